@@ -1,0 +1,20 @@
+"""What the chapters of Every Byte share: simulated and live GPUs, memory contexts, layers and formulas.
+
+Importing it attaches nothing: PyTorch behaves differently only while a simulated GPU is open.
+"""
+
+from .contexts import AllocatedMemContext, SavedTensorContext
+from .device import LiveGPU, SimulatedGPU, open_gpu
+from .layers import MLP, LinearStack
+from .trace import Trace
+
+__all__ = [
+    "MLP",
+    "AllocatedMemContext",
+    "LinearStack",
+    "LiveGPU",
+    "SavedTensorContext",
+    "SimulatedGPU",
+    "Trace",
+    "open_gpu",
+]

@@ -1,0 +1,62 @@
+"""What an explorer sets beside its prediction: an account of the bytes, or one sentence that says why there is none."""
+
+import traceback
+from dataclasses import dataclass, field
+
+ORIGINS = ("simulated", "measured", "recorded")
+_LONGEST_SENTENCE = 400
+
+
+@dataclass(frozen=True)
+class Account:
+    """The bytes of each term as a GPU keeps them, and where that GPU stands.
+
+    Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction.
+    Unit:   bytes, exact.
+    Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
+    """
+
+    terms: dict[str, int]
+    origin: str = "simulated"  # by the simulated GPU; "measured" on a real one; "recorded" in a file
+    device: str = ""
+    note: str = field(default="")  # what else the reader should know, such as "PyTorch 2.13 rules"
+
+    def __post_init__(self):
+        if self.origin not in ORIGINS:
+            raise ValueError(f"origin must be one of {', '.join(ORIGINS)}: got origin={self.origin!r}.")
+        for name, n_bytes in self.terms.items():
+            if type(n_bytes) is not int:
+                raise TypeError(
+                    f"terms must hold bytes as int: got terms[{name!r}]={n_bytes!r}; round nothing, count storages."
+                )
+
+    @property
+    def badge(self) -> str:
+        """Where the account comes from, in a few words."""
+        place = f"{self.origin} on {self.device}" if self.device else self.origin
+        return f"{place}, {self.note}" if self.note else place
+
+
+def sentence(error: BaseException) -> str:
+    """The first line of an exception's message, fit to stand where the account would."""
+    lines = str(error).strip().splitlines()
+    text = lines[0].strip() if lines else f"{type(error).__name__} without a message."
+    return text if len(text) <= _LONGEST_SENTENCE else text[: _LONGEST_SENTENCE - 1] + "…"
+
+
+def release(error: BaseException) -> None:
+    """Let go of all that an exception's frames hold.
+
+    A traceback keeps every local variable on its way alive, and with them tensors: the next account would find the
+    memory of the failed one still taken.
+    """
+    seen = set()
+    pending = [error]
+    while pending:
+        current = pending.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        traceback.clear_frames(current.__traceback__)
+        current.__traceback__ = None
+        pending += [current.__cause__, current.__context__]

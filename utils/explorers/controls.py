@@ -1,0 +1,174 @@
+"""The settings of an explorer: what each may be, and which letter of a formula it stands for."""
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+class Control:
+    """One setting of an explorer. Made by `Control.range`, `Control.choice` and `Control.toggle`.
+
+    Each control knows its `symbol` (a key of the explorer's `value`, and a trait of its own), `label`, `default`, and
+    - `check(value)`: the value, made canonical; ValueError when it may not be set;
+    - `to_page(value)`, `from_page(data)`: the value as JSON and back;
+    - `letters(value)`: what it stands for in a formula, as {letter: number};
+    - `options`: the values that select a formula, or None if it selects none;
+    - `spec()`: all that a page needs to draw it and to read its letters, as JSON.
+    """
+
+    @staticmethod
+    def range(symbol, label, minimum, maximum, *, value, step=1, log=False, unit="") -> "RangeControl":
+        """A slider over whole numbers, with a field for exact entry; its symbol is a letter of the formula.
+
+        `log=True`: the slider stops at powers of two; the field takes any number between.
+        """
+        return RangeControl(symbol, label, minimum, maximum, value, step, log, unit)
+
+    @staticmethod
+    def choice(symbol, label, options, *, value=None, letter=None, letters=None) -> "ChoiceControl":
+        """One of several options: a list of names, or {name: value}. `value` is the first option unless given.
+
+        Without `letter` the choice selects a formula. With `letter="e", letters={name: number}` it is a letter of it.
+        """
+        values = dict(options) if isinstance(options, Mapping) else {str(option): option for option in options}
+        default = next(iter(values.values()), None) if value is None else value
+        return ChoiceControl(symbol, label, values, default, letter, dict(letters) if letters else None)
+
+    @staticmethod
+    def toggle(symbol, label, *, value=False) -> "ChoiceControl":
+        """Off or on: a checkbox that selects a formula."""
+        return ChoiceControl(symbol, label, {"off": False, "on": True}, value, None, None, kind="toggle")
+
+
+@dataclass(frozen=True)
+class RangeControl(Control):
+    """A whole number from `minimum` to `maximum`, in steps counted from `minimum`."""
+
+    symbol: str
+    label: str
+    minimum: int
+    maximum: int
+    default: int
+    step: int = 1
+    log: bool = False
+    unit: str = ""
+    options = None
+
+    def __post_init__(self):
+        if not 1 <= self.step <= self.maximum - self.minimum:
+            raise ValueError(
+                f"step must be from 1 to maximum - minimum: got step={self.step} for {self.symbol!r} "
+                f"from {self.minimum} to {self.maximum}."
+            )
+        if self.log and self.minimum < 1:
+            raise ValueError(f"a log scale starts at 1 or above: got minimum={self.minimum} for {self.symbol!r}.")
+        self.check(self.default)
+
+    def check(self, value) -> int:
+        """The value as int. Raises ValueError outside the range or between steps, and names the nearest that fits."""
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise ValueError(f"{self._rule()}: got {self.symbol}={value!r}; try {self.default}.") from None
+        inside = min(max(number, self.minimum), self.maximum)
+        nearest = self.minimum + (inside - self.minimum + self.step // 2) // self.step * self.step
+        nearest = nearest if nearest <= self.maximum else nearest - self.step
+        if nearest != number:
+            raise ValueError(f"{self._rule()}: got {self.symbol}={number}; nearest: {nearest}.")
+        return number
+
+    def _rule(self) -> str:
+        rule = f"{self.symbol} ({self.label}) must be a whole number from {self.minimum} to {self.maximum}"
+        return rule if self.step == 1 else f"{rule} in steps of {self.step}"
+
+    def stops(self) -> list[int] | None:
+        """Where a log slider stops: both ends and the powers of two between that can be set; None if not log."""
+        if not self.log:
+            return None
+        powers = [2**k for k in range(self.maximum.bit_length())]
+        inner = [p for p in powers if self.minimum < p < self.maximum and (p - self.minimum) % self.step == 0]
+        last = self.maximum - (self.maximum - self.minimum) % self.step
+        return [self.minimum, *inner, last]
+
+    def to_page(self, value) -> int:
+        """The number itself."""
+        return value
+
+    def from_page(self, data) -> int:
+        """The number that a page sent, checked."""
+        return self.check(data)
+
+    def letters(self, value) -> dict[str, int]:
+        """The symbol is the letter."""
+        return {self.symbol: value}
+
+    def spec(self) -> dict:
+        """What a page needs to draw the slider."""
+        return {
+            "kind": "range", "symbol": self.symbol, "label": self.label, "unit": self.unit,
+            "minimum": self.minimum, "maximum": self.maximum, "step": self.step, "stops": self.stops(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ChoiceControl(Control):
+    """One of several named values; a page sees the names only, so a value may be any Python object."""
+
+    symbol: str
+    label: str
+    values: dict[str, Any]
+    default: Any
+    letter: str | None = None
+    numbers: dict[str, int] | None = None
+    kind: str = "choice"
+
+    def __post_init__(self):
+        if not self.values:
+            raise ValueError(f"options must hold at least one option: got none for {self.symbol!r}.")
+        if (self.letter is None) != (self.numbers is None):
+            raise ValueError(
+                f"letter and letters go together: got letter={self.letter!r}, letters={self.numbers!r} "
+                f"for {self.symbol!r}."
+            )
+        if self.numbers is not None and list(self.numbers) != list(self.values):
+            raise ValueError(
+                f"letters must give a number to each option, in order: got {list(self.numbers)} for {self.symbol!r}, "
+                f"whose options are {list(self.values)}."
+            )
+        self.check(self.default)
+
+    @property
+    def options(self) -> Sequence | None:
+        """The values that select a formula; None for a choice that is a letter."""
+        return list(self.values.values()) if self.letter is None else None
+
+    def check(self, value):
+        """The option equal to the value. Raises ValueError with the options if there is none."""
+        return self.values[self.to_page(value)]
+
+    def to_page(self, value) -> str:
+        """The option's name. `True` is not taken for `1`, nor `False` for `0.0`."""
+        for name, option in self.values.items():
+            if option == value and isinstance(option, bool) == isinstance(value, bool):
+                return name
+        known = ", ".join(repr(option) for option in self.values.values())
+        raise ValueError(f"{self.symbol} ({self.label}) must be one of {known}: got {self.symbol}={value!r}.")
+
+    def from_page(self, data):
+        """The value of the option that a page named."""
+        if data not in self.values:
+            known = ", ".join(self.values)
+            raise ValueError(f"{self.symbol} ({self.label}) must be one of {known}: got {data!r}.")
+        return self.values[data]
+
+    def letters(self, value) -> dict[str, int]:
+        """The number of the option under the choice's letter; nothing for a choice that selects a formula."""
+        return {} if self.letter is None else {self.letter: self.numbers[self.to_page(value)]}
+
+    def spec(self) -> dict:
+        """What a page needs to draw the choice and to read its letter."""
+        return {
+            "kind": self.kind, "symbol": self.symbol, "label": self.label, "options": list(self.values),
+            "letter": self.letter, "numbers": self.numbers,
+        }  # fmt: skip

@@ -1,0 +1,191 @@
+"""The kernel's half of an explorer: one widget that sets a formula's prediction beside an account of the same bytes.
+
+The page evaluates the formula itself, at once. It asks for an account with a custom message {request, settings}; the
+answer, a synced trait, carries the request's number and the settings that it is for. The page has one request under
+way at most and asks again when the settings have moved on, so the newest setting wins.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import anywidget
+import traitlets
+from IPython.display import HTML
+from ipywidgets import ValueWidget
+
+from utils.explorers.account import Account, release, sentence
+from utils.explorers.controls import Control
+from utils.explorers.table import as_html
+from utils.palette import assign
+
+_HERE = Path(__file__).parent
+_NO_ANSWER = {"request": 0, "settings": None, "terms": None, "origin": "", "badge": "", "error": ""}
+
+
+class _Setting(traitlets.TraitType):
+    """The trait of one control: `explorer.b` is `explorer.value["b"]`, and can be linked."""
+
+    def __init__(self, control: Control):
+        super().__init__(control.default)
+        self.control = control
+
+    def validate(self, obj, value):
+        try:
+            return self.control.check(value)
+        except ValueError as error:
+            raise traitlets.TraitError(str(error)) from None
+
+
+def _to_page(value: dict, explorer: "Explorer") -> dict:
+    return {symbol: explorer.controls[symbol].to_page(setting) for symbol, setting in value.items()}
+
+
+def _from_page(data: dict, explorer: "Explorer") -> dict:
+    return {symbol: explorer.controls[symbol].from_page(item) for symbol, item in data.items()}
+
+
+class Explorer(anywidget.AnyWidget, ValueWidget):
+    """Sliders, a formula evaluated in the page, and beside it what a GPU accounts for, term by term.
+
+    `formula(settings)` gives the Formula for a setting; it is called once for each combination of the choices that are
+    no letter. `measure(settings)` gives the Account; it may run on another thread than the cells, and whatever it raises
+    becomes a sentence in the explorer.
+    `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
+
+    Counts: what the formula's terms count.
+    Unit:   bytes, exact; below 2**53 each.
+    Raises: ValueError for two controls of one symbol, or a symbol that a widget already uses; TraitError for a setting
+            that a control refuses.
+    """
+
+    _esm = _HERE / "explorer.js"
+    _css = _HERE / "explorer.css"
+    spec = traitlets.Dict().tag(sync=True)  # title, controls, formulas, colours: all that a page needs
+    value = traitlets.Dict().tag(sync=True, to_json=_to_page, from_json=_from_page)
+    answer = traitlets.Dict().tag(sync=True)  # the last account, with the request and the settings that it is for
+    description = traitlets.Unicode()  # `interact` looks for it
+
+    def __init__(
+        self,
+        *,
+        title: str,
+        controls: Sequence[Control],
+        formula: Callable[[dict], "Formula"],  # noqa: F821 - utils.formulas is not imported for a name
+        measure: Callable[[dict], Account],
+    ):
+        self.controls = _by_symbol(controls)
+        self.formula = formula
+        self.measure = measure
+        self._newest_request = 0
+        self._one_at_a_time = threading.Lock()
+        self.add_traits(**{symbol: _Setting(control) for symbol, control in self.controls.items()})
+        start = {symbol: control.default for symbol, control in self.controls.items()}
+        super().__init__(spec=self._spec(title, start), value=start, answer=_NO_ANSWER, description=title)
+        self.observe(self._one_setting_changed, list(self.controls))
+        self.on_msg(lambda _, content, __: self._serve(content["request"], content["settings"]))
+
+    def predict(self, settings: dict) -> dict[str, int]:
+        """The formula's bytes for a setting, by term: what the page shows as predicted."""
+        letters = {}
+        for symbol, control in self.controls.items():
+            letters |= control.letters(settings[symbol])
+        return self.formula(settings).by_term(**letters)
+
+    def table(self) -> HTML:
+        """The present setting as a plain table: predicted, accounted, difference."""
+        return HTML(self._table())
+
+    def _spec(self, title: str, start: dict) -> dict:
+        choosing = [control for control in self.controls.values() if control.options is not None]
+        formulas = []
+        for options in itertools.product(*(control.options for control in choosing)):
+            chosen = {control.symbol: option for control, option in zip(choosing, options, strict=True)}
+            terms = self.formula(start | chosen).javascript()
+            formulas.append({"when": _to_page(chosen, self), "terms": terms})
+        colours = assign(term["name"] for formula in formulas for term in formula["terms"])
+        return {
+            "title": title,
+            "controls": [control.spec() for control in self.controls.values()],
+            "formulas": formulas,
+            "colours": {name: colour._asdict() for name, colour in colours.items()},
+        }
+
+    @traitlets.validate("value")
+    def _whole_setting(self, proposal) -> dict:
+        value = proposal["value"]
+        if unknown := [symbol for symbol in value if symbol not in self.controls]:
+            known = ", ".join(self.controls)
+            raise traitlets.TraitError(f"value has no setting {unknown[0]!r}: its settings are {known}.")
+        if missing := [symbol for symbol in self.controls if symbol not in value]:
+            raise traitlets.TraitError(
+                f"value must hold every setting: {', '.join(missing)} missing; to change one alone, assign to its own "
+                f"name, such as explorer.{next(iter(value), missing[0])}."
+            )
+        try:
+            return {symbol: control.check(value[symbol]) for symbol, control in self.controls.items()}
+        except ValueError as error:
+            raise traitlets.TraitError(str(error)) from None
+
+    @traitlets.observe("value")
+    def _value_changed(self, change) -> None:
+        for symbol, setting in change["new"].items():
+            setattr(self, symbol, setting)
+
+    def _one_setting_changed(self, change) -> None:
+        self.value = self.value | {change["name"]: change["new"]}
+
+    def _serve(self, request: int, settings_of_page: dict) -> None:
+        """Answers one request, unless a newer one has come in while it waited or ran."""
+        self._newest_request = max(self._newest_request, request)
+        with self._one_at_a_time:
+            if request < self._newest_request:
+                return
+            answer = {"request": request, "settings": settings_of_page, **self._account(settings_of_page)}
+            if request == self._newest_request:
+                self.answer = answer
+
+    def _account(self, settings_of_page: dict) -> dict:
+        try:
+            account = self.measure(_from_page(settings_of_page, self))
+            if not isinstance(account, Account):
+                raise TypeError(f"measure must return an Account: got {type(account).__name__}.")
+        except Exception as error:  # whatever it is: the reader needs a sentence, the kernel has to live
+            text = sentence(error)
+            release(error)
+            return {"terms": None, "origin": "", "badge": "", "error": text}
+        return {"terms": dict(account.terms), "origin": account.origin, "badge": account.badge, "error": ""}
+
+    def _answer_now(self, settings_of_page: dict) -> dict:
+        """The answer for a setting, taken at once if the last one is of another; it keeps the last one's number."""
+        with self._one_at_a_time:
+            if self.answer["settings"] != settings_of_page:
+                request = self.answer["request"]
+                self.answer = {"request": request, "settings": settings_of_page, **self._account(settings_of_page)}
+            return self.answer
+
+    def _table(self) -> str:
+        settings = _to_page(self.value, self)
+        answer = self._answer_now(settings)
+        terms = next(f["terms"] for f in self.spec["formulas"] if f["when"].items() <= settings.items())
+        named = ", ".join(f"{symbol} = {setting}" for symbol, setting in settings.items())
+        return as_html(self.spec["title"], named, terms, self.predict(self.value), answer)
+
+    def __repr__(self) -> str:
+        settings = "".join(f", {symbol}={name!r}" for symbol, name in _to_page(self.value, self).items())
+        return f"Explorer({self.spec['title']!r}{settings})"
+
+    def _repr_mimebundle_(self, **kwargs):
+        data, metadata = super()._repr_mimebundle_(**kwargs)
+        return data | {"text/html": self._table()}, metadata
+
+
+def _by_symbol(controls: Sequence[Control]) -> dict[str, Control]:
+    by_symbol = {}
+    for control in controls:
+        if control.symbol in by_symbol or hasattr(Explorer, control.symbol):
+            used = "by another control" if control.symbol in by_symbol else "by every widget"
+            raise ValueError(f"controls need symbols of their own: {control.symbol!r} is already used {used}.")
+        by_symbol[control.symbol] = control
+    return by_symbol

@@ -1,0 +1,130 @@
+"""The layers that the book takes apart: plain PyTorch modules, with nothing in them that changes what is kept."""
+
+import inspect
+
+import torch
+from torch import nn
+from torch.nn.modules import activation as torch_activations
+
+_CHANGES_WIDTH = ("GLU", "MultiheadAttention")  # not y[..., n] -> y[..., n] of one input
+_NEEDS_AN_INSTANCE = ("Threshold",)  # no defaults of its own
+
+
+def make_activation(act_fn: nn.Module | type | str, **factory) -> nn.Module:
+    """An activation from an instance (taken as it is), a class of `torch.nn`, or that class's name.
+
+    Names ignore case and underscores; one at the end asks for the in-place form: "gelu", "LeakyReLU", "leaky_relu_".
+    Softmax, LogSoftmax and Softmin made here run over the last dimension. `factory` (device, dtype) reaches those that
+    have parameters (PReLU).
+
+    Raises: ValueError for a name that is no activation of torch.nn, for one that changes the width, and for an
+            in-place form that does not exist; TypeError for anything else that is no module.
+    """
+    if isinstance(act_fn, nn.Module):
+        return _keeps_width(act_fn, type(act_fn).__name__)
+    if isinstance(act_fn, str):
+        cls, inplace = _class_named(act_fn), act_fn.endswith("_")
+    elif isinstance(act_fn, type) and issubclass(act_fn, nn.Module):
+        cls, inplace = act_fn, False
+    else:
+        raise TypeError(f"act_fn must be an activation, its class or its name: got {act_fn!r}; try nn.GELU() or 'gelu'.")
+    _keeps_width(cls, cls.__name__)
+    if cls.__name__ in _NEEDS_AN_INSTANCE:
+        raise ValueError(f"act_fn {cls.__name__} has no default settings: pass an instance, as nn.{cls.__name__}(0.1, 0.0).")
+    accepted = inspect.signature(cls).parameters
+    if inplace and "inplace" not in accepted:
+        raise ValueError(f"act_fn {cls.__name__} has no in-place form: got {act_fn!r}; try {act_fn.rstrip('_')!r}.")
+    settings = {key: value for key, value in factory.items() if key in accepted}
+    if inplace:
+        settings["inplace"] = True
+    if "dim" in accepted:
+        settings["dim"] = -1
+    return cls(**settings)
+
+
+def _class_named(name: str) -> type:
+    known = {cls.lower(): getattr(torch_activations, cls) for cls in torch_activations.__all__}
+    known["identity"] = nn.Identity
+    cls = known.get(name.replace("_", "").lower())
+    if cls is None:
+        names = sorted({c.__name__ for c in known.values()} - {*_CHANGES_WIDTH, *_NEEDS_AN_INSTANCE}, key=str.lower)
+        raise ValueError(f"act_fn must be an activation of torch.nn: got {name!r}; one of {', '.join(names)}.")
+    return cls
+
+
+def _keeps_width(act_fn, name: str):
+    if name in _CHANGES_WIDTH:
+        raise ValueError(f"act_fn must keep the width and take one input: got {name}; try nn.SiLU() or nn.GELU().")
+    return act_fn
+
+
+def _positive(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name} must be a positive integer: got {name}={size!r}.")
+
+
+class MLP(nn.Module):
+    """The feed-forward layer of a transformer: `up` (Linear), `activation`, `down` (Linear), `dropout`.
+
+    `act_fn` is an activation, its class or its name (see `make_activation`). A `dropout_prob` of None or 0 keeps
+    nothing for backward.
+
+    Shapes: x[..., d] -> h[..., 4d] -> g[..., 4d] -> y[..., d]
+    Raises: ValueError for a d_model that is no positive integer and for a dropout_prob outside [0, 1).
+    Source: Vaswani et al. 2017, section 3.3.
+    """
+
+    def __init__(self, d_model: int, act_fn, dropout_prob: float | None = None, device=None, dtype=None, *, bias=True):
+        super().__init__()
+        _positive(d_model=d_model)
+        if dropout_prob is not None and not 0 <= dropout_prob < 1:
+            raise ValueError(
+                f"dropout_prob must lie in [0, 1): got dropout_prob={dropout_prob!r}; None or 0 switches dropout off."
+            )
+        factory = {"device": device, "dtype": dtype}
+        self.up = nn.Linear(d_model, 4 * d_model, bias=bias, **factory)
+        self.activation = make_activation(act_fn, **factory)
+        self.down = nn.Linear(4 * d_model, d_model, bias=bias, **factory)
+        self.dropout = nn.Dropout(dropout_prob or 0.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.dropout(self.down(self.activation(self.up(x))))
+
+
+class LinearStack(nn.Module):
+    """A chain of equal Linears: `first` (with bias), `n_hidden` in `hidden` (without), `last` (with bias).
+
+    `relu=True` puts a ReLU behind each hidden Linear; `frozen` is the range of hidden layers whose weights are not
+    trained, as range(0, 200).
+
+    Shapes: x[..., n_in] -> [..., width] -> ... -> [..., width] -> y[..., n_out]
+    Raises: ValueError for a size that is no positive integer (n_hidden may be 0) and for a frozen index that does not
+            exist.
+    """
+
+    def __init__(
+        self, n_in=100, width=100, n_out=10, n_hidden=200, *, relu=False, frozen=range(0), device=None, dtype=None
+    ):
+        super().__init__()
+        _positive(n_in=n_in, width=width, n_out=n_out)
+        if n_hidden != 0:
+            _positive(n_hidden=n_hidden)
+        outside = [index for index in frozen if index not in range(n_hidden)]
+        if outside:
+            raise ValueError(
+                f"frozen must lie within range(0, {n_hidden}), the hidden layers: got {frozen!r}, with {outside[0]}."
+            )
+        factory = {"device": device, "dtype": dtype}
+        self.first = nn.Linear(n_in, width, **factory)
+        self.hidden = nn.ModuleList(nn.Linear(width, width, bias=False, **factory) for _ in range(n_hidden))
+        self.last = nn.Linear(width, n_out, **factory)
+        self.activation = nn.ReLU() if relu else nn.Identity()
+        for index in frozen:
+            self.hidden[index].requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for layer in self.hidden:
+            x = self.activation(layer(x))
+        return self.last(x)

@@ -1,0 +1,111 @@
+"""Which module is running, and which module's forward made a node of the autograd graph."""
+
+import sys
+import threading
+from bisect import bisect_right
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+
+class _Thread(threading.local):
+    """What one thread has seen. `running` holds (module, path, depth of its call), innermost last; module `paths[i]`
+    was the innermost from the autograd node numbered `starts[i]` on."""
+
+    def __init__(self):
+        self.running: list[tuple[nn.Module, str, int]] = []
+        self.starts: list[int] = []
+        self.paths: list[str] = []
+
+
+class ModulePaths:
+    """While it is open, knows the path of the innermost running module, by the names that the root module gives.
+
+    The root is the outermost module called: it is "" itself, its part `blocks[0].mlp` is "blocks.0.mlp". A module that
+    the root does not know by name appears as `<ClassName>` below the one that calls it; one that several names point
+    to has the first. What a checkpoint runs again in backward has the name it had in forward.
+
+    Counts: modules run by calling them, on any thread; not `module.forward(...)` called directly, and nothing of what
+            ran before it was opened. It remembers one entry for each change of module until it is dropped.
+    """
+
+    def __init__(self):
+        self._thread = _Thread()
+        self._names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+        self._handles: list = []
+
+    def __enter__(self) -> "ModulePaths":
+        if self._handles:
+            raise RuntimeError("this ModulePaths is open already: close it first, or open a second one inside it.")
+        self._handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        ]
+        return self
+
+    def __exit__(self, *exc_info) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self._thread.running.clear()
+
+    @property
+    def current(self) -> str:
+        """The path of the innermost module running on this thread; "" outside of all, and in the root itself."""
+        running = self._thread.running
+        return running[-1][1] if running else ""
+
+    def of_node(self, node: torch.autograd.graph.Node) -> str:
+        """The path of the innermost module whose forward made `node`; "" for nodes made outside of all modules.
+
+        Counts: nodes made on this thread while it was open. Autograd numbers the nodes of a thread in the order in
+                which they are made, which is how it finds out.
+        """
+        return self.of_sequence_number(node._sequence_nr())
+
+    def of_sequence_number(self, number: int) -> str:
+        """As `of_node`, for the node that autograd gave this number on this thread."""
+        if number >= torch.autograd._get_sequence_nr():  # a gradient's accumulator, which has the largest number
+            return ""
+        position = bisect_right(self._thread.starts, number)
+        return self._thread.paths[position - 1] if position else ""
+
+    def _enter(self, module: nn.Module, _args) -> None:
+        running, depth = self._thread.running, _call_depth()
+        while running and running[-1][2] >= depth:  # its call is over: an interrupt left it without telling
+            running.pop()
+        running.append((module, self._path_of(module, running), depth))
+        self._note_change()
+
+    def _leave(self, module: nn.Module, _args, _output) -> None:
+        running = self._thread.running
+        if running and running[-1][0] is module:
+            running.pop()
+            self._note_change()
+
+    def _path_of(self, module: nn.Module, running: list) -> str:
+        if running:
+            caller = running[-1][1]
+            unknown = f"<{type(module).__name__}>"
+            return self._names.get(module) or (f"{caller}.{unknown}" if caller else unknown)
+        if torch._C._current_graph_task_id() != -1:  # a backward runs it again
+            return self._names.get(module, "")
+        self._names = WeakKeyDictionary({part: name for name, part in module.named_modules()})
+        return ""
+
+    def _note_change(self) -> None:
+        thread, number = self._thread, torch.autograd._get_sequence_nr()
+        if thread.starts and thread.starts[-1] == number:  # no node was made since the last change
+            thread.paths[-1] = self.current
+        else:
+            thread.starts.append(number)
+            thread.paths.append(self.current)
+
+
+def _call_depth() -> int:
+    frame, depth = sys._getframe(1), 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth

@@ -1,0 +1,43 @@
+"""The book's colours: one per memory category or term, the same in every figure and explorer.
+
+Each colour has a tone for light pages and one for dark pages, and a hatch (in matplotlib's letters), so that
+neighbours differ without colour too. White text can be read on the light tones, black text on the dark ones.
+"""
+
+from typing import NamedTuple
+
+
+class Colour(NamedTuple):
+    """One colour: its name, its tone on a light page, its tone on a dark page, its matplotlib hatch."""
+
+    name: str
+    light: str
+    dark: str
+    hatch: str
+
+
+PALETTE = (
+    Colour("blue", "#1f64a8", "#7db8ee", ""),
+    Colour("orange", "#b04f0c", "#ffb072", "/"),
+    Colour("green", "#11755a", "#63d0aa", "."),
+    Colour("purple", "#7b3f8c", "#d5a6e3", "\\"),
+    Colour("gold", "#80660a", "#ecd166", "x"),
+    Colour("cyan", "#0b6f7f", "#79d3e2", "-"),
+    Colour("rose", "#ad2e55", "#ff9db5", "|"),
+    Colour("slate", "#566170", "#b8c1cd", "+"),
+    Colour("olive", "#5a6b18", "#c2d06d", "o"),
+    Colour("indigo", "#4d4fae", "#b4b6ff", "//"),
+)
+
+
+def assign(names) -> dict[str, Colour]:
+    """A colour for each name, in order of first appearance.
+
+    Raises: ValueError for more names than there are colours: two categories must never look alike.
+    """
+    unique = list(dict.fromkeys(names))
+    if len(unique) > len(PALETTE):
+        raise ValueError(
+            f"a figure has {len(PALETTE)} colours: got {len(unique)} names; join the smallest categories into one."
+        )
+    return dict(zip(unique, PALETTE, strict=False))

@@ -1,0 +1,143 @@
+"""A simulated GPU's memory: which storage lies in which block, from its first use to its last reference.
+
+A block is given to a storage and comes back when the last tensor that shares the storage is gone, exactly when CUDA's
+would: a weak reference to the storage sees to it. Python's garbage collector may drop such a storage at any moment,
+on any thread, also while the allocator is at work; such frees wait until it has finished.
+"""
+
+import threading
+import weakref
+from collections import deque
+
+import torch
+
+from ..trace import Event, Trace
+from ..units import exact
+from .allocator import Block, CachingAllocator, OutOfMemory
+from .specs import GPUSpec
+
+
+class StorageRecord(weakref.ref):
+    """A weak reference to a storage that knows its memory, its key and its block."""
+
+    __slots__ = ("memory", "key", "block", "number")
+
+    memory: "Memory"
+    key: int
+    block: Block | None
+    number: int | None
+
+
+RECORDS: dict[int, StorageRecord] = {}
+"""Every storage that lies on a simulated GPU, by the address of its StorageImpl (`storage._cdata`)."""
+
+
+def _storage_died(record: StorageRecord) -> None:
+    if RECORDS.get(record.key) is record:
+        del RECORDS[record.key]
+    if record.block is not None:
+        record.memory.give_back(record.block, record.number)
+
+
+class Memory:
+    """The allocator of one simulated GPU, the trace of what it did, and the label of what it is doing.
+
+    Counts: requested bytes in the trace; whole blocks in `allocator`.
+    Raises: torch.OutOfMemoryError where CUDA would, with the sizes.
+    """
+
+    def __init__(self, spec: GPUSpec) -> None:
+        self.spec = spec
+        self.trace = Trace("simulated", spec.name, spec.torch_version)
+        self.allocator = CachingAllocator(spec.allocator_bytes, self._segment_changed)
+        self.operation = ""
+        self.blas_workspaces: dict[str, Block] = {}
+        self._next_number = 0
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Block, int]] = deque()
+
+    def take(self, n_bytes: int) -> tuple[Block, int]:
+        """A block of at least `n_bytes`, and the number of the allocation."""
+        with self._lock:
+            try:
+                block = self.allocator.malloc(n_bytes)
+            except OutOfMemory as error:
+                message = self._out_of_memory(error)
+            else:
+                message = ""
+                number = self._next_number
+                self._next_number += 1
+                node = ""
+                if torch._C._current_graph_task_id() != -1 and (running := torch._C._current_autograd_node()):
+                    node = running.name()
+                trace = self.trace
+                trace.events.append(Event("alloc", n_bytes, number, self.operation, node, trace.phase))
+        self.settle()
+        if message:
+            raise torch.OutOfMemoryError(message)
+        return block, number
+
+    def give_back(self, block: Block, number: int) -> None:
+        """Free a block now, or as soon as the allocator has finished what it is doing."""
+        self._waiting.append((block, number))
+        self.settle()
+
+    def settle(self) -> None:
+        """Carry out the frees that had to wait."""
+        while self._waiting and self._lock.acquire(blocking=False):
+            try:
+                while self._waiting:
+                    block, number = self._waiting.popleft()
+                    self.trace.events.append(Event("free", block.requested_bytes, number, phase=self.trace.phase))
+                    self.allocator.free(block)
+            finally:
+                self._lock.release()
+
+    def place(self, storage: torch.UntypedStorage) -> None:
+        """Give a new storage its block, for as long as it lives. A storage of no bytes gets none."""
+        n_bytes = storage.nbytes()
+        block, number = self.take(n_bytes) if n_bytes else (None, None)
+        record = StorageRecord(storage, _storage_died)
+        record.memory, record.key, record.block, record.number = self, storage._cdata, block, number
+        RECORDS[record.key] = record
+
+    def place_if_new(self, tensor: torch.Tensor) -> None:
+        """Place the storage of a tensor that an operation has returned, unless it has its place already."""
+        storage = tensor.untyped_storage()
+        if storage._cdata not in RECORDS:
+            self.place(storage)
+
+    def place_results(self, result: object) -> None:
+        """Place the new storages of an operation's result: a tensor, or a tuple or list of tensors, in order."""
+        if isinstance(result, torch.Tensor):
+            if result.is_meta:
+                self.place_if_new(result)
+        elif isinstance(result, (tuple, list)):
+            for item in result:
+                self.place_results(item)
+
+    def use_blas(self) -> None:
+        """Take this thread's cuBLAS workspace, if it is the first matrix product here.
+
+        Backward runs on a thread of its own on CUDA, and a workspace belongs to a thread: there are two.
+        Source: aten/src/ATen/cuda/CublasHandlePool.cpp; the case two_by_two_matmul of tests/reference.
+        """
+        thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
+        if thread not in self.blas_workspaces:
+            self.blas_workspaces[thread], _ = self.take(self.spec.cublas_workspace_bytes)
+
+    def _segment_changed(self, action: str, address: int, n_bytes: int) -> None:
+        self.trace.events.append(Event(action, n_bytes, phase=self.trace.phase))
+
+    def _out_of_memory(self, error: OutOfMemory) -> str:
+        spec = self.spec
+        free = spec.allocator_bytes - error.reserved_bytes
+        idle = error.reserved_bytes - error.allocated_bytes
+        return (
+            f"CUDA out of memory (simulated {spec.name}): {self.operation or 'an allocation'} asked for "
+            f"{exact(error.requested_bytes)}. The GPU has {exact(spec.total_bytes)}, of which the CUDA context takes "
+            f"{exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
+            f"{exact(error.allocated_bytes)} allocated, {exact(idle)} reserved but not allocated. {exact(free)} "
+            "are free. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU."
+        )
+

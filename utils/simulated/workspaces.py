@@ -1,0 +1,149 @@
+"""What CUDA operators allocate beside their results, and in which order: one rule per kind of operator.
+
+A rule is called after the operation has run on meta tensors. It repeats, in CUDA's order, the allocations and frees
+that the operator makes there. An operator without a rule allocates its outputs and nothing else; `outputs_alone`
+tells whether that is known to be so. Every rule is held to recorded runs by tests/test_workspaces.py.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from .memory import Memory
+from .reductions import loop_nest, staging
+
+aten = torch.ops.aten
+RULES: dict[torch._ops.OpOverload, Callable[["Call"], None]] = {}
+
+
+class Call:
+    """One operation that has run on meta tensors, and the memory in which its allocations are to be repeated."""
+
+    __slots__ = ("func", "args", "kwargs", "result", "memory")
+
+    def __init__(self, func, args, kwargs, result, memory: Memory) -> None:
+        self.func, self.args, self.kwargs, self.result, self.memory = func, args, kwargs, result, memory
+
+    def place(self, *tensors: torch.Tensor) -> None:
+        """Allocate results, in this order; those whose storage is there already are left alone."""
+        for tensor in tensors:
+            self.memory.place_if_new(tensor)
+
+    def place_all(self) -> None:
+        """Allocate every result, first to last."""
+        self.memory.place_results(self.result)
+
+    def while_taken(self, *sizes: int) -> None:
+        """Take temporaries of these sizes and give them back, last first."""
+        taken = [self.memory.take(n_bytes) for n_bytes in sizes if n_bytes]
+        for block, number in reversed(taken):
+            self.memory.give_back(block, number)
+
+
+def rule(*overloads: torch._ops.OpOverload):
+    """Register the decorated function as the rule of these operators."""
+
+    def register(function: Callable[[Call], None]) -> Callable[[Call], None]:
+        RULES.update(dict.fromkeys(overloads, function))
+        return function
+
+    return register
+
+
+# ------------------------------------------------------------------------------------------------ matrix products
+
+
+def _blas_reads(matrix: torch.Tensor) -> bool:
+    """Whether cuBLAS can read this matrix where it lies, by rows or by columns."""
+    (rows, columns), (down, right) = matrix.shape, matrix.stride()
+    if matrix.is_contiguous() or matrix.t().is_contiguous():
+        return True
+    return (down == 1 and right >= max(1, rows)) or (right == 1 and down >= max(1, columns))
+
+
+@rule(aten.mm.default, aten.addmm.default)
+def matrix_product(call: Call) -> None:
+    """The result, a contiguous copy of each operand that cuBLAS cannot read in place, then the workspace.
+
+    The gradient of `y.sum()` is such an operand: one number, expanded with strides of 0.
+    Source: prepare_matrix_for_cublas in aten/src/ATen/native/cuda/Blas.cpp; mlp_*, chain* in tests/reference.
+    """
+    call.place_all()
+    left, right = call.args[-2:]
+    if left.numel() == 0 or right.numel() == 0:
+        return
+    memory = call.memory
+    copies = [memory.take(m.numel() * m.element_size()) for m in (left, right) if not _blas_reads(m)]
+    memory.use_blas()
+    for block, number in reversed(copies):
+        memory.give_back(block, number)
+
+
+# ----------------------------------------------------------------------------------------------------- reductions
+
+
+def _reduced_dims(x: torch.Tensor, dims) -> set[int]:
+    dims = [dims] if isinstance(dims, int) else dims
+    return {dim % max(x.dim(), 1) for dim in dims} if dims else set(range(x.dim()))
+
+
+def _reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, wide_loads: bool) -> None:
+    """Staging buffer and semaphores of a reduction of `x`, launch by launch."""
+    if x.numel() == 0:
+        return
+    half = x.element_size() == 2
+    accumulator_bytes = 4 if half else x.element_size()
+    nest = loop_nest(x.shape, x.stride(), dims, x.element_size(), output_bytes, x.storage_offset())
+    buffer = 0
+    if half and not nest.fits_32_bit():  # partial sums of the pieces meet in float32, in a buffer of their own
+        reach = max((n * s for n, s in zip(nest.shape, nest.output_strides)), default=0)
+        buffer = max(output_bytes, reach) // output_bytes * accumulator_bytes if output_bytes < 4 else 0
+    held = call.memory.take(buffer) if buffer else None
+    for sizes in staging(nest, call.memory.spec, accumulator_bytes, 8 if half and wide_loads else 4):
+        call.while_taken(*sizes)
+    if held:
+        call.memory.give_back(*held)
+
+
+@rule(aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim)
+def sum_or_mean(call: Call) -> None:
+    """The result, then the staging buffer and the semaphores of each kernel.
+
+    Source: aten/src/ATen/native/cuda/ReduceSumProdKernel.cu, ReduceMomentKernel.cu.
+    """
+    call.place_all()
+    x = call.args[0]
+    dims = _reduced_dims(x, call.args[1] if len(call.args) > 1 else call.kwargs.get("dim"))
+    _reduce(call, x, dims, call.result.element_size(), wide_loads="sum" in call.func.name())
+
+
+# -------------------------------------------------------------------------------------------------------- dropout
+
+
+@rule(aten.native_dropout.default)
+def fused_dropout(call: Call) -> None:
+    """The mask before the output. Source: fused_dropout_kernel's host code in aten/src/ATen/native/cuda/Dropout.cu."""
+    output, mask = call.result
+    call.place(mask, output)
+
+
+# ----------------------------------------------------------------------------------- operators with outputs alone
+
+_CREATE_OR_COPY = """empty empty_like empty_strided new_empty new_empty_strided zeros ones full zeros_like ones_like
+    full_like new_zeros new_ones new_full rand randn randint rand_like randn_like randint_like arange scalar_tensor
+    fill_ zero_ copy_ _to_copy clone normal_ uniform_ bernoulli_ detach lift_fresh _local_scalar_dense"""
+_ELEMENTWISE = """native_dropout_backward elu_backward leaky_relu_backward softplus_backward hardsigmoid_backward
+    hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward softshrink_backward mish_backward
+    log_sigmoid_forward log_sigmoid_backward rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward"""
+_OPTIMIZERS = "_fused_adam_ _fused_adamw_ _fused_sgd_"
+_OUTPUTS_ALONE = frozenset(" ".join((_CREATE_OR_COPY, _ELEMENTWISE, _OPTIMIZERS)).split())
+
+
+def outputs_alone(func: torch._ops.OpOverload) -> bool:
+    """Whether an operator without a rule is known to allocate its outputs and nothing else.
+
+    So it is with views; with elementwise operators, whose kernels convert types as they read; with the foreach
+    operators on lists of alike tensors; and with those named above.
+    """
+    name = func.overloadpacket.__name__
+    return func.is_view or torch.Tag.pointwise in func.tags or name in _OUTPUTS_ALONE or name.startswith("_foreach_")
