@@ -7,7 +7,6 @@ from torch import nn
 from torch.nn.modules import activation as torch_activations
 
 _CHANGES_WIDTH = ("GLU", "MultiheadAttention")  # not y[..., n] -> y[..., n] of one input
-_NEEDS_AN_INSTANCE = ("Threshold",)  # no defaults of its own
 
 
 def make_activation(act_fn: nn.Module | type | str, **factory) -> nn.Module:
@@ -21,41 +20,38 @@ def make_activation(act_fn: nn.Module | type | str, **factory) -> nn.Module:
             in-place form that does not exist; TypeError for anything else that is no module.
     """
     if isinstance(act_fn, nn.Module):
-        return _keeps_width(act_fn, type(act_fn).__name__)
-    if isinstance(act_fn, str):
-        cls, inplace = _class_named(act_fn), act_fn.endswith("_")
-    elif isinstance(act_fn, type) and issubclass(act_fn, nn.Module):
-        cls, inplace = act_fn, False
-    else:
-        raise TypeError(f"act_fn must be an activation, its class or its name: got {act_fn!r}; try nn.GELU() or 'gelu'.")
-    _keeps_width(cls, cls.__name__)
-    if cls.__name__ in _NEEDS_AN_INSTANCE:
-        raise ValueError(f"act_fn {cls.__name__} has no default settings: pass an instance, as nn.{cls.__name__}(0.1, 0.0).")
+        _check_width(type(act_fn))
+        return act_fn
+    inplace = isinstance(act_fn, str) and act_fn.endswith("_")
+    cls = _activation_class(act_fn)
+    _check_width(cls)
     accepted = inspect.signature(cls).parameters
+    if cls is nn.Threshold:
+        raise ValueError("act_fn Threshold has no default settings: pass an instance, as nn.Threshold(0.1, 0.0).")
     if inplace and "inplace" not in accepted:
         raise ValueError(f"act_fn {cls.__name__} has no in-place form: got {act_fn!r}; try {act_fn.rstrip('_')!r}.")
     settings = {key: value for key, value in factory.items() if key in accepted}
-    if inplace:
-        settings["inplace"] = True
-    if "dim" in accepted:
-        settings["dim"] = -1
-    return cls(**settings)
+    settings |= {"inplace": True} if inplace else {}
+    return cls(**settings, **({"dim": -1} if "dim" in accepted else {}))
 
 
-def _class_named(name: str) -> type:
+def _activation_class(act_fn: type | str) -> type:
+    if isinstance(act_fn, type) and issubclass(act_fn, nn.Module):
+        return act_fn
+    if not isinstance(act_fn, str):
+        raise TypeError(f"act_fn must be an activation, its class or its name: got {act_fn!r}; try 'gelu'.")
     known = {cls.lower(): getattr(torch_activations, cls) for cls in torch_activations.__all__}
     known["identity"] = nn.Identity
-    cls = known.get(name.replace("_", "").lower())
+    cls = known.get(act_fn.replace("_", "").lower())
     if cls is None:
-        names = sorted({c.__name__ for c in known.values()} - {*_CHANGES_WIDTH, *_NEEDS_AN_INSTANCE}, key=str.lower)
-        raise ValueError(f"act_fn must be an activation of torch.nn: got {name!r}; one of {', '.join(names)}.")
+        names = sorted({c.__name__ for c in known.values()} - {"Threshold", *_CHANGES_WIDTH}, key=str.lower)
+        raise ValueError(f"act_fn must be an activation of torch.nn: got {act_fn!r}; one of {', '.join(names)}.")
     return cls
 
 
-def _keeps_width(act_fn, name: str):
-    if name in _CHANGES_WIDTH:
-        raise ValueError(f"act_fn must keep the width and take one input: got {name}; try nn.SiLU() or nn.GELU().")
-    return act_fn
+def _check_width(cls: type) -> None:
+    if cls.__name__ in _CHANGES_WIDTH:
+        raise ValueError(f"act_fn must keep the width and take one input: got {cls.__name__}; try nn.SiLU().")
 
 
 def _positive(**sizes: int) -> None:

@@ -11,11 +11,12 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 
 class _Thread(threading.local):
-    """What one thread has seen. `running` holds (module, path, depth of its call), innermost last; module `paths[i]`
-    was the innermost from the autograd node numbered `starts[i]` on."""
+    """What one thread has seen. `running` holds (module, path, depth of its call), innermost last; `names` are those of
+    its root; module `paths[i]` was the innermost from the autograd node numbered `starts[i]` on."""
 
     def __init__(self):
         self.running: list[tuple[nn.Module, str, int]] = []
+        self.names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self.starts: list[int] = []
         self.paths: list[str] = []
 
@@ -33,7 +34,7 @@ class ModulePaths:
 
     def __init__(self):
         self._thread = _Thread()
-        self._names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
+        self._remembered: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # a CUDA backward has its own thread
         self._handles: list = []
 
     def __enter__(self) -> "ModulePaths":
@@ -89,10 +90,12 @@ class ModulePaths:
         if running:
             caller = running[-1][1]
             unknown = f"<{type(module).__name__}>"
-            return self._names.get(module) or (f"{caller}.{unknown}" if caller else unknown)
+            return self._thread.names.get(module) or (f"{caller}.{unknown}" if caller else unknown)
         if torch._C._current_graph_task_id() != -1:  # a backward runs it again
-            return self._names.get(module, "")
-        self._names = WeakKeyDictionary({part: name for name, part in module.named_modules()})
+            self._thread.names = self._remembered
+            return self._remembered.get(module, "")
+        self._thread.names = WeakKeyDictionary({part: name for name, part in module.named_modules()})
+        self._remembered.update(self._thread.names)
         return ""
 
     def _note_change(self) -> None:

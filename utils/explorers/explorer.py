@@ -12,15 +12,14 @@ from pathlib import Path
 
 import anywidget
 import traitlets
-from IPython.display import HTML
 from ipywidgets import ValueWidget
 
-from utils.explorers.account import Account, release, sentence
-from utils.explorers.controls import Control
-from utils.explorers.table import as_html
-from utils.palette import assign
+from ..palette import assign
+from .account import Account, release, sentence
+from .controls import Control
+from .scripts import one_module
+from .table import SettingTable
 
-_HERE = Path(__file__).parent
 _NO_ANSWER = {"request": 0, "settings": None, "terms": None, "origin": "", "badge": "", "error": ""}
 
 
@@ -50,8 +49,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     """Sliders, a formula evaluated in the page, and beside it what a GPU accounts for, term by term.
 
     `formula(settings)` gives the Formula for a setting; it is called once for each combination of the choices that are
-    no letter. `measure(settings)` gives the Account; it may run on another thread than the cells, and whatever it raises
-    becomes a sentence in the explorer.
+    no letter. `measure(settings)` gives the Account; it may run on another thread than the cells, so it opens its own
+    GPU, and whatever it raises becomes a sentence in the explorer.
     `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
 
     Counts: what the formula's terms count.
@@ -60,8 +59,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             that a control refuses.
     """
 
-    _esm = _HERE / "explorer.js"
-    _css = _HERE / "explorer.css"
+    _esm = one_module()
+    _css = Path(__file__).parent / "explorer.css"
     spec = traitlets.Dict().tag(sync=True)  # title, controls, formulas, colours: all that a page needs
     value = traitlets.Dict().tag(sync=True, to_json=_to_page, from_json=_from_page)
     answer = traitlets.Dict().tag(sync=True)  # the last account, with the request and the settings that it is for
@@ -93,9 +92,14 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             letters |= control.letters(settings[symbol])
         return self.formula(settings).by_term(**letters)
 
-    def table(self) -> HTML:
+    def table(self) -> SettingTable:
         """The present setting as a plain table: predicted, accounted, difference."""
-        return HTML(self._table())
+        settings = _to_page(self.value, self)
+        answer = self._answer_now(settings)
+        terms = next(f["terms"] for f in self.spec["formulas"] if f["when"].items() <= settings.items())
+        title = f"{self.spec['title']}: {', '.join(f'{symbol} = {name}' for symbol, name in settings.items())}"
+        texts = {term["name"]: term["text"] for term in terms}
+        return SettingTable(title, texts, self.predict(self.value), answer["terms"], answer["error"] or answer["badge"])
 
     def _spec(self, title: str, start: dict) -> dict:
         choosing = [control for control in self.controls.values() if control.options is not None]
@@ -165,20 +169,13 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
                 self.answer = {"request": request, "settings": settings_of_page, **self._account(settings_of_page)}
             return self.answer
 
-    def _table(self) -> str:
-        settings = _to_page(self.value, self)
-        answer = self._answer_now(settings)
-        terms = next(f["terms"] for f in self.spec["formulas"] if f["when"].items() <= settings.items())
-        named = ", ".join(f"{symbol} = {setting}" for symbol, setting in settings.items())
-        return as_html(self.spec["title"], named, terms, self.predict(self.value), answer)
-
     def __repr__(self) -> str:
         settings = "".join(f", {symbol}={name!r}" for symbol, name in _to_page(self.value, self).items())
         return f"Explorer({self.spec['title']!r}{settings})"
 
     def _repr_mimebundle_(self, **kwargs):
         data, metadata = super()._repr_mimebundle_(**kwargs)
-        return data | {"text/html": self._table()}, metadata
+        return data | {"text/html": self.table()._repr_html_()}, metadata
 
 
 def _by_symbol(controls: Sequence[Control]) -> dict[str, Control]:

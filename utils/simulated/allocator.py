@@ -21,6 +21,9 @@ from .allocator_blocks import LARGEST_SMALL_BYTES, Block, BlockPool, round_size,
 from .allocator_stats import EVENTS, Stats, flatten, snapshot
 
 FIRST_ADDRESS = 0x7F00_0000_0000
+"""Addresses rise from here, and none is used twice. A driver's own order is not documented; all that depends on it is
+which of two free blocks of one size, in different segments, is taken first."""
+
 GAP_BYTES = 2 * MiB
 """Left between two segments, so that the end of one is never the address of another."""
 
@@ -59,15 +62,15 @@ class CachingAllocator:
     `on_segment(action, address, n_bytes)` hears of each "segment_alloc" and "segment_free".
 
     Counts: `capacity_bytes` is what segments may take: the GPU's memory less the CUDA context.
-    Unit:   bytes, as `int`. Addresses only ever rise; that of a segment given back is not used again (the driver's
-            own order is not documented; it matters where two free blocks are of the same size).
+    Unit:   bytes, as `int`.
     Raises: ValueError for a capacity that is not a whole number of bytes, zero or more.
     """
 
     def __init__(self, capacity_bytes: int, on_segment: Callable[[str, int, int], None] | None = None) -> None:
         if type(capacity_bytes) is not int or capacity_bytes < 0:
             raise ValueError(
-                f"capacity_bytes must be an int of at least 0, the bytes that segments may take: got {capacity_bytes!r}."
+                "capacity_bytes must be an int of at least 0, the bytes that segments may take: "
+                f"got {capacity_bytes!r}."
             )
         self.capacity_bytes = capacity_bytes
         self._on_segment = on_segment or (lambda action, address, n_bytes: None)

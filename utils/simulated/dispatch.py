@@ -1,5 +1,7 @@
 """Runs each operation on meta tensors and repeats, in a simulated GPU's memory, what it would allocate on CUDA."""
 
+import gc
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -7,6 +9,8 @@ from collections.abc import Iterator
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .composites import COMPOSITES, as_pytorch_does
+from .kernels import KERNELS
 from .memory import RECORDS, Memory
 from .workspaces import RULES, Call, outputs_alone
 
@@ -51,6 +55,11 @@ class Dispatch(TorchDispatchMode):
         """Without it `torch.compile` would silently do nothing while a simulated GPU is open."""
         return True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Without it PyTorch imports its compiler, a second of work, at the first operation."""
+        return False
+
     def __enter__(self) -> "Dispatch":
         super().__enter__()
         attached().append(self)
@@ -66,9 +75,14 @@ class Dispatch(TorchDispatchMode):
             return func(*args, **kwargs)
         if not self._is_ours(func, args, kwargs):
             return func(*args, **kwargs)
+        if self._is_composite(func):
+            return self._compose(func, args, kwargs)
         if func in _READS_VALUES and (answer := _READS_VALUES[func](self, args, kwargs)) is not None:
             return answer
-        result = _KERNELS.get(func, func)(*args, **kwargs)
+        if func is aten.add.Tensor and _engine_adds_in_place(*args):
+            return args[0].add_(args[1])
+        run = KERNELS.get(func, func)
+        result = run(*args, **kwargs) if func in _RUN_BEFORE else _run_first_time(run, func, args, kwargs)
         memory = self.memory
         memory.operation = func.name()
         rule = RULES.get(func)
@@ -79,6 +93,25 @@ class Dispatch(TorchDispatchMode):
                 self._check_modelled(func)
             memory.place_results(result)
         return result
+
+    def _is_composite(self, func) -> bool:
+        """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole."""
+        known = _COMPOSITE.get(func)
+        if known is None:
+            has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+            known = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
+            _COMPOSITE[func] = known
+        return known
+
+    def _compose(self, func, args, kwargs):
+        """Run a composite operator so that its parts come here one by one."""
+        super().__enter__()
+        try:
+            if func in COMPOSITES:
+                return COMPOSITES[func](*args, **kwargs)
+            return as_pytorch_does(func, *args, **kwargs)
+        finally:
+            super().__exit__(None, None, None)
 
     def _is_ours(self, func, args, kwargs) -> bool:
         """Whether the operation runs on this GPU; the arguments are checked on the way."""
@@ -137,7 +170,48 @@ class Dispatch(TorchDispatchMode):
             )
 
 
-# ----------------------------------------------------------------- where meta tensors and CUDA would part company
+_COMPOSITE: dict[torch._ops.OpOverload, bool] = {}
+_RUN_BEFORE: set[torch._ops.OpOverload] = set()
+
+
+def _run_first_time(run, func, args, kwargs):
+    """Run an operation for the first time in this process, when PyTorch may import modules for it.
+
+    Such an import leaves reference cycles that hold the frames below it, and with them the caller's tensors, until
+    Python's garbage collector finds them. On CUDA nothing is imported there, so they are collected at once.
+    """
+    modules = len(sys.modules)
+    result = run(*args, **kwargs)
+    _RUN_BEFORE.add(func)
+    if len(sys.modules) != modules:
+        gc.collect()
+    return result
+
+
+# ---------------------------------------------------------------- sums of gradients
+
+_FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+_UNSHARED = (4, 2)
+
+
+def _engine_adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
+    """Whether this addition is autograd's own, of two gradients that meet, and CUDA would do it in the first one.
+
+    The engine adds in place if it holds the only reference to the first gradient and to its storage, and the gradient
+    is dense; never while a dispatch mode is on, as here. An unshared tensor is seen here with four references (the
+    engine, the call's argument, Python's object, the question itself) and its storage with two. An addition in the
+    Python code of a custom function has that function's frame below it, not the engine's.
+    Source: can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp.
+    """
+    if torch._C._current_graph_task_id() == -1 or torch.is_grad_enabled():
+        return False
+    if sys._getframe(2).f_code is not _FROM_ENGINE or not isinstance(new, torch.Tensor):
+        return False
+    uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
+    return uses == _UNSHARED and torch.empty_like(old).stride() == old.stride()
+
+
+# ------------------------------------------------------------------------- operations that ask for values
 
 
 def _item(mode: Dispatch, args, kwargs):
@@ -164,20 +238,4 @@ _READS_VALUES = {
     aten._local_scalar_dense.default: _item,
     aten._to_copy.default: _copy_to_cpu,
     aten.copy_.default: _copy_into_cpu,
-}
-
-
-def _native_dropout(x: torch.Tensor, p: float, train: bool | None):
-    if train is False or not 0 < p < 1:
-        return aten.native_dropout.default(x, p, train)
-    return torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
-
-
-def _log_sigmoid_forward(x: torch.Tensor):
-    return torch.empty_like(x), x.new_empty(0)
-
-
-_KERNELS = {
-    aten.native_dropout.default: _native_dropout,  # the same result, five times as fast as the decomposition
-    aten.log_sigmoid_forward.default: _log_sigmoid_forward,  # the buffer that the CPU keeps is empty on CUDA
 }

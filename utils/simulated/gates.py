@@ -3,11 +3,13 @@
 import sys
 import threading
 import warnings
+from functools import partial
 
 import torch
 import torch.optim.swa_utils
 import torch.utils._foreach_utils
 
+from .composites import COMPOSITES, as_pytorch_does
 from .dispatch import attached
 
 _FUNCTIONS_WITH_DEVICE_LISTS = ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices")
@@ -26,7 +28,7 @@ class _Gates:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                self._undo = [_override_dropout(), _accept_meta_in_optimizers(), _keep_parameters_on_conversion()]
+                self._undo = [_override_operators(), _accept_meta_in_optimizers(), _keep_parameters_on_conversion()]
 
     def close(self) -> None:
         with self._lock:
@@ -40,21 +42,24 @@ class _Gates:
 GATES = _Gates()
 
 
-def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    """On CUDA, dropout that does something is one fused kernel with a boolean mask; else it is what it is on meta."""
-    if attached() and train and 0 < p < 1 and x.numel():
-        return torch.native_dropout(x, p, train)[0]
-    return torch.ops.aten.dropout.default._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, x, p, train)
+def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
+    """The override holds on every thread, and means something on those alone on which a simulated GPU is open."""
+    return (function if attached() else partial(as_pytorch_does, operator))(*args, **kwargs)
 
 
-def _override_dropout():
-    """Source: is_fused_kernel_acceptable in aten/src/ATen/native/Dropout.cpp, which asks for CUDA by name."""
+def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """One kernel on CUDA; on meta PyTorch would take it apart into nine operations."""
+    return torch.empty_like(gradient)
+
+
+def _override_operators():
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch says, once, that a kernel is overridden: that is what we want
-        library.impl("dropout", _dropout, "AutogradMeta")
-        # inference_mode skips the Autograd keys
-        library.m.impl("dropout", "Meta", _dropout, False)
+        for operator, function in COMPOSITES.items():
+            library.impl(operator, partial(_where_attached, operator, function), "AutogradMeta")
+        # composite too, but a kernel on CUDA, not on meta; Library.impl refuses "Meta" for composite operators
+        library.m.impl("mish_backward", "Meta", _mish_backward, False)
     return library._destroy
 
 

@@ -79,6 +79,40 @@ def matrix_product(call: Call) -> None:
         memory.give_back(block, number)
 
 
+def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: int) -> bool:
+    """Whether cuBLAS can read this batch of matrices where it lies, given how the result lies."""
+    fast, leading = (2, 1) if by_rows else (1, 2)
+    strides = batch.stride()
+    if strides[fast] == 1 and strides[leading] >= max(1, rows):
+        return True
+    if strides[leading] == 1 and strides[fast] >= max(1, columns):
+        return True
+    return batch.is_contiguous() and strides[1] != 0 and strides[2] != 0
+
+
+@rule(aten.bmm.default)
+def batched_product(call: Call) -> None:
+    """As for one product; but an outer product, where one is left to sum over, is a kernel of its own without workspace.
+
+    Source: bmm_out_cuda_impl in aten/src/ATen/native/cuda/Blas.cpp; torch/_native/ops/bmm_outer_product, which needs
+    Triton, as CUDA builds from PyPI have it.
+    """
+    call.place_all()
+    left, right = call.args
+    if left.numel() == 0 or right.numel() == 0 or left.shape[2] == 1:
+        return
+    (_, m, n), (_, across, down) = call.result.shape, call.result.stride()
+    by_rows = not (across == 1 and (n == 1 or down >= max(1, m)))
+    first, second = (right, left) if by_rows else (left, right)
+    m, n, k = (n, m, left.shape[2]) if by_rows else (m, n, left.shape[2])
+    copied = [not _blas_reads_batch(first, by_rows, m, k), not _blas_reads_batch(second, by_rows, k, n)]
+    memory = call.memory
+    copies = [memory.take(x.numel() * x.element_size()) for x, c in zip((first, second), copied, strict=True) if c]
+    memory.use_blas()
+    for block, number in reversed(copies):
+        memory.give_back(block, number)
+
+
 # ----------------------------------------------------------------------------------------------------- reductions
 
 
@@ -117,6 +151,22 @@ def sum_or_mean(call: Call) -> None:
     _reduce(call, x, dims, call.result.element_size(), wide_loads="sum" in call.func.name())
 
 
+@rule(aten.mse_loss.default)
+def mean_squared_error(call: Call) -> None:
+    """The loss in a storage as large as the difference (it is made so, then resized), the squares, and their sum.
+
+    Source: TORCH_META_FUNC(mse_loss) and mse_loss_out in aten/src/ATen/native/BinaryOps.cpp, Loss.cpp.
+    """
+    call.place_all()
+    reduction = call.args[2] if len(call.args) > 2 else call.kwargs.get("reduction", 1)
+    if reduction == 0:
+        return
+    squares = torch.empty(torch.broadcast_shapes(*(x.shape for x in call.args[:2])), dtype=call.result.dtype, device="meta")
+    held = call.memory.take(squares.nbytes)
+    _reduce(call, squares, set(range(squares.dim())), squares.element_size(), wide_loads=reduction == 2)
+    call.memory.give_back(*held)
+
+
 # -------------------------------------------------------------------------------------------------------- dropout
 
 
@@ -131,11 +181,12 @@ def fused_dropout(call: Call) -> None:
 
 _CREATE_OR_COPY = """empty empty_like empty_strided new_empty new_empty_strided zeros ones full zeros_like ones_like
     full_like new_zeros new_ones new_full rand randn randint rand_like randn_like randint_like arange scalar_tensor
-    fill_ zero_ copy_ _to_copy clone normal_ uniform_ bernoulli_ detach lift_fresh _local_scalar_dense"""
-_ELEMENTWISE = """native_dropout_backward elu_backward leaky_relu_backward softplus_backward hardsigmoid_backward
+    fill_ zero_ copy_ _to_copy clone normal_ uniform_ bernoulli_ detach lift_fresh
+    _unsafe_view _local_scalar_dense"""
+_ELEMENTWISE = """native_dropout_backward mse_loss_backward elu_backward leaky_relu_backward softplus_backward hardsigmoid_backward
     hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward softshrink_backward mish_backward
     log_sigmoid_forward log_sigmoid_backward rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward"""
-_OPTIMIZERS = "_fused_adam_ _fused_adamw_ _fused_sgd_"
+_OPTIMIZERS = "_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_"
 _OUTPUTS_ALONE = frozenset(" ".join((_CREATE_OR_COPY, _ELEMENTWISE, _OPTIMIZERS)).split())
 
 
@@ -146,4 +197,6 @@ def outputs_alone(func: torch._ops.OpOverload) -> bool:
     operators on lists of alike tensors; and with those named above.
     """
     name = func.overloadpacket.__name__
-    return func.is_view or torch.Tag.pointwise in func.tags or name in _OUTPUTS_ALONE or name.startswith("_foreach_")
+    tags = func.tags
+    changes_no_memory = func.is_view or torch.Tag.inplace_view in tags
+    return changes_no_memory or torch.Tag.pointwise in tags or name in _OUTPUTS_ALONE or name.startswith("_foreach_")

@@ -1,0 +1,119 @@
+# Every Byte. `make lab` opens the book, `make test` checks all of it; both set up .venv on the first run.
+#
+#   make lab                      JupyterLab on the first chapter, on this machine only
+#   make lab PORT=9999            on another port
+#   make lab ARGS=--no-browser    more options for JupyterLab
+#   make test                     lint, unit, notebooks and browser tests: all four run, then it fails if any did
+#   make test JOBS=4              with more processes (2 by default)
+#   make chapters                 run every chapter anew and store its outputs; CHAPTERS="chapters/02_x.ipynb" for one
+#   make format                   let ruff format the Python code, notebooks too
+#   make clean                    remove .venv and everything else that make built
+#
+# On Linux, PyPI's torch is the CUDA build: several GB. For the CPU build, the first time, on either command:
+#
+#   make lab TORCH_INDEX=https://download.pytorch.org/whl/cpu
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+PORT ?=
+ARGS ?=
+JOBS ?= 2
+
+VENV := .venv
+PY := $(VENV)/bin/python
+CHAPTERS ?= $(sort $(wildcard chapters/*.ipynb))
+FIRST := $(firstword $(sort $(wildcard chapters/*.ipynb)))
+REPORTS := build/reports
+PYTEST := $(PY) -m pytest
+PARTS := lint unit notebooks browser
+
+# JupyterLab refuses to run as root, which is who one is in many containers.
+ROOT_OK := $(if $(filter 0,$(shell id -u)),--allow-root)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test $(PARTS) chapters format clean
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
+# --------------------------------------------------------------------------------------------------------------- set up
+
+# The stamps are newer than what they were installed from, so that a second start installs nothing and needs no network.
+LAB_STAMP := $(VENV)/.installed-lab
+TEST_STAMP := $(VENV)/.installed-test
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Every Byte needs Python 3.11 or newer; PYTHON=$(PYTHON) is older or missing. Try: make lab PYTHON=python3.12'; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { echo '$(PYTHON) cannot make a virtual environment. On Debian or Ubuntu: apt-get install python3-venv'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch alone is taken from TORCH_INDEX, and alone (--no-deps): that index holds other, older packages too. `torch==2.13.0`
+# in constraints.txt admits 2.13.0+cpu, and where pip also sees PyPI's 2.13.0 it prefers 2.13.0+cpu, which sorts above it.
+# The second step finds torch there and leaves it as it is.
+define install
+$(if $(TORCH_INDEX),$(PY) -m pip install --no-deps --index-url "$(TORCH_INDEX)" -c constraints.txt torch)
+$(PY) -m pip install -c constraints.txt -e ".[$(1)]"
+@$(PY) -m jupyter labextension disable "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true
+endef
+
+$(LAB_STAMP): pyproject.toml constraints.txt | $(PY)
+	$(call install,lab)
+	@touch $@
+
+$(TEST_STAMP): pyproject.toml constraints.txt | $(PY)
+	$(call install,test)
+	@touch $(LAB_STAMP) $@
+
+# ----------------------------------------------------------------------------------------------------------------- read
+
+lab: $(LAB_STAMP)
+	@$(if $(FIRST),,echo 'There is no chapter in chapters/.'; exit 1)
+	$(PY) -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/$(FIRST) \
+	  $(if $(PORT),--ServerApp.port=$(PORT)) $(ROOT_OK) $(ARGS)
+
+# ----------------------------------------------------------------------------------------------------------------- test
+
+# Every part runs, even after one failed; the last lines say which did what.
+test: $(TEST_STAMP)
+	@failed=; \
+	for part in $(PARTS); do \
+	  echo; echo "==> make $$part"; \
+	  $(MAKE) --no-print-directory $$part || failed="$$failed $$part"; \
+	done; \
+	echo; \
+	if [ -n "$$failed" ]; then echo "make test: failed:$$failed (of: $(PARTS))"; exit 1; fi; \
+	echo "make test: passed: $(PARTS)"
+
+# code style, notebooks too
+lint: $(TEST_STAMP)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+# one file per module, and the hygiene of notebooks, imports and the repository
+unit: $(TEST_STAMP)
+	$(PYTEST) tests -m "not browser" -n $(JOBS) --dist worksteal --junitxml=$(REPORTS)/unit.xml
+
+# every chapter runs again, top to bottom, and shows what it showed
+notebooks: $(TEST_STAMP)
+	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 -n $(JOBS) --dist loadscope \
+	  --junitxml=$(REPORTS)/notebooks.xml $(or $(CHAPTERS),chapters)
+
+# a reader's path in JupyterLab, in a real Chromium; skipped, with the reason, where there is none
+browser: $(TEST_STAMP)
+	$(PYTEST) tests -m browser --junitxml=$(REPORTS)/browser.xml
+
+# ---------------------------------------------------------------------------------------------------------------- write
+
+chapters: $(TEST_STAMP)
+	$(PY) tools/notebooks.py $(or $(CHAPTERS),$(error There is no chapter in chapters/))
+
+format: $(TEST_STAMP)
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis

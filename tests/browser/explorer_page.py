@@ -1,0 +1,80 @@
+"""An explorer in an open page: sets its controls as a reader does, and reads what it shows."""
+
+import json
+
+from playwright.sync_api import Locator, Page
+
+
+class ExplorerPage:
+    """The first explorer of a page."""
+
+    def __init__(self, page: Page):
+        self.page = page
+        self.root: Locator = page.locator(".eb").first
+        self.root.scroll_into_view_if_needed()
+
+    def control(self, symbol: str) -> Locator:
+        """The slider, list, checkbox or radio buttons of a setting."""
+        return self.root.locator(f'[data-symbol="{symbol}"]')
+
+    @property
+    def value(self) -> dict:
+        """The setting that the page shows, as it names it."""
+        return json.loads(self.root.get_attribute("data-value"))
+
+    def set(self, settings: dict) -> None:
+        """Sets every control through the page: numbers typed, options chosen; then waits for the account."""
+        for symbol, item in settings.items():
+            control = self.control(symbol)
+            kind = control.first.evaluate("node => node.type")
+            if kind == "range":
+                field = self.root.locator(f'[data-exact="{symbol}"]')
+                field.fill(str(item))
+                field.press("Enter")
+            elif kind == "radio":
+                self.root.locator(f'[data-symbol="{symbol}"][value="{item}"]').check()
+            elif kind == "checkbox":
+                control.set_checked(item == "on")
+            else:
+                control.select_option(item)
+        self.settle()
+        assert self.value == settings
+
+    def settle(self, timeout_s: int = 60) -> None:
+        """Waits until the account of the shown setting is there, or the sentence in its place."""
+        handle = self.root.element_handle()
+        self.page.wait_for_function("node => node.dataset.state !== 'waiting'", arg=handle, timeout=timeout_s * 1000)
+
+    def rows(self) -> list[tuple[str, int, int | None]]:
+        """Term, predicted and simulated bytes of each row but the total, from the text that a reader sees."""
+        return [self._row(row) for row in self.root.locator("tbody tr").all()]
+
+    def total(self) -> tuple[str, int, int | None]:
+        """The last row."""
+        return self._row(self.root.locator("tfoot tr"))
+
+    @property
+    def status(self) -> str:
+        """What the status line says."""
+        return self.root.get_by_role("status").inner_text()
+
+    @property
+    def state(self) -> str:
+        """Of the account: waiting, ready or failed."""
+        return self.root.get_attribute("data-state")
+
+    def _row(self, row: Locator) -> tuple[str, int, int | None]:
+        """Reads one row and checks that its data attributes say what its text says."""
+        name = row.get_attribute("data-term")
+        assert name in row.locator("th").inner_text()
+        kinds = ("predicted", "accounted", "difference")
+        predicted, simulated, difference = (self._number(row, kind) for kind in kinds)
+        attributes = [row.get_attribute(f"data-{kind}") for kind in kinds]
+        assert attributes == [None if n is None else str(n) for n in (predicted, simulated, difference)]
+        assert difference == (None if simulated is None else simulated - predicted)
+        return name, predicted, simulated
+
+    @staticmethod
+    def _number(row: Locator, kind: str) -> int | None:
+        first = row.locator(f".eb-{kind}").inner_text().splitlines()[0].replace(",", "")
+        return None if first == "–" else int(first)

@@ -1,0 +1,115 @@
+"""JupyterLab in a real Chromium, on a copy of the chapters: for the browser tests and for the slider benchmark."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM_FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+).split()
+START_SECONDS = 120  # a first start on a slow machine; it takes 3 to 5 here
+
+
+def find_chromium() -> str | None:
+    """Path of the Chromium on this machine, or None."""
+    return next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
+
+
+@contextlib.contextmanager
+def lab_server(folder: Path, scratch: Path, theme: str = "JupyterLab Light"):
+    """A JupyterLab on `folder`, loopback only, that keeps its own files in `scratch`; yields (address, token)."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    token = secrets.token_hex(16)
+    command = [
+        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
+        "--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}",
+    ]  # fmt: skip
+    scratch.mkdir(parents=True, exist_ok=True)
+    log_path = scratch / "server.log"
+    with open(log_path, "wb") as log:
+        server = subprocess.Popen(command, cwd=folder, env=_environment(scratch, theme), stdout=log, stderr=log)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        _wait_until_up(address, token, server, log_path)
+        yield address, token
+    finally:
+        server.terminate()  # the server ends its kernels itself
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _environment(scratch: Path, theme: str) -> dict[str, str]:
+    settings = scratch / "settings"
+    extension = settings / "@jupyterlab" / "apputils-extension"
+    extension.mkdir(parents=True, exist_ok=True)
+    quiet = {"fetchNews": "false", "checkForUpdates": False}
+    (extension / "notification.jupyterlab-settings").write_text(json.dumps(quiet), encoding="utf-8")
+    (extension / "themes.jupyterlab-settings").write_text(json.dumps({"theme": theme}), encoding="utf-8")
+    return os.environ | {
+        "JUPYTER_CONFIG_DIR": str(scratch / "config"),
+        "JUPYTER_DATA_DIR": str(scratch / "data"),
+        "JUPYTER_RUNTIME_DIR": str(scratch / "runtime"),
+        "JUPYTERLAB_SETTINGS_DIR": str(settings),
+        "JUPYTERLAB_WORKSPACES_DIR": str(scratch / "workspaces"),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])),
+    }
+
+
+def _wait_until_up(address: str, token: str, server: subprocess.Popen, log_path: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and server.poll() is None:
+        with contextlib.suppress(urllib.error.URLError, ConnectionError):
+            urllib.request.urlopen(f"{address}/api/status?token={token}", timeout=5).close()
+            return
+        time.sleep(0.2)
+    raise RuntimeError(f"JupyterLab did not start: {log_path.read_text(encoding='utf-8', errors='replace')[-2000:]}")
+
+
+@contextlib.contextmanager
+def chromium(**context_options):
+    """A page in a headless Chromium; yields it and closes the browser."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(CHROMIUM_FLAGS))
+        try:
+            yield browser.new_context(**context_options).new_page()
+        finally:
+            browser.close()
+
+
+def run_notebook(page, address: str, token: str, name: str, timeout_s: int = 240) -> None:
+    """Opens a notebook in Lab, runs all its cells from the Run menu, and waits until the last one is done."""
+    page.goto(f"{address}/lab/tree/{name}?token={token}")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=START_SECONDS * 1000)
+    page.get_by_text("| Idle").wait_for(timeout=START_SECONDS * 1000)  # the status bar: the kernel is there
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    page.wait_for_selector(".jp-CodeCell:last-child .jp-InputPrompt:text-matches('[0-9]')", timeout=timeout_s * 1000)
+
+
+@contextlib.contextmanager
+def open_chapter(notebook: Path, scratch: Path, theme: str = "JupyterLab Light", **context_options):
+    """A page with a notebook's copy open in Lab, all its cells run. Nothing is written beside the notebook itself."""
+    folder = scratch / "book"
+    shutil.copytree(notebook.parent, folder)
+    with lab_server(folder, scratch / "jupyter", theme) as (address, token), chromium(**context_options) as page:
+        run_notebook(page, address, token, notebook.name)
+        yield page

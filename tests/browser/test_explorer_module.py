@@ -1,0 +1,156 @@
+"""The explorers' ES module in a bare page, no kernel behind it: JavaScript computes and writes what Python does."""
+
+import json
+import random
+
+import pytest
+import torch
+from lab import REPOSITORY, chromium, find_chromium
+
+from utils.explorers import Account, Control, Explorer
+from utils.explorers.scripts import one_module
+from utils.formulas import mlp_saved
+from utils.units import short
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
+]
+LOAD = """async (source) => {
+  const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  window.explorers = await import(address);
+}"""
+DRAW = """([spec, value, answer]) => {
+  window.view?.close();
+  window.changes = [];
+  window.view = explorers.createView(spec, (next) => changes.push(next));
+  document.body.replaceChildren(view.element);
+  view.draw(value, answer);
+}"""
+
+
+@pytest.fixture(scope="module")
+def page():
+    with chromium(viewport={"width": 900, "height": 900}) as page:
+        page.evaluate(LOAD, one_module())
+        page.add_style_tag(path=REPOSITORY / "utils" / "explorers" / "explorer.css")
+        yield page
+
+
+@pytest.fixture(scope="module")
+def explorer():
+    def formula(settings):
+        return mlp_saved(activation=settings["activation"], dropout=settings["dropout"])
+
+    def measure(settings):
+        sizes = {letter: settings[letter] for letter in "bsd"}
+        terms = formula(settings).by_term(**sizes, e=settings["e"].itemsize)
+        return Account(terms, device="a100-80gb")
+
+    dtypes = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float8": torch.float8_e4m3fn}
+    controls = [
+        Control.range("b", "batch", 1, 64, value=2, log=True, unit="sequences"),
+        Control.range("s", "sequence", 128, 8192, value=4096, log=True),
+        Control.range("d", "width", 64, 8192, value=1024, step=64),
+        Control.choice("activation", "activation", ["ReLU", "GELU", "Tanh", "SiLU", "Softsign"]),
+        Control.toggle("dropout", "dropout"),
+        Control.choice(
+            "e", "element type", dtypes, letter="e", letters={name: dtype.itemsize for name, dtype in dtypes.items()}
+        ),
+    ]
+    return Explorer(title="An MLP", controls=controls, formula=formula, measure=measure)
+
+
+@pytest.fixture
+def shown(explorer):
+    """spec, value and answer as a page gets them."""
+    explorer.table()
+    state = explorer.get_state()
+    return [json.loads(json.dumps(state[key])) for key in ("spec", "value", "answer")]
+
+
+def draw(page, shown, **answer):
+    spec, value, known = shown
+    page.evaluate(DRAW, [spec, value, known | answer])
+
+
+def test_short_and_exact_write_bytes_as_python_does(page):
+    pick = random.Random(0)
+    numbers = [pick.randrange(2 ** pick.randrange(1, 53)) for _ in range(2000)]
+    numbers += [n * 2**k // 8 for n in range(1, 2000, 7) for k in (10, 20, 30)]  # halves and quarters: rounding
+    numbers += [0, 1, 1023, 1024, 2**53 - 1, -512, -5 * 2**20]
+    found = page.evaluate("(numbers) => numbers.map((n) => [explorers.short(n), explorers.exact(n)])", numbers)
+    assert found == [[short(n), f"{n:,d}"] for n in numbers]
+
+
+def test_predictions_equal_pythons_for_200_random_settings(page, explorer):
+    pick = random.Random(1)
+    settings = []
+    for _ in range(200):
+        ranges = {"b": pick.randint(1, 64), "s": pick.randint(128, 8192), "d": 64 * pick.randint(1, 128)}
+        choices = {s: pick.choice(list(explorer.controls[s].values.values())) for s in ("activation", "dropout", "e")}
+        settings.append(ranges | choices)
+    values = [{s: explorer.controls[s].to_page(item) for s, item in setting.items()} for setting in settings]
+    found = page.evaluate(
+        "([spec, values]) => values.map((v) => explorers.predict(spec, v).map(({name, bytes}) => [name, bytes]))",
+        [explorer.spec, values],
+    )
+    assert found == [[list(term) for term in explorer.predict(setting).items()] for setting in settings]
+
+
+def test_an_account_of_another_setting_is_never_shown_as_this_ones(page, shown):
+    spec, value, answer = shown
+    draw(page, [spec, value | {"b": 4}, answer])
+    assert page.locator(".eb").get_attribute("data-state") == "waiting"
+    assert page.locator(".eb").get_attribute("aria-busy") == "true"
+    assert page.locator("[data-accounted]").count() == 0
+    assert set(page.locator("td.eb-difference").all_inner_texts()) == {"…"}
+    opacity = "node => getComputedStyle(node).opacity"
+    assert float(page.locator("td.eb-accounted").first.evaluate(opacity)) < 1
+
+
+def test_a_difference_is_shown_and_named(page, shown):
+    terms = shown[2]["terms"]
+    draw(page, shown, terms=terms | {"input": terms["input"] + 512, "surprise": 7})
+    cells = page.locator("td.eb-difference").all_inner_texts()
+    assert cells[0] == "+512"
+    assert cells[-2:] == ["+7", "+519"]
+    assert page.get_by_role("status").inner_text() == "Predicted and simulated differ by 519 bytes, in input, surprise."
+
+
+def test_an_error_is_text_not_markup_and_the_prediction_stays(page, shown):
+    draw(page, shown, terms=None, error="no <img src=x onerror=alert(1)> memory", badge="")
+    assert page.get_by_role("status").inner_text().endswith("no <img src=x onerror=alert(1)> memory")
+    assert page.locator("img").count() == 0
+    assert page.locator("tfoot tr").get_attribute("data-predicted") == str(sum(shown[2]["terms"].values()))
+    assert page.locator("[data-accounted]").count() == 0
+
+
+def test_a_half_typed_number_survives_an_answer(page, shown):
+    draw(page, shown)
+    page.locator('[data-exact="b"]').fill("6")
+    page.evaluate("([value, answer]) => view.draw(value, answer)", shown[1:])
+    assert page.locator('[data-exact="b"]').input_value() == "6"
+
+
+def test_controls_have_names_and_say_their_values(page, shown):
+    draw(page, shown)
+    slider = page.get_by_role("slider", name="b batch")
+    assert slider.get_attribute("aria-valuetext") == "2 sequences"
+    assert page.get_by_role("spinbutton", name="width, exact value").input_value() == "1024"
+    assert page.get_by_role("combobox", name="activation").input_value() == "ReLU"
+    assert page.get_by_role("radiogroup", name="element type").get_by_role("radio").count() == 3
+    page.get_by_role("checkbox", name="dropout").check()
+    assert page.evaluate("changes.at(-1).dropout") == "on"
+    assert page.get_by_role("img").get_attribute("aria-label").startswith("Predicted ")
+
+
+@pytest.mark.parametrize("width", [360, 500, 900])
+def test_nothing_is_wider_than_the_page(page, shown, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    spec, value, answer = shown
+    terms = {name: 2**45 + 1 for name in answer["terms"]}
+    largest = value | {"b": 64, "s": 8192, "d": 8192}
+    draw(page, [spec, largest, answer], settings=largest, terms=terms)
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

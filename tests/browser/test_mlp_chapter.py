@@ -1,0 +1,114 @@
+"""The MLP chapter in JupyterLab: its explorer obeys keys and mouse, and shows Python's bytes, term by term."""
+
+import pytest
+from chapter import ChapterInPython
+from explorer_page import ExplorerPage
+from lab import REPOSITORY, find_chromium, open_chapter
+
+NOTEBOOK = REPOSITORY / "chapters" / "02_mlp_memory.ipynb"
+N_SETTINGS = 20
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with open_chapter(NOTEBOOK, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def python():
+    with ChapterInPython(NOTEBOOK) as chapter:
+        yield chapter
+
+
+@pytest.fixture
+def explorer(page):
+    explorer = ExplorerPage(page)
+    explorer.settle()
+    return explorer
+
+
+def largest(explorer) -> dict:
+    """The setting with every slider at its right end, in float32: it does not fit in 80 GB."""
+    fields = {symbol: explorer.root.locator(f'[data-exact="{symbol}"]') for symbol in "bsd"}
+    ends = {symbol: int(field.get_attribute("max")) for symbol, field in fields.items()}
+    return explorer.value | ends | {"dtype": "float32"}
+
+
+def check_against_python(explorer, python, settings):
+    for setting, (rows, error) in zip(settings, python.expected(settings), strict=True):
+        explorer.set(setting)
+        assert explorer.rows() == rows, setting
+        assert explorer.total()[1] == sum(predicted for _, predicted, _ in rows)
+        assert explorer.state == ("failed" if error else "ready")
+        if error:
+            assert error in explorer.status
+        else:
+            assert all(predicted == simulated for _, predicted, simulated in rows), setting
+            assert "agree in every term" in explorer.status
+
+
+def test_every_cell_of_the_chapter_ran(page):
+    prompts = page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts()
+    assert [prompt.strip("[]: ") for prompt in prompts] == [str(n + 1) for n in range(len(prompts))]
+
+
+def test_random_settings_show_what_python_computes(explorer, python):
+    settings = python.random_settings(N_SETTINGS, seed=2)
+    settings[N_SETTINGS // 2] = largest(explorer)
+    check_against_python(explorer, python, settings)
+
+
+def test_a_setting_that_does_not_fit_gives_a_sentence_and_the_next_one_works(explorer, python):
+    fits = explorer.value | {"b": 2, "s": 4096, "d": 1024}
+    explorer.set(largest(explorer))
+    assert explorer.state == "failed"
+    assert "out of memory" in explorer.status
+    assert "\n" not in explorer.status.strip()
+    assert explorer.total()[1] > 0  # the prediction is still there
+    assert explorer.total()[2] is None
+    check_against_python(explorer, python, [fits])
+
+
+def test_arrow_keys_move_a_slider(explorer, python):
+    explorer.set(explorer.value | {"b": 2})
+    slider = explorer.control("b")
+    slider.focus()
+    for key, value in (("ArrowRight", 4), ("ArrowUp", 8), ("ArrowLeft", 4), ("Home", 1)):
+        explorer.page.keyboard.press(key)
+        explorer.settle()
+        assert explorer.value["b"] == value
+        assert slider.get_attribute("aria-valuetext").startswith(str(value))
+    check_against_python(explorer, python, [explorer.value])
+
+
+def test_the_mouse_drags_a_slider(explorer, python):
+    explorer.set(explorer.value | {"s": 128})
+    slider = explorer.control("s")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    mouse, middle = explorer.page.mouse, box["y"] + box["height"] / 2
+    mouse.move(box["x"] + 8, middle)
+    mouse.down()
+    for tenth in range(1, 9):
+        mouse.move(box["x"] + box["width"] * tenth / 10, middle)
+    mouse.up()
+    explorer.settle()
+    assert explorer.value["s"] > 1024
+    check_against_python(explorer, python, [explorer.value])
+
+
+def test_a_number_out_of_range_is_refused_in_words(explorer, python):
+    explorer.set(explorer.value | {"b": 2})
+    field = explorer.root.locator('[data-exact="b"]')
+    field.fill("100000")
+    field.press("Enter")
+    assert "must be a whole number from" in explorer.status
+    assert field.get_attribute("aria-invalid") == "true"
+    assert explorer.value["b"] == 2
+    check_against_python(explorer, python, [explorer.value | {"b": 3}])

@@ -1,0 +1,19 @@
+"""What all tests share: a GPU test skips where there is no GPU, and hypothesis knows no deadline on a busy machine."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# CI draws the same examples each time, so that what it says of a change is about the change.
+settings.register_profile("book", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("book")
+
+
+@pytest.fixture(autouse=True)
+def _gpu_or_skip(request):
+    if request.node.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("needs a CUDA GPU")

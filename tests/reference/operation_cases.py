@@ -1,0 +1,221 @@
+"""More cases in the form of cases.py: many small calls, drawn at random from a fixed seed.
+
+They hold the rules of utils/simulated/workspaces.py to the CUDA build for shapes that no model here happens to use.
+"""
+
+import gc
+import itertools
+import random
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+CASES = {}
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+
+
+def case(function):
+    function.cudnn_sdp, function.cards = False, ("a100", "h100", "t4", "rtx3090")
+    CASES[function.__name__] = function
+    return function
+
+
+def _size(rng, most):
+    """Sizes of every scale, powers of two and odd ones."""
+    n = 2 ** rng.uniform(0, most)
+    return max(1, int(n) if rng.random() < 0.5 else 2 ** round(n).bit_length() // 2)
+
+
+def _reduction(env, rng):
+    """One sum or mean of a tensor that may be transposed, sliced or expanded."""
+    shape = [_size(rng, 22 / (1 + n)) for n in [rng.randint(0, 3)] for _ in range(n + 1)]
+    x = torch.empty(shape, device=env.device, dtype=rng.choice(DTYPES))
+    form = rng.choice(["as it is", "transposed", "sliced", "expanded", "offset"])
+    if form == "transposed" and x.dim() > 1:
+        x = x.transpose(*rng.sample(range(x.dim()), 2))
+    elif form == "sliced" and x.shape[-1] > 2:
+        x = x[..., 1 : x.shape[-1] // 2 + 1]
+    elif form == "offset" and x.shape[0] > 4:
+        x = x[rng.randint(1, 3) :]
+    elif form == "expanded":
+        x = x[:1].expand(_size(rng, 12), *x.shape[1:])
+    reduce = rng.choice([torch.sum, torch.mean])
+    if rng.random() < 0.2:
+        return reduce(x)
+    dims = rng.sample(range(x.dim()), rng.randint(1, x.dim()))
+    return reduce(x, dim=dims, keepdim=rng.random() < 0.5)
+
+
+@case
+def reductions(env):
+    rng = random.Random(1)
+    for i in range(400):
+        kept = _reduction(env, rng)
+        env.mark(f"reduction {i}")
+        del kept
+
+
+@case
+def large_reductions(env):
+    """More than 2**31 bytes: PyTorch cuts the work until 32-bit offsets suffice."""
+    for i, (shape, dtype, dims) in enumerate([
+        ((40_000, 32_768), torch.bfloat16, 0), ((40_000, 32_768), torch.bfloat16, 1), ((40_000, 32_768), torch.float32, 0),
+        ((3, 40_000, 16_384), torch.float16, (0, 1)), ((70_001, 16_385), torch.bfloat16, 0),
+        ((5, 700_001, 513), torch.bfloat16, (0, 2)), ((1_300_000_000,), torch.bfloat16, 0),
+    ]):
+        x = torch.empty(shape, device=env.device, dtype=dtype)
+        y = x.sum(dims)
+        env.mark(f"sum {i}")
+        del x, y
+
+
+ACTIVATIONS = {
+    "ReLU": nn.ReLU(), "ReLU6": nn.ReLU6(), "LeakyReLU": nn.LeakyReLU(), "ELU": nn.ELU(), "CELU": nn.CELU(),
+    "SELU": nn.SELU(), "GELU": nn.GELU(), "GELU tanh": nn.GELU("tanh"), "SiLU": nn.SiLU(), "Mish": nn.Mish(),
+    "Sigmoid": nn.Sigmoid(), "LogSigmoid": nn.LogSigmoid(), "Tanh": nn.Tanh(), "Tanhshrink": nn.Tanhshrink(),
+    "Softplus": nn.Softplus(), "Softsign": nn.Softsign(), "Softshrink": nn.Softshrink(), "Hardshrink": nn.Hardshrink(),
+    "Hardtanh": nn.Hardtanh(), "Hardswish": nn.Hardswish(), "Hardsigmoid": nn.Hardsigmoid(),
+    "Threshold": nn.Threshold(0.1, 0.0), "RReLU": nn.RReLU(), "Identity": nn.Identity(),
+    "LeakyReLU in place": nn.LeakyReLU(inplace=True), "ReLU in place": nn.ReLU(inplace=True),
+    "SiLU in place": nn.SiLU(inplace=True), "ELU in place": nn.ELU(inplace=True),
+}
+
+
+@case
+def activations(env):
+    """Each activation inside an MLP, forward and backward, with and without dropout, in two types."""
+    rng = random.Random(2)
+    for (name, act), dropout, dtype in itertools.product(ACTIVATIONS.items(), (0.0, 0.1), DTYPES[:2]):
+        b, s, d = _size(rng, 3), _size(rng, 6), _size(rng, 8)
+        mlp = nn.Sequential(nn.Linear(d, 4 * d), act, nn.Linear(4 * d, d), nn.Dropout(dropout)).to(env.device, dtype)
+        x = torch.empty(b, s, d, device=env.device, dtype=dtype, requires_grad=rng.random() < 0.5)
+        y = mlp(x)
+        env.mark(f"{name} {dropout} {dtype} forward")
+        y.backward(torch.empty_like(y))
+        env.mark(f"{name} {dropout} {dtype} backward")
+        del mlp, x, y
+
+
+@case
+def linears(env):
+    """Stacks of Linears over inputs of one to four dimensions, contiguous or not, some frozen."""
+    rng = random.Random(3)
+    for i in range(80):
+        dims, width = rng.randint(1, 4), [_size(rng, 9) for _ in range(4)]
+        dtype = rng.choice(DTYPES[:3])
+        layers = [nn.Linear(a, b, bias=rng.random() < 0.5) for a, b in itertools.pairwise(width)]
+        model = nn.Sequential(*layers).to(env.device, dtype)
+        for layer in layers[:-1]:
+            layer.requires_grad_(rng.random() < 0.7)
+        x = torch.empty(*[_size(rng, 5) for _ in range(dims - 1)], width[0], device=env.device, dtype=dtype)
+        trained = rng.random() < 0.5
+        if dims > 2 and trained:
+            x = x.transpose(0, 1)
+        y = model(x.requires_grad_(trained))
+        env.mark(f"linears {i} forward")
+        loss = rng.choice([torch.sum, torch.mean])(y) if rng.random() < 0.5 else F.mse_loss(y, torch.empty_like(y))
+        loss.backward()
+        env.mark(f"linears {i} backward")
+        del layers, layer, model, x, y, loss
+
+
+class TwiceAndThrice(torch.autograd.Function):
+    """A backward in Python that adds two tensors nobody else sees: an addition that is not the engine's."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 5
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2 + gradient * 3
+
+
+SUMS = {
+    "residual": lambda h: h + F.gelu(h),
+    "two branches": lambda h: F.gelu(h) + F.silu(h),
+    "three branches": lambda h: F.gelu(h) + F.silu(h) + F.relu(h),
+    "itself": lambda h: h + h,
+    "product with itself": lambda h: h * h,
+    "square of a matrix": lambda h: h @ h @ h,
+    "transposed": lambda h: h.t().relu() + h.relu(),
+    "expanded": lambda h: h.sum(0, keepdim=True).expand(64, 64) + h,
+    "custom": lambda h: TwiceAndThrice.apply(h) + F.silu(h),
+}
+
+
+@case
+def sums_of_gradients(env):
+    """Two gradients that meet: autograd adds in place only into one that nobody else holds."""
+    for name, branch in SUMS.items():
+        for way in ("sum", "given", "retained", "hooked", "twice"):
+            x = torch.empty(64, 64, device=env.device, requires_grad=True)
+            h = x * 2
+            kept = []
+            if way == "retained":
+                h.retain_grad()
+            if way == "hooked":
+                h.register_hook(kept.append)
+            y = branch(branch(h))
+            gradient = torch.empty_like(y) if way == "given" else None
+            env.mark(f"{name} {way} forward")
+            if gradient is None:
+                y.sum().backward(retain_graph=way == "twice")
+                if way == "twice":
+                    y.sum().backward()
+            else:
+                y.backward(gradient)
+            env.mark(f"{name} {way} backward")
+            del x, h, y, gradient, kept
+
+
+OPTIMIZERS = {
+    "SGD": torch.optim.SGD, "Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW, "Adamax": torch.optim.Adamax,
+    "Adagrad": torch.optim.Adagrad, "RMSprop": torch.optim.RMSprop, "NAdam": torch.optim.NAdam,
+}  # fmt: skip
+
+
+@case
+def optimizers(env):
+    """Three steps of each optimizer in each of its forms, from parameters that were moved after it was made."""
+    momentum = {"SGD": {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}}
+    forms = [{}, {"foreach": True}, {"foreach": False}, {"fused": True}]
+    for (name, cls), form, extra in itertools.product(OPTIMIZERS.items(), forms, (False, True)):
+        if "fused" in form and name not in ("SGD", "Adam", "AdamW"):
+            continue
+        if extra and name not in ("SGD", "Adam", "AdamW"):
+            continue
+        model = nn.Sequential(nn.Linear(37, 300), nn.ReLU(), nn.Linear(300, 11))
+        more = ({"amsgrad": True} if name != "SGD" else momentum["SGD"]) if extra else {}
+        model.to(env.device)
+        optimizer = cls(model.parameters(), lr=0.1, **form, **more)
+        for step in range(3):
+            model(torch.empty(8, 37, device=env.device)).sum().backward()
+            optimizer.step()
+            env.mark(f"{name} {form} {more} step {step}")
+            optimizer.zero_grad(set_to_none=step != 1)
+            env.mark(f"{name} {form} {more} zero_grad {step}")
+        del model, optimizer
+        gc.collect()  # an optimizer lies in a reference cycle
+
+
+@case
+def transfers(env):
+    """Making, filling, copying and converting tensors."""
+    rng = random.Random(4)
+    for i in range(60):
+        shape = [_size(rng, 8) for _ in range(rng.randint(1, 3))]
+        make = rng.choice([torch.empty, torch.zeros, torch.ones, torch.randn, torch.rand])
+        if rng.random() < 0.5:
+            x = make(shape, device=env.device)
+        else:
+            x = make(shape).to(env.device, dtype=rng.choice(DTYPES))
+        x = x.transpose(0, -1) if rng.random() < 0.5 else x
+        kept = [x.to(rng.choice(DTYPES)), x.contiguous(), x.clone(), x.reshape(-1), torch.zeros_like(x), x * 2 + 1]
+        env.mark(f"transfer {i}")
+        x += 1
+        x.copy_(kept[2])
+        kept.append(x.flatten(0).sum())
+        env.mark(f"transfer {i} in place")
+        del x, kept

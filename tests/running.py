@@ -1,0 +1,68 @@
+"""Runs the recorded cases on a simulated GPU, in the form in which they were recorded."""
+
+import gc
+import importlib.util
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from utils import SimulatedGPU
+
+FOLDER = Path(__file__).parent / "reference"
+GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "rtx3090-24gb"}
+READINGS = {
+    "requested": "requested_bytes.all.current",
+    "allocated": "allocated_bytes.all.current",
+    "reserved": "reserved_bytes.all.current",
+    "peak": "allocated_bytes.all.peak",
+}
+
+
+@dataclass
+class Environment:
+    """What a case is given: where to put tensors, and how to note the figures of an instant."""
+
+    gpu: SimulatedGPU
+    marks: list[dict] = field(default_factory=list)
+
+    @property
+    def device(self) -> torch.device:
+        return self.gpu.device
+
+    def mark(self, name: str) -> None:
+        stats = self.gpu.memory_stats()
+        self.marks.append({"name": name} | {reading: stats[key] for reading, key in READINGS.items()})
+        self.gpu.trace.mark(name)
+        self.gpu.reset_peak_memory_stats()
+
+
+@cache
+def cases(file: str) -> dict:
+    """The cases of tests/reference/<file>.py, by name."""
+    spec = importlib.util.spec_from_file_location(file, FOLDER / f"{file}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file] = module
+    spec.loader.exec_module(module)
+    return module.CASES
+
+
+def run_case(case, card: str) -> Environment:
+    """Run a case on the simulated GPU of that card, Python's garbage collector off, as when it was recorded."""
+    torch.manual_seed(0)
+    gc.collect()
+    gc.disable()
+    try:
+        with SimulatedGPU(GPUS[card]) as gpu:
+            environment = Environment(gpu)
+            case(environment)
+    finally:
+        gc.enable()
+    return environment
+
+
+def up_to_last_mark(sequence: list[tuple]) -> list[tuple]:
+    """A trace's sequence without what came after its last mark: what the recordings hold."""
+    return sequence[: 1 + max(i for i, event in enumerate(sequence) if event[0] == "mark")]

@@ -1,0 +1,156 @@
+"""Expressions: exact values, and the same values by sympy and by JavaScript."""
+
+import json
+import shutil
+import subprocess
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from utils.expressions import Expression, in_order, javascript, latex, monomials
+
+TEXTS = [
+    "4*b*s*d",
+    "0",
+    "7",
+    "b*s*d*(34 + 5*a*s/d)",
+    "5*a*b*s**2/t + 3*b",
+    "L*(12*d**2 + 2*d) + d*(V + s) + d",
+    "(b - 1)*(s + 2)",
+    "b*(b - 1)/2",
+    "s**0 + n_hidden",
+    "(a*s - a*s) + d",
+]
+LETTERS = ("b", "s", "d", "a", "L", "V", "t", "n_hidden")
+settings = st.fixed_dictionaries({letter: st.integers(0, 5000) for letter in LETTERS})
+
+
+@given(text=st.sampled_from(TEXTS), letters=settings)
+def test_values_are_those_of_exact_fractions_and_of_sympy(text, letters):
+    def expected():
+        exact = eval(text.replace("34", "F(34)"), {"F": Fraction}, {k: Fraction(v) for k, v in letters.items()})
+        return int(exact) if exact == int(exact) and exact >= 0 else None
+
+    try:
+        by_hand = expected()
+    except ZeroDivisionError:
+        by_hand = None
+    if by_hand is None:
+        with pytest.raises(ValueError, match="must be a whole number, 0 or more: it is not for "):
+            Expression(text).value(letters)
+        return
+    assert Expression(text).value(letters) == by_hand
+    assert type(Expression(text).value(letters)) is int
+    if all(letters.values()):
+        assert Expression(text).sympy().subs(letters) == by_hand
+
+
+def test_values_stay_exact_beyond_floats():
+    assert Expression("b*s/3").value({"b": 3 * (10**30 + 1), "s": 1}) == 10**30 + 1
+
+
+@given(letters=settings)
+def test_monomials_add_up(letters):
+    letters = {letter: value + 1 for letter, value in letters.items()}
+    for text in TEXTS:
+        total = Fraction(0)
+        for coefficient, powers in monomials(Expression(text).sympy()):
+            product = coefficient
+            for letter, power in powers.items():
+                product *= Fraction(letters[letter]) ** power
+            total += product
+        assert total == Expression(text).sympy().subs(letters)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "mathematics"),
+    [
+        ("4*b*s*d", "4·b·s·d", r"4 \, b \, s \, d"),
+        ("d*s*b", "d·s·b", r"b \, s \, d"),
+        ("b*s*d*(34 + 5*a*s/d)", "b·s·d·(34 + 5·a·s/d)", r"5 \, b \, s^{2} \, a + 34 \, b \, s \, d"),
+        ("5*a*b*s**2/t - b", "5·a·b·s²/t − b", r"\frac{5 \, b \, s^{2} \, a}{t} - b"),
+        ("b*s/2", "b·s/2", r"\frac{b \, s}{2}"),
+        ("b*s/2*d + b*(s/2)", "(b·s/2)·d + b·(s/2)", r"\frac{b \, s \, d}{2} + \frac{b \, s}{2}"),
+        ("b/(s*d)", "b/(s·d)", r"\frac{b}{s \, d}"),
+        ("(b*s)**2/(2*d)", "(b·s)²/(2·d)", r"\frac{b^{2} \, s^{2}}{2 \, d}"),
+        ("b - (s - d)", "b − (s − d)", "b - s + d"),
+        ("b/(s/d)", "b/(s/d)", r"\frac{b \, d}{s}"),
+        ("4*n_hidden", "4·n_hidden", r"4 \, \mathit{n\_hidden}"),
+        ("b - b", "b − b", "0"),
+    ],
+)
+def test_as_people_and_latex_write_it(text, shown, mathematics):
+    assert str(Expression(text)) == shown
+    assert latex(Expression(text).sympy()) == mathematics
+
+
+def test_letters_come_in_the_order_of_the_book():
+    assert Expression("V*L*a*d*s*b + t*e + x").letters == ("b", "s", "d", "a", "L", "V", "t", "e", "x")
+    assert in_order(["z", "d", "c", "b", "d"]) == ["b", "d", "c", "z"]
+
+
+@pytest.mark.parametrize(
+    "text", ["b +", "", "f(b)", "1.5*b", "b**s", "b**-1", "-b", "b if s else d", "True", "'b'", "b%2"]
+)
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(ValueError, match=r"a size is made of whole numbers, letters, \+ - \* / and whole powers: got "):
+        Expression(text)
+
+
+def test_values_that_are_no_sizes_are_refused():
+    with pytest.raises(ValueError, match="b/s must be a whole number, 0 or more: it is not for b=3, s=2"):
+        Expression("b/s").value({"b": 3, "s": 2})
+    with pytest.raises(ValueError, match="it is not for b=3, s=0"):
+        Expression("b/s").value({"b": 3, "s": 0})
+    with pytest.raises(ValueError, match="b - s must be a whole number, 0 or more"):
+        Expression("b - s").value({"b": 3, "s": 4})
+    with pytest.raises(ValueError, match="may be divided by numbers and letters, not by a sum"):
+        monomials(Expression("b/(s + d)").sympy())
+
+
+def run_javascript(cases: list[tuple[str, dict]]) -> list:
+    """What node makes of each expression with each setting; a skip where there is no node."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node to evaluate JavaScript with; the browser test evaluates the same expressions")
+    program = """
+        const cases = JSON.parse(require("fs").readFileSync(0, "utf8"));
+        const run = ([js, named]) => new Function(...Object.keys(named), `"use strict"; return (${js});`)(...Object.values(named));
+        console.log(JSON.stringify(cases.map((one) => { const n = run(one); return Number.isNaN(n) ? "NaN" : n; })));
+    """  # noqa: E501
+    answer = subprocess.run([node, "-e", program], input=json.dumps(cases), capture_output=True, text=True, check=True)
+    return json.loads(answer.stdout)
+
+
+def test_javascript_gives_the_same_integers():
+    settings = [
+        dict(zip(LETTERS, values, strict=True))
+        for values in [
+            (2, 4096, 1024, 16, 24, 50304, 8, 200),
+            (1, 1, 1, 1, 1, 1, 1, 1),
+            (12, 1023, 769, 13, 11, 50257, 3, 7),
+            (3, 5, 7, 11, 13, 17, 19, 23),
+            (31, 8191, 12289, 97, 5, 3, 1, 2),
+            (2**17, 2**16 - 1, 2**17 + 1, 1, 1, 1, 3, 1),
+        ]
+    ]
+    cases, expected = [], []
+    for text in TEXTS:
+        for letters in settings:
+            try:
+                value = Expression(text).value(letters)
+            except ValueError:
+                value = "NaN"
+            if value == "NaN" or value < 2**53:
+                cases.append((javascript(Expression(text).sympy()), letters))
+                expected.append(value)
+    assert "NaN" in expected
+    assert max(value for value in expected if value != "NaN") > 2**50
+    assert run_javascript(cases) == expected
+
+
+def test_javascript_is_exact_where_a_quotient_passes_2_to_the_53():
+    letters = {"b": 2**30 + 1, "s": 2**30 - 1, "d": 2**30 - 1}
+    assert run_javascript([(javascript(Expression("b*s/d").sympy()), letters)]) == [2**30 + 1]

@@ -1,0 +1,37 @@
+"""The book's colours: told apart, and text on them legible, on light and dark pages."""
+
+import pytest
+
+from utils.palette import PALETTE, assign
+
+WHITE, BLACK = "#ffffff", "#101010"
+
+
+def luminance(colour: str) -> float:
+    """WCAG's relative luminance."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("colour", PALETTE, ids=lambda colour: colour.name)
+def test_text_on_a_colour_meets_contrast_aa(colour):
+    """So does the colour beside the page, which needs 3 only."""
+    assert contrast(colour.light, WHITE) >= 4.5
+    assert contrast(colour.dark, BLACK) >= 4.5
+
+
+def test_no_two_colours_share_a_name_a_tone_or_a_hatch():
+    for field in ("name", "light", "dark", "hatch"):
+        assert len({getattr(colour, field) for colour in PALETTE}) == len(PALETTE)
+
+
+def test_a_figure_never_gives_two_names_one_colour():
+    assert len({colour.light for colour in assign(map(str, range(10))).values()}) == 10
+    with pytest.raises(ValueError, match="a figure has 10 colours: got 11 names"):
+        assign(map(str, range(11)))

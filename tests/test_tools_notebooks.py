@@ -1,0 +1,99 @@
+"""The tool that runs and writes chapters: what it keeps, what it drops, and that twice is the same as once."""
+
+import json
+
+import nbformat
+import notebook_rules as rules
+import pytest
+from nbformat import v4
+
+from tools.notebooks import is_readable, main, name_cells, normalise
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+SLIDER = "import ipywidgets\nipywidgets.IntSlider(3)"
+
+
+def write(path, cells):
+    nbformat.write(v4.new_notebook(cells=cells), path)
+    return path
+
+
+@pytest.fixture
+def chapter(tmp_path):
+    cells = [
+        v4.new_markdown_cell("# Bytes", id="opening"),
+        v4.new_code_cell("print(1)\nprint(2)", id="count"),
+        v4.new_code_cell(SLIDER, id="slider", metadata={"tags": [rules.LIVE], "collapsed": True}),
+        v4.new_code_cell("1 / 0", id="broken", metadata={"tags": [rules.EXPECTED_ERROR]}),
+        v4.new_code_cell("  \n", id="nothing"),
+        v4.new_code_cell("2 * count if (count := 3) else 0", id="0f3c9a1e"),
+    ]
+    return write(tmp_path / "01_bytes.ipynb", cells)
+
+
+def test_twice_is_the_same_as_once(chapter, capsys):
+    assert main([str(chapter)]) == 0
+    once = chapter.read_bytes()
+    assert main([str(chapter)]) == 0
+    assert chapter.read_bytes() == once
+    assert capsys.readouterr().out.splitlines() == [f"{chapter}: written", f"{chapter}: unchanged"]
+
+
+def test_what_is_written(chapter):
+    main([str(chapter)])
+    notebook = json.loads(chapter.read_text(encoding="utf-8"))
+    assert notebook["metadata"]["language_info"] == {"name": "python"}
+    assert [cell["id"] for cell in notebook["cells"]] == ["opening", "count", "slider", "broken", "bytes-code"]
+    count, slider, broken, last = notebook["cells"][1:]
+    assert [cell["execution_count"] for cell in notebook["cells"][1:]] == [1, 2, 3, 4]
+    assert count["outputs"] == [{"name": "stdout", "output_type": "stream", "text": ["1\n", "2\n"]}]
+    assert slider["metadata"] == {"tags": [rules.LIVE]}
+    assert [list(output["data"]) for output in slider["outputs"]] == [["text/plain"]]
+    assert broken["outputs"][0]["traceback"] == ["ZeroDivisionError: division by zero"]
+    assert last["outputs"][0]["data"] == {"text/plain": ["6"]}
+    stored = nbformat.reads(chapter.read_text(encoding="utf-8"), as_version=nbformat.NO_CONVERT)
+    assert not [reason for rule in (rules.the_file, rules.the_ids, rules.the_execution) for reason in rule(stored)]
+
+
+def test_a_cell_that_fails_leaves_the_file_as_it_was(tmp_path, capsys):
+    path = write(tmp_path / "x.ipynb", [v4.new_code_cell("nonsense", id="a")])
+    before = path.read_bytes()
+    assert main([str(path)]) == 1
+    assert path.read_bytes() == before
+    assert "name 'nonsense' is not defined" in capsys.readouterr().err
+
+
+def test_only_normalise_keeps_outputs(tmp_path):
+    output = v4.new_output("display_data", {WIDGET: {}, "text/html": "<table>", "text/plain": "W"}, metadata={"x": 1})
+    address = v4.new_output("display_data", {WIDGET: {}, "text/plain": "<W object at 0x7f00aa>"})
+    lost = v4.new_output("display_data", {WIDGET: {}})
+    cell = v4.new_code_cell("w", id="w", execution_count=5, outputs=[output, address, lost])
+    path = write(tmp_path / "x.ipynb", [cell])
+    assert main(["--only-normalise", str(path)]) == 0
+    (stored,) = nbformat.read(path, as_version=4).cells
+    assert stored.execution_count == 5
+    assert [output.data for output in stored.outputs] == [
+        {"text/html": "<table>", "text/plain": "W"},
+        {"text/plain": "<W object>"},
+    ]
+    assert not any(output.metadata for output in stored.outputs)
+
+
+def test_ids_come_from_headings_and_readable_ones_stay():
+    cells = [
+        v4.new_markdown_cell("## 2. What the *mask* costs\n\nBytes.", id="aaaaaaaa"),
+        v4.new_code_cell("1", id="bbbbbbbb"),
+        v4.new_code_cell("2", id="what-the-mask-costs-code-2"),
+        v4.new_code_cell("3", id="deadbeef-0000-4000-8000-000000000000"),
+    ]
+    notebook = v4.new_notebook(cells=cells)
+    name_cells(notebook)
+    stem = "what-the-mask-costs"
+    assert [cell.id for cell in notebook.cells] == [f"{stem}-text", f"{stem}-code", f"{stem}-code-2", f"{stem}-code-3"]
+    assert all(is_readable(cell.id) for cell in notebook.cells)
+
+
+def test_older_notebooks_become_4_5():
+    notebook = nbformat.from_dict({"nbformat": 4, "nbformat_minor": 2, "metadata": {"widgets": {"a": 1}}, "cells": []})
+    assert normalise(notebook).nbformat_minor == 5
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}

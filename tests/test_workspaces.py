@@ -1,0 +1,34 @@
+"""What operators allocate beside their results: many small calls at random, against the CUDA build, on four cards."""
+
+import gzip
+import json
+
+import pytest
+from running import FOLDER, GPUS, cases, run_case, up_to_last_mark
+
+from utils import Trace
+from utils.simulated.reductions import loop_nest, staging
+from utils.simulated.specs import find_spec
+
+
+@pytest.mark.parametrize("card", GPUS)
+@pytest.mark.parametrize("name", cases("operation_cases"))
+def test_calls_are_those_of_cuda(name, card):
+    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as file:
+        recording = json.load(file)
+    case = cases("operation_cases")[name]
+    run = run_case(case, card)
+    assert run.marks == recording["marks"]
+    assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
+    assert not run.gpu.unmodelled
+
+
+def test_staging_by_hand():
+    """The sum of 8,388,608 bfloat16 numbers on 108 multiprocessors of 4 blocks: 432 partial sums of 4 bytes."""
+    nest = loop_nest((2, 4096, 1024), (4096 * 1024, 1024, 1), {0, 1, 2}, 2, 2)
+    assert list(staging(nest, find_spec("a100-80gb"), 4, 8)) == [(108 * 4 * 4, 4)]
+
+
+def test_a_small_reduction_needs_none():
+    nest = loop_nest((64, 100), (100, 1), {0}, 4, 4)
+    assert list(staging(nest, find_spec("a100-80gb"), 4, 4)) == [(0, 0)]

@@ -1,0 +1,121 @@
+"""Runs chapters from top to bottom and writes them in one canonical form: `python tools/notebooks.py chapters/*.ipynb`.
+
+Written is what a reader should find and what nbval compares: sources, outputs, counts 1..N, readable cell ids. Widget
+state, timestamps and the interpreter's version are left out. Running it twice changes nothing, unless a cell tagged
+`nbval-ignore-output` prints a timing. `--only-normalise` rewrites without running.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+
+WIDGET_MIMES = ("application/vnd.jupyter.widget-view+json", "application/vnd.jupyter.widget-state+json")
+NOTEBOOK_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+KEPT_NOTEBOOK_METADATA = {"mystnb"}
+KEPT_CELL_METADATA = {"jupyter", "mystnb", "tags"}
+READABLE_ID = re.compile(r"[a-z]+[0-9]*(-([a-z]+[0-9]*|[0-9]+))*")
+RANDOM_ID = re.compile(r"[0-9a-f]{8}(-.*)?")
+ADDRESS = re.compile(r"(<[\w.]+(?: object)?) at 0x[0-9a-f]+>")
+
+
+def is_readable(cell_id: str) -> bool:
+    """Whether an id consists of words in kebab-case; what Jupyter draws at random does not."""
+    return bool(READABLE_ID.fullmatch(cell_id)) and not RANDOM_ID.fullmatch(cell_id)
+
+
+def name_cells(notebook: NotebookNode) -> None:
+    """Give each cell without a readable id one made of the heading above it; the others keep theirs."""
+    taken = {cell.id for cell in notebook.cells if is_readable(cell.get("id", ""))}
+    topic = "start"
+    for cell in notebook.cells:
+        headings = re.findall(r"^#+ +(.+)$", cell.source, re.MULTILINE) if cell.cell_type == "markdown" else []
+        for heading in headings[:1]:
+            words = re.findall(r"[a-z]+", heading.lower())
+            topic = "-".join(words[:4]) or topic
+        if is_readable(cell.get("id", "")):
+            continue
+        stem = f"{topic}-{'code' if cell.cell_type == 'code' else 'text'}"
+        names = (f"{stem}-{number}" if number > 1 else stem for number in range(1, len(notebook.cells) + 2))
+        cell.id = next(name for name in names if name not in taken)
+        taken.add(cell.id)
+
+
+def normalise_output(output: NotebookNode) -> NotebookNode | None:
+    """The output as it is stored; None if nothing of it is."""
+    if output.output_type == "error":  # frames hold paths and colours; nbval does not compare them
+        output.traceback = [f"{output.ename}: {output.evalue}"]
+    if output.output_type not in {"display_data", "execute_result"}:
+        return output
+    output.metadata = NotebookNode()
+    was_widget = any(output.data.pop(mime, None) is not None for mime in WIDGET_MIMES)
+    if was_widget and "text/plain" in output.data:  # a widget's repr may hold its model's address
+        output.data["text/plain"] = ADDRESS.sub(r"\1>", output.data["text/plain"])
+    return output if output.data else None
+
+
+def normalise(notebook: NotebookNode) -> NotebookNode:
+    """Bring a notebook into canonical form, in place."""
+    kept = {key: value for key, value in notebook.metadata.items() if key in KEPT_NOTEBOOK_METADATA}
+    notebook.metadata = nbformat.from_dict(kept | NOTEBOOK_METADATA)
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.cells = [cell for cell in notebook.cells if cell.source.strip()]
+    name_cells(notebook)
+    for cell in notebook.cells:
+        cell.metadata = NotebookNode({key: cell.metadata[key] for key in KEPT_CELL_METADATA & set(cell.metadata)})
+        cell.source = "\n".join(line.rstrip() for line in cell.source.strip("\n").splitlines())
+        if cell.cell_type == "code":
+            cell.outputs = [kept for kept in map(normalise_output, cell.outputs) if kept is not None]
+    return notebook
+
+
+def execute(notebook: NotebookNode, folder: Path) -> NotebookNode:
+    """Run every cell in a fresh kernel of this interpreter; an error not announced by `raises-exception` stops it."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.execution_count, cell.outputs = None, []
+    client = NotebookClient(
+        notebook,
+        timeout=600,
+        kernel_name="python3",
+        record_timing=False,
+        coalesce_streams=True,
+        store_widget_state=False,
+        resources={"metadata": {"path": str(folder)}},
+    )
+    return client.execute()
+
+
+def main(arguments: list[str]) -> int:
+    """Run and rewrite the notebooks named; 1 if a cell of one failed, and that one is left as it was."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK")
+    parser.add_argument("--only-normalise", action="store_true", help="rewrite without running")
+    options = parser.parse_args(arguments)
+    for path in options.notebooks:
+        before = path.read_text(encoding="utf-8")
+        notebook = normalise(nbformat.reads(before, as_version=4))
+        try:
+            if not options.only_normalise:
+                notebook = normalise(execute(notebook, path.parent))
+        except CellExecutionError as error:
+            print(f"{path}: left as it was; a cell failed.\n{error}", file=sys.stderr)
+            return 1
+        nbformat.validate(notebook)
+        after = nbformat.writes(notebook).rstrip("\n") + "\n"
+        if after != before:
+            path.write_text(after, encoding="utf-8")
+        print(f"{path}: {'unchanged' if after == before else 'written'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

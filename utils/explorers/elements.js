@@ -1,0 +1,23 @@
+// The elements that an explorer is built of: HTML and SVG, colours and hatches.
+
+/** An element, HTML or SVG, with attributes (null: left out) and children. */
+export function build(tag, attributes = {}, ...children) {
+  const isSvg = ["svg", "g", "rect", "text", "title", "defs", "pattern", "path", "line"].includes(tag);
+  const node = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+/** Both tones of a term's colour, for the style sheet to choose from. */
+export const tone = (colour) => `--light:${colour?.light ?? "#555"};--dark:${colour?.dark ?? "#bbb"}`;
+
+// Strokes for matplotlib's hatch letters, on a tile of 8 by 8.
+const HATCHES = {
+  "/": "M-2 2L2 -2M0 8L8 0M6 10L10 6", "\\": "M-2 6L2 10M0 0L8 8M6 -2L10 2", x: "M0 0L8 8M0 8L8 0", "-": "M0 4H8",
+  "|": "M4 0V8", "+": "M0 4H8M4 0V8", ".": "M3.4 4h1.2", o: "M2 4a2 2 0 1 0 4 0a2 2 0 1 0 -4 0", "//": "M0 4L4 0M0 8L8 0M4 8L8 4",
+};
+
+/** An SVG pattern that draws a hatch. */
+export const pattern = (id, hatch) =>
+  build("pattern", { id, width: 8, height: 8, patternUnits: "userSpaceOnUse" }, build("path", { d: HATCHES[hatch] ?? "" }));

@@ -1,0 +1,13 @@
+"""The explorers' scripts as one ES module, for anywidget and for pages that cannot import a second file."""
+
+import re
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+_IN_ORDER = ("elements.js", "formula.js", "controls.js", "view.js", "explorer.js")  # each imports earlier ones only
+_IMPORT = re.compile(r'^import \{ [\w, ]+ \} from "\./\w+\.js";\n', re.MULTILINE)
+
+
+def one_module() -> str:
+    """All scripts, one after the other, without the imports between them."""
+    return "\n".join(_IMPORT.sub("", (_HERE / name).read_text(encoding="utf-8")) for name in _IN_ORDER)

@@ -1,0 +1,72 @@
+"""What some operations return on meta tensors, made here: because PyTorch's way differs from CUDA's, or is slow.
+
+PyTorch answers for many operations on meta tensors by a decomposition in Python, which takes a hundred times as long
+as making the result, and imports its compiler when it first runs. A kernel here makes the result of the plain cases;
+it hands every other case, wrong arguments too, to PyTorch.
+"""
+
+import torch
+
+aten = torch.ops.aten
+
+
+def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    if left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and left.dtype == right.dtype:
+        return left.new_empty((left.shape[0], right.shape[1]))
+    return aten.mm.default(left, right)
+
+
+def _addmm(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **scales) -> torch.Tensor:
+    if bias.shape == right.shape[1:] and bias.dtype == left.dtype and left.is_meta and right.is_meta:
+        return _mm(left, right)
+    return aten.addmm.default(bias, left, right, **scales)
+
+
+def _mean(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+    if (dtype or x.dtype).is_floating_point:
+        return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype)
+    return aten.mean.dim(x, dim, keepdim, dtype=dtype)
+
+
+def _mean_of_all(x: torch.Tensor, *, dtype=None) -> torch.Tensor:
+    return _mean(x, dtype=dtype)
+
+
+def _native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    if train is False or not 0 < p < 1:
+        return aten.native_dropout.default(x, p, train)
+    return torch.empty_like(x), torch.empty_like(x, dtype=torch.bool)
+
+
+def _log_sigmoid_forward(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The buffer that the CPU keeps for backward is empty on CUDA."""
+    return torch.empty_like(x), x.new_empty(0)
+
+
+def _mse_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
+    """CUDA makes the loss as large as the difference and resizes it: the storage stays that large."""
+    shape = torch.broadcast_shapes(x.shape, target.shape)
+    loss = torch.empty(shape, dtype=torch.result_type(x, target), device=x.device)
+    return loss.resize_(()) if reduction else loss
+
+
+def _gradient_like(gradient: torch.Tensor, *_, **__) -> torch.Tensor:
+    return torch.empty_like(gradient)
+
+
+def _in_place(*_, **__) -> None:
+    """The fused optimizers write into what is there; for SGD and Adagrad PyTorch has no meta kernel."""
+
+
+KERNELS = {
+    aten.mm.default: _mm,
+    aten.addmm.default: _addmm,
+    aten.mean.dim: _mean,
+    aten.mean.default: _mean_of_all,
+    aten.native_dropout.default: _native_dropout,
+    aten.native_dropout_backward.default: _gradient_like,
+    aten._fused_sgd_.default: _in_place,
+    aten._fused_adagrad_.default: _in_place,
+    aten.mse_loss.default: _mse_loss,
+    aten.log_sigmoid_forward.default: _log_sigmoid_forward,
+}
