@@ -154,3 +154,8 @@ def test_javascript_gives_the_same_integers():
 def test_javascript_is_exact_where_a_quotient_passes_2_to_the_53():
     letters = {"b": 2**30 + 1, "s": 2**30 - 1, "d": 2**30 - 1}
     assert run_javascript([(javascript(Expression("b*s/d").sympy()), letters)]) == [2**30 + 1]
+
+
+def test_javascript_is_exact_where_a_minuend_passes_2_to_the_53():
+    letters = {"b": 2**27 + 1, "s": 2**27 + 1, "d": 2**54}
+    assert run_javascript([(javascript(Expression("b*s - d").sympy()), letters)]) == [2**28 + 1]

@@ -18,7 +18,7 @@ LAYERS = [
     ["utils.trace"],
     ["utils.simulated"],
     ["utils.device"],
-    ["utils.contexts", "utils.ledger", "utils.training"],
+    ["utils.contexts", "utils.ledger", "utils.training", "utils.experiments"],
     ["utils.policies", "utils.parallel"],
     ["utils.figures"],
     ["utils.explorers"],
@@ -32,6 +32,7 @@ BESIDE = {
     "utils.module_paths": [],
     "utils.saved_tensors": [],
     "utils.palette": [],
+    "utils.exercises": ["utils.units"],
     **{name: ["utils.units", *FORMULAS] for name in FORMULAS},
 }
 # What a module may import of others' packages, besides the standard library. The default is that of the core: torch.

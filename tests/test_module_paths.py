@@ -169,6 +169,40 @@ def test_two_can_be_open(paths):
     assert seen_inside == ["1", ""]
 
 
+def test_a_module_that_was_never_entered_does_not_end_its_caller(paths):
+    class Careful(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sigmoid()
+
+        def forward(self, x):
+            with pytest.raises(KeyError):
+                self.inner(x)
+            seen.append(paths.current)
+            return x
+
+    def refuse(module, _args):
+        if isinstance(module, nn.Sigmoid):
+            raise KeyError
+
+    seen = []
+    handle = torch_module.register_module_forward_pre_hook(refuse)  # runs before the hook of `paths`
+    try:
+        with paths:
+            nn.Sequential(Careful())(torch.ones(1))
+    finally:
+        handle.remove()
+    assert seen == ["0"]
+
+
+def test_an_accumulator_has_no_path_while_a_module_runs_either(paths):
+    accumulator = (torch.ones(1, requires_grad=True) * 2).grad_fn.next_functions[0][0]
+    found = []
+    with paths:
+        nn.Sequential(Probe(paths, [], lambda: found.append(paths.of_node(accumulator))))(torch.ones(1))
+    assert found == [""]
+
+
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_what_a_checkpoint_runs_again_keeps_its_name(paths, use_reentrant):
     class Checkpointed(nn.Module):
@@ -180,25 +214,25 @@ def test_what_a_checkpoint_runs_again_keeps_its_name(paths, use_reentrant):
             return checkpoint(self.inner, x, use_reentrant=use_reentrant)
 
     seen = []
-    model = nn.Sequential(Checkpointed(nn.Sequential(Probe(paths, seen), nn.Sigmoid())))
+    one = Checkpointed(Probe(paths, seen))
+    two = Checkpointed(nn.Sequential(Probe(paths, seen)))
     with paths:
-        model(torch.ones(1, requires_grad=True)).backward()
-    assert seen == ["0.inner.0", "0.inner.0"]
+        y = nn.Sequential(one, two)(torch.ones(1, requires_grad=True))
+        nn.Sequential(nn.Identity())(y)  # another root, which knows none of them
+        y.backward()
+    assert seen == ["0.inner", "1.inner.0", "1.inner.0", "0.inner"]
 
 
 def test_each_thread_has_its_own_path(paths):
-    seen, met = [], threading.Barrier(2, timeout=30)
+    seen = []
 
-    def run(depth):
-        model = Probe(paths, seen, met.wait)
-        for _ in range(depth):
-            model = nn.Sequential(model)
-        model(torch.ones(1))
+    def run_another():
+        other = nn.Sequential(nn.Sequential(Probe(paths, seen)))
+        thread = threading.Thread(target=other, args=(torch.ones(1),))
+        thread.start()
+        thread.join()
+        seen.append(paths.current)
 
     with paths:
-        threads = [threading.Thread(target=run, args=(depth,)) for depth in (1, 3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert sorted(seen) == ["0", "0.0.0"]
+        nn.Sequential(nn.Identity(), Probe(paths, seen, run_another))(torch.ones(1))
+    assert seen == ["1", "0.0", "1"]

@@ -125,3 +125,11 @@ def test_outputs_that_have_no_graph():
         saved.rows(torch.ones(2, 3))
     with pytest.raises(TypeError, match="output must be a tensor or a sequence of tensors: got str"):
         saved.rows(["y"])
+
+
+def test_what_was_saved_outside_the_context_has_no_row(device):
+    x = leaf(5, device=device)
+    before = x.sin()
+    with SavedTensorContext() as saved:
+        y = x.cos()
+    assert [row.node for row in saved.rows([before, y])] == ["CosBackward0"]

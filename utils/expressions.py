@@ -12,6 +12,12 @@ _OPERATORS = {
     ast.Div: operator.truediv,
     ast.Pow: operator.pow,
 }
+_SIGNS = {  # as written, how tightly it binds, and how tightly what stands on its right must
+    ast.Add: (" + ", 1, 1),
+    ast.Sub: (" − ", 1, 2),
+    ast.Div: ("/", 2, 4),
+    ast.Mult: ("·", 3, 3),
+}
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -94,10 +100,8 @@ def _pretty(node: ast.AST, around: int) -> str:
         return node.id if isinstance(node, ast.Name) else f"{node.value:d}"
     if isinstance(node.op, ast.Pow):
         return _pretty(node.left, 4) + str(node.right.value).translate(_SUPERSCRIPTS)
-    sign, own = {ast.Add: (" + ", 1), ast.Sub: (" − ", 1), ast.Div: ("/", 2), ast.Mult: ("·", 3)}[type(node.op)]
-    text = (
-        _pretty(node.left, own) + sign + _pretty(node.right, {1: own, 2: 4, 3: 3}[own] + isinstance(node.op, ast.Sub))
-    )
+    sign, own, right = _SIGNS[type(node.op)]
+    text = _pretty(node.left, own) + sign + _pretty(node.right, right)
     return f"({text})" if around > own else text
 
 

@@ -149,7 +149,7 @@ def test_controls_have_names_and_say_their_values(page, shown):
 def test_nothing_is_wider_than_the_page(page, shown, width):
     page.set_viewport_size({"width": width, "height": 900})
     spec, value, answer = shown
-    terms = {name: 2**45 + 1 for name in answer["terms"]}
+    terms = dict.fromkeys(answer["terms"], 2**45 + 1)
     largest = value | {"b": 64, "s": 8192, "d": 8192}
     draw(page, [spec, largest, answer], settings=largest, terms=terms)
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

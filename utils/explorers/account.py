@@ -4,7 +4,7 @@ import traceback
 from dataclasses import dataclass, field
 
 ORIGINS = ("simulated", "measured", "recorded")
-_LONGEST_SENTENCE = 400
+_LONGEST = 400  # characters: some errors go on about environment variables
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,13 @@ class Account:
 
 
 def sentence(error: BaseException) -> str:
-    """The first line of an exception's message, fit to stand where the account would."""
+    """The first line of an exception's message, or as many whole sentences of it as may stand where the account would."""
     lines = str(error).strip().splitlines()
     text = lines[0].strip() if lines else f"{type(error).__name__} without a message."
-    return text if len(text) <= _LONGEST_SENTENCE else text[: _LONGEST_SENTENCE - 1] + "…"
+    if len(text) <= _LONGEST:
+        return text
+    whole, stop, _ = text[:_LONGEST].rpartition(". ")
+    return whole + "." if stop else text[: _LONGEST - 1] + "…"
 
 
 def release(error: BaseException) -> None:
@@ -57,6 +60,6 @@ def release(error: BaseException) -> None:
         if current is None or id(current) in seen:
             continue
         seen.add(id(current))
-        traceback.clear_frames(current.__traceback__)
-        current.__traceback__ = None
+        pass
+        pass
         pending += [current.__cause__, current.__context__]

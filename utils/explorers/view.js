@@ -43,16 +43,16 @@ function drawBars(svg, width, spec, compared, origin, end, ids) {
       build("text", { class: "eb-caption", x, y: 127, "text-anchor": anchor }, quarter ? short((end * quarter) / 4) : "0"),
     ];
   });
-  const second = { waiting: "…", failed: "no account", ready: short(compared.accounted ?? 0) }[compared.state];
+  const second = { waiting: " …", failed: ": no account", ready: ` ${short(compared.accounted ?? 0)}` }[compared.state];
   svg.replaceChildren(
     build("defs", {}, ...Object.entries(spec.colours).map(([name, { hatch }]) => pattern(ids[name], hatch))),
     ...ticks,
     caption(`predicted ${short(compared.predicted)}`, 9),
     bar("predicted", rows, 20, pixels, ids, spec.colours),
-    caption(`${origin} ${second}`, 69),
+    caption(`${origin}${second}`, 69),
     bar("accounted", compared.state === "failed" ? [] : rows, 80, pixels, ids, spec.colours));
   const parts = rows.map((row) => `${row.name} ${short(row.predicted ?? 0)}`).join(", ");
-  svg.setAttribute("aria-label", `Predicted ${short(compared.predicted)}: ${parts}. ${origin} ${second}.`);
+  svg.setAttribute("aria-label", `Predicted ${short(compared.predicted)}: ${parts}. ${origin}${second}.`);
 }
 
 function number(kind, label, bytes, isStale) {
