@@ -197,9 +197,9 @@ def test_out_of_order_and_other_threads():
                 errors.append(str(error))
             torch.ones(1000, device="meta")  # not on the GPU: it is open on the other thread
             with SimulatedGPU("h100-80gb") as own:
-                ones(own, 256)
+                x = ones(own, 256)
                 errors.append(own.memory_allocated())
-                    del x
+                del x
 
         thread = threading.Thread(target=elsewhere)
         thread.start()
@@ -271,8 +271,9 @@ def test_a_failed_opening_leaves_the_open_gpu():
 
 def test_a_model_left_on_the_cpu(gpu):
     model, x = nn.Linear(4, 4), ones(gpu, 2, 4)
+    message = r"on one device.*a100-80gb and a CPU tensor of shape .*\.to\(gpu\.device\)"
     for call in (lambda: model(x), lambda: torch.randn(2, 4) @ x.t(), lambda: torch.cat([x, torch.ones(1, 4)])):
-        with pytest.raises(RuntimeError, match=r"on one device.*a100-80gb and a CPU tensor of shape .*\.to\(gpu\.device\)"):
+        with pytest.raises(RuntimeError, match=message):
             call()
     assert gpu.memory_allocated() == 512
     x + torch.tensor(1.0)  # a CPU scalar may take part, as on CUDA
@@ -320,7 +321,7 @@ def test_out_of_memory_in_backward_leaves_nothing_behind():
 
 def test_values_are_zeros_and_it_says_so_once(gpu):
     x = ones(gpu, 3)
-    with pytest.warns(UserWarning, match=r"nothing is computed on a simulated GPU: aten::_local_scalar_dense reads zeros"):
+    with pytest.warns(UserWarning, match="nothing is computed on a simulated GPU: .*_local_scalar_dense reads zeros"):
         assert x.sum().item() == 0.0
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -22,7 +22,7 @@ class Probe(nn.Module):
         self.seen.append(self.paths.current)
         if self.then:
             self.then()
-        return x * 2
+        return x.sin()
 
 
 class Caller(nn.Module):

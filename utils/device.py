@@ -118,7 +118,7 @@ class SimulatedGPU:
         return self._allocator.memory_snapshot()
 
     def mem_get_info(self) -> tuple[int, int]:
-        """Free and total bytes of the GPU. Free leaves out the CUDA context, whose size is an assumption of the spec."""
+        """Free and total bytes of the GPU. The CUDA context is not free; its size is an assumption of the spec."""
         return self.spec.allocator_bytes - self.memory_reserved(), self.spec.total_bytes
 
     def reset_peak_memory_stats(self) -> None:
@@ -183,6 +183,19 @@ class LiveGPU:
             )
         self.device = torch.device("cuda", index)
         self.name = torch.cuda.get_device_name(self.device)
+
+    @property
+    def spec(self) -> GPUSpec:
+        """This GPU as `SimulatedGPU` takes it, to set a simulation beside a measurement."""
+        gpu = self.get_device_properties()
+        return GPUSpec(
+            self.name,
+            self.name,
+            (gpu.major, gpu.minor),
+            gpu.total_memory,
+            gpu.multi_processor_count,
+            gpu.max_threads_per_multi_processor,
+        )
 
     def __repr__(self) -> str:
         return f"LiveGPU({self.name!r}, {self.memory_allocated():,d} bytes allocated)"

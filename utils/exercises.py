@@ -43,7 +43,7 @@ def _verdict(answer: object, truth: int, mistakes: Mapping[int, str]) -> str:
         return "No answer yet: put yours in place of None and run the cell again."
     if isinstance(answer, bool) or not isinstance(answer, int):
         return (
-            f"Not yet: bytes are whole numbers, an int: got {answer!r}. If you divided, use // where nothing is left over."
+            f"Not yet: bytes are whole numbers, an int: got {answer!r}. If you divided, use // where nothing is left."
         )
     if answer == truth:
         return f"Right: {exact(truth)}."

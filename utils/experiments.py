@@ -1,10 +1,12 @@
 """The book's experiments: the same PyTorch function on a simulated and on a live GPU, and what each says of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from .contexts import AllocatedMemContext, SavedTensorContext
+from .device import LiveGPU, SimulatedGPU
 from .layers import MLP
 from .saved_tensors import SavedTensor
 
@@ -51,4 +53,23 @@ def mlp_forward(
         y = mlp(x)
     return Forward(
         gpu.name, gpu.origin, tuple(saved.rows(y)), saved.saved_tensor_mem, mem.delta["current"], y.numel() * y.itemsize
+    )
+
+
+def live_beside_simulated(experiment: Callable[..., Forward], **settings) -> str:
+    """Run an experiment on this machine's own GPU, if it has one, and on a simulation of that GPU; say what each found.
+
+    Raises: whatever the experiment raises, out of memory too.
+    """
+    if not torch.cuda.is_available():
+        return "PyTorch sees no GPU on this machine: the simulated figures stand alone."
+    live = LiveGPU()
+    measured = experiment(live, **settings)
+    with SimulatedGPU(live.spec) as gpu:
+        simulated = experiment(gpu, **settings)
+    off = measured.allocated_bytes - simulated.allocated_bytes
+    return (
+        f"{live.name}: measured {measured.allocated_bytes:,d} bytes allocated (PyTorch {torch.__version__}), simulated "
+        f"{simulated.allocated_bytes:,d} (PyTorch {live.spec.torch_version} rules): {off:+,d}; saved for backward "
+        f"{measured.saved_bytes:,d} and {simulated.saved_bytes:,d}."
     )

@@ -167,7 +167,7 @@ class Formula:
         return html_table(self.title, *self._table())
 
 
-# Which tensors the backward of an activation reads, by its class in torch.nn; one at the end marks the in-place form.
+# Which tensors the backward of an activation reads, by its class in torch.nn; a final _ marks the in-place form.
 _READS_INPUT = set(
     "CELU ELU GELU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid Mish PReLU ReLU6 RReLU SELU SiLU "
     "Softplus Softshrink Softsign Threshold".split()
@@ -188,9 +188,9 @@ ACTIVATIONS = tuple(sorted(_READS_INPUT | _READS_COPY | _READS_RESULT | {"Identi
 def mlp_saved(*, activation: str, dropout: float | bool | None = False, bias: bool = True) -> Formula:
     """Tensors that `Linear -> activation -> Linear -> dropout` keeps for backward on a CUDA GPU, term by term.
 
-    `activation` is the name of a class of torch.nn, case and underscores ignored, with one at the end for its in-place
-    form: "gelu", "LeakyReLU", "leaky_relu_". `dropout` is its probability, or whether there is any. `bias` says whether
-    the Linears have one; that changes which node keeps an input, not what is kept.
+    `activation` is the name of a class of torch.nn, case and underscores ignored; an underscore at the end asks for its
+    in-place form: "gelu", "LeakyReLU", "leaky_relu_". `dropout` is its probability, or whether there is any. `bias`
+    says whether the Linears have one; that changes which node keeps an input, not what is kept.
 
     Shapes: x[b,s,d] -> h[b,s,4d] -> g[b,s,4d] -> y[b,s,d], elements of e bytes
     Counts: each storage once, all parameters trained, in training mode; whether x requires grad does not matter. Not

@@ -12,7 +12,7 @@ _CHANGES_WIDTH = ("GLU", "MultiheadAttention")  # not y[..., n] -> y[..., n] of 
 def make_activation(act_fn: nn.Module | type | str, **factory) -> nn.Module:
     """An activation from an instance (taken as it is), a class of `torch.nn`, or that class's name.
 
-    Names ignore case and underscores; one at the end asks for the in-place form: "gelu", "LeakyReLU", "leaky_relu_".
+    Names ignore case and underscores; a final one asks for the in-place form: "gelu", "LeakyReLU", "leaky_relu_".
     Softmax, LogSoftmax and Softmin made here run over the last dimension. `factory` (device, dtype) reaches those that
     have parameters (PReLU).
 

@@ -104,7 +104,8 @@ class Trace:
         Raises: ValueError if the file holds marks alone.
         """
         if "events" not in recording:
-            raise ValueError(f"the recording must hold events: {recording['case']}.{recording['card']} has marks alone.")
+            name = f"{recording['case']}.{recording['card']}"
+            raise ValueError(f"the recording must hold events: {name} has marks alone.")
         trace = cls("recorded", recording["device_name"], recording["torch"])
         sizes: dict[int, int] = {}
         for action, *rest in recording["events"]:

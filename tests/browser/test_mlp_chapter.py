@@ -103,6 +103,18 @@ def test_the_mouse_drags_a_slider(explorer, python):
     check_against_python(explorer, python, [explorer.value])
 
 
+def test_a_burst_of_moves_ends_with_the_account_of_the_last(explorer, python):
+    explorer.set(explorer.value | {"d": 1024})
+    burst = """(slider) => {
+      for (let i = 0; i < 40; i++) { slider.stepUp(); slider.dispatchEvent(new Event("input", { bubbles: true })); }
+    }"""
+    explorer.control("d").evaluate(burst)
+    assert explorer.state == "waiting"
+    explorer.settle()
+    assert explorer.value["d"] > 1024
+    check_against_python(explorer, python, [explorer.value])
+
+
 def test_a_number_out_of_range_is_refused_in_words(explorer, python):
     explorer.set(explorer.value | {"b": 2})
     field = explorer.root.locator('[data-exact="b"]')

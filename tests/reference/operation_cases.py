@@ -3,6 +3,7 @@
 They hold the rules of utils/simulated/workspaces.py to the CUDA build for shapes that no model here happens to use.
 """
 
+import copy
 import gc
 import itertools
 import random
@@ -59,11 +60,17 @@ def reductions(env):
 @case
 def large_reductions(env):
     """More than 2**31 bytes: PyTorch cuts the work until 32-bit offsets suffice."""
-    for i, (shape, dtype, dims) in enumerate([
-        ((40_000, 32_768), torch.bfloat16, 0), ((40_000, 32_768), torch.bfloat16, 1), ((40_000, 32_768), torch.float32, 0),
-        ((3, 40_000, 16_384), torch.float16, (0, 1)), ((70_001, 16_385), torch.bfloat16, 0),
-        ((5, 700_001, 513), torch.bfloat16, (0, 2)), ((1_300_000_000,), torch.bfloat16, 0),
-    ]):
+    for i, (shape, dtype, dims) in enumerate(
+        [
+            ((40_000, 32_768), torch.bfloat16, 0),
+            ((40_000, 32_768), torch.bfloat16, 1),
+            ((40_000, 32_768), torch.float32, 0),
+            ((3, 40_000, 16_384), torch.float16, (0, 1)),
+            ((70_001, 16_385), torch.bfloat16, 0),
+            ((5, 700_001, 513), torch.bfloat16, (0, 2)),
+            ((1_300_000_000,), torch.bfloat16, 0),
+        ]
+    ):
         x = torch.empty(shape, device=env.device, dtype=dtype)
         y = x.sum(dims)
         env.mark(f"sum {i}")
@@ -79,7 +86,13 @@ ACTIVATIONS = {
     "Threshold": nn.Threshold(0.1, 0.0), "RReLU": nn.RReLU(), "Identity": nn.Identity(),
     "LeakyReLU in place": nn.LeakyReLU(inplace=True), "ReLU in place": nn.ReLU(inplace=True),
     "SiLU in place": nn.SiLU(inplace=True), "ELU in place": nn.ELU(inplace=True),
-}
+    "Mish in place": nn.Mish(inplace=True), "Hardswish in place": nn.Hardswish(inplace=True),
+    "Hardtanh in place": nn.Hardtanh(inplace=True), "RReLU in place": nn.RReLU(inplace=True),
+    "Threshold in place": nn.Threshold(0.1, 0.0, inplace=True), "Hardsigmoid in place": nn.Hardsigmoid(inplace=True),
+    "PReLU": nn.PReLU(), "PReLU by channel": nn.PReLU(2), "Softmax": nn.Softmax(-1), "Softmax first": nn.Softmax(0),
+    "LogSoftmax": nn.LogSoftmax(-1), "LogSoftmax middle": nn.LogSoftmax(1), "Softmin": nn.Softmin(-1),
+    "Softmax2d": nn.Softmax2d(),
+}  # fmt: skip
 
 
 @case
@@ -88,6 +101,7 @@ def activations(env):
     rng = random.Random(2)
     for (name, act), dropout, dtype in itertools.product(ACTIVATIONS.items(), (0.0, 0.1), DTYPES[:2]):
         b, s, d = _size(rng, 3), _size(rng, 6), _size(rng, 8)
+        act = nn.PReLU(s) if name == "PReLU by channel" else copy.deepcopy(act)
         mlp = nn.Sequential(nn.Linear(d, 4 * d), act, nn.Linear(4 * d, d), nn.Dropout(dropout)).to(env.device, dtype)
         x = torch.empty(b, s, d, device=env.device, dtype=dtype, requires_grad=rng.random() < 0.5)
         y = mlp(x)
@@ -95,6 +109,24 @@ def activations(env):
         y.backward(torch.empty_like(y))
         env.mark(f"{name} {dropout} {dtype} backward")
         del mlp, x, y
+
+
+@case
+def softmaxes(env):
+    """Softmax and log_softmax over any dimension of tensors that may lie transposed, and their gradients."""
+    rng = random.Random(5)
+    for i in range(60):
+        x = torch.empty([_size(rng, 8) for _ in range(rng.randint(1, 4))], device=env.device, dtype=rng.choice(DTYPES))
+        x = x.transpose(0, -1) if rng.random() < 0.5 else x
+        function, dim = rng.choice([F.softmax, F.log_softmax]), rng.randrange(x.dim())
+        y = function(x.requires_grad_(), dim)
+        env.mark(f"softmax {i} forward")
+        gradient = torch.empty_like(y)
+        if rng.random() < 0.5:
+            gradient = torch.empty(y.shape[::-1], device=env.device, dtype=y.dtype).permute(*reversed(range(y.dim())))
+        y.backward(gradient)
+        env.mark(f"softmax {i} backward")
+        del x, y, gradient
 
 
 @case

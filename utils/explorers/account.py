@@ -38,7 +38,7 @@ class Account:
 
 
 def sentence(error: BaseException) -> str:
-    """The first line of an exception's message, or as many whole sentences of it as may stand where the account would."""
+    """The first line of an exception's message; of a long one, as many whole sentences as there is room for."""
     lines = str(error).strip().splitlines()
     text = lines[0].strip() if lines else f"{type(error).__name__} without a message."
     if len(text) <= _LONGEST:
@@ -60,6 +60,6 @@ def release(error: BaseException) -> None:
         if current is None or id(current) in seen:
             continue
         seen.add(id(current))
-        pass
-        pass
+        traceback.clear_frames(current.__traceback__)
+        current.__traceback__ = None
         pending += [current.__cause__, current.__context__]

@@ -64,7 +64,7 @@ def _override_operators():
 
 
 def _accept_meta_in_optimizers():
-    """Adam and its like take the foreach form by default, and the fused one on request, for the devices in these lists."""
+    """Optimizers take the foreach form by default, and the fused one on request, on the devices of these lists."""
     modules = [sys.modules[name] for name in _MODULES_WITH_DEVICE_LISTS]
     saved = [(m, n, getattr(m, n)) for m in modules for n in _FUNCTIONS_WITH_DEVICE_LISTS if hasattr(m, n)]
     for module, name, function in saved:
@@ -78,7 +78,7 @@ def _accept_meta_in_optimizers():
 
 
 def _keep_parameters_on_conversion():
-    """`model.to(gpu.device)` must keep each Parameter object, as it does for CUDA: optimizers and tied weights hold it."""
+    """`model.to(gpu.device)` keeps each Parameter object, as for CUDA: optimizers and tied modules hold it."""
     before = torch.__future__.get_swap_module_params_on_conversion()
     torch.__future__.set_swap_module_params_on_conversion(True)
     return lambda: torch.__future__.set_swap_module_params_on_conversion(before)

@@ -54,6 +54,17 @@ def _gradient_like(gradient: torch.Tensor, *_, **__) -> torch.Tensor:
     return torch.empty_like(gradient)
 
 
+def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+    """Contiguous on CUDA, however the input lies."""
+    if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
+        return aten._softmax.default(x, dim, half_to_float)
+    return x.new_empty(x.shape, dtype=torch.float32 if half_to_float else x.dtype)
+
+
+def _softmax_backward(gradient, output, dim: int, input_dtype: torch.dtype) -> torch.Tensor:
+    return gradient.new_empty(gradient.shape, dtype=input_dtype)
+
+
 def _in_place(*_, **__) -> None:
     """The fused optimizers write into what is there; for SGD and Adagrad PyTorch has no meta kernel."""
 
@@ -67,6 +78,10 @@ KERNELS = {
     aten.native_dropout_backward.default: _gradient_like,
     aten._fused_sgd_.default: _in_place,
     aten._fused_adagrad_.default: _in_place,
+    aten._softmax.default: _softmax,
+    aten._log_softmax.default: _softmax,
+    aten._softmax_backward_data.default: _softmax_backward,
+    aten._log_softmax_backward_data.default: _softmax_backward,
     aten.mse_loss.default: _mse_loss,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
 }

@@ -140,4 +140,3 @@ class Memory:
             f"{exact(error.allocated_bytes)} allocated, {exact(idle)} reserved but not allocated. {exact(free)} "
             "are free. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU."
         )
-

@@ -92,7 +92,7 @@ def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: in
 
 @rule(aten.bmm.default)
 def batched_product(call: Call) -> None:
-    """As for one product; but an outer product, where one is left to sum over, is a kernel of its own without workspace.
+    """As for one product; but an outer product, with one term in each sum, has a kernel of its own without workspace.
 
     Source: bmm_out_cuda_impl in aten/src/ATen/native/cuda/Blas.cpp; torch/_native/ops/bmm_outer_product, which needs
     Triton, as CUDA builds from PyPI have it.
@@ -161,10 +161,45 @@ def mean_squared_error(call: Call) -> None:
     reduction = call.args[2] if len(call.args) > 2 else call.kwargs.get("reduction", 1)
     if reduction == 0:
         return
-    squares = torch.empty(torch.broadcast_shapes(*(x.shape for x in call.args[:2])), dtype=call.result.dtype, device="meta")
+    shape = torch.broadcast_shapes(*(x.shape for x in call.args[:2]))
+    squares = torch.empty(shape, dtype=call.result.dtype, device="meta")
     held = call.memory.take(squares.nbytes)
     _reduce(call, squares, set(range(squares.dim())), squares.element_size(), wide_loads=reduction == 2)
     call.memory.give_back(*held)
+
+
+# -------------------------------------------------------------------------------------------------------- softmax
+
+
+def _copy_of(*tensors: torch.Tensor) -> list[int]:
+    """The sizes of the contiguous copies that a kernel makes of these tensors, of those that do not lie so."""
+    return [x.numel() * x.element_size() for x in tensors if not x.is_contiguous()]
+
+
+@rule(aten._softmax.default, aten._log_softmax.default)
+def softmax(call: Call) -> None:
+    """The result, and a contiguous copy of the input while the kernel runs. Source: host_softmax in SoftMax.cu."""
+    call.place_all()
+    call.while_taken(*_copy_of(call.args[0]))
+
+
+@rule(aten._softmax_backward_data.default)
+def softmax_backward(call: Call) -> None:
+    """The result, the product of gradient and output, and contiguous copies of that and of the output.
+
+    Source: softmax_backward_cuda_out and host_softmax_backward in SoftMax.cu.
+    """
+    call.place_all()
+    gradient, output = call.args[:2]
+    product = gradient * output
+    call.while_taken(product.nbytes, *_copy_of(product, output))
+
+
+@rule(aten._log_softmax_backward_data.default)
+def log_softmax_backward(call: Call) -> None:
+    """The result, and contiguous copies of gradient and output. Source: host_softmax_backward in SoftMax.cu."""
+    call.place_all()
+    call.while_taken(*_copy_of(*call.args[:2]))
 
 
 # -------------------------------------------------------------------------------------------------------- dropout
@@ -183,9 +218,10 @@ _CREATE_OR_COPY = """empty empty_like empty_strided new_empty new_empty_strided 
     full_like new_zeros new_ones new_full rand randn randint rand_like randn_like randint_like arange scalar_tensor
     fill_ zero_ copy_ _to_copy clone normal_ uniform_ bernoulli_ detach lift_fresh
     _unsafe_view _local_scalar_dense"""
-_ELEMENTWISE = """native_dropout_backward mse_loss_backward elu_backward leaky_relu_backward softplus_backward hardsigmoid_backward
-    hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward softshrink_backward mish_backward
-    log_sigmoid_forward log_sigmoid_backward rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward"""
+_ELEMENTWISE = """native_dropout_backward mse_loss_backward elu_backward leaky_relu_backward softplus_backward
+    hardsigmoid_ hardsigmoid_backward hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward
+    softshrink_backward mish_ mish_backward log_sigmoid_forward log_sigmoid_backward rrelu_with_noise
+    rrelu_with_noise_ rrelu_with_noise_backward threshold_ _prelu_kernel _prelu_kernel_backward"""
 _OPTIMIZERS = "_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_"
 _OUTPUTS_ALONE = frozenset(" ".join((_CREATE_OR_COPY, _ELEMENTWISE, _OPTIMIZERS)).split())
 
