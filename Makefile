@@ -6,6 +6,7 @@
 #   make test                     lint, unit, notebooks and browser tests: all four run, then it fails if any did
 #   make test JOBS=4              with more processes (2 by default)
 #   make chapters                 run every chapter anew and store its outputs; CHAPTERS="chapters/02_x.ipynb" for one
+#   make benchmark                print how fast the simulation, the sliders and the imports are here
 #   make format                   let ruff format the Python code, notebooks too
 #   make clean                    remove .venv and everything else that make built
 #
@@ -33,7 +34,7 @@ ROOT_OK := $(if $(filter 0,$(shell id -u)),--allow-root)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test $(PARTS) chapters format clean
+.PHONY: help lab test $(PARTS) chapters benchmark format clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -110,6 +111,11 @@ browser: $(TEST_STAMP)
 
 chapters: $(TEST_STAMP)
 	$(PY) tools/notebooks.py $(or $(CHAPTERS),$(error There is no chapter in chapters/))
+
+benchmark: $(TEST_STAMP)
+	$(PY) benchmarks/imports.py
+	$(PY) -W ignore benchmarks/training_step.py
+	$(PY) benchmarks/slider.py
 
 format: $(TEST_STAMP)
 	$(PY) -m ruff check --fix .

@@ -9,7 +9,7 @@ def test_stacked_bars():
     assert [patch.get_width() for patch in axes.patches] == [1.0, 0.5, 1.0]
     assert [patch.get_x() for patch in axes.patches] == [0.0, 1.0, 0.0]
     assert [text.get_text() for text in axes.texts] == [" 1.5 MiB", " 1 MiB"]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["input", "mask"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["input", "mask"]
     assert axes.get_title(loc="left") == "ReLU keeps less"
     assert axes.get_xlabel() == "MiB kept for backward"
     gelu_input, mask, relu_input = axes.patches

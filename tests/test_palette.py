@@ -2,7 +2,8 @@
 
 import pytest
 
-from utils.palette import PALETTE, assign
+from utils.formulas import ACTIVATIONS, mlp_saved
+from utils.palette import BOOK_WIDE, PALETTE, assign
 
 WHITE, BLACK = "#ffffff", "#101010"
 
@@ -35,3 +36,18 @@ def test_a_figure_never_gives_two_names_one_colour():
     assert len({colour.light for colour in assign(map(str, range(10))).values()}) == 10
     with pytest.raises(ValueError, match="a figure has 10 colours: got 11 names"):
         assign(map(str, range(11)))
+
+
+def test_a_category_has_one_colour_everywhere():
+    terms = [term.name for name in ACTIVATIONS for term in mlp_saved(activation=name, dropout=True).terms]
+    everywhere = assign(terms)
+    for name in ACTIVATIONS:
+        for term, colour in assign(term.name for term in mlp_saved(activation=name, dropout=True).terms).items():
+            assert colour == everywhere[term]
+    assert set(terms) == set(BOOK_WIDE)
+
+
+def test_other_names_get_what_is_free():
+    colours = assign(["something else", "input", "a third", "down input"])
+    assert [colour.name for colour in colours.values()] == ["orange", "blue", "purple", "green"]
+    assert len(set(BOOK_WIDE.values())) == len(BOOK_WIDE)

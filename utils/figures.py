@@ -10,7 +10,8 @@ from .units import MiB, short
 
 _INK = "#7a7f87"  # read on white and on black alike: figures have no background of their own
 _STYLE = {
-    "svg.hashsalt": "every byte",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
     "font.size": 10,
     "text.color": _INK,
     "axes.labelcolor": _INK,
@@ -52,6 +53,5 @@ def _frame(axes, title: str, names: list[str]) -> None:
     axes.tick_params(left=False)
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
-    axes.legend(
-        unique.values(), unique, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.28), ncols=4, labelcolor=_INK
-    )
+    legend = {"frameon": False, "loc": "outside lower left", "ncols": 4, "labelcolor": _INK}
+    axes.figure.legend(unique.values(), unique, **legend)

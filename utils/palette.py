@@ -30,8 +30,20 @@ PALETTE = (
 )
 
 
+BOOK_WIDE = {
+    "input": "blue",
+    "activation input": "orange",
+    "down input": "green",
+    "dropout mask": "purple",
+    "noise": "gold",
+    "denominator": "cyan",
+    "tanh output": "rose",
+}
+"""The colour of each category that the book speaks of in more than one place."""
+
+
 def assign(names) -> dict[str, Colour]:
-    """A colour for each name, in order of first appearance.
+    """A colour for each name: its own if it has one in the book, else the first that is free, in order of appearance.
 
     Raises: ValueError for more names than there are colours: two categories must never look alike.
     """
@@ -40,4 +52,7 @@ def assign(names) -> dict[str, Colour]:
         raise ValueError(
             f"a figure has {len(PALETTE)} colours: got {len(unique)} names; join the smallest categories into one."
         )
-    return dict(zip(unique, PALETTE, strict=False))
+    taken = {BOOK_WIDE[name] for name in unique if name in BOOK_WIDE}
+    free = (colour.name for colour in PALETTE if colour.name not in taken)
+    by_name = {colour.name: colour for colour in PALETTE}
+    return {name: by_name[BOOK_WIDE.get(name) or next(free)] for name in unique}

@@ -96,13 +96,15 @@ def chromium(**context_options):
 
 
 def run_notebook(page, address: str, token: str, name: str, timeout_s: int = 240) -> None:
-    """Opens a notebook in Lab, runs all its cells from the Run menu, and waits until the last one is done."""
+    """Opens a notebook in Lab, runs all its cells from the Run menu, and waits until all are done."""
     page.goto(f"{address}/lab/tree/{name}?token={token}")
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=START_SECONDS * 1000)
     page.get_by_text("| Idle").wait_for(timeout=START_SECONDS * 1000)  # the status bar: the kernel is there
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    page.wait_for_selector(".jp-CodeCell:last-child .jp-InputPrompt:text-matches('[0-9]')", timeout=timeout_s * 1000)
+    indicator = '.jp-Notebook-ExecutionIndicator[data-status="{}"]'  # busy while any cell is still to run
+    page.wait_for_selector(indicator.format("busy"), timeout=START_SECONDS * 1000)
+    page.wait_for_selector(indicator.format("idle"), timeout=timeout_s * 1000)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """The MLP chapter in JupyterLab: its explorer obeys keys and mouse, and shows Python's bytes, term by term."""
 
+import nbformat
 import pytest
 from chapter import ChapterInPython
 from explorer_page import ExplorerPage
@@ -53,9 +54,12 @@ def check_against_python(explorer, python, settings):
             assert "agree in every term" in explorer.status
 
 
-def test_every_cell_of_the_chapter_ran(page):
-    prompts = page.locator(".jp-CodeCell .jp-InputPrompt").all_inner_texts()
-    assert [prompt.strip("[]: ") for prompt in prompts] == [str(n + 1) for n in range(len(prompts))]
+def test_every_cell_of_the_chapter_ran_and_only_those_that_should_fail_did(page):
+    prompts = page.locator(".jp-CodeCell .jp-InputPrompt").all_text_contents()
+    assert prompts == [f"[{n}]:" for n in range(1, len(prompts) + 1)]
+    errors = page.locator('.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.error"]')
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    assert errors.count() == sum("raises-exception" in cell.metadata.get("tags", []) for cell in cells)
 
 
 def test_random_settings_show_what_python_computes(explorer, python):

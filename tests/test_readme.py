@@ -1,0 +1,27 @@
+"""The README's session runs, and prints what the README says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_session_prints_what_stands_below_it():
+    code, output = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", TEXT, re.DOTALL).groups()
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), {})
+    assert printed.getvalue() == output
+
+
+def test_every_link_into_the_repository_leads_somewhere():
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", TEXT)
+    assert len(links) >= 6
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_stands_on_about_one_screen():
+    assert len(TEXT.splitlines()) < 100
