@@ -17,3 +17,12 @@ def _gpu_or_skip(request):
 
         if not torch.cuda.is_available():
             pytest.skip("needs a CUDA GPU")
+
+
+@pytest.fixture
+def gpu():
+    """A fresh simulated A100, open for one test."""
+    from utils import SimulatedGPU
+
+    with SimulatedGPU("a100-80gb") as gpu:
+        yield gpu

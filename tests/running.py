@@ -66,3 +66,8 @@ def run_case(case, card: str) -> Environment:
 def up_to_last_mark(sequence: list[tuple]) -> list[tuple]:
     """A trace's sequence without what came after its last mark: what the recordings hold."""
     return sequence[: 1 + max(i for i, event in enumerate(sequence) if event[0] == "mark")]
+
+
+def ones(gpu: SimulatedGPU, *shape: int, **options) -> torch.Tensor:
+    """A tensor on a GPU."""
+    return torch.ones(*shape, device=gpu.device, **options)

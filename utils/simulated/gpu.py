@@ -1,0 +1,165 @@
+"""The simulated GPU as a reader holds it: opened and closed, and asked what `torch.cuda` would be asked."""
+
+import threading
+from dataclasses import dataclass
+
+import torch
+
+from ..trace import Trace
+from .dispatch import Dispatch, attached
+from .gates import GATES
+from .memory import Memory
+from .specs import GPUSpec, find_spec
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What `torch.cuda.get_device_properties` tells of a GPU, under its names."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    max_threads_per_multi_processor: int
+
+
+class SimulatedGPU:
+    """A GPU on which PyTorch programs run without one: nothing is computed, every byte is accounted.
+
+    Use it as a scope (`with SimulatedGPU("a100-80gb") as gpu:`), or through `open_gpu` in a notebook. While it is open,
+    tensors made with `device=gpu.device` are allocated in a model of PyTorch's caching allocator, operation by
+    operation. It is open on the thread that opened it; of several open GPUs only the innermost counts.
+
+    Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
+    Raises: ValueError for an unknown name; RuntimeError when opened or closed out of order;
+        torch.OutOfMemoryError when a program does not fit.
+    """
+
+    origin = "simulated"
+    device = torch.device("meta")
+
+    def __init__(self, name: str | GPUSpec = "a100-80gb") -> None:
+        self.spec = name if isinstance(name, GPUSpec) else find_spec(name)
+        self._memory = Memory(self.spec)
+        self._mode = Dispatch(self._memory, owner=self)
+        self._thread: int | None = None
+
+    def __repr__(self) -> str:
+        state = "open" if self.is_open else "closed"
+        return f"SimulatedGPU({self.spec.name!r}, {state}, {self.memory_allocated():,d} bytes allocated)"
+
+    # opening and closing
+
+    @property
+    def is_open(self) -> bool:
+        """Whether operations on meta tensors count here."""
+        return self._thread is not None
+
+    def __enter__(self) -> "SimulatedGPU":
+        if self.is_open:
+            raise RuntimeError(f"a simulated GPU can be opened once at a time: {self.spec.name} is open already.")
+        GATES.open()
+        self._mode.__enter__()
+        self._thread = threading.get_ident()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Detach from PyTorch. Its figures can still be read; its tensors can no longer be used. Twice is harmless."""
+        if not self.is_open:
+            return
+        if self._thread != threading.get_ident():
+            raise RuntimeError(f"a simulated GPU must be closed on the thread that opened it: {self.spec.name}.")
+        if attached()[-1] is not self._mode:
+            inner = attached()[-1].memory.spec.name
+            raise RuntimeError(f"open GPUs must be closed innermost first: close {inner} before {self.spec.name}.")
+        self._thread = None
+        self._mode.__exit__(None, None, None)
+        GATES.close()
+
+    # what torch.cuda answers, under the same names
+
+    @property
+    def name(self) -> str:
+        """The spec's name, as `open_gpu` takes it."""
+        return self.spec.name
+
+    @property
+    def _allocator(self):
+        self._memory.settle()
+        return self._memory.allocator
+
+    def memory_allocated(self) -> int:
+        """Bytes in blocks that are in use, each counted whole."""
+        return self._allocator.allocated_bytes
+
+    def max_memory_allocated(self) -> int:
+        """The most that `memory_allocated` has been since the start or the last reset."""
+        return self._allocator.max_allocated_bytes
+
+    def memory_reserved(self) -> int:
+        """Bytes in segments: what the allocator holds, in use or not."""
+        return self._allocator.reserved_bytes
+
+    def max_memory_reserved(self) -> int:
+        """The most that `memory_reserved` has been since the start or the last reset."""
+        return self._allocator.max_reserved_bytes
+
+    def memory_stats(self) -> dict[str, int]:
+        """The allocator's counters under the keys of `torch.cuda.memory_stats`."""
+        return self._allocator.memory_stats()
+
+    def memory_snapshot(self) -> list[dict]:
+        """The segments and their blocks in the format of `torch.cuda.memory_snapshot`."""
+        return self._allocator.memory_snapshot()
+
+    def mem_get_info(self) -> tuple[int, int]:
+        """Free and total bytes of the GPU. The CUDA context is not free; its size is an assumption of the spec."""
+        return self.spec.allocator_bytes - self.memory_reserved(), self.spec.total_bytes
+
+    def reset_peak_memory_stats(self) -> None:
+        """Start every peak again from the present."""
+        self._allocator.reset_peak_memory_stats()
+
+    def reset_accumulated_memory_stats(self) -> None:
+        """Start every count of what was allocated and freed again from 0."""
+        self._allocator.reset_accumulated_memory_stats()
+
+    def empty_cache(self) -> None:
+        """Give segments in which nothing is in use back to the driver."""
+        self._allocator.empty_cache()
+
+    def synchronize(self) -> None:
+        """Wait for the GPU: here there is nothing to wait for."""
+
+    def get_device_properties(self) -> DeviceProperties:
+        """What the GPU is."""
+        spec = self.spec
+        return DeviceProperties(
+            spec.device_name,
+            *spec.capability,
+            spec.total_bytes,
+            spec.multiprocessors,
+            spec.threads_per_multiprocessor,
+        )
+
+    # what only a simulation can answer
+
+    @property
+    def trace(self) -> Trace:
+        """Every allocation and free so far, in order."""
+        self._memory.settle()
+        return self._memory.trace
+
+    @property
+    def unmodelled(self) -> frozenset[str]:
+        """Operations that ran here whose temporary memory is not known; while it is empty, the figures are exact."""
+        return frozenset(self._mode.unmodelled)
+
+    def load_libraries(self) -> None:
+        """Take this thread's cuBLAS workspace now, so that it does not count in what is measured next."""
+        self._memory.operation = "load_libraries"
+        self._memory.use_blas()
