@@ -15,7 +15,7 @@ from ipywidgets import IntSlider, interact, link
 from utils.explorers import Account, Control, Explorer
 from utils.explorers.scripts import one_module
 from utils.formulas import mlp_saved
-from utils.palette import PALETTE
+from utils.palette import BOOK_WIDE
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -141,12 +141,10 @@ def test_spec_holds_one_formula_for_each_combination_of_choices_that_are_no_lett
     assert formulas[1]["terms"] == relu.javascript()
 
 
-def test_a_term_keeps_its_colour_in_every_formula():
+def test_a_term_has_one_colour_in_every_formula_and_it_is_the_books():
     colours = make().spec["colours"]
-    names = ["input", "down input", "dropout mask", "activation input"]  # in order of first appearance
-    assert {name: colour["name"] for name, colour in colours.items()} == dict(
-        zip(names, [colour.name for colour in PALETTE], strict=False)
-    )
+    assert set(colours) == {"input", "activation input", "down input", "dropout mask"}
+    assert {name: colour["name"] for name, colour in colours.items()} == {name: BOOK_WIDE[name] for name in colours}
 
 
 # ---- accounts
