@@ -30,7 +30,7 @@ BESIDE = {
     "utils.activations": [],
     "utils.checkpointing": [],
     "utils.module_paths": [],
-    "utils.saved_tensors": [],
+    "utils.saved_tensors": ["utils.comparison"],
     "utils.palette": [],
     "utils.exercises": ["utils.units"],
     **{name: ["utils.units", *FORMULAS] for name in FORMULAS},

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from utils import MLP, SavedTensorContext, SimulatedGPU
+from utils.saved_tensors import as_text
 
 
 @pytest.fixture(params=["cpu", "meta", "simulated", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -133,3 +134,12 @@ def test_what_was_saved_outside_the_context_has_no_row(device):
     with SavedTensorContext() as saved:
         y = x.cos()
     assert [row.node for row in saved.rows([before, y])] == ["CosBackward0"]
+
+
+def test_rows_as_text():
+    layer = nn.Linear(4, 2)
+    with SavedTensorContext(layer.parameters()) as saved:
+        y = layer(torch.ones(3, 4))
+    assert as_text(saved.rows(y)) == (
+        "module  node            slot  shape   type     bytes\n        AddmmBackward0  mat1  (3, 4)  float32     48"
+    )

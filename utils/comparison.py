@@ -37,29 +37,31 @@ class Comparison:
         return ["term", "predicted", "accounted", "difference"], cells
 
     def __repr__(self) -> str:
-        return text_table(self.title, *self._table(), numbers=True)
+        return text_table(self.title, *self._table(), numbers=3)
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, *self._table(), numbers=True)
+        return html_table(self.title, *self._table(), numbers=3)
 
 
-def text_table(title: str, head: list[str], rows: list[list[str]], *, numbers: bool = False) -> str:
-    """A table in plain text below its title; `numbers` sets all columns but the first flush right."""
+def text_table(title: str, head: list[str], rows: list[list[str]], *, numbers: int = 0) -> str:
+    """A table in plain text below its title; the last `numbers` columns are set flush right."""
     widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
-    flush = [str.rjust if numbers and i else str.ljust for i in range(len(head))]
+    flush = [str.ljust] * (len(head) - numbers) + [str.rjust] * numbers
     lines = [
         "  ".join(align(cell, width) for align, cell, width in zip(flush, row, widths, strict=True)).rstrip()
         for row in (head, *rows)
     ]
-    return "\n".join([title, *lines])
+    return "\n".join([title, *lines] if title else lines)
 
 
-def html_table(title: str, head: list[str], rows: list[list[str]], *, numbers: bool = False) -> str:
+def html_table(title: str, head: list[str], rows: list[list[str]], *, numbers: int = 0) -> str:
     """The same as HTML, with the title as caption."""
-    side = "right" if numbers else "left"
-    top = "".join(f'<th style="text-align:{side if i else "left"}">{escape(cell)}</th>' for i, cell in enumerate(head))
-    body = ""
-    for first, *others in rows:
-        cells = "".join(f'<td style="text-align:{side}">{escape(cell)}</td>' for cell in others)
-        body += f'<tr><th style="text-align:left">{escape(first)}</th>{cells}</tr>'
+    sides = ["left"] * (len(head) - numbers) + ["right"] * numbers
+    top = "".join(_cell("th", side, cell) for side, cell in zip(sides, head, strict=True))
+    tags = ["th"] + ["td"] * (len(head) - 1)
+    body = "".join(f"<tr>{''.join(map(_cell, tags, sides, row))}</tr>" for row in rows)
     return f"<table><caption>{escape(title)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(tag: str, side: str, text: str) -> str:
+    return f'<{tag} style="text-align:{side}">{escape(text)}</{tag}>'

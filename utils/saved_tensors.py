@@ -1,11 +1,13 @@
 """What an autograd graph keeps for backward, slot by slot, read from its nodes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch.autograd.graph import Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from .comparison import text_table
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,23 @@ class SavedTensor:
     dtype: torch.dtype
     storage_bytes: int
     storage: int
+
+
+def as_text(rows: Iterable[SavedTensor]) -> str:
+    """Rows as a table in plain text, without the storages' keys, which differ from run to run."""
+    head = ["module", "node", "slot", "shape", "type", "bytes"]
+    cells = [
+        [
+            row.module,
+            row.node,
+            row.slot,
+            str(row.shape),
+            str(row.dtype).removeprefix("torch."),
+            f"{row.storage_bytes:,d}",
+        ]
+        for row in rows
+    ]
+    return text_table("", head, cells, numbers=1)
 
 
 def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:

@@ -31,10 +31,10 @@ class SettingTable:
         return head, [*rows, _row("total", "", sum(self.predicted.values()), total)]
 
     def __repr__(self) -> str:
-        return f"{text_table(self.title, *self._table(), numbers=True)}\n{self.said}"
+        return f"{text_table(self.title, *self._table(), numbers=3)}\n{self.said}"
 
     def _repr_html_(self) -> str:
-        return f"{html_table(self.title, *self._table(), numbers=True)}<p>{escape(self.said)}</p>"
+        return f"{html_table(self.title, *self._table(), numbers=3)}<p>{escape(self.said)}</p>"
 
 
 def _row(name: str, text: str, predicted: int | None, accounted: int | None) -> list[str]:
