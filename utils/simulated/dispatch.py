@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .call import RULES, Call
 from .composites import COMPOSITES, as_pytorch_does
 from .kernels import KERNELS
 from .memory import RECORDS, Memory
-from .workspaces import RULES, Call, outputs_alone
+from .workspaces import outputs_alone
 
 aten = torch.ops.aten
 _thread = threading.local()
