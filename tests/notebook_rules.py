@@ -204,9 +204,14 @@ def the_exercises(notebook: NotebookNode) -> Iterator[str]:
     if len(solutions) != len(exercises):
         yield f"each of {len(exercises)} exercises must have one code cell tagged {SOLUTION}: got {len(solutions)}"
     for cell in solutions:
-        folded = cell.metadata.get("jupyter", {}).get("source_hidden") is True
-        if not folded or "hide-input" not in tags(cell):
-            yield f"the solution {cell.id} must be folded: metadata jupyter.source_hidden true, and the tag hide-input"
+        hidden = cell.metadata.get("jupyter", {})
+        if not (hidden.get("source_hidden") and hidden.get("outputs_hidden") and "hide-cell" in tags(cell)):
+            yield (
+                f"the solution {cell.id} must be folded, its output too: metadata jupyter.source_hidden and "
+                "jupyter.outputs_hidden true, and the tag hide-cell"
+            )
+        if not cell.source.startswith("# Solution"):
+            yield f"the solution {cell.id} must begin with the line # Solution: a folded cell shows its first line"
 
 
 RULES = [

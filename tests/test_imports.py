@@ -21,6 +21,7 @@ LAYERS = [
     ["utils.contexts", "utils.ledger", "utils.training", "utils.experiments"],
     ["utils.policies", "utils.parallel"],
     ["utils.figures"],
+    ["utils.exercises"],
     ["utils.explorers"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
@@ -32,7 +33,6 @@ BESIDE = {
     "utils.module_paths": [],
     "utils.saved_tensors": ["utils.comparison"],
     "utils.palette": [],
-    "utils.exercises": ["utils.units"],
     **{name: ["utils.units", *FORMULAS] for name in FORMULAS},
 }
 # What a module may import of others' packages, besides the standard library. The default is that of the core: torch.

@@ -40,7 +40,7 @@ def printed(line):
 @pytest.fixture
 def good():
     """A chapter that keeps every rule."""
-    folded = {"tags": ["hide-input", "solution"], "jupyter": {"source_hidden": True}}
+    folded = {"tags": ["hide-cell", "solution"], "jupyter": {"source_hidden": True, "outputs_hidden": True}}
     picture = v4.new_output("display_data", {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"})
     cells = [
         text("opening", "# A chapter\n\nA question. 40 minutes; needs a GPU: no."),
@@ -55,7 +55,10 @@ def good():
         text("exercises", "## Exercises"),
     ]
     for number in range(1, 5):
-        cells += [text(f"exercise-{number}", f"### Exercise {number}"), code(f"solution-{number}", "1 + 1", **folded)]
+        cells += [
+            text(f"exercise-{number}", f"### Exercise {number}"),
+            code(f"solution-{number}", "# Solution\n1 + 1", **folded),
+        ]
     cells += [text("sources", "## Sources")]
     notebook = v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
     for count, cell in enumerate(rules.code_cells(notebook), start=1):
@@ -151,7 +154,8 @@ BREAKS = [
     ("the_order", sets("sources", source="The end"), "got ['Takeaways', 'Exercises']"),
     ("the_exercises", sets("exercise-4", source="More"), "4 to 8 headings `### Exercise`: got 3"),
     ("the_exercises", sets("solution-4", metadata={}), "each of 4 exercises must have one code cell tagged solution"),
-    ("the_exercises", sets("solution-4", metadata={"tags": ["solution", "hide-input"]}), "must be folded"),
+    ("the_exercises", sets("solution-4", metadata={"tags": ["solution", "hide-cell"]}), "must be folded"),
+    ("the_exercises", sets("solution-4", source="1 + 1"), "must begin with the line # Solution"),
 ]
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from .units import exact
+from ..formulas import Formula
+from ..units import exact
 
 
 def check(answer: object, truth: int, mistakes: Mapping[int, str] | None = None) -> None:
@@ -36,6 +37,28 @@ def check_function(
             print(f"For {shown}: {verdict[0].lower()}{verdict[1:]}")
             return
     print(f"Right: your function agrees to the byte in all {len(settings)} settings.")
+
+
+def check_formula(formula: Formula, run: Callable[..., Sequence], settings: Sequence[Mapping[str, int]]) -> None:
+    """Print whether a formula's terms are what `run` keeps, term by term; if not, the first that is not.
+
+    `run` gives the rows of `SavedTensorContext.rows` for a setting.
+    """
+    if not formula.terms:
+        print("No terms yet: write one for each storage and run the cell again.")
+        return
+    for setting in settings:
+        shown = ", ".join(f"{name}={value}" for name, value in setting.items())
+        try:
+            comparison = formula.compare(run(**setting), **setting)
+        except ValueError as error:
+            print(f"Not yet: for {shown}: {error}")
+            return
+        for name, predicted, accounted in comparison.rows:
+            if predicted != accounted:
+                print(f"For {shown}, term {name!r}: {_verdict(predicted, accounted, {})}")
+                return
+    print(f"Right: all {len(formula.terms)} terms agree to the byte in all {len(settings)} settings.")
 
 
 def _verdict(answer: object, truth: int, mistakes: Mapping[int, str]) -> str:
