@@ -14,8 +14,13 @@ from utils.formulas import Formula, Selector, Term
         (None, "No answer yet: put yours in place of None and run the cell again."),
         (1500, "Not yet: 1,500 bytes (1.46 KiB) is 500 bytes too many, 1.5 times the right answer."),
         (900, "Not yet: 900 bytes is 100 bytes too few, 0.9 times the right answer. The mask is missing."),
-        (1000.0, "Not yet: bytes are whole numbers, an int: got 1000.0. If you divided, use // where nothing is left."),
-        ("1000", "Not yet: bytes are whole numbers, an int: got '1000'. If you divided, use // where nothing is left."),
+        (5, "Not yet: 5 bytes is 995 bytes too few."),
+        (
+            1000.0,
+            "Not yet: the number is right, but bytes are whole numbers, an int: got 1000.0. "
+            "Use // instead of / where nothing is left over.",
+        ),
+        ("9", "Not yet: bytes are whole numbers, an int: got '9'. Use // instead of / where nothing is left over."),
     ],
 )
 def test_check(answer, reply, capsys):

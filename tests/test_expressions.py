@@ -159,3 +159,7 @@ def test_javascript_is_exact_where_a_quotient_passes_2_to_the_53():
 def test_javascript_is_exact_where_a_minuend_passes_2_to_the_53():
     letters = {"b": 2**27 + 1, "s": 2**27 + 1, "d": 2**54}
     assert run_javascript([(javascript(Expression("b*s - d").sympy()), letters)]) == [2**28 + 1]
+
+
+def test_a_product_may_be_written_as_tables_show_it():
+    assert Expression("4·b·s").value({"b": 2, "s": 3}) == 24

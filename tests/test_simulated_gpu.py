@@ -132,6 +132,32 @@ def test_a_model_left_on_the_cpu(gpu):
     x + torch.tensor(1.0)  # a CPU scalar may take part, as on CUDA
 
 
+def test_a_model_left_on_the_cpu_can_be_moved_while_the_error_is_alive(gpu):
+    """A notebook keeps the last traceback, and with it the frames of the failed call."""
+    model, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)), ones(gpu, 2, 3, 4).transpose(0, 1)
+    with pytest.raises(RuntimeError, match="on one device") as caught:
+        model(x)
+    model.to(gpu.device)
+    assert model(x).shape == (3, 2, 4)
+    assert caught.value.__traceback__ is not None
+
+
+def test_the_device_of_a_gpu_that_does_not_count(gpu):
+    """Every simulated GPU's device is meta, so the mistake can only be seen where it is asked for."""
+    closed = SimulatedGPU("t4-16gb")
+    with pytest.raises(
+        RuntimeError, match=r'must be open: t4-16gb is not; use `with SimulatedGPU\("t4-16gb"\) as gpu:`'
+    ):
+        torch.empty(3, device=closed.device)
+    with closed as inner:
+        with pytest.raises(
+            RuntimeError, match="only the innermost open GPU counts: a100-80gb was asked, t4-16gb is it"
+        ):
+            torch.empty(3, device=gpu.device)
+        torch.empty(3, device=inner.device)
+    assert gpu.device == torch.device("meta")
+
+
 def test_a_meta_tensor_from_outside(gpu):
     gpu.close()
     x = torch.ones(3, device="meta")

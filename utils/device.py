@@ -103,8 +103,8 @@ _opened = threading.local()
 def open_gpu(name: str | GPUSpec = "a100-80gb") -> SimulatedGPU | LiveGPU:
     """Open a GPU for the rest of a notebook, and close the one that was opened so before.
 
-    `"live"` is this machine's own GPU; any other name is simulated. Running the cell again starts afresh: what lies on
-    the GPU before stays there until its names are gone, and can no longer be used.
+    `"live"` is this machine's own GPU; any other name is simulated. Running the cell again starts afresh: tensors made
+    before stay on the closed GPU until their names are gone, and the new one refuses them.
 
     Raises: ValueError for an unknown name; RuntimeError for "live" without a GPU.
     """

@@ -37,7 +37,7 @@ class Expression:
     """
 
     def __init__(self, text: str | int):
-        self.text = str(text)
+        self.text = str(text).replace("·", "*")  # as tables show a product
         try:
             self._tree = ast.parse(self.text, mode="eval").body
             self.letters = tuple(in_order(_check(self._tree)))

@@ -1,5 +1,7 @@
 """The MLP chapter in JupyterLab: its explorer obeys keys and mouse, and shows Python's bytes, term by term."""
 
+import re
+
 import nbformat
 import pytest
 from chapter import ChapterInPython
@@ -129,4 +131,25 @@ def test_a_number_out_of_range_is_refused_in_words(explorer, python):
     assert "must be a whole number from" in explorer.status
     assert field.get_attribute("aria-invalid") == "true"
     assert explorer.value["b"] == 2
+    field.blur()
+    assert field.input_value() == "2"
+    assert field.get_attribute("aria-invalid") == "false"
     check_against_python(explorer, python, [explorer.value | {"b": 3}])
+
+
+def test_without_a_kernel_the_prediction_goes_on_and_it_says_so(explorer, python):
+    """The last test of this file: it restarts the kernel."""
+    page = explorer.page
+    explorer.set(explorer.value | {"b": 2})
+    page.get_by_role("menuitem", name="Kernel", exact=True).click()
+    page.get_by_role("menuitem", name=re.compile("^Restart Kernel")).first.click()
+    page.get_by_role("button", name="Confirm Kernel Restart").click()
+    page.wait_for_function(
+        "node => node.dataset.state === 'failed'", arg=explorer.root.element_handle(), timeout=60_000
+    )
+    assert "The kernel is gone: run this cell again" in explorer.status
+    explorer.control("b").focus()
+    page.keyboard.press("ArrowRight")
+    [(rows, _)] = python.expected([explorer.value | {"b": 4}])
+    assert explorer.value["b"] == 4
+    assert explorer.rows() == [(name, predicted, None) for name, predicted, _ in rows]

@@ -65,13 +65,13 @@ def _verdict(answer: object, truth: int, mistakes: Mapping[int, str]) -> str:
     if answer is None:
         return "No answer yet: put yours in place of None and run the cell again."
     if isinstance(answer, bool) or not isinstance(answer, int):
-        return (
-            f"Not yet: bytes are whole numbers, an int: got {answer!r}. If you divided, use // where nothing is left."
-        )
+        right = isinstance(answer, float) and answer == truth
+        say = "the number is right, but bytes are whole numbers" if right else "bytes are whole numbers"
+        return f"Not yet: {say}, an int: got {answer!r}. Use // instead of / where nothing is left over."
     if answer == truth:
         return f"Right: {exact(truth)}."
-    off = abs(answer - truth)
     side = "too many" if answer > truth else "too few"
+    times = answer / truth if truth else 0
+    ratio = f", {times:.4g} times the right answer" if 0.01 < times < 100 else ""
     hint = f" {mistakes[answer]}" if answer in mistakes else ""
-    ratio = f", {answer / truth:.4g} times the right answer" if truth else ""
-    return f"Not yet: {exact(answer)} is {exact(off)} {side}{ratio}.{hint}"
+    return f"Not yet: {exact(answer)} is {exact(abs(answer - truth))} {side}{ratio}.{hint}"

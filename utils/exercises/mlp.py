@@ -52,6 +52,8 @@ def by_hand(answer: int | None) -> None:
         11 * bsd: "That is ReLU.",
         28 * bsd: "The output is not kept by the MLP.",
         9 * bsd: "That many elements; at how many bytes each?",
+        10 * bsd // 2: "That many elements, and for ReLU.",
+        37 * bsd: "At 4 bytes each; bfloat16 has 2.",
     }
     with SimulatedGPU("a100-80gb") as gpu:
         truth = mlp_forward(gpu, b=8, s=2048, d=4096, activation="gelu", dropout=0.1).saved_bytes

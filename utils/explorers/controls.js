@@ -24,14 +24,19 @@ function rangeControl(control, id, change, say) {
     else say(`${label} must be a whole number from ${exact(minimum)} to ${exact(maximum)}${step > 1 ? ` in steps of ${step}` : ""}.`);
   };
   field.addEventListener("change", commit);
+  field.addEventListener("blur", () => {
+    if (field.getAttribute("aria-invalid") !== "true") return;
+    field.value = shown; // what is drawn, rather than what was refused
+    field.setAttribute("aria-invalid", "false");
+  });
   field.addEventListener("keydown", (event) => {
     if (event.key !== "Enter") return;
     event.stopPropagation(); // JupyterLab would go to the cell's editor
     commit();
   });
+  let shown = null;
   const name = build("label", { for: id }, build("i", {}, symbol), ` ${label}`);
   const element = build("div", { class: "eb-control" }, name, field, slider);
-  let shown = null;
   const show = (number) => {
     if (number === shown) return; // an answer has come in, not a setting: leave a half-typed number alone
     shown = number;

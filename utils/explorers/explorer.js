@@ -18,19 +18,34 @@ function initialize({ model }) {
   ask();
 }
 
+const GONE = "The kernel is gone: run this cell again for accounts. The prediction needs no kernel.";
+
 function render({ model, el }) {
-  const view = createView(model.get("spec"), (value) => {
-    model.set("value", value);
-    model.save_changes();
+  let value = model.get("value");
+  let gone = false; // after a restart of the kernel the model is deaf and dumb; the page goes on alone
+  const draw = () => view.draw(value, gone ? { settings: value, terms: null, error: GONE } : model.get("answer"));
+  const view = createView(model.get("spec"), (next) => {
+    value = next;
+    if (!gone) {
+      model.set("value", next);
+      model.save_changes();
+    }
+    draw();
   });
-  const draw = () => view.draw(model.get("value"), model.get("answer"));
+  const changed = () => {
+    value = model.get("value");
+    draw();
+  };
+  const closed = () => {
+    gone = true;
+    draw();
+  };
   el.append(view.element);
-  model.on("change:value", draw);
-  model.on("change:answer", draw);
+  const listeners = { "change:value": changed, "change:answer": changed, "comm:close": closed };
+  for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   draw();
   return () => {
-    model.off("change:value", draw);
-    model.off("change:answer", draw);
+    for (const [event, listener] of Object.entries(listeners)) model.off(event, listener);
     view.close();
   };
 }

@@ -69,5 +69,5 @@ export function compare(spec, value, answer) {
 export function scale(spec, value, accounted) {
   const named = letters(spec, value);
   const totals = spec.formulas.map((formula) => evaluateAll(formula, named).reduce((sum, { bytes }) => sum + bytes, 0));
-  return 4 ** Math.ceil(Math.log2(Math.max(...totals, accounted ?? 0, 4)) / 2);
+  return 2 ** Math.ceil(Math.log2(Math.max(...totals, accounted ?? 0, 4)));
 }

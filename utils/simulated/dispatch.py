@@ -74,7 +74,12 @@ class Dispatch(TorchDispatchMode):
         kwargs = kwargs or {}
         if attached()[-1] is not self:
             return func(*args, **kwargs)
-        if not self._is_ours(func, args, kwargs):
+        ours, problem = self._whose(func, args, kwargs)
+        if problem:
+            # The traceback keeps this frame: were it to hold a view of a weight, the model could no longer be moved.
+            del args, kwargs
+            raise RuntimeError(problem)
+        if not ours:
             return func(*args, **kwargs)
         if self._is_composite(func):
             return self._compose(func, args, kwargs)
@@ -114,8 +119,8 @@ class Dispatch(TorchDispatchMode):
         finally:
             super().__exit__(None, None, None)
 
-    def _is_ours(self, func, args, kwargs) -> bool:
-        """Whether the operation runs on this GPU; the arguments are checked on the way."""
+    def _whose(self, func, args, kwargs) -> tuple[bool, str]:
+        """Whether the operation runs on this GPU, and what is wrong with its arguments, if anything is."""
         device = kwargs.get("device")
         ours = device is not None and torch.device(device).type == "meta"
         stray = None
@@ -123,17 +128,17 @@ class Dispatch(TorchDispatchMode):
             if tensor.is_meta:
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
                 if record is None or record.memory is not self.memory:
-                    raise RuntimeError(self._foreign(func, tensor, record))
+                    return True, self._foreign(func, tensor, record)
                 ours = True
             elif tensor.dim() and stray is None:
                 stray = tensor
         if ours and stray is not None and func not in _MAY_MIX and func not in _MAY_INDEX_FROM_CPU:
-            raise RuntimeError(
+            return True, (
                 f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU "
                 f"{self.memory.spec.name} and a CPU tensor of shape {tuple(stray.shape)}; move the model and its "
                 "inputs with .to(gpu.device)."
             )
-        return ours
+        return ours, ""
 
     def _foreign(self, func, tensor: torch.Tensor, record) -> str:
         what = f"{func.name()} got a tensor of shape {tuple(tensor.shape)}"

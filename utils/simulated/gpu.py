@@ -37,7 +37,6 @@ class SimulatedGPU:
     """
 
     origin = "simulated"
-    device = torch.device("meta")
 
     def __init__(self, name: str | GPUSpec = "a100-80gb") -> None:
         self.spec = name if isinstance(name, GPUSpec) else find_spec(name)
@@ -68,7 +67,7 @@ class SimulatedGPU:
         self.close()
 
     def close(self) -> None:
-        """Detach from PyTorch. Its figures can still be read; its tensors can no longer be used. Twice is harmless."""
+        """Detach from PyTorch. Its figures can still be read; what is done with its tensors now counts nowhere."""
         if not self.is_open:
             return
         if self._thread != threading.get_ident():
@@ -79,6 +78,24 @@ class SimulatedGPU:
         self._thread = None
         self._mode.__exit__(None, None, None)
         GATES.close()
+
+    @property
+    def device(self) -> torch.device:
+        """Where to put tensors. To PyTorch it is `meta`, whichever GPU is open: the innermost one counts them.
+
+        Raises: RuntimeError if this GPU is not the one that would count them.
+        """
+        if not self.is_open:
+            raise RuntimeError(
+                f'a simulated GPU must be open: {self.name} is not; use `with SimulatedGPU("{self.name}") as gpu:` or '
+                f'`gpu = open_gpu("{self.name}")`.'
+            )
+        if attached()[-1:] != [self._mode]:
+            inner = attached()[-1].memory.spec.name if attached() else "none on this thread"
+            raise RuntimeError(
+                f"only the innermost open GPU counts: {self.name} was asked, {inner} is it; close that one first."
+            )
+        return torch.device("meta")
 
     # what torch.cuda answers, under the same names
 
