@@ -36,12 +36,16 @@ function render({ model, el }) {
     value = model.get("value");
     draw();
   };
-  const closed = () => {
+  const answered = () => {
+    gone = false;
+    changed();
+  };
+  const cutOff = () => {
     gone = true;
     draw();
   };
   el.append(view.element);
-  const listeners = { "change:value": changed, "change:answer": changed, "comm:close": closed };
+  const listeners = { "change:value": changed, "change:answer": answered, comm_live_update: cutOff, destroy: cutOff };
   for (const [event, listener] of Object.entries(listeners)) model.on(event, listener);
   draw();
   return () => {
