@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .call import RULES, Call
+from .call import Call
 from .composites import COMPOSITES, as_pytorch_does
+from .engine import IN_FORMULAS, adds_in_place, calls_from_formula
 from .kernels import KERNELS
 from .memory import RECORDS, Memory
-from .workspaces import outputs_alone
+from .rules import RULES, outputs_alone
 
 aten = torch.ops.aten
 _thread = threading.local()
@@ -80,8 +81,10 @@ class Dispatch(TorchDispatchMode):
             return self._compose(func, args, kwargs)
         if func in _READS_VALUES and (answer := _READS_VALUES[func](self, args, kwargs)) is not None:
             return answer
-        if func is aten.add.Tensor and _engine_adds_in_place(*args):
+        if func is aten.add.Tensor and adds_in_place(*args):
             return args[0].add_(args[1])
+        if func in IN_FORMULAS and calls_from_formula():
+            return IN_FORMULAS[func](*args, **kwargs)
         run = KERNELS.get(func, func)
         result = run(*args, **kwargs) if func in _RUN_BEFORE else _run_first_time(run, func, args, kwargs)
         memory = self.memory
@@ -187,29 +190,6 @@ def _run_first_time(run, func, args, kwargs):
     if len(sys.modules) != modules:
         gc.collect()
     return result
-
-
-# ---------------------------------------------------------------- sums of gradients
-
-_FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
-_UNSHARED = (4, 2)
-
-
-def _engine_adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
-    """Whether this addition is autograd's own, of two gradients that meet, and CUDA would do it in the first one.
-
-    The engine adds in place if it holds the only reference to the first gradient and to its storage, and the gradient
-    is dense; never while a dispatch mode is on, as here. An unshared tensor is seen here with four references (the
-    engine, the call's argument, Python's object, the question itself) and its storage with two. An addition in the
-    Python code of a custom function has that function's frame below it, not the engine's.
-    Source: can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp.
-    """
-    if torch._C._current_graph_task_id() == -1 or torch.is_grad_enabled():
-        return False
-    if sys._getframe(2).f_code is not _FROM_ENGINE or not isinstance(new, torch.Tensor):
-        return False
-    uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
-    return uses == _UNSHARED and torch.empty_like(old).stride() == old.stride()
 
 
 # ------------------------------------------------------------------------- operations that ask for values

@@ -52,6 +52,13 @@ def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(gradient)
 
 
+def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, eps: float | None):
+    """One kernel on CUDA, and one statistic per row, in float32 for half types."""
+    kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
+    half = x.dtype in (torch.float16, torch.bfloat16)
+    return x.new_empty(x.shape), x.new_empty(kept, dtype=torch.float32 if half else x.dtype)
+
+
 def _override_operators():
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
@@ -60,6 +67,7 @@ def _override_operators():
             library.impl(operator, partial(_where_attached, operator, function), "AutogradMeta")
         # composite too, but a kernel on CUDA, not on meta; Library.impl refuses "Meta" for composite operators
         library.m.impl("mish_backward", "Meta", _mish_backward, False)
+        library.m.impl("_fused_rms_norm", "Meta", _fused_rms_norm, False)
     return library._destroy
 
 

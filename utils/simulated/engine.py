@@ -1,0 +1,47 @@
+"""What autograd's engine does in place on CUDA and, because a dispatch mode is on, out of place here.
+
+PyTorch asks in many places whether a tensor might be something else than it seems (a subclass, a dispatch mode) and
+is then careful not to write into it. Here such an operation is recognised and done in place again.
+"""
+
+import sys
+
+import torch
+
+aten = torch.ops.aten
+_FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+_UNSHARED = (4, 2)
+
+IN_FORMULAS = {
+    aten.scatter.src: aten.scatter_.src,
+    aten.scatter.value: aten.scatter_.value,
+    aten.scatter_add.default: aten.scatter_add_.default,
+    aten.index_add.default: aten.index_add_.default,
+    aten.logical_and.default: aten.logical_and_.default,
+}
+"""Operations by which gradient formulas in C++ fill a tensor that they have just made, and what they call on CUDA.
+
+Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and aten/src/ATen/native.
+"""
+
+
+def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
+    """Whether this addition is autograd's own, of two gradients that meet, and CUDA would do it in the first one.
+
+    The engine adds in place if it holds the only reference to the first gradient and to its storage, and the gradient
+    is dense; never while a dispatch mode is on, as here. An unshared tensor is seen here with four references (the
+    engine, the call's argument, Python's object, the question itself) and its storage with two. An addition in the
+    Python code of a custom function has that function's frame below it, not the engine's.
+    Source: can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp.
+    """
+    if torch._C._current_graph_task_id() == -1 or torch.is_grad_enabled():
+        return False
+    if sys._getframe(2).f_code is not _FROM_ENGINE or not isinstance(new, torch.Tensor):
+        return False
+    uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
+    return uses == _UNSHARED and torch.empty_like(old).stride() == old.stride()
+
+
+def calls_from_formula() -> bool:
+    """Whether the operation at hand was called by a gradient formula in C++, not by Python code."""
+    return torch._C._current_graph_task_id() != -1 and sys._getframe(2).f_code is _FROM_ENGINE
