@@ -34,4 +34,16 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = N
     return as_pytorch_does(aten.linear.default, x, weight, bias)
 
 
-COMPOSITES = {aten.dropout.default: _dropout, aten.linear.default: _linear}
+def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """Ones are scattered into zeros on CUDA; on meta PyTorch compares with all classes.
+
+    Source: one_hot in aten/src/ATen/native/Onehot.cpp.
+    """
+    if x.dtype != torch.int64 or x.numel() == 0 or num_classes == 0:
+        return as_pytorch_does(aten.one_hot.default, x, num_classes)
+    if num_classes == -1:
+        num_classes = int(x.max().item()) + 1
+    return torch.zeros((*x.shape, num_classes), dtype=x.dtype, device=x.device).scatter_(-1, x.unsqueeze(-1), 1)
+
+
+COMPOSITES = {aten.dropout.default: _dropout, aten.linear.default: _linear, aten.one_hot.default: _one_hot}

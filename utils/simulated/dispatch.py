@@ -11,10 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .call import Call
 from .composites import COMPOSITES, as_pytorch_does
-from .engine import IN_FORMULAS, adds_in_place, calls_from_formula
+from .engine import IN_FORMULAS, adds_in_place, in_place_form
+from .indexing import adopt_lists
 from .kernels import KERNELS
 from .memory import RECORDS, Memory
 from .rules import RULES, outputs_alone
+from .values import ASK_VALUES
 
 aten = torch.ops.aten
 _thread = threading.local()
@@ -79,12 +81,12 @@ class Dispatch(TorchDispatchMode):
             return func(*args, **kwargs)
         if self._is_composite(func):
             return self._compose(func, args, kwargs)
-        if func in _READS_VALUES and (answer := _READS_VALUES[func](self, args, kwargs)) is not None:
+        if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
             return answer
         if func is aten.add.Tensor and adds_in_place(*args):
             return args[0].add_(args[1])
-        if func in IN_FORMULAS and calls_from_formula():
-            return IN_FORMULAS[func](*args, **kwargs)
+        if func in IN_FORMULAS:
+            func = in_place_form(func) or func
         run = KERNELS.get(func, func)
         result = run(*args, **kwargs) if func in _RUN_BEFORE else _run_first_time(run, func, args, kwargs)
         memory = self.memory
@@ -122,6 +124,8 @@ class Dispatch(TorchDispatchMode):
         device = kwargs.get("device")
         ours = device is not None and torch.device(device).type == "meta"
         stray = None
+        if func in _MAY_INDEX_FROM_CPU:
+            adopt_lists(args[1], self.memory)
         for tensor in tensors_in((*args, *kwargs.values())):
             if tensor.is_meta:
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
@@ -190,33 +194,3 @@ def _run_first_time(run, func, args, kwargs):
     if len(sys.modules) != modules:
         gc.collect()
     return result
-
-
-# ------------------------------------------------------------------------- operations that ask for values
-
-
-def _item(mode: Dispatch, args, kwargs):
-    mode.tell_no_values(aten._local_scalar_dense.default)
-    return torch.zeros((), dtype=args[0].dtype).item()
-
-
-def _copy_to_cpu(mode: Dispatch, args, kwargs):
-    device = kwargs.get("device")
-    if device is None or torch.device(device).type != "cpu":
-        return None
-    mode.tell_no_values(aten._to_copy.default)
-    return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
-
-
-def _copy_into_cpu(mode: Dispatch, args, kwargs):
-    if args[0].is_meta:
-        return None
-    mode.tell_no_values(aten.copy_.default)
-    return args[0].zero_()
-
-
-_READS_VALUES = {
-    aten._local_scalar_dense.default: _item,
-    aten._to_copy.default: _copy_to_cpu,
-    aten.copy_.default: _copy_into_cpu,
-}

@@ -8,6 +8,9 @@ from .call import Call, rule
 aten = torch.ops.aten
 FEW_INDICES = 3072
 ROWS_PER_THREAD = 10
+MAX_THREADS = 1024
+BLOCKS_PER_MULTIPROCESSOR = 4
+WARP = 32
 
 
 @rule(aten.embedding_dense_backward.default)
@@ -61,7 +64,22 @@ def _sum_segments(call: Call, n: int, index_bytes: int, n_weights: int) -> None:
     taken += [memory.take(segments * index_bytes) for _ in range(2)]
     call.while_taken(cub.running_sum(segments, index_bytes))
     taken += [memory.take(8), memory.take(parts * index_bytes)]
-    width, accumulator_bytes = call.result.shape[-1], max(call.result.element_size(), 4)
-    call.while_taken(parts * width * accumulator_bytes)
+    _sum_parts(call, segments, parts, parts * index_bytes)
     for block, number in reversed(taken):
         memory.give_back(block, number)
+
+
+def _sum_parts(call: Call, segments: int, parts: int, list_bytes: int) -> None:
+    """The sums of all parts at once; or, where there are few long segments, atomic additions to the gradient.
+
+    The second way takes for each part its segment and, for half types, a gradient in float32.
+    """
+    gradient = call.result
+    rows, width = gradient.shape
+    warped = -(-width // WARP) * WARP
+    blocks = -(-segments * warped // min(warped, MAX_THREADS))
+    few = blocks < call.memory.spec.multiprocessors * BLOCKS_PER_MULTIPROCESSOR and parts > 4 * blocks
+    if few and not torch.are_deterministic_algorithms_enabled():
+        call.while_taken(list_bytes, rows * width * 4 if gradient.element_size() == 2 else 0)
+    else:
+        call.while_taken(parts * width * max(gradient.element_size(), 4))

@@ -12,17 +12,30 @@ aten = torch.ops.aten
 _FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _UNSHARED = (4, 2)
 
-IN_FORMULAS = {
+_FILLS = {
     aten.scatter.src: aten.scatter_.src,
-    aten.scatter.value: aten.scatter_.value,
     aten.scatter_add.default: aten.scatter_add_.default,
     aten.index_add.default: aten.index_add_.default,
-    aten.logical_and.default: aten.logical_and_.default,
+    aten.index_put.default: aten._index_put_impl_.default,
 }
-"""Operations by which gradient formulas in C++ fill a tensor that they have just made, and what they call on CUDA.
+_EXTREMES = ("MaxBackward1", "MinBackward1", "AmaxBackward0", "AminBackward0", "LinalgVectorNormBackward0")
+IN_FORMULAS = frozenset((*_FILLS, aten.logical_and.default))
+"""Operations by which gradient formulas in C++ fill a tensor that they have just made.
 
 Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and aten/src/ATen/native.
 """
+
+
+def in_place_form(func: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """What a gradient formula would call on CUDA instead of this operation of IN_FORMULAS; None if the same.
+
+    An operation that Python code called during backward stays as it is.
+    """
+    if torch._C._current_graph_task_id() == -1 or sys._getframe(2).f_code is not _FROM_ENGINE:
+        return None
+    if func is aten.logical_and.default and torch._C._current_autograd_node().name() not in _EXTREMES:
+        return None
+    return _FILLS.get(func, aten.logical_and_.default)
 
 
 def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
@@ -40,8 +53,3 @@ def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
         return False
     uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
     return uses == _UNSHARED and torch.empty_like(old).stride() == old.stride()
-
-
-def calls_from_formula() -> bool:
-    """Whether the operation at hand was called by a gradient formula in C++, not by Python code."""
-    return torch._C._current_graph_task_id() != -1 and sys._getframe(2).f_code is _FROM_ENGINE

@@ -50,8 +50,15 @@ def _mse_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torc
     return loss.resize_(()) if reduction else loss
 
 
-def _gradient_like(gradient: torch.Tensor, *_, **__) -> torch.Tensor:
-    return torch.empty_like(gradient)
+def _pointwise_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1, limit: float = 1.0) -> torch.Tensor:
+    return _mse_loss(x, target, reduction)
+
+
+def _native_dropout_backward(gradient: torch.Tensor, *_, **__) -> torch.Tensor:
+    """In the memory format that the gradient suggests on CUDA: contiguous, however it lies, unless channels last."""
+    if gradient.dim() in (4, 5):
+        return aten.native_dropout_backward.default(gradient, *_, **__)
+    return gradient.new_empty(gradient.shape)
 
 
 def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
@@ -113,7 +120,7 @@ KERNELS = {
     aten.mean.dim: _mean,
     aten.mean.default: _mean_of_all,
     aten.native_dropout.default: _native_dropout,
-    aten.native_dropout_backward.default: _gradient_like,
+    aten.native_dropout_backward.default: _native_dropout_backward,
     aten._fused_sgd_.default: _in_place,
     aten._fused_adagrad_.default: _in_place,
     aten._softmax.default: _softmax,
@@ -121,5 +128,6 @@ KERNELS = {
     aten._softmax_backward_data.default: _softmax_backward,
     aten._log_softmax_backward_data.default: _softmax_backward,
     aten.mse_loss.default: _mse_loss,
+    aten.smooth_l1_loss.default: _pointwise_loss,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
 }

@@ -25,13 +25,8 @@ def matrix_product(call: Call) -> None:
     """
     call.place_all()
     left, right = call.args[-2:]
-    if left.numel() == 0 or right.numel() == 0:
-        return
-    memory = call.memory
-    copies = [memory.take(m.numel() * m.element_size()) for m in (left, right) if not _blas_reads(m)]
-    memory.use_blas()
-    for block, number in reversed(copies):
-        memory.give_back(block, number)
+    if left.numel() and right.numel():
+        _multiply(call, [matrix for matrix in (left, right) if not _blas_reads(matrix)])
 
 
 def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: int) -> bool:
@@ -45,6 +40,24 @@ def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: in
     return batch.is_contiguous() and strides[1] != 0 and strides[2] != 0
 
 
+@rule(aten.mv.default, aten.addmv.default)
+def matrix_times_vector(call: Call) -> None:
+    """The result, copies of what cuBLAS cannot read, the workspace. Source: addmv_out in cuda/Blas.cpp."""
+    call.place_all()
+    matrix, vector = call.args[-2:]
+    if matrix.numel() == 0:
+        return
+    _multiply(call, [vector] * (vector.stride(0) == 0) + [matrix] * (not _blas_reads(matrix)))
+
+
+@rule(aten.dot.default)
+def dot_product(call: Call) -> None:
+    """The result and the workspace. Source: dot_cuda in aten/src/ATen/native/cuda/Blas.cpp."""
+    call.place_all()
+    if call.args[0].numel():
+        call.memory.use_blas()
+
+
 @rule(aten.bmm.default)
 def batched_product(call: Call) -> None:
     """As for one product; but an outer product, with one term in each sum, has a kernel of its own without workspace.
@@ -54,15 +67,32 @@ def batched_product(call: Call) -> None:
     """
     call.place_all()
     left, right = call.args
-    if left.numel() == 0 or right.numel() == 0 or left.shape[2] == 1:
-        return
+    if left.numel() and right.numel() and left.shape[2] != 1:
+        _multiply_batches(call, left, right)
+
+
+@rule(aten.baddbmm.default)
+def added_batched_product(call: Call) -> None:
+    """As for a batched product that goes to cuBLAS. Source: as above."""
+    call.place_all()
+    left, right = call.args[1:3]
+    if left.numel() and right.numel():
+        _multiply_batches(call, left, right)
+
+
+def _multiply_batches(call: Call, left: torch.Tensor, right: torch.Tensor) -> None:
     (_, m, n), (_, across, down) = call.result.shape, call.result.stride()
     by_rows = not (across == 1 and (n == 1 or down >= max(1, m)))
     first, second = (right, left) if by_rows else (left, right)
     m, n, k = (n, m, left.shape[2]) if by_rows else (m, n, left.shape[2])
     copied = [not _blas_reads_batch(first, by_rows, m, k), not _blas_reads_batch(second, by_rows, k, n)]
+    _multiply(call, [x for x, copy in zip((first, second), copied, strict=True) if copy])
+
+
+def _multiply(call: Call, copied: list[torch.Tensor]) -> None:
+    """Contiguous copies of these operands, in this order, and the workspace while they are there."""
     memory = call.memory
-    copies = [memory.take(x.numel() * x.element_size()) for x, c in zip((first, second), copied, strict=True) if c]
+    copies = [memory.take(x.numel() * x.element_size()) for x in copied]
     memory.use_blas()
     for block, number in reversed(copies):
         memory.give_back(block, number)
@@ -110,3 +140,15 @@ def fused_dropout(call: Call) -> None:
     """The mask before the output. Source: fused_dropout_kernel's host code in aten/src/ATen/native/cuda/Dropout.cu."""
     output, mask = call.result
     call.place(mask, output)
+
+
+# ------------------------------------------------------------------------------------------------- a number's power
+
+
+@rule(aten.pow.Scalar)
+def power_of_number(call: Call) -> None:
+    """The result, and the number in a tensor of its own; 1 to any power needs none. Source: pow in native/Pow.cpp."""
+    call.place_all()
+    number = call.args[0]
+    if number != 1:
+        call.while_taken(8)
