@@ -13,6 +13,17 @@ BLOCKS_PER_MULTIPROCESSOR = 4
 WARP = 32
 
 
+@rule(aten.embedding.default)
+def embedding(call: Call) -> None:
+    """A flat copy of indices that do not lie flat, then the result. Source: embedding in native/Embedding.cpp."""
+    indices = call.args[1]
+    n_bytes = 0 if indices.dim() == 1 or indices.is_contiguous() else indices.numel() * indices.element_size()
+    held = call.memory.take(n_bytes) if n_bytes else None
+    call.place_all()
+    if held:
+        call.memory.give_back(*held)
+
+
 @rule(aten.embedding_dense_backward.default)
 def embedding_backward(call: Call) -> None:
     """For few indices the gradient alone; for many, the indices are sorted first, whatever their values.
@@ -22,7 +33,7 @@ def embedding_backward(call: Call) -> None:
     """
     gradient, indices, n_weights, _, by_frequency = call.args
     memory = call.memory
-    given = [x.numel() * x.element_size() for x in (gradient, indices) if not x.is_contiguous()]
+    given = [x.numel() * x.element_size() for x in (indices, gradient) if not x.is_contiguous()]
     held = [memory.take(n_bytes) for n_bytes in given if n_bytes]
     n = indices.numel()
     if n <= FEW_INDICES and not by_frequency:

@@ -3,7 +3,7 @@
 import sys
 import threading
 import warnings
-from functools import partial
+from functools import partial, wraps
 
 import torch
 import torch.optim.swa_utils
@@ -86,7 +86,32 @@ def _accept_meta_in_optimizers():
 
 
 def _keep_parameters_on_conversion():
-    """`model.to(gpu.device)` keeps each Parameter object, as for CUDA: optimizers and tied modules hold it."""
-    before = torch.__future__.get_swap_module_params_on_conversion()
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    return lambda: torch.__future__.set_swap_module_params_on_conversion(before)
+    """`model.to(gpu.device)` keeps each Parameter object, as for CUDA: optimizers and tied modules hold it.
+
+    PyTorch does so for meta tensors if a flag says that tensors are to be swapped. The flag means more than this, so
+    it is set while a module is converted and no longer; and what was swapped out is dropped at once, as on CUDA.
+    """
+    original, swap = torch.nn.Module._apply, torch.utils.swap_tensors
+    future = torch.__future__
+
+    @wraps(original)
+    def _apply(module, function, recurse=True):
+        before = future.get_swap_module_params_on_conversion()
+        future.set_swap_module_params_on_conversion(before or bool(attached()))
+        try:
+            return original(module, function, recurse)
+        finally:
+            future.set_swap_module_params_on_conversion(before)
+
+    @wraps(swap)
+    def swap_tensors(one, other):
+        swap(one, other)
+        if other.is_meta and attached() and sys._getframe(1).f_code is original.__code__:
+            other.data = torch.empty(0, dtype=other.dtype, device="meta")
+
+    torch.nn.Module._apply, torch.utils.swap_tensors = _apply, swap_tensors
+
+    def undo() -> None:
+        torch.nn.Module._apply, torch.utils.swap_tensors = original, swap
+
+    return undo

@@ -56,21 +56,36 @@ def binary_cross_entropy(call: Call) -> None:
         memory.give_back(block, number)
 
 
-@rule(aten.nll_loss_forward.default, aten.nll_loss2d_forward.default)
+@rule(aten.nll_loss_forward.default)
 def negative_log_likelihood(call: Call) -> None:
     """The loss, the total weight, and contiguous copies of what the kernel reads.
 
-    Source: nll_loss_forward_out_cuda_template in aten/src/ATen/native/cuda/Loss.cu, NLLLoss2d.cu.
+    Source: nll_loss_forward_out_cuda_template in aten/src/ATen/native/cuda/Loss.cu.
     """
     call.place_all()
     call.while_taken(*copies(call.args[:3]))
 
 
-@rule(aten.nll_loss_backward.default, aten.nll_loss2d_backward.default)
+@rule(aten.nll_loss2d_forward.default)
+def negative_log_likelihood_2d(call: Call) -> None:
+    """The total weight first; copies only where the losses are summed up. Source: NLLLoss2d.cu."""
+    loss, total_weight = call.result
+    call.place(total_weight, loss)
+    call.while_taken(*(copies(call.args[:3]) if call.args[3] else ()))
+
+
+@rule(aten.nll_loss_backward.default)
 def negative_log_likelihood_backward(call: Call) -> None:
-    """The gradient, and contiguous copies of what the kernel reads. Source: as above."""
+    """The gradient, and contiguous copies of what the kernel reads. Source: Loss.cu."""
     call.place_all()
     call.while_taken(*copies(call.args[:4]))
+
+
+@rule(aten.nll_loss2d_backward.default)
+def negative_log_likelihood_2d_backward(call: Call) -> None:
+    """The gradient; copies of targets and weights where the losses were summed up. Source: NLLLoss2d.cu."""
+    call.place_all()
+    call.while_taken(*(copies(call.args[2:4]) if call.args[4] else ()))
 
 
 def copies(tensors) -> list[int]:
