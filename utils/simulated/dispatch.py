@@ -86,7 +86,7 @@ class Dispatch(TorchDispatchMode):
         if func is aten.add.Tensor and adds_in_place(*args):
             return args[0].add_(args[1])
         if func in IN_FORMULAS:
-            func = in_place_form(func) or func
+            func = in_place_form(func)
         run = KERNELS.get(func, func)
         result = run(*args, **kwargs) if func in _RUN_BEFORE else _run_first_time(run, func, args, kwargs)
         memory = self.memory

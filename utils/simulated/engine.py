@@ -12,30 +12,30 @@ aten = torch.ops.aten
 _FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _UNSHARED = (4, 2)
 
-_FILLS = {
-    aten.scatter.src: aten.scatter_.src,
-    aten.scatter_add.default: aten.scatter_add_.default,
-    aten.index_add.default: aten.index_add_.default,
-    aten.index_put.default: aten._index_put_impl_.default,
-}
 _EXTREMES = ("MaxBackward1", "MinBackward1", "AmaxBackward0", "AminBackward0", "LinalgVectorNormBackward0")
-IN_FORMULAS = frozenset((*_FILLS, aten.logical_and.default))
-"""Operations by which gradient formulas in C++ fill a tensor that they have just made.
+IN_FORMULAS = {
+    aten.scatter.src: (aten.scatter_.src, None),
+    aten.scatter_add.default: (aten.scatter_add_.default, None),
+    aten.index_add.default: (aten.index_add_.default, None),
+    aten.index_put.default: (aten._index_put_impl_.default, ("IndexBackward0",)),
+    aten.logical_and.default: (aten.logical_and_.default, _EXTREMES),
+}
+"""Operations by which gradient formulas in C++ fill a tensor that they have just made: what they call on CUDA instead,
+and in which formulas (None: in all).
 
 Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and aten/src/ATen/native.
 """
 
 
-def in_place_form(func: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
-    """What a gradient formula would call on CUDA instead of this operation of IN_FORMULAS; None if the same.
+def in_place_form(func: torch._ops.OpOverload) -> torch._ops.OpOverload:
+    """What a gradient formula would call on CUDA for this operation of IN_FORMULAS.
 
     An operation that Python code called during backward stays as it is.
     """
     if torch._C._current_graph_task_id() == -1 or sys._getframe(2).f_code is not _FROM_ENGINE:
-        return None
-    if func is aten.logical_and.default and torch._C._current_autograd_node().name() not in _EXTREMES:
-        return None
-    return _FILLS.get(func, aten.logical_and_.default)
+        return func
+    in_place, formulas = IN_FORMULAS[func]
+    return in_place if formulas is None or torch._C._current_autograd_node().name() in formulas else func
 
 
 def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:

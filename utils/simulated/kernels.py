@@ -61,6 +61,11 @@ def _native_dropout_backward(gradient: torch.Tensor, *_, **__) -> torch.Tensor:
     return gradient.new_empty(gradient.shape)
 
 
+def _contiguous_like(_, x: torch.Tensor, *__) -> torch.Tensor:
+    """Gradients of losses are made contiguous on CUDA, however the input lies."""
+    return x.new_empty(x.shape)
+
+
 def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
     """Contiguous on CUDA, however the input lies."""
     if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
@@ -129,5 +134,7 @@ KERNELS = {
     aten._log_softmax_backward_data.default: _softmax_backward,
     aten.mse_loss.default: _mse_loss,
     aten.smooth_l1_loss.default: _pointwise_loss,
+    aten.mse_loss_backward.default: _contiguous_like,
+    aten.smooth_l1_loss_backward.default: _contiguous_like,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
 }
