@@ -7,6 +7,8 @@ it hands every other case, wrong arguments too, to PyTorch.
 
 import torch
 
+from .elementwise import ELEMENTWISE
+
 aten = torch.ops.aten
 
 
@@ -85,25 +87,6 @@ def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
     return [torch.empty_like(tensor) for tensor in tensors]
 
 
-def _like_first(func: torch._ops.OpOverload):
-    """A kernel for an elementwise operator whose result is like its first argument if all tensors are alike."""
-
-    def kernel(first, *others, **options):
-        alike = isinstance(first, torch.Tensor) and first.dtype.is_floating_point and first.is_contiguous()
-        for other in others:
-            if alike and isinstance(other, torch.Tensor):
-                alike = other.shape == first.shape and other.dtype == first.dtype and other.is_contiguous()
-        return torch.empty_like(first) if alike else func(first, *others, **options)
-
-    return kernel
-
-
-_ALIKE = """
-    add.Tensor sub.Tensor mul.Tensor div.Tensor
-    relu gelu silu mish sigmoid tanh elu leaky_relu softplus hardtanh hardswish hardsigmoid
-    threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward leaky_relu_backward
-    softplus_backward hardtanh_backward hardswish_backward hardsigmoid_backward
-"""
 _FOREACH_IN_PLACE = """
     add_.Scalar add_.List add_.Tensor mul_.Scalar mul_.ScalarList mul_.Tensor mul_.List
     div_.ScalarList div_.List div_.Tensor lerp_.Scalar maximum_.List
@@ -117,7 +100,7 @@ def _overload(name: str) -> torch._ops.OpOverload:
 
 
 KERNELS = {
-    **{func: _like_first(func) for func in map(_overload, _ALIKE.split())},
+    **ELEMENTWISE,
     **{_overload(f"_foreach_{name}"): _in_place for name in _FOREACH_IN_PLACE.split()},
     aten._foreach_sqrt.default: _each_like,
     aten.mm.default: _mm,
