@@ -135,18 +135,17 @@ def vector_norm(call: Call) -> None:
 
 @rule(aten.logsumexp.default)
 def log_sum_exp(call: Call) -> None:
-    """The result holds the maxima first; then their magnitudes, which of them are infinite, x - maxima, and the sums.
+    """The maxima; their magnitudes and which of them are infinite; x - maxima; then the result, a sum.
 
     Source: logsumexp_out_impl in aten/src/ATen/native/ReduceOps.cpp.
     """
-    call.place_all()
     x, result, memory = call.args[0], call.result, call.memory
     dims = reduced_dims(x, _argument(call, 1, "dim"))
+    held = [memory.take(result.nbytes)] if result.nbytes else []
     reduce(call, x, dims, x.element_size(), x.element_size())
     call.while_taken(result.nbytes, result.numel())
-    shifted = memory.take(x.nbytes)
-    sums = memory.take(result.nbytes)
-    half = x.dtype in _HALF
-    reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if half else 4)
-    memory.give_back(*shifted)
-    memory.give_back(*sums)
+    held += [memory.take(x.nbytes)] if x.numel() else []
+    call.place_all()
+    reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in _HALF else 4)
+    for block, number in reversed(held):
+        memory.give_back(block, number)
