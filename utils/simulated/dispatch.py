@@ -2,13 +2,13 @@
 
 import gc
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .attachment import attached
 from .call import Call
 from .composites import COMPOSITES, as_pytorch_does
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
@@ -19,16 +19,8 @@ from .rules import RULES, outputs_alone
 from .values import ASK_VALUES
 
 aten = torch.ops.aten
-_thread = threading.local()
 _MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
 _MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
-
-
-def attached() -> list["Dispatch"]:
-    """The simulated GPUs open on this thread, the innermost last."""
-    if not hasattr(_thread, "modes"):
-        _thread.modes = []
-    return _thread.modes
 
 
 def tensors_in(values) -> Iterator[torch.Tensor]:
@@ -159,13 +151,17 @@ class Dispatch(TorchDispatchMode):
 
     def _check_modelled(self, func) -> None:
         if not outputs_alone(func):
-            name = func.name()
+            self.not_modelled(func.name())
+        self._known[func] = True
+
+    def not_modelled(self, name: str) -> None:
+        """Say once, by name, that an operation's temporary memory is not known."""
+        if name not in self.unmodelled:
             self.unmodelled.add(name)
             warnings.warn(
                 f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not.",
-                stacklevel=4,
+                stacklevel=5,
             )
-        self._known[func] = True
 
     def tell_no_values(self, func) -> None:
         """Warn, once, that values on a simulated GPU are zeros."""

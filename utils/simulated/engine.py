@@ -9,6 +9,7 @@ import sys
 import torch
 
 from .elementwise import is_dense
+from .memory import RECORDS
 
 aten = torch.ops.aten
 _FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
@@ -27,6 +28,10 @@ and in which formulas (None: in all).
 
 Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and aten/src/ATen/native.
 """
+
+
+_ADDING = ("VarMeanBackward0", "StdMeanBackward0")
+"""Formulas that add two tensors of their own, out of place."""
 
 
 def in_place_form(func: torch._ops.OpOverload) -> torch._ops.OpOverload:
@@ -53,5 +58,14 @@ def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
         return False
     if sys._getframe(2).f_code is not _FROM_ENGINE or not isinstance(new, torch.Tensor):
         return False
+    if torch._C._current_autograd_node().name() in _ADDING and _made_for(torch._C._current_autograd_node(), old):
+        return False
     uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
     return uses == _UNSHARED and is_dense(old)
+
+
+def _made_for(node, tensor: torch.Tensor) -> bool:
+    """Whether this tensor was allocated while this kind of node ran."""
+    record = RECORDS[tensor.untyped_storage()._cdata]
+    events = reversed(record.memory.trace.events)
+    return next((e.node for e in events if e.action == "alloc" and e.allocation == record.number), "") == node.name()

@@ -9,8 +9,9 @@ import torch
 import torch.optim.swa_utils
 import torch.utils._foreach_utils
 
+from .attachment import attached
 from .composites import COMPOSITES, as_pytorch_does
-from .dispatch import attached
+from .memory import RECORDS
 
 _FUNCTIONS_WITH_DEVICE_LISTS = ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices")
 _MODULES_WITH_DEVICE_LISTS = ("torch.utils._foreach_utils", "torch.optim.optimizer", "torch.optim.swa_utils")
@@ -28,7 +29,7 @@ class _Gates:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                self._undo = [_override_operators(), _accept_meta_in_optimizers(), _keep_parameters_on_conversion()]
+                self._undo = [change() for change in _CHANGES]
 
     def close(self) -> None:
         with self._lock:
@@ -115,3 +116,47 @@ def _keep_parameters_on_conversion():
         torch.nn.Module._apply, torch.utils.swap_tensors = original, swap
 
     return undo
+
+
+def _see_resized_storages():
+    """`storage.resize_` is no operation that a dispatch mode sees."""
+    original = torch.UntypedStorage.resize_
+
+    @wraps(original)
+    def resize_(storage, n_bytes):
+        result = original(storage, n_bytes)
+        record = RECORDS.get(storage._cdata)
+        if record is not None:
+            record.memory.operation = "storage.resize_"
+            record.memory.move(record, storage.nbytes())
+        return result
+
+    torch.UntypedStorage.resize_ = resize_
+    return lambda: delattr(torch.UntypedStorage, "resize_")
+
+
+def _pin_without_a_driver():
+    """Pinned memory is the host's: a plain copy stands for it where no driver can pin."""
+    original = torch.Tensor.pin_memory
+
+    @wraps(original)
+    def pin_memory(tensor, device=None):
+        if attached() and not tensor.is_meta and not torch.accelerator.is_available():
+            return tensor.clone()
+        return original(tensor) if device is None else original(tensor, device)
+
+    torch.Tensor.pin_memory = pin_memory
+
+    def undo() -> None:
+        torch.Tensor.pin_memory = original
+
+    return undo
+
+
+_CHANGES = (
+    _override_operators,
+    _accept_meta_in_optimizers,
+    _keep_parameters_on_conversion,
+    _see_resized_storages,
+    _pin_without_a_driver,
+)

@@ -31,31 +31,6 @@ def pointwise_loss(call: Call) -> None:
     call.memory.give_back(*held)
 
 
-@rule(aten.binary_cross_entropy_with_logits.default)
-def binary_cross_entropy(call: Call) -> None:
-    """Log-sigmoids, then the terms; unless these are the result, their mean or sum.
-
-    Source: binary_cross_entropy_with_logits in aten/src/ATen/native/Loss.cpp.
-    """
-    x, target = call.args[:2]
-    weight, positive = (*call.args[2:4], None, None)[:2]
-    reduction = call.args[4] if len(call.args) > 4 else call.kwargs.get("reduction", MEAN)
-    memory = call.memory
-    held = [memory.take(x.nbytes)]
-    terms = torch.empty(torch.broadcast_shapes(x.shape, target.shape), dtype=x.dtype, device="meta")
-    if positive is not None:
-        held.append(memory.take(torch.broadcast_to(positive, target.shape).numel() * positive.element_size()))
-    if reduction == 0:
-        call.place_all()
-    else:
-        held.append(memory.take(terms.nbytes))
-        call.place_all()
-        wide = terms.element_size() == 2 and reduction == SUM
-        reduce(call, terms, set(range(terms.dim())), terms.element_size(), vector=8 if wide else 4)
-    for block, number in reversed(held):
-        memory.give_back(block, number)
-
-
 @rule(aten.nll_loss_forward.default)
 def negative_log_likelihood(call: Call) -> None:
     """The loss, the total weight, and contiguous copies of what the kernel reads.
