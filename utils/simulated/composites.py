@@ -6,6 +6,8 @@ place of that registration; there the dispatch mode meets these operators itself
 
 import torch
 
+from .attachment import attached
+
 aten = torch.ops.aten
 
 
@@ -34,4 +36,32 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = N
     return as_pytorch_does(aten.linear.default, x, weight, bias)
 
 
-COMPOSITES = {aten.dropout.default: _dropout, aten.linear.default: _linear}
+def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """Ones are scattered into zeros on CUDA; on meta PyTorch compares with all classes.
+
+    Source: one_hot in aten/src/ATen/native/Onehot.cpp.
+    """
+    if x.dtype != torch.int64 or x.numel() == 0 or num_classes == 0:
+        return as_pytorch_does(aten.one_hot.default, x, num_classes)
+    if num_classes == -1:
+        num_classes = int(x.max().item()) + 1
+    return torch.zeros((*x.shape, num_classes), dtype=x.dtype, device=x.device).scatter_(-1, x.unsqueeze(-1), 1)
+
+
+def _cross_entropy_loss(x, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0) -> torch.Tensor:
+    """With weights and smoothing CUDA selects the targets that are not ignored: how many, depends on values.
+
+    Source: cross_entropy_loss_label_smoothing in aten/src/ATen/native/LossNLL.cpp.
+    """
+    if weight is not None and label_smoothing > 0 and reduction == 1 and not target.is_floating_point():
+        attached()[-1].not_modelled("aten::cross_entropy_loss with weight and label_smoothing")
+    operator = aten.cross_entropy_loss.default
+    return as_pytorch_does(operator, x, target, weight, reduction, ignore_index, label_smoothing)
+
+
+COMPOSITES = {
+    aten.cross_entropy_loss.default: _cross_entropy_loss,
+    aten.dropout.default: _dropout,
+    aten.linear.default: _linear,
+    aten.one_hot.default: _one_hot,
+}

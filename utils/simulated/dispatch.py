@@ -2,30 +2,25 @@
 
 import gc
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .call import RULES, Call
+from .attachment import attached
+from .call import Call
 from .composites import COMPOSITES, as_pytorch_does
+from .engine import IN_FORMULAS, adds_in_place, in_place_form
+from .indexing import adopt_lists
 from .kernels import KERNELS
 from .memory import RECORDS, Memory
-from .workspaces import outputs_alone
+from .rules import RULES, outputs_alone
+from .values import ASK_VALUES
 
 aten = torch.ops.aten
-_thread = threading.local()
 _MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
 _MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
-
-
-def attached() -> list["Dispatch"]:
-    """The simulated GPUs open on this thread, the innermost last."""
-    if not hasattr(_thread, "modes"):
-        _thread.modes = []
-    return _thread.modes
 
 
 def tensors_in(values) -> Iterator[torch.Tensor]:
@@ -83,10 +78,12 @@ class Dispatch(TorchDispatchMode):
             return func(*args, **kwargs)
         if self._is_composite(func):
             return self._compose(func, args, kwargs)
-        if func in _READS_VALUES and (answer := _READS_VALUES[func](self, args, kwargs)) is not None:
+        if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
             return answer
-        if func is aten.add.Tensor and _engine_adds_in_place(*args):
+        if func is aten.add.Tensor and adds_in_place(*args):
             return args[0].add_(args[1])
+        if func in IN_FORMULAS:
+            func = in_place_form(func)
         run = KERNELS.get(func, func)
         result = run(*args, **kwargs) if func in _RUN_BEFORE else _run_first_time(run, func, args, kwargs)
         memory = self.memory
@@ -124,6 +121,8 @@ class Dispatch(TorchDispatchMode):
         device = kwargs.get("device")
         ours = device is not None and torch.device(device).type == "meta"
         stray = None
+        if func in _MAY_INDEX_FROM_CPU:
+            adopt_lists(args[1], self.memory)
         for tensor in tensors_in((*args, *kwargs.values())):
             if tensor.is_meta:
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
@@ -157,13 +156,17 @@ class Dispatch(TorchDispatchMode):
 
     def _check_modelled(self, func) -> None:
         if not outputs_alone(func):
-            name = func.name()
+            self.not_modelled(func.name())
+        self._known[func] = True
+
+    def not_modelled(self, name: str) -> None:
+        """Say once, by name, that an operation's temporary memory is not known."""
+        if name not in self.unmodelled:
             self.unmodelled.add(name)
             warnings.warn(
                 f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not.",
-                stacklevel=4,
+                stacklevel=5,
             )
-        self._known[func] = True
 
     def tell_no_values(self, func) -> None:
         """Warn, once, that values on a simulated GPU are zeros."""
@@ -192,56 +195,3 @@ def _run_first_time(run, func, args, kwargs):
     if len(sys.modules) != modules:
         gc.collect()
     return result
-
-
-# ---------------------------------------------------------------- sums of gradients
-
-_FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
-_UNSHARED = (4, 2)
-
-
-def _engine_adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
-    """Whether this addition is autograd's own, of two gradients that meet, and CUDA would do it in the first one.
-
-    The engine adds in place if it holds the only reference to the first gradient and to its storage, and the gradient
-    is dense; never while a dispatch mode is on, as here. An unshared tensor is seen here with four references (the
-    engine, the call's argument, Python's object, the question itself) and its storage with two. An addition in the
-    Python code of a custom function has that function's frame below it, not the engine's.
-    Source: can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp.
-    """
-    if torch._C._current_graph_task_id() == -1 or torch.is_grad_enabled():
-        return False
-    if sys._getframe(2).f_code is not _FROM_ENGINE or not isinstance(new, torch.Tensor):
-        return False
-    uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
-    return uses == _UNSHARED and torch.empty_like(old).stride() == old.stride()
-
-
-# ------------------------------------------------------------------------- operations that ask for values
-
-
-def _item(mode: Dispatch, args, kwargs):
-    mode.tell_no_values(aten._local_scalar_dense.default)
-    return torch.zeros((), dtype=args[0].dtype).item()
-
-
-def _copy_to_cpu(mode: Dispatch, args, kwargs):
-    device = kwargs.get("device")
-    if device is None or torch.device(device).type != "cpu":
-        return None
-    mode.tell_no_values(aten._to_copy.default)
-    return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
-
-
-def _copy_into_cpu(mode: Dispatch, args, kwargs):
-    if args[0].is_meta:
-        return None
-    mode.tell_no_values(aten.copy_.default)
-    return args[0].zero_()
-
-
-_READS_VALUES = {
-    aten._local_scalar_dense.default: _item,
-    aten._to_copy.default: _copy_to_cpu,
-    aten.copy_.default: _copy_into_cpu,
-}

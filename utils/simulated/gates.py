@@ -3,14 +3,15 @@
 import sys
 import threading
 import warnings
-from functools import partial
+from functools import partial, wraps
 
 import torch
 import torch.optim.swa_utils
 import torch.utils._foreach_utils
 
+from .attachment import attached
 from .composites import COMPOSITES, as_pytorch_does
-from .dispatch import attached
+from .memory import RECORDS
 
 _FUNCTIONS_WITH_DEVICE_LISTS = ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices")
 _MODULES_WITH_DEVICE_LISTS = ("torch.utils._foreach_utils", "torch.optim.optimizer", "torch.optim.swa_utils")
@@ -28,7 +29,7 @@ class _Gates:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                self._undo = [_override_operators(), _accept_meta_in_optimizers(), _keep_parameters_on_conversion()]
+                self._undo = [change() for change in _CHANGES]
 
     def close(self) -> None:
         with self._lock:
@@ -52,6 +53,13 @@ def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(gradient)
 
 
+def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, eps: float | None):
+    """One kernel on CUDA, and one statistic per row, in float32 for half types."""
+    kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
+    half = x.dtype in (torch.float16, torch.bfloat16)
+    return x.new_empty(x.shape), x.new_empty(kept, dtype=torch.float32 if half else x.dtype)
+
+
 def _override_operators():
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
@@ -60,6 +68,7 @@ def _override_operators():
             library.impl(operator, partial(_where_attached, operator, function), "AutogradMeta")
         # composite too, but a kernel on CUDA, not on meta; Library.impl refuses "Meta" for composite operators
         library.m.impl("mish_backward", "Meta", _mish_backward, False)
+        library.m.impl("_fused_rms_norm", "Meta", _fused_rms_norm, False)
     return library._destroy
 
 
@@ -78,7 +87,76 @@ def _accept_meta_in_optimizers():
 
 
 def _keep_parameters_on_conversion():
-    """`model.to(gpu.device)` keeps each Parameter object, as for CUDA: optimizers and tied modules hold it."""
-    before = torch.__future__.get_swap_module_params_on_conversion()
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    return lambda: torch.__future__.set_swap_module_params_on_conversion(before)
+    """`model.to(gpu.device)` keeps each Parameter object, as for CUDA: optimizers and tied modules hold it.
+
+    PyTorch does so for meta tensors if a flag says that tensors are to be swapped. The flag means more than this, so
+    it is set while a module is converted and no longer; and what was swapped out is dropped at once, as on CUDA.
+    """
+    original, swap = torch.nn.Module._apply, torch.utils.swap_tensors
+    future = torch.__future__
+
+    @wraps(original)
+    def _apply(module, function, recurse=True):
+        before = future.get_swap_module_params_on_conversion()
+        future.set_swap_module_params_on_conversion(before or bool(attached()))
+        try:
+            return original(module, function, recurse)
+        finally:
+            future.set_swap_module_params_on_conversion(before)
+
+    @wraps(swap)
+    def swap_tensors(one, other):
+        swap(one, other)
+        if other.is_meta and attached() and sys._getframe(1).f_code is original.__code__:
+            other.data = torch.empty(0, dtype=other.dtype, device="meta")
+
+    torch.nn.Module._apply, torch.utils.swap_tensors = _apply, swap_tensors
+
+    def undo() -> None:
+        torch.nn.Module._apply, torch.utils.swap_tensors = original, swap
+
+    return undo
+
+
+def _see_resized_storages():
+    """`storage.resize_` is no operation that a dispatch mode sees."""
+    original = torch.UntypedStorage.resize_
+
+    @wraps(original)
+    def resize_(storage, n_bytes):
+        result = original(storage, n_bytes)
+        record = RECORDS.get(storage._cdata)
+        if record is not None:
+            record.memory.operation = "storage.resize_"
+            record.memory.move(record, storage.nbytes())
+        return result
+
+    torch.UntypedStorage.resize_ = resize_
+    return lambda: delattr(torch.UntypedStorage, "resize_")
+
+
+def _pin_without_a_driver():
+    """Pinned memory is the host's: a plain copy stands for it where no driver can pin."""
+    original = torch.Tensor.pin_memory
+
+    @wraps(original)
+    def pin_memory(tensor, device=None):
+        if attached() and not tensor.is_meta and not torch.accelerator.is_available():
+            return tensor.clone()
+        return original(tensor) if device is None else original(tensor, device)
+
+    torch.Tensor.pin_memory = pin_memory
+
+    def undo() -> None:
+        torch.Tensor.pin_memory = original
+
+    return undo
+
+
+_CHANGES = (
+    _override_operators,
+    _accept_meta_in_optimizers,
+    _keep_parameters_on_conversion,
+    _see_resized_storages,
+    _pin_without_a_driver,
+)

@@ -7,6 +7,8 @@ it hands every other case, wrong arguments too, to PyTorch.
 
 import torch
 
+from .elementwise import ELEMENTWISE
+
 aten = torch.ops.aten
 
 
@@ -50,8 +52,20 @@ def _mse_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torc
     return loss.resize_(()) if reduction else loss
 
 
-def _gradient_like(gradient: torch.Tensor, *_, **__) -> torch.Tensor:
-    return torch.empty_like(gradient)
+def _pointwise_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = 1, limit: float = 1.0) -> torch.Tensor:
+    return _mse_loss(x, target, reduction)
+
+
+def _native_dropout_backward(gradient: torch.Tensor, *_, **__) -> torch.Tensor:
+    """In the memory format that the gradient suggests on CUDA: contiguous, however it lies, unless channels last."""
+    if gradient.dim() in (4, 5):
+        return aten.native_dropout_backward.default(gradient, *_, **__)
+    return gradient.new_empty(gradient.shape)
+
+
+def _contiguous_like(_, x: torch.Tensor, *__) -> torch.Tensor:
+    """Gradients of losses are made contiguous on CUDA, however the input lies."""
+    return x.new_empty(x.shape)
 
 
 def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
@@ -73,25 +87,6 @@ def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
     return [torch.empty_like(tensor) for tensor in tensors]
 
 
-def _like_first(func: torch._ops.OpOverload):
-    """A kernel for an elementwise operator whose result is like its first argument if all tensors are alike."""
-
-    def kernel(first, *others, **options):
-        alike = isinstance(first, torch.Tensor) and first.dtype.is_floating_point and first.is_contiguous()
-        for other in others:
-            if alike and isinstance(other, torch.Tensor):
-                alike = other.shape == first.shape and other.dtype == first.dtype and other.is_contiguous()
-        return torch.empty_like(first) if alike else func(first, *others, **options)
-
-    return kernel
-
-
-_ALIKE = """
-    add.Tensor sub.Tensor mul.Tensor div.Tensor
-    relu gelu silu mish sigmoid tanh elu leaky_relu softplus hardtanh hardswish hardsigmoid
-    threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward leaky_relu_backward
-    softplus_backward hardtanh_backward hardswish_backward hardsigmoid_backward
-"""
 _FOREACH_IN_PLACE = """
     add_.Scalar add_.List add_.Tensor mul_.Scalar mul_.ScalarList mul_.Tensor mul_.List
     div_.ScalarList div_.List div_.Tensor lerp_.Scalar maximum_.List
@@ -105,7 +100,7 @@ def _overload(name: str) -> torch._ops.OpOverload:
 
 
 KERNELS = {
-    **{func: _like_first(func) for func in map(_overload, _ALIKE.split())},
+    **ELEMENTWISE,
     **{_overload(f"_foreach_{name}"): _in_place for name in _FOREACH_IN_PLACE.split()},
     aten._foreach_sqrt.default: _each_like,
     aten.mm.default: _mm,
@@ -113,7 +108,7 @@ KERNELS = {
     aten.mean.dim: _mean,
     aten.mean.default: _mean_of_all,
     aten.native_dropout.default: _native_dropout,
-    aten.native_dropout_backward.default: _gradient_like,
+    aten.native_dropout_backward.default: _native_dropout_backward,
     aten._fused_sgd_.default: _in_place,
     aten._fused_adagrad_.default: _in_place,
     aten._softmax.default: _softmax,
@@ -121,5 +116,8 @@ KERNELS = {
     aten._softmax_backward_data.default: _softmax_backward,
     aten._log_softmax_backward_data.default: _softmax_backward,
     aten.mse_loss.default: _mse_loss,
+    aten.smooth_l1_loss.default: _pointwise_loss,
+    aten.mse_loss_backward.default: _contiguous_like,
+    aten.smooth_l1_loss_backward.default: _contiguous_like,
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
 }

@@ -20,10 +20,11 @@ from .specs import GPUSpec
 class StorageRecord(weakref.ref):
     """A weak reference to a storage that knows its memory, its key and its block."""
 
-    __slots__ = ("memory", "key", "block", "number")
+    __slots__ = ("memory", "key", "n_bytes", "block", "number")
 
     memory: "Memory"
     key: int
+    n_bytes: int
     block: Block | None
     number: int | None
 
@@ -98,14 +99,29 @@ class Memory:
         n_bytes = storage.nbytes()
         block, number = self.take(n_bytes) if n_bytes else (None, None)
         record = StorageRecord(storage, _storage_died)
-        record.memory, record.key, record.block, record.number = self, storage._cdata, block, number
+        record.memory, record.key, record.n_bytes = self, storage._cdata, n_bytes
+        record.block, record.number = block, number
         RECORDS[record.key] = record
 
     def place_if_new(self, tensor: torch.Tensor) -> None:
         """Place the storage of a tensor that an operation has returned, unless it has its place already."""
         storage = tensor.untyped_storage()
-        if storage._cdata not in RECORDS:
+        record = RECORDS.get(storage._cdata)
+        if record is None:
             self.place(storage)
+        elif record.n_bytes != storage.nbytes():
+            self.move(record, storage.nbytes())
+
+    def move(self, record: StorageRecord, n_bytes: int) -> None:
+        """Give a storage that was resized a block of its new size; the old one comes back when this is there.
+
+        Source: resize_bytes_cuda in aten/src/ATen/native/cuda/Resize.cpp.
+        """
+        old = record.block, record.number
+        record.block, record.number = self.take(n_bytes) if n_bytes else (None, None)
+        record.n_bytes = n_bytes
+        if old[0] is not None:
+            self.give_back(*old)
 
     def place_results(self, result: object) -> None:
         """Place the new storages of an operation's result: a tensor, or a tuple or list of tensors, in order."""

@@ -1,0 +1,53 @@
+"""How results of elementwise operators lie: as PyTorch's TensorIterator lets them lie on the CPU."""
+
+import random
+
+import pytest
+import torch
+
+from utils.simulated.elementwise import ELEMENTWISE, result_strides
+
+aten = torch.ops.aten
+FORMS = {
+    "as it is": lambda shape: torch.empty(shape),
+    "transposed": lambda shape: torch.empty(shape[::-1]).permute(*reversed(range(len(shape)))),
+    "matrices transposed": lambda shape: torch.empty(*shape[:-2], shape[-1], shape[-2]).transpose(-1, -2),
+    "slice": lambda shape: torch.empty(*shape[:-1], shape[-1] + 2)[..., : shape[-1]],
+    "number": lambda shape: torch.empty(()).expand(shape),
+    "row": lambda shape: torch.empty(shape[-1]).expand(shape),
+    "column": lambda shape: torch.empty(*shape[:-1], 1).expand(shape),
+    "row to broadcast": lambda shape: torch.empty(shape[-1]),
+    "column to broadcast": lambda shape: torch.empty(*shape[:-1], 1),
+}
+
+
+def random_operands(rng: random.Random) -> list[torch.Tensor]:
+    shape = [rng.choice([1, 2, 3, 4, 5]) for _ in range(rng.randint(2, 4))]
+    return [FORMS[rng.choice(list(FORMS))](shape) for _ in range(2)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_strides_are_those_of_pytorch(seed):
+    rng = random.Random(seed)
+    for _ in range(200):
+        one, other = random_operands(rng)
+        expected = one * other
+        assert result_strides(expected.shape, [one, other]) == expected.stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("func", [aten.mul.Tensor, aten.gt.Tensor, aten.sigmoid_backward.default], ids=str)
+def test_kernels_give_shape_type_and_strides(func, dtype):
+    rng = random.Random(0)
+    for _ in range(100):
+        one, other = random_operands(rng)
+        if func is aten.sigmoid_backward.default and one.shape != other.shape:
+            continue
+        expected = func(one.to(dtype), other.to(dtype)) if dtype == torch.float32 else func(one, other)
+        result = ELEMENTWISE[func](*(_on_meta(x, dtype) for x in (one, other)))
+        assert (result.shape, result.stride()) == (expected.shape, expected.stride())
+        assert result.dtype == (torch.bool if func is aten.gt.Tensor else dtype)
+
+
+def _on_meta(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(x.shape, x.stride(), dtype=dtype, device="meta")

@@ -1,0 +1,86 @@
+"""Operations that ask for values, which a simulated GPU does not have: zeros with a warning, or an error.
+
+Each function gets the dispatch mode, the operator and its arguments; it answers None where the operation asks for no
+value after all.
+"""
+
+import dis
+import sys
+
+import torch
+
+aten = torch.ops.aten
+_STORE = dis.opmap["STORE_SUBSCR"]
+
+
+def _item(mode, func, args, kwargs):
+    mode.tell_no_values(func)
+    return torch.zeros((), dtype=args[0].dtype).item()
+
+
+def _copy_to_cpu(mode, func, args, kwargs):
+    device = kwargs.get("device")
+    if device is None or torch.device(device).type != "cpu":
+        return None
+    mode.tell_no_values(func)
+    return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+
+
+def _copy_into_cpu(mode, func, args, kwargs):
+    if args[0].is_meta:
+        return None
+    mode.tell_no_values(func)
+    return args[0].zero_()
+
+
+def _assigned_number(mode, func, args, kwargs):
+    """`x[...] = 1.0` makes a tensor of the number: on the CPU if x is on CUDA, else where x is."""
+    frame = sys._getframe(2)
+    if frame.f_lasti < 0 or frame.f_code.co_code[frame.f_lasti] != _STORE:
+        return None
+    return torch.zeros((), dtype=kwargs.get("dtype"))
+
+
+def _shape_from_values(mode, func, args, kwargs):
+    raise RuntimeError(
+        f"the shape of a result must not depend on values: {func.name()} on the simulated GPU {mode.memory.spec.name} "
+        "would have to read them, and nothing is computed there. Use a form of fixed shape (torch.where, masked_fill, "
+        "topk, a mask that multiplies), or make the indices on the CPU and move them with .to(gpu.device)."
+    )
+
+
+def _equal(mode, func, args, kwargs):
+    mode.tell_no_values(func)
+    return args[0].shape == args[1].shape
+
+
+def _index(mode, func, args, kwargs):
+    """A mask as an index selects as many elements as it has true values; as a place to put one value it is a fill."""
+    masks = [i for i in args[1] if i is not None and i.is_meta and i.dtype in (torch.bool, torch.uint8)]
+    if not masks:
+        return None
+    if func is aten.index.Tensor:
+        return _shape_from_values(mode, func, args, kwargs)
+    x, value, accumulate = args[0], args[2], args[3] if len(args) > 3 else False
+    if accumulate or value.numel() != 1 or len(masks) != 1 or any(i is not None for i in args[1] if i is not masks[0]):
+        return _shape_from_values(mode, func, args, kwargs)
+    return None
+
+
+ASK_VALUES = {
+    aten._local_scalar_dense.default: _item,
+    aten._to_copy.default: _copy_to_cpu,
+    aten.copy_.default: _copy_into_cpu,
+    aten.scalar_tensor.default: _assigned_number,
+    aten.equal.default: _equal,
+    aten.index.Tensor: _index,
+    aten.index_put.default: _index,
+    aten.index_put_.default: _index,
+    **dict.fromkeys(
+        (
+            aten.nonzero.default, aten.masked_select.default, aten.unique_consecutive.default, aten._unique.default,
+            aten._unique2.default, aten.unique_dim.default, aten.bincount.default, aten.repeat_interleave.Tensor,
+        ),
+        _shape_from_values,
+    ),
+}  # fmt: skip
