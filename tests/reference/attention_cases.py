@@ -1,7 +1,7 @@
 """More cases in the form of cases.py: attention at random, from fixed seeds, on every backend.
 
-They hold utils/simulated/attention*.py to the CUDA build: which kernel is taken, what it allocates, what it keeps. A case
-is recorded as those of operation_cases.py are. `choices` has no events: record_attention_choices.py asks it for backends.
+They hold utils/simulated/attention*.py to the CUDA build: which kernel is taken, what it allocates, what it keeps. The
+cases are recorded as those of operation_cases.py are; `choices` has no events, and record_attention_choices.py calls it.
 """
 
 import random
@@ -13,15 +13,20 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 CASES = {}
-CARDS = ("a100", "h100", "t4", "rtx3090", "l40s", "b200")
+AMPERE = ("a100", "h100", "rtx3090")
+CARDS = (*AMPERE, "t4")
 HALF = (torch.bfloat16, torch.float16)
 FLASH, EFFICIENT, MATH, CUDNN = "flash", "mem_efficient", "math", "cudnn"
 
 
-def case(function):
-    function.cudnn_sdp, function.cards = True, CARDS
+def case(function, cards=CARDS):
+    function.cudnn_sdp, function.cards = True, cards
     CASES[function.__name__] = function
     return function
+
+
+def case_from_ampere_on(function):
+    return case(function, AMPERE)
 
 
 @contextmanager
@@ -55,7 +60,9 @@ def laid_out(rng, layout, b, h, s, d, **options):
     if layout == "sequence before batch":
         return torch.empty(s, b, h, d, **options).permute(1, 2, 0, 3)
     if layout == "offset":
-        return torch.empty(b * h * s * d + 8, **options)[rng.choice([1, 2, 4, 8]) :][: b * h * s * d].view(b, h, s, d)
+        return torch.empty(b * h * s * d + 8, **options)[8:].view(b, h, s, d)
+    if layout == "barely offset":
+        return torch.empty(b * h * s * d + 8, **options)[rng.choice([1, 2, 4]) :][: b * h * s * d].view(b, h, s, d)
     if layout == "dim before sequence":
         return torch.empty(b, h, d, s, **options).transpose(2, 3)
     if layout == "sliced":
@@ -65,7 +72,8 @@ def laid_out(rng, layout, b, h, s, d, **options):
 
 
 COMMON = ("heads first", "sequence first", "packed")
-LAYOUTS = (*COMMON, "sequence before batch", "offset", "dim before sequence", "sliced", "expanded")
+READ_BY_ALL = (*COMMON, "sequence before batch", "offset", "sliced", "expanded")
+LAYOUTS = (*READ_BY_ALL, "barely offset", "dim before sequence")
 
 
 def mask_shape(rng, b, h, s_q, s_k):
@@ -73,7 +81,9 @@ def mask_shape(rng, b, h, s_q, s_k):
 
 
 def draw_mask(rng, dtype, shape, device, requires_grad):
-    kind = rng.choice(["bool", "like", "float32"])
+    """A mask that may be a slice of a wider one."""
+    refuses_float32 = dtype != torch.float32 and torch.backends.cuda.mem_efficient_sdp_enabled()  # by an error
+    kind = rng.choice(["bool", "like", "like" if refuses_float32 else "float32"])
     of = {"bool": torch.bool, "like": dtype, "float32": torch.float32}[kind]
     room = rng.choice([0, 0, 0, 5, 8])
     mask = torch.empty((*shape[:-1], shape[-1] + room), dtype=of, device=device)[..., : shape[-1]]
@@ -97,7 +107,8 @@ def draw(rng, device, dtypes, most=1.0, masked=0.4):
     s_k = s_q if rng.random() < 0.7 else size(rng, 9 * most)
     d = rng.choice([8, 16, 32, 64, 64, 80, 96, 128, 160, 192, 200, 256, size(rng, 8)])
     d_v = d if rng.random() < 0.9 else rng.choice([16, 64, 128])
-    layout = rng.choice(COMMON if rng.random() < 0.7 else LAYOUTS)
+    fused = torch.backends.cuda.mem_efficient_sdp_enabled()  # on some settings its kernels raise errors
+    layout = rng.choice(COMMON if rng.random() < 0.7 else READ_BY_ALL if fused else LAYOUTS)
     gqa = rng.random() < 0.2
     h_k = rng.choice([n for n in range(1, h + 1) if h % n == 0]) if gqa else h
     grads = [rng.random() < 0.8 for _ in "qkv"]
@@ -108,7 +119,7 @@ def draw(rng, device, dtypes, most=1.0, masked=0.4):
     }  # fmt: skip
     if not causal and rng.random() < masked:
         shape = mask_shape(rng, b, h, s_q, s_k)
-        options["attn_mask"] = draw_mask(rng, dtype, shape, device, rng.random() < 0.3)
+        options["attn_mask"] = draw_mask(rng, dtype, shape, device, any(grads) and rng.random() < 0.3)
     parts = [(h, s_q, d), (h_k, s_k, d), (h_k, s_k, d_v)]
     q, k, v = (laid_out(rng, layout, b, *part, device=device, dtype=dtype) for part in parts)
     for x, wanted in zip((q, k, v), grads, strict=True):
@@ -150,12 +161,12 @@ def several(env, seed, n, dtypes, *backends, **options):
             run(env, rng, f"{i}", draw(rng, env.device, dtypes, **options))
 
 
-@case
+@case_from_ampere_on
 def flash(env):
     several(env, 1, 150, HALF, FLASH, masked=0.0)
 
 
-@case
+@case_from_ampere_on
 def flash_by_splits(env):
     """Few queries and many keys: the keys are split over multiprocessors."""
     rng = random.Random(2)
@@ -182,7 +193,7 @@ def efficient_long(env):
     several(env, 4, 60, (torch.float32, *HALF), EFFICIENT, most=1.25, masked=0.1)
 
 
-@case
+@case_from_ampere_on
 def cudnn(env):
     several(env, 5, 120, HALF, CUDNN)
 

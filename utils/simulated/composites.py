@@ -6,6 +6,8 @@ place of that registration; there the dispatch mode meets these operators itself
 
 import torch
 
+from .attention import attention_in_mathematics, scaled_dot_product_attention
+
 aten = torch.ops.aten
 
 
@@ -34,4 +36,9 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = N
     return as_pytorch_does(aten.linear.default, x, weight, bias)
 
 
-COMPOSITES = {aten.dropout.default: _dropout, aten.linear.default: _linear}
+COMPOSITES = {
+    aten.dropout.default: _dropout,
+    aten.linear.default: _linear,
+    aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
+    aten._scaled_dot_product_attention_math.default: attention_in_mathematics,
+}

@@ -182,8 +182,9 @@ _ELEMENTWISE = """native_dropout_backward mse_loss_backward elu_backward leaky_r
     hardsigmoid_ hardsigmoid_backward hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward
     softshrink_backward mish_ mish_backward log_sigmoid_forward log_sigmoid_backward rrelu_with_noise
     rrelu_with_noise_ rrelu_with_noise_backward threshold_ _prelu_kernel _prelu_kernel_backward"""
+_MASKS = "where tril constant_pad_nd slice_backward _fused_sdp_choice"
 _OPTIMIZERS = "_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_"
-_OUTPUTS_ALONE = frozenset(" ".join((_CREATE_OR_COPY, _ELEMENTWISE, _OPTIMIZERS)).split())
+_OUTPUTS_ALONE = frozenset(" ".join((_CREATE_OR_COPY, _ELEMENTWISE, _MASKS, _OPTIMIZERS)).split())
 
 
 def outputs_alone(func: torch._ops.OpOverload) -> bool:
