@@ -124,14 +124,16 @@ def attention_in_mathematics(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of products, a softmax and dropout, half precision in float32; the mask is added in place.
 
-    Under any dispatch mode, as here, PyTorch's own composite would add the mask out of place.
-    Source: _scaled_dot_product_attention_math; its last line casts the weights before it multiplies.
+    Every intermediate has a name of its own, and so lives until the end, as in C++; the compiler casts the weights
+    before it multiplies by the values. PyTorch's own composite would add the mask out of place: under any dispatch mode,
+    as here, it does.
+    Source: _scaled_dot_product_attention_math in attention.cpp.
     """
     dtype = query.dtype
     if dtype in HALF and not torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed():
         query, key, value = query.float(), key.float(), value.float()
     factor = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else abs(scale))
-    query = query * (-factor if scale is not None and scale < 0 else factor)
+    scaled = query * (-factor if scale is not None and scale < 0 else factor)
     if is_causal:
         if attn_mask is not None:
             raise RuntimeError(
@@ -140,18 +142,20 @@ def attention_in_mathematics(
         below = query.new_ones((query.shape[-2], key.shape[-2]), dtype=torch.bool).tril()
         attn_mask = _as_addend(below, query.dtype, -math.inf)
         del below
-    key, value = _repeat_heads(query, key, value) if enable_gqa else (key, value)
-    weights = torch.matmul(query, key.transpose(-2, -1) * factor)
+    keys, values = _repeat_heads(query, key, value) if enable_gqa else (key, value)
+    weights = torch.matmul(scaled, keys.transpose(-2, -1) * factor)
     if attn_mask is not None:
         weights.add_(attn_mask)
     weights = torch._safe_softmax(weights, -1)
     if dropout_p > 0:
         if dropout_mask is not None:
             weights = weights.masked_fill(dropout_mask.logical_not(), 0.0)
-            value = value * (1 / (1 - dropout_p))
+            values = values * (1 / (1 - dropout_p))
         else:
             weights = torch.dropout(weights, dropout_p, True)
-    return torch.matmul(weights, value).to(dtype), weights.to(dtype)
+    weights_as_given = weights.to(dtype)
+    out = torch.matmul(weights, values)
+    return out.to(dtype), weights_as_given
 
 
 def _repeat_heads(query, key, value) -> tuple[torch.Tensor, torch.Tensor]:
