@@ -233,6 +233,31 @@ def modules(env):
         del module, x, y, weights, options
 
 
+@case
+def products_with_mask(env):
+    """baddbmm, with which nn.MultiheadAttention adds a mask to the scores when its weights are asked for."""
+    rng = random.Random(9)
+    for i in range(60):
+        b, m, k, n = size(rng, 4), size(rng, 7), size(rng, 7), size(rng, 7)
+        make = {"device": env.device, "dtype": rng.choice((torch.float32, *HALF))}
+        left, right = torch.empty(b, m, k, **make), torch.empty(b, k, n, **make)
+        if rng.random() < 0.5:
+            left = torch.empty(b, k, m, **make).transpose(1, 2)
+        if rng.random() < 0.5:
+            right = torch.empty(b, n, k, **make).transpose(1, 2)
+        if rng.random() < 0.2:
+            left = torch.empty(b, m, 1, **make).expand(b, m, k)
+        mask = torch.empty(rng.choice([(b, m, n), (m, n), (1, m, n), (b, 1, n), (n,)]), **make)
+        for x in (mask, left, right):
+            x.requires_grad_(rng.random() < 0.7)
+        y = torch.baddbmm(mask, left, right)
+        env.mark(f"{i} forward")
+        if y.requires_grad:
+            y.sum().backward()
+        env.mark(f"{i} backward")
+        del left, right, mask, x, y
+
+
 # ------------------------------------------------------------------------------------------------- the choice alone
 
 

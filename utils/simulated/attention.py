@@ -207,4 +207,9 @@ def _fused_sdp_choice(
     return int(choose(attention, _gpu_of(query)))
 
 
+@rule(aten._fused_sdp_choice.default)
+def fused_sdp_choice(call: Call) -> None:
+    """A question; it allocates nothing."""
+
+
 KERNELS[aten._fused_sdp_choice.default] = _fused_sdp_choice

@@ -50,7 +50,7 @@ def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: in
     return batch.is_contiguous() and strides[1] != 0 and strides[2] != 0
 
 
-@rule(aten.bmm.default)
+@rule(aten.bmm.default, aten.baddbmm.default)
 def batched_product(call: Call) -> None:
     """As for one product; but an outer product, with one term in each sum, has a kernel of its own without workspace.
 
@@ -58,8 +58,8 @@ def batched_product(call: Call) -> None:
     Triton, as CUDA builds from PyPI have it.
     """
     call.place_all()
-    left, right = call.args
-    if left.numel() == 0 or right.numel() == 0 or left.shape[2] == 1:
+    left, right = call.args[-2:]
+    if left.numel() == 0 or right.numel() == 0 or (left.shape[2] == 1 and len(call.args) == 2):
         return
     (_, m, n), (_, across, down) = call.result.shape, call.result.stride()
     by_rows = not (across == 1 and (n == 1 or down >= max(1, m)))
@@ -182,7 +182,7 @@ _ELEMENTWISE = """native_dropout_backward mse_loss_backward elu_backward leaky_r
     hardsigmoid_ hardsigmoid_backward hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward
     softshrink_backward mish_ mish_backward log_sigmoid_forward log_sigmoid_backward rrelu_with_noise
     rrelu_with_noise_ rrelu_with_noise_backward threshold_ _prelu_kernel _prelu_kernel_backward"""
-_MASKS = "where tril constant_pad_nd slice_backward _fused_sdp_choice"
+_MASKS = "where tril constant_pad_nd slice_backward select_backward masked_fill_"
 _OPTIMIZERS = "_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_"
 _OUTPUTS_ALONE = frozenset(" ".join((_CREATE_OR_COPY, _ELEMENTWISE, _MASKS, _OPTIMIZERS)).split())
 
