@@ -125,8 +125,7 @@ def attention_in_mathematics(
     """Attention of products, a softmax and dropout, half precision in float32; the mask is added in place.
 
     Every intermediate has a name of its own, and so lives until the end, as in C++; the compiler casts the weights
-    before it multiplies by the values. PyTorch's own composite would add the mask out of place: under any dispatch mode,
-    as here, it does.
+    before it multiplies by the values. PyTorch's own composite would add the mask out of place under a dispatch mode.
     Source: _scaled_dot_product_attention_math in attention.cpp.
     """
     dtype = query.dtype
