@@ -7,6 +7,7 @@ place of that registration; there the dispatch mode meets these operators itself
 import torch
 
 from .attachment import attached
+from .attention import attention_in_mathematics, scaled_dot_product_attention
 
 aten = torch.ops.aten
 
@@ -64,4 +65,6 @@ COMPOSITES = {
     aten.dropout.default: _dropout,
     aten.linear.default: _linear,
     aten.one_hot.default: _one_hot,
+    aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
+    aten._scaled_dot_product_attention_math.default: attention_in_mathematics,
 }

@@ -37,6 +37,15 @@ class GPUSpec:
         return 33_554_432 if self.capability[0] in (9, 10) else 8_519_680
 
     @property
+    def shared_memory_per_block(self) -> int:
+        """The shared memory in bytes that one thread block may take, if it asks for it.
+
+        Source: the CUDA programming guide, compute capabilities; `sharedMemPerBlockOptin` of such a GPU.
+        """
+        kib = {(7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227, (10, 3): 227}
+        return kib.get(self.capability, 99) * 1024
+
+    @property
     def allocator_bytes(self) -> int:
         """What is left for the caching allocator once the CUDA context is there."""
         return self.total_bytes - self.context_bytes

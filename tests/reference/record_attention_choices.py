@@ -1,0 +1,28 @@
+"""Ask the CUDA build of PyTorch which attention backend it takes, for many settings: attention_choices.json.
+
+    python record_attention_choices.py CARD
+
+Run it with the CUDA build of torch, on a GPU or over stub libraries: nothing of it depends on values. A file holds, for
+each card, the answers to the settings that attention_cases.py draws from SEED, in order, one character each.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import torch  # noqa: E402
+from attention_cases import choices  # noqa: E402
+
+SEED, N = 2026, 4000
+FILE = HERE / "attention_choices.json"
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    answers = json.loads(FILE.read_text()) if FILE.exists() else {}
+    answers[sys.argv[1]] = choices(torch.device("cuda"), SEED, N)
+    FILE.write_text(json.dumps(dict(sorted(answers.items())), indent=1) + "\n")
