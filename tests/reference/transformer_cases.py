@@ -133,7 +133,9 @@ def _product(env, rng):
     n, m, k = (_size(rng, 7) for _ in range(3))
     batch = [_size(rng, 3) for _ in range(rng.randint(0, 3))]
     dtype = rng.choice(DTYPES[:3])
-    kind = rng.choice(["matmul", "matmul", "matmul", "weights", "vector", "vectors", "bmm", "baddbmm", "einsum", "mask"])
+    kind = rng.choice(
+        ["matmul", "matmul", "matmul", "weights", "vector", "vectors", "bmm", "baddbmm", "einsum", "mask"]
+    )
 
     def make(*shape):
         return _tensor(env, rng, *shape, dtype=dtype, grad=rng.random() < 0.8, strided=0.4)
@@ -151,7 +153,9 @@ def _product(env, rng):
     if kind == "bmm":
         return kind, torch.bmm(make(b, n, k), make(b, k, m))
     if kind == "baddbmm":
-        return kind, torch.baddbmm(make(*rng.choice([(1, 1, 1), (b, n, m), (b, 1, m), (m,)])), make(b, n, k), make(b, k, m))
+        return kind, torch.baddbmm(
+            make(*rng.choice([(1, 1, 1), (b, n, m), (b, 1, m), (m,)])), make(b, n, k), make(b, k, m)
+        )
     if kind == "einsum":
         return kind, torch.einsum(rng.choice(["bij,bkj->bik", "bij,ckj->bcik"]), make(b, n, k), make(b, m, k))
     x = make(b, n, k)  # a product with its own transpose, scaled and masked, as in attention
@@ -259,7 +263,9 @@ def clipping(env):
     """The norms of many gradients at once, in groups by type, and their scaling."""
     rng = random.Random(SEED + 7)
     for i in range(30):
-        shapes = [(_size(rng, 9), _size(rng, 9)) if rng.random() < 0.5 else (_size(rng, 18),) for _ in range(_size(rng, 7))]
+        shapes = [
+            (_size(rng, 9), _size(rng, 9)) if rng.random() < 0.5 else (_size(rng, 18),) for _ in range(_size(rng, 7))
+        ]
         dtypes = rng.sample(DTYPES, rng.randint(1, 2))
         parameters = [nn.Parameter(torch.empty(s, device=env.device, dtype=rng.choice(dtypes))) for s in shapes]
         for parameter in parameters:
@@ -275,7 +281,11 @@ def clipping(env):
 def scaling(env):
     """Mixed precision's GradScaler with each optimizer in each form, with and without unscaling and clipping."""
     rng = random.Random(SEED + 8)
-    forms = [(cls, form) for cls in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW) for form in ({}, {"foreach": False}, {"fused": True})]
+    forms = [
+        (cls, form)
+        for cls in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
+        for form in ({}, {"foreach": False}, {"fused": True})
+    ]
     for cls, form in forms:
         d = _size(rng, 9)
         model = nn.Sequential(nn.Linear(d, 40), nn.LayerNorm(40), nn.ReLU(), nn.Linear(40, 3)).to(env.device)

@@ -32,9 +32,7 @@ class Call:
 
     def while_taken(self, *sizes: int) -> None:
         """Take temporaries of these sizes and give them back, last first."""
-        taken = [self.memory.take(n_bytes) for n_bytes in sizes if n_bytes]
-        for block, number in reversed(taken):
-            self.memory.give_back(block, number)
+        self.memory.while_taken(*sizes)
 
 
 def rule(*overloads: torch._ops.OpOverload):

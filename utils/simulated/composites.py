@@ -60,10 +60,26 @@ def _cross_entropy_loss(x, target, weight=None, reduction=1, ignore_index=-100, 
     return as_pytorch_does(operator, x, target, weight, reduction, ignore_index, label_smoothing)
 
 
+def _softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """float16 to float32 is one kernel on CUDA. Source: softmax in aten/src/ATen/native/SoftMax.cpp."""
+    if x.dtype == torch.float16 and dtype == torch.float32:
+        return aten._softmax(x, dim, True)
+    return as_pytorch_does(aten.softmax.int, x, dim, dtype)
+
+
+def _log_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """As softmax."""
+    if x.dtype == torch.float16 and dtype == torch.float32:
+        return aten._log_softmax(x, dim, True)
+    return as_pytorch_does(aten.log_softmax.int, x, dim, dtype)
+
+
 COMPOSITES = {
     aten.cross_entropy_loss.default: _cross_entropy_loss,
     aten.dropout.default: _dropout,
     aten.linear.default: _linear,
+    aten.log_softmax.int: _log_softmax,
+    aten.softmax.int: _softmax,
     aten.one_hot.default: _one_hot,
     aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
     aten._scaled_dot_product_attention_math.default: attention_in_mathematics,

@@ -1,6 +1,7 @@
 """Runs each operation on meta tensors and repeats, in a simulated GPU's memory, what it would allocate on CUDA."""
 
 import gc
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from .values import ASK_VALUES
 
 aten = torch.ops.aten
 _MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
+_MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
 _MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
 
 
@@ -80,12 +82,18 @@ class Dispatch(TorchDispatchMode):
             return self._compose(func, args, kwargs)
         if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
             return answer
+        if torch.Tag.pointwise in func.tags:
+            args = [_with_the_others(x) for x in args]
         if func is aten.add.Tensor and adds_in_place(*args):
             return args[0].add_(args[1])
         if func in IN_FORMULAS:
             func = in_place_form(func)
-        run = KERNELS.get(func, func)
-        result = run(*args, **kwargs) if func in _RUN_BEFORE else _run_first_time(run, func, args, kwargs)
+        modules = len(sys.modules)
+        result = KERNELS.get(func, func)(*args, **kwargs)
+        if len(sys.modules) != modules:
+            # PyTorch has imported something for this operation. That leaves reference cycles, which hold the frames
+            # below and with them the caller's tensors. On CUDA nothing is imported here, so they go at once.
+            gc.collect()
         memory = self.memory
         memory.operation = func.name()
         rule = RULES.get(func)
@@ -129,15 +137,20 @@ class Dispatch(TorchDispatchMode):
                 if record is None or record.memory is not self.memory:
                     return True, self._foreign(func, tensor, record)
                 ours = True
-            elif tensor.dim() and stray is None:
+            elif stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
                 stray = tensor
-        if ours and stray is not None and func not in _MAY_MIX and func not in _MAY_INDEX_FROM_CPU:
+        if ours and stray is not None and not self._may_mix(func, kwargs):
             return True, (
                 f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU "
                 f"{self.memory.spec.name} and a CPU tensor of shape {tuple(stray.shape)}; move the model and its "
                 "inputs with .to(gpu.device)."
             )
         return ours, ""
+
+    def _may_mix(self, func, kwargs) -> bool:
+        """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU."""
+        makes_anew = kwargs.get("device") is not None and _MAKE_ANEW.match(func.name().split(".")[0])
+        return func in _MAY_MIX or func in _MAY_INDEX_FROM_CPU or bool(makes_anew)
 
     def _foreign(self, func, tensor: torch.Tensor, record) -> str:
         what = f"{func.name()} got a tensor of shape {tuple(tensor.shape)}"
@@ -180,18 +193,13 @@ class Dispatch(TorchDispatchMode):
 
 
 _COMPOSITE: dict[torch._ops.OpOverload, bool] = {}
-_RUN_BEFORE: set[torch._ops.OpOverload] = set()
 
 
-def _run_first_time(run, func, args, kwargs):
-    """Run an operation for the first time in this process, when PyTorch may import modules for it.
+def _writes_into(func: torch._ops.OpOverload, args, tensor: torch.Tensor) -> bool:
+    return func.overloadpacket.__name__.endswith("_") and tensor is args[0]
 
-    Such an import leaves reference cycles that hold the frames below it, and with them the caller's tensors, until
-    Python's garbage collector finds them. On CUDA nothing is imported there, so they are collected at once.
-    """
-    modules = len(sys.modules)
-    result = run(*args, **kwargs)
-    _RUN_BEFORE.add(func)
-    if len(sys.modules) != modules:
-        gc.collect()
-    return result
+
+def _with_the_others(value):
+    """A number that lies on the CPU, beside tensors of the GPU, as one that lies there: the result does, on CUDA."""
+    is_number = isinstance(value, torch.Tensor) and not value.is_meta and value.dim() == 0
+    return value.to("meta") if is_number else value

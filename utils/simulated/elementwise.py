@@ -69,13 +69,19 @@ def _compare(one: int, other: int, shape, strides: list[list[int]]) -> int:
 def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
     """A kernel for an operator on tensors of one floating type; it hands every other case to PyTorch."""
 
+    name = func.overloadpacket.__name__
+
     def kernel(*args, **options):
         operands = [x for x in args if isinstance(x, torch.Tensor)]
+        if name in _INPUT_FIRST:
+            operands.reverse()
         first = operands[0]
         alike = first.dtype.is_floating_point
         for x in operands:
             alike = alike and x.dtype == first.dtype and x.is_meta and x.layout == torch.strided
-        if not alike:
+        if name in _FLOATING_ONLY and not (first.dtype.is_floating_point or first.dtype.is_complex):
+            raise NotImplementedError(f"CUDA's {name} wants floating point: got {first.dtype}; try x.float().")
+        if not alike or any(isinstance(x, complex) for x in args):
             return func(*args, **options)
         if all(x.shape == first.shape and x.is_contiguous() for x in operands):
             return first.new_empty(first.shape, dtype=dtype)
@@ -91,6 +97,8 @@ _SAME_TYPE = """
     threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward leaky_relu_backward
     softplus_backward hardtanh_backward hardswish_backward hardsigmoid_backward
 """
+_INPUT_FIRST = frozenset(("threshold_backward", "leaky_relu_backward"))  # CUDA's order of operands, not the arguments'
+_FLOATING_ONLY = frozenset("gelu silu mish elu leaky_relu softplus hardswish hardsigmoid".split())
 _TRUTHS = "eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor"
 
 

@@ -11,6 +11,8 @@ import torch.utils._foreach_utils
 
 from .attachment import attached
 from .composites import COMPOSITES, as_pytorch_does
+from .conversion import keep_parameters
+from .elementwise import result_strides
 from .memory import RECORDS
 
 _FUNCTIONS_WITH_DEVICE_LISTS = ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices")
@@ -50,7 +52,8 @@ def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
 
 def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """One kernel on CUDA; on meta PyTorch would take it apart into nine operations."""
-    return torch.empty_like(gradient)
+    strides = result_strides(tuple(x.shape), [gradient, x])
+    return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device)
 
 
 def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, eps: float | None):
@@ -86,38 +89,6 @@ def _accept_meta_in_optimizers():
     return undo
 
 
-def _keep_parameters_on_conversion():
-    """`model.to(gpu.device)` keeps each Parameter object, as for CUDA: optimizers and tied modules hold it.
-
-    PyTorch does so for meta tensors if a flag says that tensors are to be swapped. The flag means more than this, so
-    it is set while a module is converted and no longer; and what was swapped out is dropped at once, as on CUDA.
-    """
-    original, swap = torch.nn.Module._apply, torch.utils.swap_tensors
-    future = torch.__future__
-
-    @wraps(original)
-    def _apply(module, function, recurse=True):
-        before = future.get_swap_module_params_on_conversion()
-        future.set_swap_module_params_on_conversion(before or bool(attached()))
-        try:
-            return original(module, function, recurse)
-        finally:
-            future.set_swap_module_params_on_conversion(before)
-
-    @wraps(swap)
-    def swap_tensors(one, other):
-        swap(one, other)
-        if other.is_meta and attached() and sys._getframe(1).f_code is original.__code__:
-            other.data = torch.empty(0, dtype=other.dtype, device="meta")
-
-    torch.nn.Module._apply, torch.utils.swap_tensors = _apply, swap_tensors
-
-    def undo() -> None:
-        torch.nn.Module._apply, torch.utils.swap_tensors = original, swap
-
-    return undo
-
-
 def _see_resized_storages():
     """`storage.resize_` is no operation that a dispatch mode sees."""
     original = torch.UntypedStorage.resize_
@@ -133,6 +104,33 @@ def _see_resized_storages():
 
     torch.UntypedStorage.resize_ = resize_
     return lambda: delattr(torch.UntypedStorage, "resize_")
+
+
+def _see_what_tensor_makes():
+    """`torch.tensor([...], device=...)` makes its tensor unseen by dispatch modes; on CUDA it copies it to the GPU."""
+    places = (torch, "tensor"), (torch, "as_tensor"), (torch, "asarray"), (torch.Tensor, "new_tensor")
+    saved = [(owner, name, getattr(owner, name)) for owner, name in places]
+
+    def seeing(original):
+        @wraps(original)
+        def make(*args, **kwargs):
+            made = original(*args, **kwargs)
+            if made.is_meta and attached() and made.untyped_storage()._cdata not in RECORDS:
+                memory = attached()[-1].memory
+                memory.operation = "aten::_to_copy"
+                memory.place(made.untyped_storage())
+            return made
+
+        return make
+
+    for owner, name, original in saved:
+        setattr(owner, name, seeing(original))
+
+    def undo() -> None:
+        for owner, name, original in saved:
+            setattr(owner, name, original)
+
+    return undo
 
 
 def _pin_without_a_driver():
@@ -156,7 +154,8 @@ def _pin_without_a_driver():
 _CHANGES = (
     _override_operators,
     _accept_meta_in_optimizers,
-    _keep_parameters_on_conversion,
+    keep_parameters,
     _see_resized_storages,
+    _see_what_tensor_makes,
     _pin_without_a_driver,
 )

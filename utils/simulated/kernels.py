@@ -12,13 +12,32 @@ from .elementwise import ELEMENTWISE
 aten = torch.ops.aten
 
 
+def _one_type(name: str, *tensors: torch.Tensor) -> None:
+    """Matrix products want one type on CUDA; on meta PyTorch does not look."""
+    types = [x.dtype for x in tensors]
+    if len(set(types)) > 1:
+        shown = " and ".join(str(t).removeprefix("torch.") for t in types)
+        raise RuntimeError(
+            f"the factors of a product must be of one type: {name} got {shown}; convert one, as x.to(layer.weight.dtype)."
+        )
+    if not (types[0].is_floating_point or types[0].is_complex):
+        raise NotImplementedError(f"CUDA multiplies matrices of floating point: {name} got {types[0]}; try x.float().")
+
+
+def _floating(x: torch.Tensor, name: str) -> None:
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        raise NotImplementedError(f"CUDA's {name} wants floating point: got {x.dtype}; try x.float().")
+
+
 def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    _one_type("mm", left, right)
     if left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and left.dtype == right.dtype:
         return left.new_empty((left.shape[0], right.shape[1]))
     return aten.mm.default(left, right)
 
 
 def _addmm(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **scales) -> torch.Tensor:
+    _one_type("addmm", bias, left, right)
     if bias.shape == right.shape[1:] and bias.dtype == left.dtype and left.is_meta and right.is_meta:
         return _mm(left, right)
     return aten.addmm.default(bias, left, right, **scales)
@@ -71,7 +90,9 @@ def _contiguous_like(_, x: torch.Tensor, *__) -> torch.Tensor:
 def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
     """Contiguous on CUDA, however the input lies."""
     if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
-        return aten._softmax.default(x, dim, half_to_float)
+        end = max(x.dim(), 1)
+        raise IndexError(f"dim must be from {-end} to {end - 1} for a tensor of shape {tuple(x.shape)}: got dim={dim}.")
+    _floating(x, "softmax")
     return x.new_empty(x.shape, dtype=torch.float32 if half_to_float else x.dtype)
 
 
@@ -84,7 +105,7 @@ def _in_place(*_, **__) -> None:
 
 
 def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
-    return [torch.empty_like(tensor) for tensor in tensors]
+    return [torch.empty_like(x, dtype=None if x.dtype.is_floating_point else torch.float32) for x in tensors]
 
 
 _FOREACH_IN_PLACE = """

@@ -83,6 +83,12 @@ class Memory:
         self._waiting.append((block, number))
         self.settle()
 
+    def while_taken(self, *sizes: int) -> None:
+        """Take temporaries of these sizes and give them back, last first."""
+        taken = [self.take(n_bytes) for n_bytes in sizes if n_bytes]
+        for block, number in reversed(taken):
+            self.give_back(block, number)
+
     def settle(self) -> None:
         """Carry out the frees that had to wait."""
         while self._waiting and self._lock.acquire(blocking=False):

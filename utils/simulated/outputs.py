@@ -28,4 +28,9 @@ def outputs_alone(func: torch._ops.OpOverload) -> bool:
     name = func.overloadpacket.__name__
     tags = func.tags
     changes_no_memory = func.is_view or torch.Tag.inplace_view in tags
-    return changes_no_memory or torch.Tag.pointwise in tags or name in _OUTPUTS_ALONE or name.startswith("_foreach_")
+    return changes_no_memory or torch.Tag.pointwise in tags or name in _OUTPUTS_ALONE or _is_known_foreach(name)
+
+
+def _is_known_foreach(name: str) -> bool:
+    """The extremes of lists have a buffer of their own, which is not known."""
+    return name.startswith("_foreach_") and name not in ("_foreach_max", "_foreach_powsum")

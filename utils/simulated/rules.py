@@ -1,8 +1,8 @@
 """All rules: importing this module registers them."""
 
-from . import embeddings, gradients, indexing, losses, normalization, reduction_rules, workspaces
+from . import embeddings, gradients, indexing, losses, normalization, reduction_rules, transfers, workspaces
 from .call import RULES
 from .outputs import outputs_alone
 
 __all__ = ["RULES", "outputs_alone"]
-_REGISTERED = (embeddings, gradients, indexing, losses, normalization, reduction_rules, workspaces)
+_REGISTERED = (embeddings, gradients, indexing, losses, normalization, reduction_rules, transfers, workspaces)

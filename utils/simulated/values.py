@@ -9,6 +9,8 @@ import sys
 
 import torch
 
+from .transfers import stages
+
 aten = torch.ops.aten
 _STORE = dis.opmap["STORE_SUBSCR"]
 
@@ -22,15 +24,24 @@ def _copy_to_cpu(mode, func, args, kwargs):
     device = kwargs.get("device")
     if device is None or torch.device(device).type != "cpu":
         return None
-    mode.tell_no_values(func)
-    return torch.zeros(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
+    result = torch.empty_like(args[0], device="cpu", dtype=kwargs.get("dtype") or args[0].dtype).zero_()
+    return _brought(mode, func, result, args[0], bool(kwargs.get("non_blocking")))
 
 
 def _copy_into_cpu(mode, func, args, kwargs):
     if args[0].is_meta:
         return None
+    target, source = args[:2]
+    non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
+    return _brought(mode, func, target.zero_(), source, non_blocking)
+
+
+def _brought(mode, func, target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> torch.Tensor:
+    """Zeros in place of values that come from the GPU, and there the stage that they would pass."""
     mode.tell_no_values(func)
-    return args[0].zero_()
+    mode.memory.operation = func.name()
+    mode.memory.while_taken(*stages(target, source, non_blocking))
+    return target
 
 
 def _assigned_number(mode, func, args, kwargs):

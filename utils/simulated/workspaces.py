@@ -26,7 +26,8 @@ def matrix_product(call: Call) -> None:
     call.place_all()
     left, right = call.args[-2:]
     if left.numel() and right.numel():
-        _multiply(call, [matrix for matrix in (left, right) if not _blas_reads(matrix)])
+        # PyTorch multiplies the transposes, for its rows are cuBLAS's columns: the right matrix is the first
+        _multiply(call, [matrix for matrix in (right, left) if not _blas_reads(matrix)])
 
 
 def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: int) -> bool:

@@ -1,0 +1,66 @@
+"""What `module.to(...)` does to parameters that cross to or from a simulated GPU: they stay the objects they are.
+
+On CUDA a parameter gets new data and stays itself; optimizers, tied modules and hooks go on holding it. PyTorch does
+so between two tensors of a kind; to cross between the CPU and meta it can be told to swap the contents of two tensors.
+"""
+
+import sys
+from functools import wraps
+
+import torch
+
+from .attachment import attached
+
+_apply_of_pytorch = torch.nn.Module._apply
+_swap_of_pytorch = torch.utils.swap_tensors
+
+
+def keep_parameters():
+    """Make `Module._apply` swap where parameters cross, and only there. Returns what undoes it."""
+
+    @wraps(_apply_of_pytorch)
+    def _apply(module, function, recurse=True):
+        before = torch.__future__.get_swap_module_params_on_conversion()
+        torch.__future__.set_swap_module_params_on_conversion(before or bool(attached()) and _crosses(module, function))
+        try:
+            return _apply_of_pytorch(module, function, recurse)
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(before)
+
+    @wraps(_swap_of_pytorch)
+    def swap_tensors(one, other):
+        if attached() and sys._getframe(1).f_code is _apply_of_pytorch.__code__:
+            _cross(one, other)
+        else:
+            _swap_of_pytorch(one, other)
+
+    torch.nn.Module._apply, torch.utils.swap_tensors = _apply, swap_tensors
+    return _undo
+
+
+def _undo() -> None:
+    torch.nn.Module._apply, torch.utils.swap_tensors = _apply_of_pytorch, _swap_of_pytorch
+
+
+def _crosses(module: torch.nn.Module, function) -> bool:
+    """Whether the conversion takes the module's own parameters to another kind of device: tried on an empty one."""
+    own = next((p for p in module._parameters.values() if p is not None), None)
+    if own is None:
+        return False
+    with torch.no_grad():
+        return function(own.new_empty(0)).device.type != own.device.type
+
+
+def _cross(kept: torch.Tensor, moved: torch.Tensor) -> None:
+    """Give `kept` the contents of `moved`, as `kept.data = moved` does on CUDA; hooks and attributes stay.
+
+    PyTorch's own swap refuses tensors that a graph or a view refers to. These keep the old contents, as on CUDA, and
+    what is left of those in `moved` is dropped at once.
+    """
+    hooks, after_hooks = kept._backward_hooks, kept._post_accumulate_grad_hooks
+    torch._C._swap_tensor_impl(kept, moved)
+    kept._backward_hooks = hooks
+    if after_hooks is not None:
+        kept._post_accumulate_grad_hooks = after_hooks
+    if moved.is_meta:
+        moved.data = torch.empty(0, dtype=moved.dtype, device="meta")
