@@ -66,31 +66,39 @@ class Dispatch(TorchDispatchMode):
         super().__exit__(*exception)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if attached()[-1] is not self:
-            return func(*args, **kwargs)
-        if not self._is_ours(func, args, kwargs):
-            return func(*args, **kwargs)
-        if self._is_composite(func):
-            return self._compose(func, args, kwargs)
-        if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
-            return answer
-        if func is aten.add.Tensor and adds_in_place(*args):
-            return args[0].add_(args[1])
-        if func in IN_FORMULAS:
-            func = in_place_form(func)
-        run = KERNELS.get(func, func)
-        result = run(*args, **kwargs) if func in _RUN_BEFORE else _run_first_time(run, func, args, kwargs)
+        result = None
+        try:
+            kwargs = kwargs or {}
+            if attached()[-1] is not self or not self._is_ours(func, args, kwargs):
+                return func(*args, **kwargs)
+            if self._is_composite(func):
+                return self._compose(func, args, kwargs)
+            if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
+                return answer
+            if func is aten.add.Tensor and adds_in_place(*args):
+                return args[0].add_(args[1])
+            if func in IN_FORMULAS:
+                func = in_place_form(func)
+            run = KERNELS.get(func, func)
+            result = run(*args, **kwargs) if func in _RUN_BEFORE else _run_first_time(run, func, args, kwargs)
+            self._count(func, args, kwargs, result)
+            return result
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
+            args = kwargs = result = None
+            raise error.with_traceback(None) from None
+
+    def _count(self, func, args, kwargs, result) -> None:
+        """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
         memory.operation = func.name()
         rule = RULES.get(func)
         if rule is not None:
             rule(Call(func, args, kwargs, result, memory))
-        else:
-            if not self._known.get(func):
-                self._check_modelled(func)
-            memory.place_results(result)
-        return result
+            return
+        if not self._known.get(func):
+            self._check_modelled(func)
+        memory.place_results(result)
 
     def _is_composite(self, func) -> bool:
         """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole."""
@@ -160,7 +168,7 @@ class Dispatch(TorchDispatchMode):
             self.unmodelled.add(name)
             warnings.warn(
                 f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not.",
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def tell_no_values(self, func) -> None:
