@@ -10,14 +10,17 @@ from utils import Trace
 from utils.simulated.reductions import loop_nest, staging
 from utils.simulated.specs import find_spec
 
+FILES = ("operation_cases", "transformer_cases")
+
 
 @pytest.mark.parametrize("card", GPUS)
-@pytest.mark.parametrize("name", cases("operation_cases"))
-def test_calls_are_those_of_cuda(name, card):
+@pytest.mark.parametrize(("file", "name"), [(file, name) for file in FILES for name in cases(file)])
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
+@pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")
+def test_calls_are_those_of_cuda(file, name, card):
     with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as file:
         recording = json.load(file)
-    case = cases("operation_cases")[name]
-    run = run_case(case, card)
+    run = run_case(cases(file)[name], card)
     assert run.marks == recording["marks"]
     assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
     assert not run.gpu.unmodelled

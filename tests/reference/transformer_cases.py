@@ -11,6 +11,7 @@ import random
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 CASES = {}
 SEED = 100
@@ -182,31 +183,62 @@ def _rotated(x):
 
 
 ELEMENTWISE = {
-    "cat": lambda x, y: torch.cat([x, y, x * 2], -1), "cat of slices": lambda x, y: torch.cat([x[..., 1:], y[..., :1]], -1),
-    "cat of types": lambda x, y: torch.cat([x, y.float()], 0), "stack": lambda x, y: torch.stack([x, y], 0),
-    "split": lambda x, y: sum(part.sum() for part in x.split(2, 0)), "chunk": lambda x, y: torch.cat([a * 2 for a in y.chunk(3, -1)], -1),
-    "unbind": lambda x, y: x.unbind(0)[-1] * 2, "rotary": lambda x, y: x * y.cos() + (_rotated(x) * y.sin() if x.shape[-1] % 2 == 0 else 0),
-    "where": lambda x, y: torch.where(x > y, x, 0.0), "mask": lambda x, y: x.masked_fill(y > 0, 1.0), "tril": lambda x, y: x.tril(),
-    "triu": lambda x, y: x.transpose(0, -1).triu(1), "powers": lambda x, y: x.pow(2) + y**3 + x.abs() ** 0.5,
-    "power": lambda x, y: 2**x, "roots": lambda x, y: x.rsqrt() + y.sqrt(), "exp": lambda x, y: x.exp().log() - y.erf(),
-    "clamp": lambda x, y: x.clamp(0, 1) + y.clamp_min(0.1), "trigonometry": lambda x, y: x.sin() * y.cos() - x.neg(),
-    "division": lambda x, y: 1 / x + x / y, "maximum": lambda x, y: torch.maximum(x, y) - torch.lerp(x, y, 0.3),
-    "gate": lambda x, y: F.silu(x) * y, "softcap": lambda x, y: 30 * torch.tanh(x / 30), "types": lambda x, y: x.double().float() * y.half(),
-    "in place": lambda x, y: (x * 1).mul_(2).add_(y).masked_fill_(y > 0, 0.0), "sum of bools": lambda x, y: x * (y > 0).sum(),
-    "argmax": lambda x, y: (x.argmax(-1) == y.argmax(-1)).float().mean(), "accuracy": lambda x, y: (x == y).all() | (x > y).any(-1),
-    "norm": lambda x, y: x.norm() + torch.linalg.vector_norm(y, 1, dim=-1), "normalize": lambda x, y: F.normalize(x, dim=-1) * y,
-    "variance": lambda x, y: x.var() + y.var(-1), "deviation": lambda x, y: x.std(0), "maximum of all": lambda x, y: x.max() + y.min(),
-    "maximum of rows": lambda x, y: x.max(-1)[0] - y.amin(-1), "product": lambda x, y: x.detach().prod() + y.detach().prod(-1),
-    "logsumexp": lambda x, y: x.logsumexp(-1) + y.logsumexp(0).sum(), "means": lambda x, y: x.mean(dtype=torch.float32) + y.sum(-1, dtype=torch.float64),
-    "norm by hand": lambda x, y: (x - x.mean(-1, keepdim=True)) * torch.rsqrt(x.var(-1, keepdim=True, unbiased=False) + 1e-5),
-    "rms norm by hand": lambda x, y: (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6)).type_as(x),
-    "repeat": lambda x, y: x.repeat(2, *[1] * (x.dim() - 1)), "expand": lambda x, y: x[:, None].expand(-1, 3, *x.shape[1:]) * 2,
-    "repeat each": lambda x, y: x.repeat_interleave(3, 0), "flip": lambda x, y: x.flip(0).roll(1, 0), "pad": lambda x, y: F.pad(x, (1, 2)),
-    "positions": lambda x, y: x * torch.arange(x.shape[-1], device=x.device), "unfold": lambda x, y: x.unfold(0, 1, 1) * 2,
-    "dropout": lambda x, y: F.dropout(x.transpose(0, -1), 0.1), "detach": lambda x, y: x.detach() * 2 + x, "glu": lambda x, y: F.glu(torch.cat([x, y], -1)),
-    "complex": lambda x, y: torch.view_as_real(torch.polar(x.float(), y.float()))[..., 0], "smooth": lambda x, y: F.smooth_l1_loss(x, y),
+    "cat": lambda x, y: torch.cat([x, y, x * 2], -1),
+    "cat of slices": lambda x, y: torch.cat([x[..., 1:], y[..., :1]], -1),
+    "cat of types": lambda x, y: torch.cat([x, y.float()], 0),
+    "stack": lambda x, y: torch.stack([x, y], 0),
+    "split": lambda x, y: sum(part.sum() for part in x.split(2, 0)),
+    "chunk": lambda x, y: torch.cat([a * 2 for a in y.chunk(3, -1)], -1),
+    "unbind": lambda x, y: x.unbind(0)[-1] * 2,
+    "rotary": lambda x, y: x * y.cos() + (_rotated(x) * y.sin() if x.shape[-1] % 2 == 0 else 0),
+    "where": lambda x, y: torch.where(x > y, x, 0.0),
+    "mask": lambda x, y: x.masked_fill(y > 0, 1.0),
+    "tril": lambda x, y: x.tril(),
+    "triu": lambda x, y: x.transpose(0, -1).triu(1),
+    "powers": lambda x, y: x.pow(2) + y**3 + x.abs() ** 0.5,
+    "power": lambda x, y: 2**x,
+    "roots": lambda x, y: x.rsqrt() + y.sqrt(),
+    "exp": lambda x, y: x.exp().log() - y.erf(),
+    "clamp": lambda x, y: x.clamp(0, 1) + y.clamp_min(0.1),
+    "trigonometry": lambda x, y: x.sin() * y.cos() - x.neg(),
+    "division": lambda x, y: 1 / x + x / y,
+    "maximum": lambda x, y: torch.maximum(x, y) - torch.lerp(x, y, 0.3),
+    "gate": lambda x, y: F.silu(x) * y,
+    "softcap": lambda x, y: 30 * torch.tanh(x / 30),
+    "types": lambda x, y: x.double().float() * y.half(),
+    "in place": lambda x, y: (x * 1).mul_(2).add_(y).masked_fill_(y > 0, 0.0),
+    "sum of bools": lambda x, y: x * (y > 0).sum(),
+    "argmax": lambda x, y: (x.argmax(-1) == y.argmax(-1)).float().mean(),
+    "accuracy": lambda x, y: (x == y).all() | (x > y).any(-1),
+    "norm": lambda x, y: x.norm() + torch.linalg.vector_norm(y, 1, dim=-1),
+    "normalize": lambda x, y: F.normalize(x, dim=-1) * y,
+    "variance": lambda x, y: x.var() + y.var(-1),
+    "deviation": lambda x, y: x.std(0),
+    "maximum of all": lambda x, y: x.max() + y.min(),
+    "maximum of rows": lambda x, y: x.max(-1)[0] - y.amin(-1),
+    "product": lambda x, y: x.detach().prod() + y.detach().prod(-1),
+    "logsumexp": lambda x, y: x.logsumexp(-1) + y.logsumexp(0).sum(),
+    "means": lambda x, y: x.mean(dtype=torch.float32) + y.sum(-1, dtype=torch.float64),
+    "norm by hand": lambda x, y: (
+        (x - x.mean(-1, keepdim=True)) * torch.rsqrt(x.var(-1, keepdim=True, unbiased=False) + 1e-5)
+    ),
+    "rms norm by hand": lambda x, y: (x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6)).type_as(
+        x
+    ),
+    "repeat": lambda x, y: x.repeat(2, *[1] * (x.dim() - 1)),
+    "expand": lambda x, y: x[:, None].expand(-1, 3, *x.shape[1:]) * 2,
+    "repeat each": lambda x, y: x.repeat_interleave(3, 0),
+    "flip": lambda x, y: x.flip(0).roll(1, 0),
+    "pad": lambda x, y: F.pad(x, (1, 2)),
+    "positions": lambda x, y: x * torch.arange(x.shape[-1], device=x.device),
+    "unfold": lambda x, y: x.unfold(0, 1, 1) * 2,
+    "dropout": lambda x, y: F.dropout(x.transpose(0, -1), 0.1),
+    "detach": lambda x, y: x.detach() * 2 + x,
+    "glu": lambda x, y: F.glu(torch.cat([x, y], -1)),
+    "complex": lambda x, y: torch.view_as_real(torch.polar(x.float(), y.float()))[..., 0],
+    "smooth": lambda x, y: F.smooth_l1_loss(x, y),
     "assign": lambda x, y: _assign(x * 1, y),
-}  # fmt: skip
+}
 
 
 def _assign(x, y):
@@ -233,14 +265,22 @@ def elementwise(env):
 
 
 INDEXED = {
-    "rows": lambda x, i: x[i], "pairs": lambda x, i: x[i, i], "list": lambda x, i: x[:, [0, 0, 0]], "columns": lambda x, i: x[:, i],
-    "from the CPU": lambda x, i: x[torch.zeros(len(i), dtype=torch.int64)], "select": lambda x, i: x.index_select(0, i),
-    "gather": lambda x, i: x.gather(0, i[:, None].expand(-1, x.shape[1])), "along": lambda x, i: torch.take_along_dim(x, i[:, None], 0),
-    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0), "scatter tensor": lambda x, i: x.scatter(0, i[:, None].expand(-1, x.shape[1])[: len(x)], x[: len(i)]),
-    "add": lambda x, i: x.scatter_add(0, i[:, None].expand(-1, x.shape[1])[: len(x)], x[: len(i)]), "index add": lambda x, i: x.index_add(0, i[:1], x[:1]),
-    "one hot": lambda x, i: F.one_hot(i, 7) * x[0, 0], "put": lambda x, i: (x * 1).index_put_((i,), x[:1]),
+    "rows": lambda x, i: x[i],
+    "pairs": lambda x, i: x[i, i],
+    "list": lambda x, i: x[:, [0, 0, 0]],
+    "columns": lambda x, i: x[:, i],
+    "from the CPU": lambda x, i: x[torch.zeros(len(i), dtype=torch.int64)],
+    "select": lambda x, i: x.index_select(0, i),
+    "gather": lambda x, i: x.gather(0, i[:, None].expand(-1, x.shape[1])),
+    "along": lambda x, i: torch.take_along_dim(x, i[:, None], 0),
+    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0),
+    "scatter tensor": lambda x, i: x.scatter(0, i[:, None].expand(-1, x.shape[1])[: len(x)], x[: len(i)]),
+    "add": lambda x, i: x.scatter_add(0, i[:, None].expand(-1, x.shape[1])[: len(x)], x[: len(i)]),
+    "index add": lambda x, i: x.index_add(0, i[:1], x[:1]),
+    "one hot": lambda x, i: F.one_hot(i, 7) * x[0, 0],
+    "put": lambda x, i: (x * 1).index_put_((i,), x[:1]),
     "put and add": lambda x, i: x.index_put((i,), x[:1], accumulate=True),
-}  # fmt: skip
+}
 
 
 @case
@@ -320,3 +360,170 @@ def copies_of_modules(env):
         model.load_state_dict(other.state_dict())
         env.mark(f"state {i}")
         del model, other
+
+
+@case
+def resizes(env):
+    """Storages that grow, shrink, are shared and given away."""
+    x = torch.empty(1000, device=env.device)
+    x.resize_(100)
+    env.mark("smaller")
+    x.resize_(5000, 30)
+    env.mark("larger")
+    y = torch.empty(0, device=env.device)
+    torch.add(x, x, out=y)
+    env.mark("out")
+    storage = x.untyped_storage()
+    storage.resize_(0)
+    env.mark("storage of nothing")
+    storage.resize_(4096)
+    env.mark("storage of 4096 bytes")
+    z = torch.empty(3, device=env.device)
+    z.set_(x)
+    env.mark("set")
+    del x, storage
+    env.mark("dropped")
+    z.set_()
+    env.mark("let go")
+    z.resize_(7, 7)
+    z.data = torch.empty(2000, device=env.device)
+    env.mark("data")
+    z.resize_as_(torch.empty(3000, device=env.device))
+    env.mark("resized as another")
+
+
+class Square(torch.autograd.Function):
+    """A custom function that keeps its input and its output."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x * x
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, y = ctx.saved_tensors
+        return gradient * x * 2 + y.sum()
+
+
+@case
+def regions(env):
+    """no_grad, inference_mode, custom functions, both kinds of checkpoint, nested too, and an error in between."""
+    model = nn.Sequential(nn.Linear(50, 60), nn.GELU(), nn.LayerNorm(60), nn.Dropout(0.1), nn.Linear(60, 50))
+    model.to(env.device)
+    for reentrant in (True, False, True):
+        x = torch.empty(40, 50, device=env.device, requires_grad=True)
+        with torch.no_grad():
+            y = model(x)
+        env.mark("no_grad")
+        with torch.inference_mode():
+            z = model(x)
+        env.mark("inference_mode")
+        y = Square.apply(model(x))
+        env.mark("custom forward")
+        y.sum().backward()
+        env.mark("custom backward")
+        y = checkpoint(model, x, use_reentrant=reentrant) + checkpoint(Square.apply, x, use_reentrant=reentrant)
+        env.mark("checkpoint forward")
+        y.sum().backward()
+        env.mark("checkpoint backward")
+        y = checkpoint(lambda a: checkpoint(model, a, use_reentrant=reentrant) * a, x, use_reentrant=reentrant)  # noqa: B023
+        y.sum().backward()
+        env.mark("nested checkpoint")
+        try:
+            y = model(x) @ x
+        except RuntimeError:
+            env.mark("error")
+        model.zero_grad()
+        env.mark("zero_grad")
+        del x, y, z
+        gc.collect()
+
+
+class SelfAttention(nn.Module):
+    """Attention spelled out, with a mask."""
+
+    def __init__(self, d, heads, context, dropout):
+        super().__init__()
+        self.heads, self.dropout = heads, nn.Dropout(dropout)
+        self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.register_buffer("mask", torch.tril(torch.ones(context, context)).view(1, 1, context, context))
+
+    def forward(self, x):
+        b, s, d = x.shape
+        q, k, v = (y.view(b, s, self.heads, d // self.heads).transpose(1, 2) for y in self.qkv(x).split(d, dim=2))
+        scores = (q @ k.transpose(-2, -1)) * (d // self.heads) ** -0.5
+        scores = scores.masked_fill(self.mask[:, :, :s, :s] == 0, float("-inf"))
+        y = self.dropout(F.softmax(scores, dim=-1)) @ v
+        return self.dropout(self.out(y.transpose(1, 2).contiguous().view(b, s, d)))
+
+
+class Block(nn.Module):
+    """A block of either family: LayerNorm and GELU, or RMSNorm and a gate."""
+
+    def __init__(self, d, heads, context, dropout, gated):
+        super().__init__()
+        norm = nn.RMSNorm if gated else nn.LayerNorm
+        self.norm1, self.attention, self.norm2 = norm(d), SelfAttention(d, heads, context, dropout), norm(d)
+        self.gate = nn.Linear(d, 4 * d, bias=False) if gated else None
+        self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        h = self.norm2(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h) if self.gate else F.gelu(self.up(h)))
+
+
+class Transformer(nn.Module):
+    """Embeddings, blocks, a norm, and a head that may be tied to the embedding."""
+
+    def __init__(self, rng, context):
+        super().__init__()
+        heads = 2 ** rng.randint(0, 3)
+        d, vocabulary, gated = heads * 2 ** rng.randint(2, 5), rng.randint(50, 3000), rng.random() < 0.5
+        self.recompute = rng.choice(["", "", "reentrant", "not reentrant"])
+        self.tokens, self.positions = nn.Embedding(vocabulary, d), nn.Embedding(context, d)
+        dropout = rng.choice([0.0, 0.1])
+        self.blocks = nn.ModuleList(Block(d, heads, context, dropout, gated) for _ in range(rng.randint(1, 3)))
+        self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, vocabulary, bias=False)
+        if rng.random() < 0.5:
+            self.head.weight = self.tokens.weight
+
+    def forward(self, tokens):
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=self.recompute == "reentrant") if self.recompute else block(x)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+
+
+@case
+def transformers(env):
+    """Random small transformers, trained for two steps: types, optimizers, accumulation, clipping, scaling."""
+    rng = random.Random(SEED + 10)
+    for i in range(10):
+        context, dtype = rng.randint(8, 200), rng.choice(DTYPES[:2])
+        model = Transformer(rng, context).to(env.device, dtype)
+        form = rng.choice([{}, {"fused": True}, {"foreach": False}])
+        optimizer = rng.choice([torch.optim.AdamW, torch.optim.SGD])(model.parameters(), lr=0.1, **form)
+        scaler = torch.amp.GradScaler(env.device.type, enabled=dtype == torch.float32 and rng.random() < 0.4)
+        parts, clip, to_none = rng.randint(1, 3), rng.random() < 0.5, rng.random() < 0.7
+        for step in range(2):
+            for part in range(parts):
+                tokens = torch.zeros(rng.randint(1, 8), context, dtype=torch.int64).to(env.device)
+                loss = model(tokens) / parts
+                env.mark(f"transformer {i} step {step} part {part} forward")
+                scaler.scale(loss).backward()
+                env.mark(f"transformer {i} step {step} part {part} backward")
+            if clip:
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                env.mark(f"transformer {i} step {step} clip")
+            scaler.step(optimizer)
+            scaler.update()
+            env.mark(f"transformer {i} step {step} optimizer")
+            optimizer.zero_grad(set_to_none=to_none)
+            env.mark(f"transformer {i} step {step} zero_grad")
+        del model, optimizer, scaler, tokens, loss
+        gc.collect()

@@ -68,42 +68,53 @@ class Dispatch(TorchDispatchMode):
         super().__exit__(*exception)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if attached()[-1] is not self:
-            return func(*args, **kwargs)
-        ours, problem = self._whose(func, args, kwargs)
-        if problem:
-            # The traceback keeps this frame: were it to hold a view of a weight, the model could no longer be moved.
-            del args, kwargs
-            raise RuntimeError(problem)
-        if not ours:
-            return func(*args, **kwargs)
-        if self._is_composite(func):
-            return self._compose(func, args, kwargs)
-        if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
-            return answer
-        if torch.Tag.pointwise in func.tags:
-            args = [_with_the_others(x) for x in args]
-        if func is aten.add.Tensor and adds_in_place(*args):
-            return args[0].add_(args[1])
-        if func in IN_FORMULAS:
-            func = in_place_form(func)
+        result = None
+        try:
+            kwargs = kwargs or {}
+            if attached()[-1] is not self or not self._is_ours(func, args, kwargs):
+                return func(*args, **kwargs)
+            if self._is_composite(func):
+                return self._compose(func, args, kwargs)
+            if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
+                return answer
+            if torch.Tag.pointwise in func.tags:
+                args = [_with_the_others(x) for x in args]
+            if func is aten.add.Tensor and adds_in_place(*args):
+                return args[0].add_(args[1])
+            if func in IN_FORMULAS:
+                func = in_place_form(func)
+            result = self._run(func, args, kwargs)
+            self._count(func, args, kwargs, result)
+            return result
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
+            args = kwargs = result = None
+            raise error.with_traceback(None) from None
+
+    @staticmethod
+    def _run(func, args, kwargs):
+        """Run the operation on meta tensors.
+
+        PyTorch may import modules for it. That leaves reference cycles, which hold the frames below and with them the
+        caller's tensors, until Python's garbage collector finds them. On CUDA nothing is imported here.
+        """
         modules = len(sys.modules)
         result = KERNELS.get(func, func)(*args, **kwargs)
         if len(sys.modules) != modules:
-            # PyTorch has imported something for this operation. That leaves reference cycles, which hold the frames
-            # below and with them the caller's tensors. On CUDA nothing is imported here, so they go at once.
             gc.collect()
+        return result
+
+    def _count(self, func, args, kwargs, result) -> None:
+        """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
         memory.operation = func.name()
         rule = RULES.get(func)
         if rule is not None:
             rule(Call(func, args, kwargs, result, memory))
-        else:
-            if not self._known.get(func):
-                self._check_modelled(func)
-            memory.place_results(result)
-        return result
+            return
+        if not self._known.get(func):
+            self._check_modelled(func)
+        memory.place_results(result)
 
     def _is_composite(self, func) -> bool:
         """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole."""
@@ -124,8 +135,8 @@ class Dispatch(TorchDispatchMode):
         finally:
             super().__exit__(None, None, None)
 
-    def _whose(self, func, args, kwargs) -> tuple[bool, str]:
-        """Whether the operation runs on this GPU, and what is wrong with its arguments, if anything is."""
+    def _is_ours(self, func, args, kwargs) -> bool:
+        """Whether the operation runs on this GPU; the arguments are checked on the way."""
         device = kwargs.get("device")
         ours = device is not None and torch.device(device).type == "meta"
         stray = None
@@ -135,17 +146,17 @@ class Dispatch(TorchDispatchMode):
             if tensor.is_meta:
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
                 if record is None or record.memory is not self.memory:
-                    return True, self._foreign(func, tensor, record)
+                    raise RuntimeError(self._foreign(func, tensor, record))
                 ours = True
             elif stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
                 stray = tensor
         if ours and stray is not None and not self._may_mix(func, kwargs):
-            return True, (
+            raise RuntimeError(
                 f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU "
                 f"{self.memory.spec.name} and a CPU tensor of shape {tuple(stray.shape)}; move the model and its "
                 "inputs with .to(gpu.device)."
             )
-        return ours, ""
+        return ours
 
     def _may_mix(self, func, kwargs) -> bool:
         """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU."""
@@ -178,7 +189,7 @@ class Dispatch(TorchDispatchMode):
             self.unmodelled.add(name)
             warnings.warn(
                 f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not.",
-                stacklevel=5,
+                stacklevel=6,
             )
 
     def tell_no_values(self, func) -> None:

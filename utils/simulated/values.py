@@ -72,7 +72,7 @@ def _index(mode, func, args, kwargs):
         return None
     if func is aten.index.Tensor:
         return _shape_from_values(mode, func, args, kwargs)
-    x, value, accumulate = args[0], args[2], args[3] if len(args) > 3 else False
+    value, accumulate = args[2], args[3] if len(args) > 3 else False
     if accumulate or value.numel() != 1 or len(masks) != 1 or any(i is not None for i in args[1] if i is not masks[0]):
         return _shape_from_values(mode, func, args, kwargs)
     return None
