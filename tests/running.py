@@ -50,8 +50,13 @@ def cases(file: str) -> dict:
 
 
 def run_case(case, card: str) -> Environment:
-    """Run a case on the simulated GPU of that card, Python's garbage collector off, as when it was recorded."""
+    """Run a case on the simulated GPU of that card, as when it was recorded.
+
+    That was with Python's garbage collector off, and cuDNN's attention allowed or not.
+    """
     torch.manual_seed(0)
+    cudnn_sdp = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(case.cudnn_sdp)
     gc.collect()
     gc.disable()
     try:
@@ -60,6 +65,7 @@ def run_case(case, card: str) -> Environment:
             case(environment)
     finally:
         gc.enable()
+        torch.backends.cuda.enable_cudnn_sdp(cudnn_sdp)
     return environment
 
 

@@ -130,6 +130,15 @@ def test_wrong_arguments(change, message):
         F.scaled_dot_product_attention(*change(*qkv(gpu, 1, 1, 8, 8)))
 
 
+def test_dropout_makes_the_random_state_twice():
+    """The state is made before it is known whether dropout needs one, and made again where it does."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        q, k, v = qkv(gpu, 1, 2, 64, 32)
+        first = len(gpu.trace.events)
+        F.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+        assert allocations(gpu, first) == [1 * 2 * 64 * 32 * 2, 1 * 2 * 64 * 4, 16, 8, 16]
+
+
 def test_attention_on_the_cpu_stays_there():
     q = torch.randn(1, 2, 8, 8)
     expected = F.scaled_dot_product_attention(q, q, q)

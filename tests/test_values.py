@@ -1,4 +1,4 @@
-"""What a simulated GPU answers where a program asks for values: zeros, an error that names the operation, or a way round."""
+"""What a simulated GPU answers where a program asks for values: zeros, or an error that names the operation."""
 
 import warnings
 

@@ -233,6 +233,48 @@ def modules(env):
         del module, x, y, weights, options
 
 
+@contextmanager
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@contextmanager
+def half_precision_mathematics():
+    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(False)
+
+
+SURROUNDINGS = {
+    "no_grad": torch.no_grad, "inference": torch.inference_mode, "deterministic": deterministic,
+    "half precision": half_precision_mathematics,
+}  # fmt: skip
+
+
+@case
+def surroundings(env):
+    """Without gradients, deterministic, in half precision throughout; three dimensions; no numbers at all."""
+    rng = random.Random(10)
+    for name, surrounding in SURROUNDINGS.items():
+        for i in range(40):
+            backends = [rng.choice((FLASH, EFFICIENT, CUDNN)), MATH]
+            with allowed(*backends), surrounding():
+                run(env, rng, f"{name} {i}", draw(rng, env.device, (torch.float32, *HALF)))
+    for i in range(20):
+        drawn = draw(rng, env.device, (torch.float32, *HALF), masked=0.0)
+        drawn.q, drawn.k, drawn.v = (x[0].detach().requires_grad_() for x in (drawn.q, drawn.k, drawn.v))
+        run(env, rng, f"three dimensions {i}", drawn)
+    for shape in ((0, 2, 8, 16), (2, 2, 0, 16)):
+        make = {"device": env.device, "dtype": torch.bfloat16, "requires_grad": True}
+        run(env, rng, f"empty {shape}", Setting(*(torch.empty(shape, **make) for _ in "qkv"), {}))
+
+
 @case
 def products_with_mask(env):
     """baddbmm, with which nn.MultiheadAttention adds a mask to the scores when its weights are asked for."""

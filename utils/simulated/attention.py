@@ -42,7 +42,7 @@ def scaled_dot_product_attention(
     """
     _check(query, key, value, attn_mask)
     if not (query.numel() and key.numel() and value.numel()):
-        return query.new_zeros((*query.shape[:-1], value.shape[-1])) + (query.sum() + key.sum() + value.sum()) * 0
+        return _of_nothing(query, key, value)
     spec = _gpu_of(query)
     attention = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     backend = choose(attention, spec) if spec is not None else SDPBackend.MATH
@@ -81,6 +81,16 @@ def _check(query, key, value, mask) -> None:
             "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
             f"{mask.dtype} and query.dtype: {query.dtype}."
         )
+
+
+def _of_nothing(query, key, value) -> torch.Tensor:
+    """Zeros that depend on all three, so that each gets a gradient; one expression in C++: its parts live to the end."""
+    zeros = query.new_zeros((*query.shape[:-1], value.shape[-1]))
+    sums = [x.sum() for x in (query, key, value)]
+    two = sums[0] + sums[1]
+    three = two + sums[2]
+    zero = three * 0
+    return zeros + zero
 
 
 def _as_addend(mask: torch.Tensor | None, dtype: torch.dtype, minus_infinity: float) -> torch.Tensor | None:
@@ -212,3 +222,14 @@ def fused_sdp_choice(call: Call) -> None:
 
 
 KERNELS[aten._fused_sdp_choice.default] = _fused_sdp_choice
+
+
+@rule(aten.where.self)
+def where(call: Call) -> None:
+    """The result; a deterministic run fills it first, by way of a number of its own.
+
+    Source: fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
+    """
+    call.place_all()
+    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
+        call.while_taken(call.result.element_size())

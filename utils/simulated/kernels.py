@@ -18,7 +18,7 @@ def _one_type(name: str, *tensors: torch.Tensor) -> None:
     if len(set(types)) > 1:
         shown = " and ".join(str(t).removeprefix("torch.") for t in types)
         raise RuntimeError(
-            f"the factors of a product must be of one type: {name} got {shown}; convert one of them, as x.to(weight.dtype)."
+            f"the factors of a product must be of one type: {name} got {shown}; convert one, x.to(weight.dtype)."
         )
     if not (types[0].is_floating_point or types[0].is_complex):
         raise NotImplementedError(f"CUDA multiplies matrices of floating point: {name} got {types[0]}; try x.float().")
