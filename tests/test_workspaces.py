@@ -4,22 +4,24 @@ import gzip
 import json
 
 import pytest
-from running import FOLDER, GPUS, cases, run_case, up_to_last_mark
+from running import FOLDER, cases, run_case, up_to_last_mark
 
 from utils import Trace
 from utils.simulated.reductions import loop_nest, staging
 from utils.simulated.specs import find_spec
 
-FILES = ("operation_cases", "transformer_cases")
+FILES = ("operation_cases", "transformer_cases", "crossing_cases")
 
 
-@pytest.mark.parametrize("card", GPUS)
-@pytest.mark.parametrize(("file", "name"), [(file, name) for file in FILES for name in cases(file)])
+@pytest.mark.parametrize(
+    ("file", "name", "card"),
+    [(file, name, card) for file in FILES for name, case in cases(file).items() for card in case.cards],
+)
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")
 def test_calls_are_those_of_cuda(file, name, card):
-    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as file:
-        recording = json.load(file)
+    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as recorded:
+        recording = json.load(recorded)
     run = run_case(cases(file)[name], card)
     assert run.marks == recording["marks"]
     assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()

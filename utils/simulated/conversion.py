@@ -43,12 +43,10 @@ def _undo() -> None:
 
 
 def _crosses(module: torch.nn.Module, function) -> bool:
-    """Whether the conversion takes the module's own parameters to another kind of device: tried on an empty one."""
-    own = next((p for p in module._parameters.values() if p is not None), None)
-    if own is None:
-        return False
+    """Whether the conversion takes a parameter of the module's own to another kind of device: tried on empty ones."""
+    own = {p.device.type: p for p in module._parameters.values() if p is not None}
     with torch.no_grad():
-        return function(own.new_empty(0)).device.type != own.device.type
+        return any(function(p.new_empty(0)).device.type != kind for kind, p in own.items())
 
 
 def _cross(kept: torch.Tensor, moved: torch.Tensor) -> None:

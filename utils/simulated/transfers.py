@@ -26,9 +26,10 @@ def stages(target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> li
         if target.is_meta and not target.is_contiguous():
             sizes.append(n * target.element_size())
         if source.is_meta:
-            if source.dtype != target.dtype:
+            converts = source.dtype != target.dtype
+            if converts:
                 sizes.append(n * target.element_size())
-            if not source.is_contiguous():
+            if not source.is_contiguous() and (is_dense(source) or not converts):  # converted, gaps are gone
                 sizes.append(n * target.element_size())
     else:
         if target.is_meta and not (target.is_contiguous() and target.dtype == source.dtype):

@@ -1,0 +1,90 @@
+"""Cases about what crosses between the CPU and the GPU: transfers, new tensors, modules that are converted."""
+
+import itertools
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+CASES = {}
+
+
+def case(function):
+    function.cudnn_sdp, function.cards = False, ("a100", "h100")
+    CASES[function.__name__] = function
+    return function
+
+
+LAYOUTS = {
+    "as it is": lambda x: x,
+    "transposed": lambda x: x.t(),
+    "every other": lambda x: x[:, ::2],
+    "a row, expanded": lambda x: x[:1].expand(40, -1),
+}
+
+
+@case
+def crossings(env):
+    """Copies in both directions, of one type or converting, blocking or not, of tensors that lie in every way."""
+    types = (torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32), (torch.float32, torch.float32)
+    for (name, lie), (one, other), waits in itertools.product(LAYOUTS.items(), types, (False, True)):
+        setting = f"{name} {one} {other} {waits}"
+        there = lie(torch.ones(40, 60, dtype=one)).to(env.device, other, non_blocking=waits)
+        env.mark(f"{setting} to the GPU")
+        here = lie(torch.ones(40, 60, dtype=one, device=env.device)).to("cpu", other, non_blocking=waits)
+        env.mark(f"{setting} to the CPU")
+        del there, here
+        if "expanded" in name:
+            continue
+        target = lie(torch.empty(40, 60, dtype=one, device=env.device))
+        target.copy_(torch.ones(target.shape, dtype=other), non_blocking=waits)
+        env.mark(f"{setting} into the GPU")
+        target.copy_(torch.ones(target.shape[::-1], dtype=other).t(), non_blocking=waits)
+        env.mark(f"{setting} into the GPU, from a transposed one")
+        torch.empty(target.shape, dtype=other).copy_(target, non_blocking=waits)
+        env.mark(f"{setting} into the CPU")
+        del target
+
+
+@case
+def new_tensors(env):
+    """Tensors made of Python's numbers, and like others that lie elsewhere."""
+    x = torch.ones(5, 7, device=env.device)
+    kept = [torch.tensor([1.0, 2.0, 3.0], device=env.device), torch.tensor(3, device=env.device)]
+    env.mark("tensor")
+    kept += [torch.as_tensor([[1, 2], [3, 4]], device=env.device), x.new_tensor([0.5] * 300)]
+    env.mark("as_tensor, new_tensor")
+    kept += [torch.zeros_like(torch.ones(300), device=env.device), torch.ones(3).new_zeros(500, device=env.device)]
+    env.mark("like a tensor on the CPU")
+    kept += [torch.empty_like(x, device="cpu"), nn.BatchNorm1d(300, device=env.device), x[[0, 2]], x[:, [1, 1, 1]]]
+    env.mark("a module, lists as indices")
+    kept += [torch.tensor(0.0) + x.sum(), torch.tensor(2.0) / x.mean(), x * 1j, x.to(torch.bool).sum(), x.long().sum()]
+    env.mark("numbers on the CPU, other types")
+    kept += [x.sum(dtype=torch.float64), F.softmax(x.half(), -1, dtype=torch.float32), x.bool().float().mean()]
+    env.mark("sums and softmax in another type")
+    kept += [x.expand(3, 5, 7).transpose(0, 2).reshape(-1, 5)[:, :1].expand(-1, 5) @ x[:, :1].expand(5, 9)]
+    env.mark("a product of which both factors are copied")
+    del kept
+
+
+@case
+def conversions(env):
+    """Modules that move while a view or a graph of their parameters is alive, and change their type on the GPU."""
+    for dtype in (torch.float32, torch.bfloat16):
+        model = nn.Sequential(nn.Linear(37, 148), nn.ReLU(), nn.Linear(148, 37), nn.LayerNorm(37))
+        view, graph = model[0].weight.t(), model[2](torch.ones(3, 148))
+        calls = []
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(calls.append)
+        model.to(env.device)
+        env.mark(f"{dtype} moved")
+        model(torch.ones(8, 37, device=env.device)).sum().backward()
+        assert len(calls) == 6
+        env.mark(f"{dtype} backward")
+        model.to(dtype)
+        env.mark(f"{dtype} converted")
+        model.to_empty(device=env.device)
+        env.mark(f"{dtype} emptied")
+        model.cpu()
+        env.mark(f"{dtype} back")
+        del model, view, graph, calls, p
