@@ -84,7 +84,7 @@ def _check(query, key, value, mask) -> None:
 
 
 def _of_nothing(query, key, value) -> torch.Tensor:
-    """Zeros that depend on all three, so that each gets a gradient; one expression in C++: its parts live to the end."""
+    """Zeros that depend on all three, so each gets a gradient: one expression in C++, its parts live to its end."""
     zeros = query.new_zeros((*query.shape[:-1], value.shape[-1]))
     sums = [x.sum() for x in (query, key, value)]
     two = sums[0] + sums[1]

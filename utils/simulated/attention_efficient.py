@@ -117,11 +117,7 @@ def workspace_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     half = query.dtype in HALF
     kernel = _kernel(spec, half, max(d, e), dropout)
     sums_outside = half and not kernel.sums_in_registers
-    n_splits = -(-t // kernel.keys)
-    if b * h >= 256 and t <= 2 * kernel.keys:
-        n_splits = 1
-    if sums_outside:
-        n_splits = min(n_splits, 200 // (b * h))
+    n_splits = min(-(-t // kernel.keys), 200 // (b * h))
     if torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled():
         n_splits = 1
     n_splits = max(n_splits, 1)
