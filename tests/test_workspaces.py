@@ -18,8 +18,8 @@ FILES = ("operation_cases", "transformer_cases")
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")
 def test_calls_are_those_of_cuda(file, name, card):
-    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as file:
-        recording = json.load(file)
+    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as opened:
+        recording = json.load(opened)
     run = run_case(cases(file)[name], card)
     assert run.marks == recording["marks"]
     assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
