@@ -1,4 +1,4 @@
-"""What a simulated GPU answers where a program asks for values: zeros, an error that names the operation, or a way round."""
+"""What a simulated GPU answers where a program asks for values: zeros, an error with a way out, or a way round."""
 
 import warnings
 

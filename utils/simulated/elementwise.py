@@ -66,8 +66,11 @@ def _compare(one: int, other: int, shape, strides: list[list[int]]) -> int:
     return 0
 
 
-def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
-    """A kernel for an operator on tensors of one floating type; it hands every other case to PyTorch."""
+def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None, last_first: bool = False):
+    """A kernel for an operator on tensors of one floating type; it hands every other case to PyTorch.
+
+    `last_first`: the operator reads its last tensor as its first operand.
+    """
 
     def kernel(*args, **options):
         operands = [x for x in args if isinstance(x, torch.Tensor)]
@@ -79,6 +82,7 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
             return func(*args, **options)
         if all(x.shape == first.shape and x.is_contiguous() for x in operands):
             return first.new_empty(first.shape, dtype=dtype)
+        operands = operands[::-1] if last_first else operands
         shape = torch.broadcast_shapes(*(x.shape for x in operands))
         return torch.empty_strided(shape, result_strides(shape, operands), dtype=dtype or first.dtype, device="meta")
 
@@ -88,9 +92,10 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
 _SAME_TYPE = """
     add.Tensor sub.Tensor mul.Tensor div.Tensor pow.Tensor_Tensor maximum minimum
     relu gelu silu mish sigmoid tanh elu leaky_relu softplus hardtanh hardswish hardsigmoid
-    threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward leaky_relu_backward
-    softplus_backward hardtanh_backward hardswish_backward hardsigmoid_backward
+    gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward softplus_backward hardtanh_backward
+    hardswish_backward hardsigmoid_backward
 """
+_LAST_FIRST = "threshold_backward leaky_relu_backward"
 _TRUTHS = "eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor"
 
 
@@ -101,5 +106,6 @@ def _overload(name: str) -> torch._ops.OpOverload:
 
 ELEMENTWISE = {
     **{func: _kernel(func) for func in map(_overload, _SAME_TYPE.split())},
+    **{func: _kernel(func, last_first=True) for func in map(_overload, _LAST_FIRST.split())},
     **{func: _kernel(func, torch.bool) for func in map(_overload, _TRUTHS.split())},
 }
