@@ -8,6 +8,17 @@ import torch
 from utils.simulated.elementwise import ELEMENTWISE, result_strides
 
 aten = torch.ops.aten
+ACTIVATIONS = {
+    aten.threshold_backward.default: (0,),
+    aten.leaky_relu_backward.default: (0.1, False),
+    aten.gelu_backward.default: (),
+    aten.silu_backward.default: (),
+    aten.tanh_backward.default: (),
+    aten.softplus_backward.default: (1.0, 20.0),
+    aten.hardtanh_backward.default: (-1.0, 1.0),
+    aten.hardswish_backward.default: (),
+    aten.hardsigmoid_backward.default: (),
+}
 FORMS = {
     "as it is": lambda shape: torch.empty(shape),
     "transposed": lambda shape: torch.empty(shape[::-1]).permute(*reversed(range(len(shape)))),
@@ -47,6 +58,17 @@ def test_kernels_give_shape_type_and_strides(func, dtype):
         result = ELEMENTWISE[func](*(_on_meta(x, dtype) for x in (one, other)))
         assert (result.shape, result.stride()) == (expected.shape, expected.stride())
         assert result.dtype == (torch.bool if func is aten.gt.Tensor else dtype)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gradients_of_activations_lie_as_on_the_cpu(seed):
+    rng = random.Random(seed)
+    for func, more in ACTIVATIONS.items():
+        for _ in range(50):
+            shape = [rng.choice([1, 2, 3, 4, 5]) for _ in range(rng.randint(2, 4))]
+            gradient, x = (FORMS[rng.choice(list(FORMS)[:7])](shape) for _ in range(2))
+            result = ELEMENTWISE[func](_on_meta(gradient, torch.float32), _on_meta(x, torch.float32), *more)
+            assert result.stride() == func(gradient, x, *more).stride(), func
 
 
 def _on_meta(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
