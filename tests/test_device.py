@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 import torch.utils._foreach_utils as foreach_utils
 from running import ones
+from torch.utils.flop_counter import FlopCounterMode
 
-from utils import LiveGPU, SimulatedGPU, open_gpu
+from utils import AllocatedMemContext, LiveGPU, SimulatedGPU, open_gpu
 from utils.device import current_gpu
 from utils.simulated.specs import SPECS
 
@@ -117,6 +118,27 @@ def test_out_of_order_and_other_threads():
         thread.join()
         assert errors == ["a simulated GPU must be closed on the thread that opened it: a100-80gb.", 1024]
         assert outer.memory_allocated() == 0
+
+
+def test_closing_under_another_dispatch_mode():
+    gpu = SimulatedGPU("a100-80gb").__enter__()
+    try:
+        with (
+            FlopCounterMode(display=False),
+            pytest.raises(RuntimeError, match="FlopCounterMode.* is on: leave it first"),
+        ):
+            gpu.close()
+        assert gpu.is_open
+    finally:
+        gpu.close()
+    assert torch._C._len_torch_dispatch_stack() == 0
+
+
+def test_a_closed_gpu_is_not_read_as_if_it_counted():
+    with SimulatedGPU("a100-80gb") as gpu:
+        pass
+    with pytest.raises(RuntimeError, match="must be open: a100-80gb is not"), AllocatedMemContext(gpu):
+        pass
 
 
 def test_tensors_may_die_on_any_thread(gpu):

@@ -82,3 +82,9 @@ def test_a_failed_operation_holds_no_tensor(gpu):
         (x * 2).view(16, 16) @ x.view(1, 256)
     except RuntimeError:
         assert gpu.memory_allocated() == before
+
+
+def test_a_loss_in_a_formatted_string(gpu):
+    loss = torch.ones(3, device=gpu.device).sum()
+    with pytest.warns(UserWarning, match="nothing is computed on a simulated GPU"):
+        assert f"{loss:.3f}" == "0.000"

@@ -15,7 +15,11 @@ from .conversion import keep_parameters
 from .elementwise import result_strides
 from .memory import RECORDS
 
-_FUNCTIONS_WITH_DEVICE_LISTS = ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices")
+_FUNCTIONS_WITH_DEVICE_LISTS = (
+    "_get_foreach_kernels_supported_devices",
+    "_get_fused_kernels_supported_devices",
+    "_get_capturable_supported_devices",
+)
 _MODULES_WITH_DEVICE_LISTS = ("torch.utils._foreach_utils", "torch.optim.optimizer", "torch.optim.swa_utils")
 
 
@@ -80,7 +84,7 @@ def _accept_meta_in_optimizers():
     modules = [sys.modules[name] for name in _MODULES_WITH_DEVICE_LISTS]
     saved = [(m, n, getattr(m, n)) for m in modules for n in _FUNCTIONS_WITH_DEVICE_LISTS if hasattr(m, n)]
     for module, name, function in saved:
-        setattr(module, name, lambda function=function: [*function(), "meta"])
+        setattr(module, name, lambda *args, function=function: [*function(*args), "meta"])
 
     def undo() -> None:
         for module, name, function in saved:
@@ -133,6 +137,24 @@ def _see_what_tensor_makes():
     return undo
 
 
+def _format_numbers():
+    """A tensor of one number is formatted as the number, `f"{loss:.3f}"`, unless it is on meta."""
+    original = torch.Tensor.__format__
+
+    @wraps(original)
+    def format_(tensor, spec):
+        if tensor.is_meta and tensor.dim() == 0 and attached():
+            return format(tensor.item(), spec)
+        return original(tensor, spec)
+
+    torch.Tensor.__format__ = format_
+
+    def undo() -> None:
+        torch.Tensor.__format__ = original
+
+    return undo
+
+
 def _pin_without_a_driver():
     """Pinned memory is the host's: a plain copy stands for it where no driver can pin."""
     original = torch.Tensor.pin_memory
@@ -157,5 +179,6 @@ _CHANGES = (
     keep_parameters,
     _see_resized_storages,
     _see_what_tensor_makes,
+    _format_numbers,
     _pin_without_a_driver,
 )

@@ -4,6 +4,7 @@ import threading
 from dataclasses import dataclass
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ..trace import Trace
 from .dispatch import Dispatch, attached
@@ -75,6 +76,9 @@ class SimulatedGPU:
         if attached()[-1] is not self._mode:
             inner = attached()[-1].memory.spec.name
             raise RuntimeError(f"open GPUs must be closed innermost first: close {inner} before {self.spec.name}.")
+        top = _get_current_dispatch_mode()
+        if top is not self._mode:
+            raise RuntimeError(f"modes must be left innermost first: {type(top).__name__} is on: leave it first.")
         self._thread = None
         self._mode.__exit__(None, None, None)
         GATES.close()
@@ -85,17 +89,20 @@ class SimulatedGPU:
 
         Raises: RuntimeError if this GPU is not the one that would count them.
         """
-        if not self.is_open:
-            raise RuntimeError(
-                f'a simulated GPU must be open: {self.name} is not; use `with SimulatedGPU("{self.name}") as gpu:` or '
-                f'`gpu = open_gpu("{self.name}")`.'
-            )
+        self._must_be_open()
         if attached()[-1:] != [self._mode]:
             inner = attached()[-1].memory.spec.name if attached() else "none on this thread"
             raise RuntimeError(
                 f"only the innermost open GPU counts: {self.name} was asked, {inner} is it; close that one first."
             )
         return torch.device("meta")
+
+    def _must_be_open(self) -> None:
+        if not self.is_open:
+            raise RuntimeError(
+                f'a simulated GPU must be open: {self.name} is not; use `with SimulatedGPU("{self.name}") as gpu:` or '
+                f'`gpu = open_gpu("{self.name}")`.'
+            )
 
     # what torch.cuda answers, under the same names
 
@@ -178,5 +185,6 @@ class SimulatedGPU:
 
     def load_libraries(self) -> None:
         """Take this thread's cuBLAS workspace now, so that it does not count in what is measured next."""
+        self._must_be_open()
         self._memory.operation = "load_libraries"
         self._memory.use_blas()
