@@ -205,6 +205,7 @@ def sums_of_gradients(env):
 OPTIMIZERS = {
     "SGD": torch.optim.SGD, "Adam": torch.optim.Adam, "AdamW": torch.optim.AdamW, "Adamax": torch.optim.Adamax,
     "Adagrad": torch.optim.Adagrad, "RMSprop": torch.optim.RMSprop, "NAdam": torch.optim.NAdam,
+    "Adadelta": torch.optim.Adadelta, "RAdam": torch.optim.RAdam, "ASGD": torch.optim.ASGD, "Rprop": torch.optim.Rprop,
 }  # fmt: skip
 
 
