@@ -7,7 +7,7 @@ import torch
 
 from .contexts import AllocatedMemContext, SavedTensorContext
 from .device import LiveGPU, SimulatedGPU
-from .layers import MLP
+from .layers import MLP, check_positive
 from .saved_tensors import SavedTensor
 
 
@@ -44,9 +44,7 @@ def mlp_forward(
     Shapes: x[b,s,d] -> y[b,s,d]
     Raises: ValueError for a size that is no positive integer; torch.OutOfMemoryError if it does not fit.
     """
-    for letter, size in {"b": b, "s": s, "d": d}.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"{letter} must be a positive integer: got {letter}={size!r}.")
+    check_positive(b=b, s=s, d=d)
     mlp = MLP(d, activation, dropout, gpu.device, dtype, bias=bias)
     x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
     with AllocatedMemContext(gpu) as mem, SavedTensorContext(mlp.parameters()) as saved:

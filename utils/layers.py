@@ -54,7 +54,8 @@ def _check_width(cls: type) -> None:
         raise ValueError(f"act_fn must keep the width and take one input: got {cls.__name__}; try nn.SiLU().")
 
 
-def _positive(**sizes: int) -> None:
+def check_positive(**sizes: int) -> None:
+    """Raise a ValueError that names the first size that is no positive integer."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ValueError(f"{name} must be a positive integer: got {name}={size!r}.")
@@ -73,7 +74,7 @@ class MLP(nn.Module):
 
     def __init__(self, d_model: int, act_fn, dropout_prob: float | None = None, device=None, dtype=None, *, bias=True):
         super().__init__()
-        _positive(d_model=d_model)
+        check_positive(d_model=d_model)
         if dropout_prob is not None and not 0 <= dropout_prob < 1:
             raise ValueError(
                 f"dropout_prob must lie in [0, 1): got dropout_prob={dropout_prob!r}; None or 0 switches dropout off."
@@ -103,9 +104,9 @@ class LinearStack(nn.Module):
         self, n_in=100, width=100, n_out=10, n_hidden=200, *, relu=False, frozen=range(0), device=None, dtype=None
     ):
         super().__init__()
-        _positive(n_in=n_in, width=width, n_out=n_out)
+        check_positive(n_in=n_in, width=width, n_out=n_out)
         if n_hidden != 0:
-            _positive(n_hidden=n_hidden)
+            check_positive(n_hidden=n_hidden)
         outside = [index for index in frozen if index not in range(n_hidden)]
         if outside:
             raise ValueError(

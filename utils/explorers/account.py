@@ -3,7 +3,8 @@
 import traceback
 from dataclasses import dataclass, field
 
-ORIGINS = ("simulated", "measured", "recorded")
+from ..trace import ORIGINS
+
 _LONGEST = 400  # characters: some errors go on about environment variables
 
 

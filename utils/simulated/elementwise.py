@@ -9,6 +9,8 @@ by tests/test_elementwise.py.
 
 import torch
 
+from .tensor_iterator import sorted_dims
+
 aten = torch.ops.aten
 
 
@@ -21,16 +23,7 @@ def result_strides(shape: tuple[int, ...], operands: list[torch.Tensor]) -> tupl
         if all(x.stride() == strides for x in operands) and is_dense(operands[0]):
             return strides
     broadcast = [_broadcast_strides(x, shape) for x in operands]
-    order = list(reversed(range(len(shape))))
-    for i in range(1, len(order)):
-        right = i
-        for left in range(i - 1, -1, -1):
-            comparison = _compare(order[left], order[right], shape, broadcast)
-            if comparison > 0:
-                order[left], order[right] = order[right], order[left]
-                right = left
-            elif comparison < 0:
-                break
+    order = sorted_dims(len(shape), lambda one, other: _compare(one, other, shape, broadcast))
     return _dense(shape, order)
 
 
@@ -102,12 +95,13 @@ _FLOATING_ONLY = frozenset("gelu silu mish elu leaky_relu softplus hardswish har
 _TRUTHS = "eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor"
 
 
-def _overload(name: str) -> torch._ops.OpOverload:
-    operator, _, overload = name.partition(".")
-    return getattr(getattr(aten, operator), overload or "default")
+def overload(name: str) -> torch._ops.OpOverload:
+    """The operator of that name: "relu", "add.Tensor"."""
+    operator, _, variant = name.partition(".")
+    return getattr(getattr(aten, operator), variant or "default")
 
 
 ELEMENTWISE = {
-    **{func: _kernel(func) for func in map(_overload, _SAME_TYPE.split())},
-    **{func: _kernel(func, torch.bool) for func in map(_overload, _TRUTHS.split())},
+    **{func: _kernel(func) for func in map(overload, _SAME_TYPE.split())},
+    **{func: _kernel(func, torch.bool) for func in map(overload, _TRUTHS.split())},
 }

@@ -79,44 +79,53 @@ def _override_operators():
     return library._destroy
 
 
-def _accept_meta_in_optimizers():
-    """Optimizers take the foreach form by default, and the fused one on request, on the devices of these lists."""
-    modules = [sys.modules[name] for name in _MODULES_WITH_DEVICE_LISTS]
-    saved = [(m, n, getattr(m, n)) for m in modules for n in _FUNCTIONS_WITH_DEVICE_LISTS if hasattr(m, n)]
-    for module, name, function in saved:
-        setattr(module, name, lambda *args, function=function: [*function(*args), "meta"])
+def _replaced(owner, name: str, make):
+    """Put `make(original)` in the place of `owner.name`; returns what puts the original back."""
+    original, inherited = getattr(owner, name), name not in vars(owner)
+    setattr(owner, name, wraps(original)(make(original)))
+    return partial(delattr, owner, name) if inherited else partial(setattr, owner, name, original)
 
+
+def _all_of(undoings: list):
     def undo() -> None:
-        for module, name, function in saved:
-            setattr(module, name, function)
+        for one in reversed(undoings):
+            one()
 
     return undo
 
 
+def _accept_meta_in_optimizers():
+    """Optimizers take the foreach form by default, and the fused one on request, on the devices of these lists."""
+
+    def with_meta(original):
+        return lambda *args: [*original(*args), "meta"]
+
+    modules = [sys.modules[name] for name in _MODULES_WITH_DEVICE_LISTS]
+    places = [(module, name) for module in modules for name in _FUNCTIONS_WITH_DEVICE_LISTS if hasattr(module, name)]
+    return _all_of([_replaced(module, name, with_meta) for module, name in places])
+
+
 def _see_resized_storages():
     """`storage.resize_` is no operation that a dispatch mode sees."""
-    original = torch.UntypedStorage.resize_
 
-    @wraps(original)
-    def resize_(storage, n_bytes):
-        result = original(storage, n_bytes)
-        record = RECORDS.get(storage._cdata)
-        if record is not None:
-            record.memory.operation = "storage.resize_"
-            record.memory.move(record, storage.nbytes())
-        return result
+    def seeing(original):
+        def resize_(storage, n_bytes):
+            result = original(storage, n_bytes)
+            record = RECORDS.get(storage._cdata)
+            if record is not None:
+                record.memory.operation = "storage.resize_"
+                record.memory.move(record, storage.nbytes())
+            return result
 
-    torch.UntypedStorage.resize_ = resize_
-    return lambda: delattr(torch.UntypedStorage, "resize_")
+        return resize_
+
+    return _replaced(torch.UntypedStorage, "resize_", seeing)
 
 
 def _see_what_tensor_makes():
     """`torch.tensor([...], device=...)` makes its tensor unseen by dispatch modes; on CUDA it copies it to the GPU."""
-    places = (torch, "tensor"), (torch, "as_tensor"), (torch, "asarray"), (torch.Tensor, "new_tensor")
-    saved = [(owner, name, getattr(owner, name)) for owner, name in places]
 
     def seeing(original):
-        @wraps(original)
         def make(*args, **kwargs):
             made = original(*args, **kwargs)
             if made.is_meta and attached() and made.untyped_storage()._cdata not in RECORDS:
@@ -127,50 +136,35 @@ def _see_what_tensor_makes():
 
         return make
 
-    for owner, name, original in saved:
-        setattr(owner, name, seeing(original))
-
-    def undo() -> None:
-        for owner, name, original in saved:
-            setattr(owner, name, original)
-
-    return undo
+    places = (torch, "tensor"), (torch, "as_tensor"), (torch, "asarray"), (torch.Tensor, "new_tensor")
+    return _all_of([_replaced(owner, name, seeing) for owner, name in places])
 
 
 def _format_numbers():
     """A tensor of one number is formatted as the number, `f"{loss:.3f}"`, unless it is on meta."""
-    original = torch.Tensor.__format__
 
-    @wraps(original)
-    def format_(tensor, spec):
-        if tensor.is_meta and tensor.dim() == 0 and attached():
-            return format(tensor.item(), spec)
-        return original(tensor, spec)
+    def formatting(original):
+        def format_(tensor, spec):
+            is_number = tensor.is_meta and tensor.dim() == 0 and attached()
+            return format(tensor.item(), spec) if is_number else original(tensor, spec)
 
-    torch.Tensor.__format__ = format_
+        return format_
 
-    def undo() -> None:
-        torch.Tensor.__format__ = original
-
-    return undo
+    return _replaced(torch.Tensor, "__format__", formatting)
 
 
 def _pin_without_a_driver():
     """Pinned memory is the host's: a plain copy stands for it where no driver can pin."""
-    original = torch.Tensor.pin_memory
 
-    @wraps(original)
-    def pin_memory(tensor, device=None):
-        if attached() and not tensor.is_meta and not torch.accelerator.is_available():
-            return tensor.clone()
-        return original(tensor) if device is None else original(tensor, device)
+    def pinning(original):
+        def pin_memory(tensor, *device):
+            if attached() and not tensor.is_meta and not torch.accelerator.is_available():
+                return tensor.clone()
+            return original(tensor, *device)
 
-    torch.Tensor.pin_memory = pin_memory
+        return pin_memory
 
-    def undo() -> None:
-        torch.Tensor.pin_memory = original
-
-    return undo
+    return _replaced(torch.Tensor, "pin_memory", pinning)
 
 
 _CHANGES = (

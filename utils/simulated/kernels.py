@@ -7,7 +7,7 @@ it hands every other case, wrong arguments too, to PyTorch.
 
 import torch
 
-from .elementwise import ELEMENTWISE
+from .elementwise import ELEMENTWISE, overload
 
 aten = torch.ops.aten
 
@@ -115,14 +115,9 @@ _FOREACH_IN_PLACE = """
 """
 
 
-def _overload(name: str) -> torch._ops.OpOverload:
-    operator, _, overload = name.partition(".")
-    return getattr(getattr(aten, operator), overload or "default")
-
-
 KERNELS = {
     **ELEMENTWISE,
-    **{_overload(f"_foreach_{name}"): _in_place for name in _FOREACH_IN_PLACE.split()},
+    **{overload(f"_foreach_{name}"): _in_place for name in _FOREACH_IN_PLACE.split()},
     aten._foreach_sqrt.default: _each_like,
     aten.mm.default: _mm,
     aten.addmm.default: _addmm,

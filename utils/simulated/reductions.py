@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from .specs import GPUSpec
+from .tensor_iterator import sorted_dims
 
 WARP = 32
 MAX_THREADS = 512
@@ -78,7 +79,7 @@ def loop_nest(shape, strides, dims, input_bytes: int, output_bytes: int, offset:
 
 
 def _sorted_dims(shape, out_strides, in_strides) -> list[int]:
-    """Insertion sort that leaves dimensions in place where neither stride decides, as TensorIterator does."""
+    """The reduced dimensions first, then by strides, the output's before the input's."""
 
     def compare(a: int, b: int) -> int:
         if (out_strides[a] == 0) != (out_strides[b] == 0):
@@ -92,17 +93,7 @@ def _sorted_dims(shape, out_strides, in_strides) -> list[int]:
                 return 1
         return 0
 
-    order = list(reversed(range(len(shape))))
-    for i in range(1, len(order)):
-        right = i
-        for left in range(i - 1, -1, -1):
-            comparison = compare(order[left], order[right])
-            if comparison > 0:
-                order[left], order[right] = order[right], order[left]
-                right = left
-            elif comparison < 0:
-                break
-    return order
+    return sorted_dims(len(shape), compare)
 
 
 def _merged(loops: list[list[int]]) -> list[list[int]]:
