@@ -10,7 +10,7 @@ from utils import Trace
 from utils.simulated.reductions import loop_nest, staging
 from utils.simulated.specs import find_spec
 
-FILES = ("operation_cases", "transformer_cases", "crossing_cases")
+FILES = ("operation_cases", "transformer_cases", "crossing_cases", "block_cases")
 
 
 @pytest.mark.parametrize(
