@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 import pytest
 from running import FOLDER, cases, run_case, up_to_last_mark
@@ -10,6 +11,8 @@ from utils import Trace
 from utils.simulated.reductions import loop_nest, staging
 from utils.simulated.specs import find_spec
 
+PAGE = FOLDER.parent.parent / "book" / "verified_operations.md"
+LISTED = set(re.findall(r"^\| `(\S+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
 FILES = ("operation_cases", "transformer_cases", "crossing_cases", "block_cases")
 
 
@@ -26,6 +29,7 @@ def test_calls_are_those_of_cuda(file, name, card):
     assert run.marks == recording["marks"]
     assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
     assert not run.gpu.unmodelled
+    assert run.gpu.operations <= LISTED, "run tools/verified_operations.py"
 
 
 def test_staging_by_hand():

@@ -45,6 +45,7 @@ class Dispatch(TorchDispatchMode):
         super().__init__()
         self.memory, self.owner = memory, owner
         self.unmodelled: set[str] = set()
+        self.ran: set[torch._ops.OpOverload] = set()
         self._told_values = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
 
@@ -108,6 +109,7 @@ class Dispatch(TorchDispatchMode):
         """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
         memory.operation = func.name()
+        self.ran.add(func)
         rule = RULES.get(func)
         if rule is not None:
             rule(Call(func, args, kwargs, result, memory))

@@ -183,6 +183,11 @@ class SimulatedGPU:
         """Operations that ran here whose temporary memory is not known; while it is empty, the figures are exact."""
         return frozenset(self._mode.unmodelled)
 
+    @property
+    def operations(self) -> frozenset[str]:
+        """Operations that ran here, by name."""
+        return frozenset(func.name() for func in self._mode.ran)
+
     def load_libraries(self) -> None:
         """Take this thread's cuBLAS workspace now, so that it does not count in what is measured next."""
         self._must_be_open()
