@@ -5,12 +5,14 @@ Importing it attaches nothing: PyTorch behaves differently only while a simulate
 
 from .contexts import AllocatedMemContext, SavedTensorContext
 from .device import LiveGPU, SimulatedGPU, open_gpu
-from .layers import MLP, LinearStack
+from .layers import MLP, Attention, Block, LinearStack
 from .trace import Trace
 
 __all__ = [
     "MLP",
     "AllocatedMemContext",
+    "Attention",
+    "Block",
     "LinearStack",
     "LiveGPU",
     "SavedTensorContext",

@@ -1,8 +1,10 @@
 """The layers that the book takes apart: plain PyTorch modules, with nothing in them that changes what is kept."""
 
 import inspect
+import math
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules import activation as torch_activations
 
@@ -61,6 +63,13 @@ def check_positive(**sizes: int) -> None:
             raise ValueError(f"{name} must be a positive integer: got {name}={size!r}.")
 
 
+def _check_dropout(dropout_prob: float | None) -> None:
+    if dropout_prob is not None and not 0 <= dropout_prob < 1:
+        raise ValueError(
+            f"dropout_prob must lie in [0, 1): got dropout_prob={dropout_prob!r}; None or 0 switches dropout off."
+        )
+
+
 class MLP(nn.Module):
     """The feed-forward layer of a transformer: `up` (Linear), `activation`, `down` (Linear), `dropout`.
 
@@ -75,10 +84,7 @@ class MLP(nn.Module):
     def __init__(self, d_model: int, act_fn, dropout_prob: float | None = None, device=None, dtype=None, *, bias=True):
         super().__init__()
         check_positive(d_model=d_model)
-        if dropout_prob is not None and not 0 <= dropout_prob < 1:
-            raise ValueError(
-                f"dropout_prob must lie in [0, 1): got dropout_prob={dropout_prob!r}; None or 0 switches dropout off."
-            )
+        _check_dropout(dropout_prob)
         factory = {"device": device, "dtype": dtype}
         self.up = nn.Linear(d_model, 4 * d_model, bias=bias, **factory)
         self.activation = make_activation(act_fn, **factory)
@@ -87,6 +93,123 @@ class MLP(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.dropout(self.down(self.activation(self.up(x))))
+
+
+class Attention(nn.Module):
+    """Causal self-attention: `qkv` (Linear), attention of `n_heads` heads, `out` (Linear), `dropout`.
+
+    `kind="sdpa"` calls PyTorch's `scaled_dot_product_attention`, which takes the kernel that suits the GPU and the
+    shapes. `kind="explicit"` spells the same out as nanoGPT does: the scores are a tensor, and so are the causal `mask`
+    (a buffer of floats for `context_length` positions), the weights and what `weight_dropout` leaves of them. Dropout
+    falls on the attention weights and on the output.
+
+    Shapes: x[b, s, d] -> q, k, v[b, a, s, d/a] -> weights[b, a, s, s] (explicit only) -> y[b, s, d]
+    Raises: ValueError for sizes that are no positive integers, an n_heads that does not divide d_model, an unknown
+            kind, kind="explicit" without a context_length, an x of other dimensions or longer than that, and for a
+            dropout_prob outside [0, 1).
+    Source: Vaswani et al. 2017, section 3.2; `CausalSelfAttention` of nanoGPT's model.py.
+    """
+
+    def __init__(
+        self,
+        d_model,
+        n_heads,
+        dropout_prob=None,
+        device=None,
+        dtype=None,
+        *,
+        kind="sdpa",
+        context_length=None,
+        bias=True,
+    ):
+        super().__init__()
+        _check_heads(d_model, n_heads)
+        _check_dropout(dropout_prob)
+        if kind not in ("sdpa", "explicit"):
+            raise ValueError(f'kind must be "sdpa" or "explicit": got kind={kind!r}.')
+        if kind == "explicit" and context_length is None:
+            raise ValueError('kind="explicit" needs context_length, the side of its mask: got None; try 1024.')
+        factory = {"device": device, "dtype": dtype}
+        self.n_heads, self.kind = n_heads, kind
+        self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias, **factory)
+        self.out = nn.Linear(d_model, d_model, bias=bias, **factory)
+        self.weight_dropout = nn.Dropout(dropout_prob or 0.0)
+        self.dropout = nn.Dropout(dropout_prob or 0.0)
+        if kind == "explicit":
+            check_positive(context_length=context_length)
+            ones = torch.ones(1, 1, context_length, context_length, **factory)
+            self.register_buffer("mask", ones.tril())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dim() != 3:
+            raise ValueError(f"x must be x[b, s, d]: got {x.dim()} dimensions, {tuple(x.shape)}.")
+        b, s, d = x.shape
+        q, k, v = (y.view(b, s, self.n_heads, d // self.n_heads).transpose(1, 2) for y in self.qkv(x).split(d, dim=2))
+        y = self._explicit(q, k, v) if self.kind == "explicit" else self._sdpa(q, k, v)
+        return self.dropout(self.out(y.transpose(1, 2).contiguous().view(b, s, d)))
+
+    def _sdpa(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        dropout_p = self.weight_dropout.p if self.training else 0.0
+        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_p, is_causal=True)
+
+    def _explicit(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        s, context_length = q.size(-2), self.mask.size(-1)
+        if s > context_length:
+            raise ValueError(f"x may have context_length={context_length} positions at most: got {s}.")
+        weights = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        # One name for all: each stage is let go as soon as the next is there, unless autograd keeps it.
+        weights = weights.masked_fill(self.mask[:, :, :s, :s] == 0, float("-inf"))
+        weights = F.softmax(weights, dim=-1)
+        weights = self.weight_dropout(weights)
+        return weights @ v
+
+
+def _check_heads(d_model: int, n_heads: int) -> None:
+    check_positive(d_model=d_model, n_heads=n_heads)
+    if d_model % n_heads:
+        divisors = [n for n in range(1, d_model + 1) if d_model % n == 0]
+        nearest = [n for n in divisors if n < n_heads][-1:] + [n for n in divisors if n > n_heads][:1]
+        raise ValueError(
+            f"n_heads must divide d_model: got n_heads={n_heads}, d_model={d_model}; "
+            f"nearest: {' or '.join(map(str, nearest))}."
+        )
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block: x + `attention`(`norm1`(x)), then the same with `norm2` and `mlp`.
+
+    `act_fn` is an activation, its class or its name (see `make_activation`); `kind` and `context_length` are those of
+    `Attention`; `bias` is that of all four Linears and both norms.
+
+    Shapes: x[b, s, d] -> x[b, s, d] (attention) -> y[b, s, d] (mlp)
+    Raises: ValueError as `Attention` and `MLP` do.
+    Source: Radford et al. 2019, section 2.3.
+    """
+
+    def __init__(
+        self,
+        d_model,
+        n_heads,
+        act_fn,
+        dropout_prob=None,
+        device=None,
+        dtype=None,
+        *,
+        kind="sdpa",
+        context_length=None,
+        bias=True,
+    ):
+        super().__init__()
+        _check_heads(d_model, n_heads)
+        factory = {"device": device, "dtype": dtype, "bias": bias}
+        self.norm1 = nn.LayerNorm(d_model, **factory)
+        self.attention = Attention(d_model, n_heads, dropout_prob, kind=kind, context_length=context_length, **factory)
+        self.norm2 = nn.LayerNorm(d_model, **factory)
+        self.mlp = MLP(d_model, act_fn, dropout_prob, **factory)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
 
 
 class LinearStack(nn.Module):
