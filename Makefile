@@ -115,6 +115,7 @@ chapters: $(TEST_STAMP)
 benchmark: $(TEST_STAMP)
 	$(PY) benchmarks/imports.py
 	$(PY) -W ignore benchmarks/training_step.py
+	$(PY) -W ignore benchmarks/transformer_step.py
 	$(PY) benchmarks/slider.py
 
 format: $(TEST_STAMP)
