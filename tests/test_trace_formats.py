@@ -30,13 +30,13 @@ def step():
     gc.disable()
     try:
         with SimulatedGPU("a100-80gb") as gpu:
-            program(gpu.device)
+            trained = program(gpu.device)
             kept = nn.Sequential(nn.Linear(3, 1000), nn.Linear(1000, 3)).to(gpu.device)
             slack = torch.empty(12_000_000, dtype=torch.uint8, device=gpu.device)  # its segment is not worth splitting
             torch.empty(30_000_000, dtype=torch.uint8, device=gpu.device)  # its segment is free, then
             gpu.trace.mark("end")
             yield gpu
-            del kept, slack
+            del trained, kept, slack
     finally:
         gc.enable()
 

@@ -19,14 +19,15 @@ KEPT = ("action", "addr", "size", "stream")
 SAYING = ("at::_ops::", "torch::autograd::generated::")
 
 
-def program(device) -> None:
-    """Two steps of an MLP with AdamW."""
+def program(device) -> tuple:
+    """Two steps of an MLP with AdamW. Returns both: when they die depends on what else the process did before."""
     model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)).to(device)
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(2):
         model(torch.randn(300, 64, device=device)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+    return model, optimizer
 
 
 def trimmed(entry: dict) -> dict:
@@ -40,7 +41,7 @@ def main() -> None:
     torch.cuda.memory._record_memory_history(max_entries=100_000)
     gc.collect()
     gc.disable()
-    program("cuda")
+    _kept = program("cuda")
     traces = torch.cuda.memory._snapshot()["device_traces"]
     traces = [[trimmed(entry) for entry in trace if entry["action"] != "snapshot"] for trace in traces]
     recorded = {"torch": torch.__version__, "device_name": torch.cuda.get_device_name(0), "device_traces": traces}
