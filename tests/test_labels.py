@@ -198,3 +198,16 @@ def test_closing_takes_the_hooks_away():
             nn.Sigmoid()(torch.ones(2, device=gpu.device))
         assert hooks() == start
     assert since(gpu, 0)[-1] == ("sigmoid", "", "forward")
+
+
+def test_out_of_memory_is_told(gpu):
+    """As PyTorch's own history tells it: after the segments that were given back, and with the size rounded up."""
+    torch.empty(10**9, dtype=torch.uint8, device=gpu.device)
+    position = len(gpu.trace)
+    with pytest.raises(torch.OutOfMemoryError):
+        nn.Sequential(Failing(lambda x: torch.empty(10**12 + 1, device=x.device)))(torch.ones(1, device=gpu.device))
+    events = [(e.action, e.n_bytes, e.operation, e.module, e.phase) for e in gpu.trace.events[position + 2 :]]
+    assert events[:2] == [
+        ("segment_free", 1_000_341_504, "", "", "forward"),
+        ("oom", 4_000_000_000_512, "aten::empty.memory_format", "0", "forward"),
+    ]

@@ -15,7 +15,8 @@ class Event:
     `module` ran; in backward, it is the module whose forward made the node. The outermost module is "", as is what
     lies outside all modules. `address` and `block_bytes` say where it lies: None and 0 where that was not recorded.
 
-    Counts: `n_bytes` is what was requested; a segment's is its whole size; a mark's is 0. `block_bytes` is the block,
+    Counts: `n_bytes` is what was requested; a segment's is its whole size, a failed request's is rounded
+            up to a whole block, a mark's is 0. `block_bytes` is the block,
             with rounding and slack.
     """
 

@@ -121,7 +121,7 @@ def viewer_snapshot(events: Iterable[Event]) -> dict:
 
 
 def _entry(action: str, event: Event, frames: list[dict], position: int) -> dict:
-    """One entry of the history. There is no clock: `time_us` is the event's position."""
+    """One entry of the history. There is no clock: `time_us` is the event's position. What was free is not known."""
     entry = {"action": action, "addr": event.address or 0, "size": event.n_bytes, "stream": 0, "time_us": position}
     if action == "oom":
         entry["device_free"] = 0

@@ -15,6 +15,7 @@ from ..events import Event
 from ..trace import Trace
 from ..units import exact
 from .allocator import Block, CachingAllocator, OutOfMemory
+from .allocator_blocks import round_size
 from .labels import Labels
 from .specs import GPUSpec
 
@@ -67,6 +68,11 @@ class Memory:
                 block = self.allocator.malloc(n_bytes)
             except OutOfMemory as error:
                 message = self._out_of_memory(error)
+                node, module = self._maker()
+                needed = round_size(n_bytes)
+                self.trace.events.append(
+                    Event("oom", needed, None, self.operation, node, self.labels.phase(), module=module)
+                )
             else:
                 message = ""
                 number = self._next_number
@@ -77,14 +83,14 @@ class Memory:
             raise torch.OutOfMemoryError(message)
         return block, number
 
-    def _allocation(self, n_bytes: int, number: int, block: Block) -> Event:
-        labels, node = self.labels, ""
+    def _maker(self) -> tuple[str, str]:
+        """The autograd node that is running, and the module that it or what runs now belongs to."""
         if torch._C._current_graph_task_id() != -1 and (running := torch._C._current_autograd_node()):
-            node = running.name()
-            module = labels.module_of(running)
-        else:
-            module = labels.modules.current
-        phase = labels.phase()
+            return running.name(), self.labels.module_of(running)
+        return "", self.labels.modules.current
+
+    def _allocation(self, n_bytes: int, number: int, block: Block) -> Event:
+        (node, module), phase = self._maker(), self.labels.phase()
         operation = self.operation
         return Event("alloc", n_bytes, number, operation, node, phase, "", module, block.address, block.size_bytes)
 
