@@ -15,7 +15,7 @@ ALLOCATOR = ["utils.simulated.allocator", "utils.simulated.allocator_blocks", "u
 # A module may import those of its own line and of the lines above it. A package stands for what is inside it.
 LAYERS = [
     ["utils.units", "utils.simulated.specs", *ALLOCATOR],
-    ["utils.trace"],
+    ["utils.trace", "utils.trace_formats", "utils.events"],
     ["utils.simulated"],
     ["utils.device"],
     ["utils.contexts", "utils.ledger", "utils.training", "utils.experiments", "utils.record"],

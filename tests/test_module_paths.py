@@ -236,3 +236,26 @@ def test_each_thread_has_its_own_path(paths):
     with paths:
         nn.Sequential(nn.Identity(), Probe(paths, seen, run_another))(torch.ones(1))
     assert seen == ["1", "0.0", "1"]
+
+
+def test_it_remembers_a_bounded_number_of_changes(paths, monkeypatch):
+    monkeypatch.setattr(ModulePaths, "REMEMBERED", 10)
+    model = nn.Sequential(nn.Sigmoid(), nn.Tanh())
+    with paths:
+        outputs = [model(torch.ones(1, requires_grad=True)) for _ in range(50)]
+        assert len(paths._thread.starts) == len(paths._thread.paths) <= 20
+    found = [paths.of_node(y.grad_fn) for y in outputs]
+    assert set(found) == {"", "1"}
+    assert found == sorted(found)
+    assert found[-3:] == ["1"] * 3
+
+
+def test_what_runs_again_is_told_from_what_asks_for_a_gradient(paths):
+    found = []
+    probe = Probe(paths, [], lambda: found.append((paths.depth, paths.runs_again)))
+    x = torch.ones(1, requires_grad=True)
+    with paths:
+        y = checkpoint(nn.Sequential(probe), x, use_reentrant=False)
+        y.backward()
+        assert paths.depth == 0
+    assert found == [(2, False), (2, True)]

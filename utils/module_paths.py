@@ -11,11 +11,14 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 
 class _Thread(threading.local):
-    """What one thread has seen. `running` holds (module, path, depth of its call), innermost last; `names` are those of
-    its root; module `paths[i]` was the innermost from the autograd node numbered `starts[i]` on."""
+    """What one thread has seen.
+
+    `running` holds, innermost last, (module, path, depth of its call, the graph task that called it or -1); `names` are
+    those of its root; module `paths[i]` was the innermost from the autograd node numbered `starts[i]` on.
+    """
 
     def __init__(self):
-        self.running: list[tuple[nn.Module, str, int]] = []
+        self.running: list[tuple[nn.Module, str, int, int]] = []
         self.names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self.starts: list[int] = []
         self.paths: list[str] = []
@@ -29,8 +32,11 @@ class ModulePaths:
     to has the first. What a checkpoint runs again in backward has the name it had in forward.
 
     Counts: modules run by calling them, on any thread; not `module.forward(...)` called directly, and nothing of what
-            ran before it was opened. It remembers one entry for each change of module until it is dropped.
+            ran before it was opened. Of which module made a node it remembers the last `REMEMBERED` changes of module,
+            at least; nodes from before have the path "".
     """
+
+    REMEMBERED = 50_000
 
     def __init__(self):
         self._thread = _Thread()
@@ -51,12 +57,24 @@ class ModulePaths:
             handle.remove()
         self._handles = []
         self._thread.running.clear()
+        self._note_change()
 
     @property
     def current(self) -> str:
         """The path of the innermost module running on this thread; "" outside of all, and in the root itself."""
         running = self._thread.running
         return running[-1][1] if running else ""
+
+    @property
+    def depth(self) -> int:
+        """How many modules are running on this thread, one inside the other."""
+        return len(self._thread.running)
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether the innermost module running was called by the backward that is under way, as a checkpoint does."""
+        running = self._thread.running
+        return bool(running) and running[-1][3] == torch._C._current_graph_task_id() != -1
 
     def of_node(self, node: torch.autograd.graph.Node) -> str:
         """The path of the innermost module whose forward made `node`; "" for nodes made outside of all modules.
@@ -77,7 +95,7 @@ class ModulePaths:
         running, depth = self._thread.running, _call_depth()
         while running and running[-1][2] >= depth:  # its call is over: an interrupt left it without telling
             running.pop()
-        running.append((module, self._path_of(module, running), depth))
+        running.append((module, self._path_of(module, running), depth, torch._C._current_graph_task_id()))
         self._note_change()
 
     def _leave(self, module: nn.Module, _args, _output) -> None:
@@ -105,6 +123,8 @@ class ModulePaths:
         else:
             thread.starts.append(number)
             thread.paths.append(self.current)
+            if len(thread.starts) > 2 * self.REMEMBERED:
+                del thread.starts[: self.REMEMBERED], thread.paths[: self.REMEMBERED]
 
 
 def _call_depth() -> int:

@@ -1,29 +1,15 @@
 """What happened to a GPU's memory, in order: one type for simulated, measured and recorded runs."""
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from .events import Event
+from .trace_formats import events_of_recording, events_of_snapshot, viewer_snapshot
 
 ORIGINS = ("simulated", "measured", "recorded")
-
-
-@dataclass(slots=True)
-class Event:
-    """One thing that happened to the memory.
-
-    `action` is "alloc" or "free" (of one allocation, numbered by `allocation`), "segment_alloc" or "segment_free"
-    (the allocator took memory from the driver, or gave it back), or "mark" (a named instant, `name`).
-
-    Counts: `n_bytes` is what was requested; a segment's is its whole size; a mark's is 0.
-    """
-
-    action: str
-    n_bytes: int = 0
-    allocation: int | None = None
-    operation: str = ""
-    node: str = ""
-    phase: str = ""
-    name: str = ""
 
 
 @dataclass
@@ -103,20 +89,26 @@ class Trace:
 
         Raises: ValueError if the file holds marks alone.
         """
-        if "events" not in recording:
-            name = f"{recording['case']}.{recording['card']}"
-            raise ValueError(f"the recording must hold events: {name} has marks alone.")
-        trace = cls("recorded", recording["device_name"], recording["torch"])
-        sizes: dict[int, int] = {}
-        for action, *rest in recording["events"]:
-            if action == "alloc":
-                number, n_bytes, operation, node, phase = rest
-                sizes[number] = n_bytes
-                trace.events.append(Event(action, n_bytes, number, operation, node or "", phase))
-            elif action == "free":
-                trace.events.append(Event(action, sizes[rest[0]], rest[0]))
-            elif action == "mark":
-                trace.events.append(Event(action, name=rest[0]))
-            else:
-                trace.events.append(Event(action, rest[0]))
-        return trace
+        events = events_of_recording(recording)
+        return cls("recorded", recording["device_name"], recording["torch"], events)
+
+    @classmethod
+    def from_snapshot(cls, snapshot: dict, gpu: str = "", device: int = 0, origin: str = "measured") -> "Trace":
+        """What happened on one device, from `torch.cuda.memory._snapshot()` or from a file that it was pickled to.
+
+        Counts: what happened while `torch.cuda.memory._record_memory_history()` was on. Operations and autograd nodes
+                are known if it recorded C++ frames too (`stacks="all"`, its default); modules and phases are not.
+        Raises: ValueError for something else, for a device that it does not hold, or where nothing was recorded.
+        """
+        return cls(origin, gpu, events=events_of_snapshot(snapshot, device))
+
+    def save_memory_viz(self, path: str | Path) -> None:
+        """Write a pickle for PyTorch's own viewer: https://pytorch.org/memory_viz, or torch.cuda._memory_viz.
+
+        Operation, autograd node, module and phase of an allocation stand where the viewer shows a call stack.
+
+        Counts: allocations, frees and segments; not marks.
+        Raises: ValueError for a trace without addresses, as recordings are.
+        """
+        content = pickle.dumps(viewer_snapshot(self.events))
+        Path(path).write_bytes(content)

@@ -60,6 +60,7 @@ class SimulatedGPU:
         if self.is_open:
             raise RuntimeError(f"a simulated GPU can be opened once at a time: {self.spec.name} is open already.")
         GATES.open()
+        self._memory.labels.open()
         self._mode.__enter__()
         self._thread = threading.get_ident()
         return self
@@ -81,6 +82,7 @@ class SimulatedGPU:
             raise RuntimeError(f"modes must be left innermost first: {type(top).__name__} is on: leave it first.")
         self._thread = None
         self._mode.__exit__(None, None, None)
+        self._memory.labels.close()
         GATES.close()
 
     @property

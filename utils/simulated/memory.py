@@ -11,9 +11,12 @@ from collections import deque
 
 import torch
 
-from ..trace import Event, Trace
+from ..events import Event
+from ..trace import Trace
 from ..units import exact
 from .allocator import Block, CachingAllocator, OutOfMemory
+from .allocator_blocks import round_size
+from .labels import Labels
 from .specs import GPUSpec
 
 
@@ -52,6 +55,7 @@ class Memory:
         self.trace = Trace("simulated", spec.name, spec.torch_version)
         self.allocator = CachingAllocator(spec.allocator_bytes, self._segment_changed)
         self.operation = ""
+        self.labels = Labels(self.trace)
         self.blas_workspaces: dict[str, Block] = {}
         self._next_number = 0
         self._lock = threading.Lock()
@@ -64,19 +68,31 @@ class Memory:
                 block = self.allocator.malloc(n_bytes)
             except OutOfMemory as error:
                 message = self._out_of_memory(error)
+                node, module = self._maker()
+                needed = round_size(n_bytes)
+                self.trace.events.append(
+                    Event("oom", needed, None, self.operation, node, self.labels.phase(), module=module)
+                )
             else:
                 message = ""
                 number = self._next_number
                 self._next_number += 1
-                node = ""
-                if torch._C._current_graph_task_id() != -1 and (running := torch._C._current_autograd_node()):
-                    node = running.name()
-                trace = self.trace
-                trace.events.append(Event("alloc", n_bytes, number, self.operation, node, trace.phase))
+                self.trace.events.append(self._allocation(n_bytes, number, block))
         self.settle()
         if message:
             raise torch.OutOfMemoryError(message)
         return block, number
+
+    def _maker(self) -> tuple[str, str]:
+        """The autograd node that is running, and the module that it or what runs now belongs to."""
+        if torch._C._current_graph_task_id() != -1 and (running := torch._C._current_autograd_node()):
+            return running.name(), self.labels.module_of(running)
+        return "", self.labels.modules.current
+
+    def _allocation(self, n_bytes: int, number: int, block: Block) -> Event:
+        (node, module), phase = self._maker(), self.labels.phase()
+        operation = self.operation
+        return Event("alloc", n_bytes, number, operation, node, phase, "", module, block.address, block.size_bytes)
 
     def give_back(self, block: Block, number: int) -> None:
         """Free a block now, or as soon as the allocator has finished what it is doing."""
@@ -95,10 +111,14 @@ class Memory:
             try:
                 while self._waiting:
                     block, number = self._waiting.popleft()
-                    self.trace.events.append(Event("free", block.requested_bytes, number, phase=self.trace.phase))
+                    self.trace.events.append(self._release(block, number))
                     self.allocator.free(block)
             finally:
                 self._lock.release()
+
+    def _release(self, block: Block, number: int) -> Event:
+        phase, n_bytes = self.labels.phase(), block.requested_bytes
+        return Event("free", n_bytes, number, phase=phase, address=block.address, block_bytes=block.size_bytes)
 
     def place(self, storage: torch.UntypedStorage) -> None:
         """Give a new storage its block, for as long as it lives. A storage of no bytes gets none."""
@@ -149,7 +169,7 @@ class Memory:
             self.blas_workspaces[thread], _ = self.take(self.spec.cublas_workspace_bytes)
 
     def _segment_changed(self, action: str, address: int, n_bytes: int) -> None:
-        self.trace.events.append(Event(action, n_bytes, phase=self.trace.phase))
+        self.trace.events.append(Event(action, n_bytes, phase=self.labels.phase(), address=address))
 
     def _out_of_memory(self, error: OutOfMemory) -> str:
         spec = self.spec

@@ -1,0 +1,32 @@
+"""One thing that happened to a GPU's memory: the entries of a trace."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Event:
+    """One thing that happened to the memory.
+
+    `action` is "alloc" or "free" (of one allocation, numbered by `allocation`), "segment_alloc" or "segment_free"
+    (the allocator took memory from the driver, or gave it back), "oom" (a request that failed), or "mark" (a named
+    instant, `name`).
+
+    An allocation was made by `operation`, in backward for the autograd node `node`, while the forward of the module
+    `module` ran; in backward, it is the module whose forward made the node. The outermost module is "", as is what
+    lies outside all modules. `address` and `block_bytes` say where it lies: None and 0 where that was not recorded.
+
+    Counts: `n_bytes` is what was requested; a segment's is its whole size, a failed request's is rounded
+            up to a whole block, a mark's is 0. `block_bytes` is the block,
+            with rounding and slack.
+    """
+
+    action: str
+    n_bytes: int = 0
+    allocation: int | None = None
+    operation: str = ""
+    node: str = ""
+    phase: str = ""
+    name: str = ""
+    module: str = ""
+    address: int | None = None
+    block_bytes: int = 0
