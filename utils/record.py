@@ -140,7 +140,7 @@ def chosen(names: list[str], cases: dict[str, Callable]) -> list[str]:
     Raises: ValueError for a name that stands for none.
     """
     for name in names:
-        if not fnmatch.filter(cases, name):
+        if not any(fnmatch.fnmatchcase(case, name) for case in cases):
             raise ValueError(
                 f"names must be those of cases, with * and ?: got {name!r}; try one of {', '.join(cases)}."
             )
