@@ -219,3 +219,34 @@ def test_what_is_not_modelled_is_named(gpu):
         warnings.simplefilter("error")
         y = x.cumsum(0)
     del y
+
+
+def test_types_that_cuda_refuses(gpu):
+    """On meta PyTorch would accept these; on CUDA they are errors."""
+    layer, half = nn.Linear(4, 4, device=gpu.device), ones(gpu, 2, 4, dtype=torch.bfloat16)
+    for x in (half, half.unsqueeze(0)):
+        with pytest.raises(RuntimeError, match="must be of one type: .* got .*bfloat16.*convert one"):
+            layer(x)
+    whole = ones(gpu, 3, 4, dtype=torch.int32)
+    for call in (lambda: F.gelu(whole), lambda: whole @ whole.t(), lambda: F.softmax(whole, -1)):
+        with pytest.raises(NotImplementedError, match="floating point.*try x.float"):
+            call()
+    with pytest.raises(IndexError, match="dim must be from -2 to 1 .* got dim=5"):
+        F.softmax(ones(gpu, 3, 4), 5)
+
+
+def test_numbers_on_the_cpu_beside_tensors_of_the_gpu(gpu):
+    loss = ones(gpu, 3).sum()
+    for result in (torch.tensor(0.0) + loss, torch.tensor(2.0) / loss, loss * 1j):
+        assert result.is_meta
+    assert (loss * 1j).dtype == torch.complex64
+    with pytest.raises(RuntimeError, match="on one device"):
+        torch.tensor(0.0).add_(loss)
+
+
+def test_an_optimizer_that_is_capturable_keeps_its_steps_on_the_gpu(gpu):
+    model = nn.Linear(4, 4, device=gpu.device)
+    optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
+    model(ones(gpu, 2, 4)).sum().backward()
+    optimizer.step()
+    assert all(state["step"].is_meta for state in optimizer.state.values())

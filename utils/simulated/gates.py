@@ -20,7 +20,6 @@ _FUNCTIONS_WITH_DEVICE_LISTS = (
     "_get_fused_kernels_supported_devices",
     "_get_capturable_supported_devices",
 )
-_MODULES_WITH_DEVICE_LISTS = ("torch.utils._foreach_utils", "torch.optim.optimizer", "torch.optim.swa_utils")
 
 
 class _Gates:
@@ -98,10 +97,13 @@ def _accept_meta_in_optimizers():
     """Optimizers take the foreach form by default, and the fused one on request, on the devices of these lists."""
 
     def with_meta(original):
-        return lambda *args: [*original(*args), "meta"]
+        return lambda *args, **kwargs: [*original(*args, **kwargs), "meta"]
 
-    modules = [sys.modules[name] for name in _MODULES_WITH_DEVICE_LISTS]
-    places = [(module, name) for module in modules for name in _FUNCTIONS_WITH_DEVICE_LISTS if hasattr(module, name)]
+    # torch.optim's modules have these functions by value
+    modules = [
+        m for name, m in sys.modules.items() if name.startswith("torch.optim") or m is torch.utils._foreach_utils
+    ]
+    places = [(m, name) for m in modules for name in _FUNCTIONS_WITH_DEVICE_LISTS if name in vars(m)]
     return _all_of([_replaced(module, name, with_meta) for module, name in places])
 
 
