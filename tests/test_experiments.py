@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from utils import SimulatedGPU
+from utils import SimulatedGPU, experiments
 from utils.device import LiveGPU
-from utils.experiments import live_beside_simulated, mlp_forward
+from utils.experiments import Forward, live_beside_simulated, mlp_forward
 from utils.formulas import mlp_saved
+from utils.simulated.specs import find_spec
 
 SIZE = {"b": 2, "s": 4096, "d": 1024}
 
@@ -35,6 +36,21 @@ def test_without_a_gpu_it_says_so(monkeypatch):
     assert live_beside_simulated(mlp_forward, **SIZE) == (
         "PyTorch sees no GPU on this machine: the simulated figures stand alone."
     )
+
+
+def test_with_a_gpu_it_says_by_how_much_the_measured_is_off(monkeypatch):
+    class StandIn:
+        name, spec, origin = "a stand-in", find_spec("t4-16gb"), "measured"
+
+    def experiment(gpu):
+        n_bytes = {"measured": 1100, "simulated": 1000}[gpu.origin]
+        return Forward(gpu.name, gpu.origin, (), n_bytes // 2, n_bytes, 0)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(experiments, "LiveGPU", StandIn)
+    said = live_beside_simulated(experiment)
+    assert said.startswith("a stand-in: measured 1,100 bytes allocated (PyTorch ")
+    assert "simulated 1,000 (PyTorch 2.13 rules): +100; saved for backward 550 and 500." in said
 
 
 @pytest.mark.gpu
