@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from reference_files import load
+from running import GPUS
 
 from utils import SimulatedGPU, experiments
 from utils.device import LiveGPU
-from utils.experiments import Forward, live_beside_simulated, mlp_forward
+from utils.experiments import Forward, live_beside_simulated, mlp_forward, train_stack
 from utils.formulas import mlp_saved
 from utils.simulated.specs import find_spec
 
@@ -49,8 +51,55 @@ def test_with_a_gpu_it_says_by_how_much_the_measured_is_off(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(experiments, "LiveGPU", StandIn)
     said = live_beside_simulated(experiment)
-    assert said.startswith("a stand-in: measured 1,100 bytes allocated (PyTorch ")
-    assert "simulated 1,000 (PyTorch 2.13 rules): +100; saved for backward 550 and 500." in said
+    assert said.splitlines() == [
+        f"a stand-in: measured by PyTorch {torch.__version__}, simulated by PyTorch 2.13's rules",
+        "bytes               measured  simulated  difference",
+        "allocated              1,100      1,000        +100",
+        "saved for backward       550        500         +50",
+    ]
+
+
+def stack(name="a100-80gb", **settings):
+    with SimulatedGPU(name) as gpu:
+        return train_stack(gpu, **settings)
+
+
+@pytest.mark.parametrize("card", ["a100", "h100"])
+@pytest.mark.parametrize(
+    ("case", "settings"),
+    [
+        ("chain", {}),
+        ("chain_relu", {"relu": True}),
+        ("chain_frozen", {"frozen": range(1, 201)}),
+        ("chain_frozen_relu", {"relu": True, "frozen": range(1, 201)}),
+    ],
+)
+def test_the_phases_are_the_recorded_ones(case, settings, card):
+    recording = load(case, card)
+    readings = stack(GPUS[card], **settings)
+    assert [(row.allocated_bytes, row.peak_bytes) for row in readings] == [
+        (mark["allocated"], mark["peak"]) for mark in recording["marks"]
+    ]
+    assert [name.replace("model to device", "model") for name in readings.figures] == [
+        mark["name"] for mark in recording["marks"]
+    ]
+
+
+def test_the_published_phases():
+    readings = stack()
+    steady = {row.phase: (row.allocated_bytes, row.change_bytes) for row in readings.of(3)}
+    assert steady == {
+        "forward": (46_616_576, 5_171_200),
+        "backward": (49_580_544, 2_963_968),
+        "step": (49_580_544, 0),
+        "zero_grad": (41_445_376, -8_135_168),
+    }
+
+
+@pytest.mark.gpu
+def test_measured_phases_are_the_simulated_ones():
+    measured = train_stack(LiveGPU())
+    assert measured.figures == stack(LiveGPU().spec).figures
 
 
 @pytest.mark.gpu

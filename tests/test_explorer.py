@@ -15,7 +15,7 @@ from ipywidgets import IntSlider, interact, link
 from utils.explorers import Account, Control, Explorer
 from utils.explorers.scripts import one_module
 from utils.formulas import mlp_saved
-from utils.palette import BOOK_WIDE
+from utils.palette import TERMS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -144,7 +144,7 @@ def test_spec_holds_one_formula_for_each_combination_of_choices_that_are_no_lett
 def test_a_term_has_one_colour_in_every_formula_and_it_is_the_books():
     colours = make().spec["colours"]
     assert set(colours) == {"input", "activation input", "down input", "dropout mask"}
-    assert {name: colour["name"] for name, colour in colours.items()} == {name: BOOK_WIDE[name] for name in colours}
+    assert {name: colour["name"] for name, colour in colours.items()} == {name: TERMS[name] for name in colours}
 
 
 # ---- accounts

@@ -20,7 +20,7 @@ LAYERS = [
     ["utils.device"],
     ["utils.contexts", "utils.ledger", "utils.training", "utils.experiments", "utils.record"],
     ["utils.policies", "utils.parallel"],
-    ["utils.figures"],
+    ["utils.figures", "utils.graph_figure"],
     ["utils.exercises"],
     ["utils.explorers"],
 ]
@@ -44,6 +44,7 @@ PACKAGES = {
     **{name: set() for name in ALLOCATOR},
     **{name: {"sympy"} for name in FORMULAS},
     "utils.figures": {"torch", "numpy", "matplotlib", "IPython"},
+    "utils.graph_figure": {"torch", "matplotlib"},
     "utils.explorers": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
 }
 LAZY = {"sympy", "numpy"}  # importable inside a function only: sympy alone takes half a second

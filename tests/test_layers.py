@@ -121,15 +121,20 @@ def test_linear_stack_puts_relu_behind_hidden_layers_only():
 
 
 def test_linear_stack_freezes_a_range():
-    stack = LinearStack(3, 4, 2, 5, frozen=range(1, 3))
+    stack = LinearStack(3, 4, 2, 5, frozen=range(2, 4))
     assert [layer.weight.requires_grad for layer in stack.hidden] == [True, False, False, True, True]
     assert all(p.requires_grad for p in [*stack.first.parameters(), *stack.last.parameters()])
+    first_two, last_two = (LinearStack(3, 4, 2, 1, frozen=frozen) for frozen in (range(2), range(1, 3)))
+    assert [name for name, p in first_two.named_parameters() if p.requires_grad] == ["last.weight", "last.bias"]
+    assert [name for name, p in last_two.named_parameters() if p.requires_grad] == ["first.weight", "first.bias"]
     assert LinearStack(3, 4, 2, 0)(torch.randn(1, 3)).shape == (1, 2)
 
 
 def test_linear_stack_refuses_what_cannot_be():
-    with pytest.raises(ValueError, match=r"frozen must lie within range\(0, 3\), the hidden layers: got range\(2, 5\)"):
-        LinearStack(n_hidden=3, frozen=range(2, 5))
+    with pytest.raises(
+        ValueError, match=r"frozen must lie within range\(0, 5\), from first to last: got range\(4, 6\)"
+    ):
+        LinearStack(n_hidden=3, frozen=range(4, 6))
     with pytest.raises(ValueError, match="width must be a positive integer: got width=0"):
         LinearStack(width=0)
     with pytest.raises(ValueError, match="n_hidden must be a positive integer: got n_hidden=-1"):

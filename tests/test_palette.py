@@ -3,7 +3,7 @@
 import pytest
 
 from utils.formulas import ACTIVATIONS, mlp_saved
-from utils.palette import BOOK_WIDE, PALETTE, assign
+from utils.palette import CATEGORIES, PALETTE, TERMS, assign
 
 WHITE, BLACK = "#ffffff", "#101010"
 
@@ -44,10 +44,18 @@ def test_a_category_has_one_colour_everywhere():
     for name in ACTIVATIONS:
         for term, colour in assign(term.name for term in mlp_saved(activation=name, dropout=True).terms).items():
             assert colour == everywhere[term]
-    assert set(terms) == set(BOOK_WIDE)
+    assert set(terms) == set(TERMS)
+    assert [colour.name for colour in assign(CATEGORIES).values()] == list(CATEGORIES.values())
 
 
 def test_other_names_get_what_is_free():
     colours = assign(["something else", "input", "a third", "down input"])
     assert [colour.name for colour in colours.values()] == ["orange", "blue", "purple", "green"]
-    assert len(set(BOOK_WIDE.values())) == len(BOOK_WIDE)
+    for own in (CATEGORIES, TERMS):
+        assert len(set(own.values())) == len(own)
+
+
+def test_where_a_term_and_a_category_meet_the_first_comer_keeps_the_colour():
+    assert TERMS["down input"] == CATEGORIES["activations"]
+    colours = assign(["down input", "activations"])
+    assert [colour.name for colour in colours.values()] == ["green", "blue"]

@@ -5,6 +5,7 @@ import torch
 from reference_files import files_with_events, load
 
 from utils import SimulatedGPU, Trace
+from utils.events import as_text
 from utils.trace import Event
 
 
@@ -78,3 +79,24 @@ def test_bad_input():
     without = {"case": "gpt2_small_fp32", "card": "a100"}
     with pytest.raises(ValueError, match="must hold events: gpt2_small_fp32.a100 has marks alone"):
         Trace.from_recording(without)
+
+
+def test_a_part_between_two_marks():
+    trace = Trace("simulated", "none")
+    trace.mark("start")
+    trace.events.append(Event("alloc", 10, 0, "aten::mm", "MmBackward0", "backward", module="first"))
+    trace.events.append(Event("free", 10, 0))
+    trace.events.append(Event("alloc", 20, 1, "aten::mm", name="cuBLAS workspace"))
+    trace.mark("end")
+    part = trace.between("start", "end")
+    assert [event.action for event in part] == ["alloc", "free", "alloc"]
+    assert as_text(part).splitlines() == [
+        "event  number  operation         for node     module  bytes",
+        "alloc  #0      mm                MmBackward0  first      10",
+        "free   #0                                                10",
+        "alloc  #1      cuBLAS workspace                          20",
+    ]
+    with pytest.raises(ValueError, match=r"between two of its marks: got 'middle', has \['start', 'end'\]"):
+        trace.between("start", "middle")
+    with pytest.raises(ValueError, match="after must come before until: got after='end', until='start'"):
+        trace.between("end", "start")

@@ -1,6 +1,9 @@
 """One thing that happened to a GPU's memory: the entries of a trace."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from .comparison import text_table
 
 
 @dataclass(slots=True)
@@ -13,7 +16,8 @@ class Event:
 
     An allocation was made by `operation`, in backward for the autograd node `node`, while the forward of the module
     `module` ran; in backward, it is the module whose forward made the node. The outermost module is "", as is what
-    lies outside all modules. `address` and `block_bytes` say where it lies: None and 0 where that was not recorded.
+    lies outside all modules. One that no tensor holds has a `name`: "cuBLAS workspace". `address` and `block_bytes` say
+    where it lies: None and 0 where that was not recorded.
 
     Counts: `n_bytes` is what was requested; a segment's is its whole size, a failed request's is rounded
             up to a whole block, a mark's is 0. `block_bytes` is the block,
@@ -30,3 +34,20 @@ class Event:
     module: str = ""
     address: int | None = None
     block_bytes: int = 0
+
+
+def as_text(events: Iterable[Event]) -> str:
+    """Allocations and frees as a table in plain text; an allocation has the number by which its free names it."""
+    cells = [
+        [
+            event.action,
+            f"#{event.allocation}",
+            event.name or event.operation.removeprefix("aten::"),
+            event.node,
+            event.module,
+            f"{event.n_bytes:,d}",
+        ]
+        for event in events
+        if event.action in ("alloc", "free")
+    ]
+    return text_table("", ["event", "number", "operation", "for node", "module", "bytes"], cells, numbers=1)

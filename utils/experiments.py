@@ -2,18 +2,28 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
+from .comparison import text_table
 from .contexts import AllocatedMemContext, SavedTensorContext
 from .device import LiveGPU, SimulatedGPU
-from .layers import MLP, check_positive
+from .layers import MLP, LinearStack, check_positive
 from .saved_tensors import SavedTensor
+from .training import Readings, train_in_phases
+
+
+class Result(Protocol):
+    """What an experiment returns: its figures in bytes, by name. It holds no tensor, so nothing stays alive by it."""
+
+    @property
+    def figures(self) -> dict[str, int]: ...
 
 
 @dataclass(frozen=True)
 class Forward:
-    """What one forward pass left behind on a GPU; it holds no tensor, so nothing stays alive because of it.
+    """What one forward pass left behind on a GPU.
 
     Counts: `saved_bytes`: what autograd keeps, each storage once, without the parameters; `rows`: the same, slot by
         slot; `allocated_bytes`: by how much the allocator's current bytes grew, in whole blocks, the output included.
@@ -26,6 +36,11 @@ class Forward:
     saved_bytes: int
     allocated_bytes: int
     output_bytes: int
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """What a live GPU can confirm."""
+        return {"allocated": self.allocated_bytes, "saved for backward": self.saved_bytes}
 
 
 def mlp_forward(
@@ -54,7 +69,33 @@ def mlp_forward(
     )
 
 
-def live_beside_simulated(experiment: Callable[..., Forward], **settings) -> str:
+def train_stack(
+    gpu,
+    *,
+    b: int = 64,
+    width: int = 100,
+    n_hidden: int = 200,
+    relu: bool = False,
+    frozen: range = range(0),
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
+    n_iterations: int = 3,
+) -> Readings:
+    """Train a `LinearStack` of float32 layers on an open GPU, and read its memory after each phase.
+
+    Shapes: x[b, width] -> ... -> y[b, 10]
+    Raises: ValueError as `LinearStack` and `train_in_phases` do; torch.OutOfMemoryError if it does not fit.
+    """
+    check_positive(b=b)
+    return train_in_phases(
+        gpu,
+        lambda: LinearStack(width, width, 10, n_hidden, relu=relu, frozen=frozen, device=gpu.device),
+        lambda: torch.empty(b, width, device=gpu.device),
+        optimizer,
+        n_iterations=n_iterations,
+    )
+
+
+def live_beside_simulated(experiment: Callable[..., Result], **settings) -> str:
     """Run an experiment on this machine's own GPU, if it has one, and on a simulation of that GPU; say what each found.
 
     Raises: whatever the experiment raises, out of memory too.
@@ -62,12 +103,11 @@ def live_beside_simulated(experiment: Callable[..., Forward], **settings) -> str
     if not torch.cuda.is_available():
         return "PyTorch sees no GPU on this machine: the simulated figures stand alone."
     live = LiveGPU()
-    measured = experiment(live, **settings)
+    measured = experiment(live, **settings).figures
     with SimulatedGPU(live.spec) as gpu:
-        simulated = experiment(gpu, **settings)
-    off = measured.allocated_bytes - simulated.allocated_bytes
-    return (
-        f"{live.name}: measured {measured.allocated_bytes:,d} bytes allocated (PyTorch {torch.__version__}), simulated "
-        f"{simulated.allocated_bytes:,d} (PyTorch {live.spec.torch_version} rules): {off:+,d}; saved for backward "
-        f"{measured.saved_bytes:,d} and {simulated.saved_bytes:,d}."
+        simulated = experiment(gpu, **settings).figures
+    title = (
+        f"{live.name}: measured by PyTorch {torch.__version__}, simulated by PyTorch {live.spec.torch_version}'s rules"
     )
+    rows = [[name, f"{n:,d}", f"{simulated[name]:,d}", f"{n - simulated[name]:+,d}"] for name, n in measured.items()]
+    return text_table(title, ["bytes", "measured", "simulated", "difference"], rows, numbers=3)

@@ -1,36 +1,57 @@
 """Bytes as matplotlib figures, in the book's colours, told apart by hatch and label as well."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from .palette import assign
-from .units import MiB, short
+from .palette import CATEGORIES, assign
+from .trace import Trace
+from .units import MiB, exact, short
 
-_INK = "#7a7f87"  # read on white and on black alike: figures have no background of their own
+INK = "#7a7f87"  # read on white and on black alike: figures have no background of their own
 _STYLE = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "font.size": 10,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "axes.edgecolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
     "hatch.color": "white",
     "hatch.linewidth": 0.7,
 }
 
 
-def stacked_bars(title: str, bars: Mapping[str, Mapping[str, int]]) -> Figure:
+@contextmanager
+def book_figure(title: str, height: float, width: float = 8) -> Iterator[tuple[Figure, plt.Axes]]:
+    """A figure in the book's style, for as long as it is drawn; its title says what one should see."""
+    with plt.rc_context(_STYLE):
+        figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
+        axes.set_title(title, loc="left", color=INK)
+        axes.spines[["top", "right"]].set_visible(False)
+        yield figure, axes
+    plt.close(figure)
+
+
+def legend(axes: plt.Axes) -> None:
+    """What the colours mean, each name once, below the axes."""
+    handles, labels = axes.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    place = {"frameon": False, "loc": "outside lower left", "ncols": 4, "labelcolor": INK}
+    axes.figure.legend(unique.values(), unique, **place)
+
+
+def stacked_bars(title: str, bars: Mapping[str, Mapping[str, int]], unit: str = "MiB kept for backward") -> Figure:
     """One horizontal bar for each name in `bars`, stacked by term; `title` says what one should see.
 
     Unit: bars in bytes; the axis is in MiB.
     """
     colours = assign(term for terms in bars.values() for term in terms)
-    with plt.rc_context(_STYLE):
-        figure, axes = plt.subplots(figsize=(8, 0.9 + 0.55 * len(bars)), layout="constrained")
+    with book_figure(title, 0.9 + 0.55 * len(bars)) as (figure, axes):
         for row, terms in enumerate(bars.values()):
             left = 0.0
             for name, n_bytes in terms.items():
@@ -38,20 +59,89 @@ def stacked_bars(title: str, bars: Mapping[str, Mapping[str, int]]) -> Figure:
                 axes.barh(row, n_bytes / MiB, left=left, height=0.7, color=colour.light, hatch=colour.hatch, label=name)
                 left += n_bytes / MiB
             axes.text(left, row, f" {short(sum(terms.values()))}", va="center")
-        _frame(axes, title, list(bars))
-    plt.close(figure)
+        axes.set_yticks(range(len(bars)), list(bars))
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        axes.set_xlabel(unit)
+        axes.spines["left"].set_visible(False)
+        axes.tick_params(left=False)
+        legend(axes)
     return figure
 
 
-def _frame(axes, title: str, names: list[str]) -> None:
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
-    axes.set_xlabel("MiB kept for backward")
-    axes.set_title(title, loc="left", color=_INK)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(left=False)
-    handles, labels = axes.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
-    legend = {"frameon": False, "loc": "outside lower left", "ncols": 4, "labelcolor": _INK}
-    axes.figure.legend(unique.values(), unique, **legend)
+def timeline(title: str, trace: Trace, category: Mapping[int, str], *, after: str = "", until: str = "") -> Figure:
+    """A trace as areas over its events, stacked by category; marks part the phases, and the peak is labelled.
+
+    `category` names each allocation by its number. `after` and `until` are marks: the part between them is drawn;
+    without, all up to the last mark.
+
+    Counts: whole blocks where the trace knows them (simulated, measured), requested bytes where not (recorded).
+    Unit:   the axis is in MiB; the label of the peak in bytes.
+    Raises: KeyError for a mark that the trace does not have.
+    """
+    marks, levels = _levels(trace, category)
+    first = marks[after] if after else 0
+    last = marks[until] if until else max(marks.values(), default=len(levels) - 1)
+    levels = levels[first : last + 1]
+    names = [name for name in CATEGORIES if any(name in level for level in levels)]
+    names += sorted({name for level in levels for name in level} - set(names))
+    with book_figure(title, 3.6) as (figure, axes):
+        _draw_areas(axes, names, levels)
+        within = {name: at - first for name, at in marks.items() if first <= at <= last}
+        _draw_phases(axes, {"": 0} | within if first == 0 else within)
+        _draw_peak(axes, [sum(level.values()) for level in levels])
+        axes.set_xlabel("allocations and frees, in order")
+        whole = any(event.block_bytes for event in trace)
+        axes.set_ylabel(f"MiB {'allocated' if whole else 'requested'}")
+        legend(axes)
+    return figure
+
+
+def _levels(trace: Trace, category: Mapping[int, str]) -> tuple[dict[str, int], list[dict[str, int]]]:
+    """Where each mark stands among the allocations and frees, and the bytes by category after each of these."""
+    marks: dict[str, int] = {}
+    levels: list[dict[str, int]] = [{}]
+    for event in trace:
+        if event.action == "mark":
+            marks[event.name] = len(levels) - 1
+        elif event.action in ("alloc", "free"):
+            name = category.get(event.allocation, "other")
+            change = (event.block_bytes or event.n_bytes) * (1 if event.action == "alloc" else -1)
+            levels.append(levels[-1] | {name: levels[-1].get(name, 0) + change})
+    return marks, levels
+
+
+def _draw_areas(axes: plt.Axes, names: list[str], levels: list[dict[str, int]]) -> None:
+    colours = assign(names)
+    base = [0.0] * len(levels)
+    for name in names:
+        top = [low + level.get(name, 0) / MiB for low, level in zip(base, levels, strict=True)]
+        style = {"facecolor": colours[name].light, "hatch": colours[name].hatch, "edgecolor": "white", "linewidth": 0}
+        axes.fill_between(range(len(levels)), base, top, step="post", label=name, **style)
+        base = top
+    axes.set_xlim(0, max(len(levels) - 1, 1))
+    axes.set_ylim(0, max(base, default=0) * 1.4 or 1)
+
+
+def _draw_phases(axes: plt.Axes, marks: Mapping[str, int]) -> None:
+    """A line at each mark, and between two of them the name of the second: a mark ends what it names.
+
+    Of "iteration 2 forward" the last word stands there, and the rest above, once for all phases that share it.
+    """
+    place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
+    groups: dict[str, list[int]] = {}
+    for (_, start), (name, end) in pairwise(marks.items()):
+        axes.axvline(end, color=INK, linewidth=0.6, linestyle=":")
+        group, _, phase = name.rpartition(" ") if name.startswith("iteration ") else ("", "", name)
+        groups.setdefault(group, []).extend((start, end))
+        if end - start > 0.0125 * len(phase) * axes.get_xlim()[1]:  # wide enough for the word
+            axes.text((start + end) / 2, 0.91, phase, **place)
+    for group, ends in groups.items():
+        axes.text((min(ends) + max(ends)) / 2, 0.99, group, **place)
+
+
+def _draw_peak(axes: plt.Axes, totals: list[int]) -> None:
+    at = max(range(len(totals)), key=totals.__getitem__)
+    side = "left" if at < 0.25 * len(totals) else "right" if at > 0.75 * len(totals) else "center"
+    axes.plot(at, totals[at] / MiB, "o", color=INK, markersize=4)
+    axes.annotate(f"peak {exact(totals[at])}", (at, totals[at] / MiB), (0, 5), textcoords="offset points", ha=side)

@@ -215,8 +215,8 @@ class Block(nn.Module):
 class LinearStack(nn.Module):
     """A chain of equal Linears: `first` (with bias), `n_hidden` in `hidden` (without), `last` (with bias).
 
-    `relu=True` puts a ReLU behind each hidden Linear; `frozen` is the range of hidden layers whose weights are not
-    trained, as range(0, 200).
+    `relu=True` puts a ReLU behind each hidden Linear. `frozen` is the range of layers that are not trained: 0 is
+    `first`, n_hidden + 1 is `last`, so range(1, 201) freezes all 200 hidden ones.
 
     Shapes: x[..., n_in] -> [..., width] -> ... -> [..., width] -> y[..., n_out]
     Raises: ValueError for a size that is no positive integer (n_hidden may be 0) and for a frozen index that does not
@@ -230,18 +230,18 @@ class LinearStack(nn.Module):
         check_positive(n_in=n_in, width=width, n_out=n_out)
         if n_hidden != 0:
             check_positive(n_hidden=n_hidden)
-        outside = [index for index in frozen if index not in range(n_hidden)]
+        outside = [index for index in frozen if index not in range(n_hidden + 2)]
         if outside:
-            raise ValueError(
-                f"frozen must lie within range(0, {n_hidden}), the hidden layers: got {frozen!r}, with {outside[0]}."
-            )
+            rule = f"range(0, {n_hidden + 2}), from first to last"
+            raise ValueError(f"frozen must lie within {rule}: got {frozen!r}, with {outside[0]}.")
         factory = {"device": device, "dtype": dtype}
         self.first = nn.Linear(n_in, width, **factory)
         self.hidden = nn.ModuleList(nn.Linear(width, width, bias=False, **factory) for _ in range(n_hidden))
         self.last = nn.Linear(width, n_out, **factory)
         self.activation = nn.ReLU() if relu else nn.Identity()
+        layers = [self.first, *self.hidden, self.last]
         for index in frozen:
-            self.hidden[index].requires_grad_(False)
+            layers[index].requires_grad_(False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.first(x)

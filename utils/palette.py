@@ -30,7 +30,19 @@ PALETTE = (
 )
 
 
-BOOK_WIDE = {
+CATEGORIES = {
+    "parameters": "slate",
+    "optimizer state": "purple",
+    "cuBLAS workspace": "olive",
+    "input": "blue",
+    "activations": "green",
+    "loss": "indigo",
+    "gradients": "rose",
+    "temporaries": "gold",
+}
+"""The colour of each category of a training step's memory, in the order in which figures stack them."""
+
+TERMS = {
     "input": "blue",
     "activation input": "orange",
     "down input": "green",
@@ -39,20 +51,24 @@ BOOK_WIDE = {
     "denominator": "cyan",
     "tanh output": "rose",
 }
-"""The colour of each category that the book speaks of in more than one place."""
+"""The colour of each term that formulas of more than one place have."""
 
 
 def assign(names) -> dict[str, Colour]:
     """A colour for each name: its own if it has one in the book, else the first that is free, in order of appearance.
 
-    Raises: ValueError for more names than there are colours: two categories must never look alike.
+    Raises: ValueError for more names than there are colours: two names must never look alike.
     """
     unique = list(dict.fromkeys(names))
     if len(unique) > len(PALETTE):
         raise ValueError(
             f"a figure has {len(PALETTE)} colours: got {len(unique)} names; join the smallest categories into one."
         )
-    taken = {BOOK_WIDE[name] for name in unique if name in BOOK_WIDE}
-    free = (colour.name for colour in PALETTE if colour.name not in taken)
+    own: dict[str, str] = {}
+    for name in unique:
+        colour = CATEGORIES.get(name) or TERMS.get(name)
+        if colour and colour not in own.values():  # the first comer keeps it where a term and a category meet
+            own[name] = colour
+    free = (colour.name for colour in PALETTE if colour.name not in own.values())
     by_name = {colour.name: colour for colour in PALETTE}
-    return {name: by_name[BOOK_WIDE.get(name) or next(free)] for name in unique}
+    return {name: by_name[own.get(name) or next(free)] for name in unique}

@@ -59,6 +59,19 @@ class Trace:
                 live.pop(event.allocation, None)
         return live
 
+    def between(self, after: str, until: str) -> list[Event]:
+        """The events from one mark to a later one, without these: `between("iteration 1 forward", ...)`.
+
+        Raises: ValueError for a mark that there is not, or an order that there is not.
+        """
+        marks = {event.name: position for position, event in enumerate(self.events) if event.action == "mark"}
+        for name in (after, until):
+            if name not in marks:
+                raise ValueError(f"a part of a trace lies between two of its marks: got {name!r}, has {list(marks)}.")
+        if marks[after] > marks[until]:
+            raise ValueError(f"after must come before until: got after={after!r}, until={until!r}.")
+        return self.events[marks[after] + 1 : marks[until]]
+
     def requested_bytes(self, position: int | None = None) -> int:
         """Bytes requested and not yet freed just before event number `position` (default: at the end)."""
         return sum(event.n_bytes for event in self.live_at(position).values())

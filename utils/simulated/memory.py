@@ -61,8 +61,8 @@ class Memory:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
 
-    def take(self, n_bytes: int) -> tuple[Block, int]:
-        """A block of at least `n_bytes`, and the number of the allocation."""
+    def take(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
+        """A block of at least `n_bytes`, and the number of the allocation; what no tensor will hold needs a name."""
         with self._lock:
             try:
                 block = self.allocator.malloc(n_bytes)
@@ -77,7 +77,7 @@ class Memory:
                 message = ""
                 number = self._next_number
                 self._next_number += 1
-                self.trace.events.append(self._allocation(n_bytes, number, block))
+                self.trace.events.append(self._allocation(n_bytes, number, block, name))
         self.settle()
         if message:
             raise torch.OutOfMemoryError(message)
@@ -89,10 +89,10 @@ class Memory:
             return running.name(), self.labels.module_of(running)
         return "", self.labels.modules.current
 
-    def _allocation(self, n_bytes: int, number: int, block: Block) -> Event:
+    def _allocation(self, n_bytes: int, number: int, block: Block, name: str) -> Event:
         (node, module), phase = self._maker(), self.labels.phase()
         operation = self.operation
-        return Event("alloc", n_bytes, number, operation, node, phase, "", module, block.address, block.size_bytes)
+        return Event("alloc", n_bytes, number, operation, node, phase, name, module, block.address, block.size_bytes)
 
     def give_back(self, block: Block, number: int) -> None:
         """Free a block now, or as soon as the allocator has finished what it is doing."""
@@ -166,7 +166,7 @@ class Memory:
         """
         thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
         if thread not in self.blas_workspaces:
-            self.blas_workspaces[thread], _ = self.take(self.spec.cublas_workspace_bytes)
+            self.blas_workspaces[thread], _ = self.take(self.spec.cublas_workspace_bytes, "cuBLAS workspace")
 
     def _segment_changed(self, action: str, address: int, n_bytes: int) -> None:
         self.trace.events.append(Event(action, n_bytes, phase=self.labels.phase(), address=address))
