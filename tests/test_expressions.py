@@ -1,6 +1,7 @@
 """Expressions: exact values, and the same values by sympy and by JavaScript."""
 
 import json
+import re
 import shutil
 import subprocess
 from fractions import Fraction
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.expressions import Expression, in_order, javascript, latex, monomials
+from utils.expressions import ROUNDING_BYTES, Expression, in_order, latex, monomials
+from utils.simulated import allocator_blocks
 
 TEXTS = [
     "4*b*s*d",
@@ -23,14 +25,32 @@ TEXTS = [
     "s**0 + n_hidden",
     "(a*s - a*s) + d",
 ]
+ROUNDED = [
+    "blocks(b*s)",
+    "n_hidden*blocks(4*b*s + 1) + blocks(0)",
+    "(L - a)*blocks(12*d**2)",
+    "blocks(blocks(b*s/2) + d)**2",
+    "blocks(s - d)/t",
+]
 LETTERS = ("b", "s", "d", "a", "L", "V", "t", "n_hidden")
 settings = st.fixed_dictionaries({letter: st.integers(0, 5000) for letter in LETTERS})
 
 
-@given(text=st.sampled_from(TEXTS), letters=settings)
+def rounded_up(size: Fraction) -> Fraction:
+    """Counted up in steps of 512, which is how the rule is said. A size that is none fails like a division by zero."""
+    if size < 0 or size.denominator != 1:
+        raise ZeroDivisionError
+    n_blocks = int(size) // 512
+    while n_blocks * 512 < size:
+        n_blocks += 1
+    return Fraction(n_blocks * 512)
+
+
+@given(text=st.sampled_from(TEXTS + ROUNDED), letters=settings)
 def test_values_are_those_of_exact_fractions_and_of_sympy(text, letters):
     def expected():
-        exact = eval(text.replace("34", "F(34)"), {"F": Fraction}, {k: Fraction(v) for k, v in letters.items()})
+        known = {"F": Fraction, "blocks": rounded_up}
+        exact = eval(re.sub(r"\b(\d+)", r"F(\1)", text), known, {k: Fraction(v) for k, v in letters.items()})
         return int(exact) if exact == int(exact) and exact >= 0 else None
 
     try:
@@ -79,6 +99,11 @@ def test_monomials_add_up(letters):
         ("b/(s/d)", "b/(s/d)", r"\frac{b \, d}{s}"),
         ("4*n_hidden", "4·n_hidden", r"4 \, \mathit{n\_hidden}"),
         ("b - b", "b − b", "0"),
+        ("blocks(400*e)", "⌈400·e⌉₅₁₂", r"\lceil 400 \, e \rceil_{512}"),
+        ("blocks(b*s)*n/2", "⌈b·s⌉₅₁₂·n/2", r"\frac{n \, \lceil b \, s \rceil_{512}}{2}"),
+        ("L*blocks(b + d)**2", "L·⌈b + d⌉₅₁₂²", r"L \, \lceil b + d \rceil_{512}^{2}"),
+        ("blocks(4*blocks(s) + b)", "⌈4·⌈s⌉₅₁₂ + b⌉₅₁₂", r"\lceil b + 4 \, \lceil s \rceil_{512} \rceil_{512}"),
+        ("blocks(1000)*b", "⌈1000⌉₅₁₂·b", r"1024 \, b"),
     ],
 )
 def test_as_people_and_latex_write_it(text, shown, mathematics):
@@ -92,10 +117,13 @@ def test_letters_come_in_the_order_of_the_book():
 
 
 @pytest.mark.parametrize(
-    "text", ["b +", "", "f(b)", "1.5*b", "b**s", "b**-1", "-b", "b if s else d", "True", "'b'", "b%2"]
+    "text",
+    ["b +", "", "f(b)", "1.5*b", "b**s", "b**-1", "-b", "b if s else d", "True", "'b'", "b%2"]
+    + ["blocks()", "blocks(b, s)", "blocks(x=b)", "blocks(1.5)", "x.blocks(b)", "blocks(*b)"],
 )
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(ValueError, match=r"a size is made of whole numbers, letters, \+ - \* / and whole powers: got "):
+    message = r"a size is made of whole numbers, letters, \+ - \* / and whole powers, and blocks\(size\): got "
+    with pytest.raises(ValueError, match=message):
         Expression(text)
 
 
@@ -106,6 +134,11 @@ def test_values_that_are_no_sizes_are_refused():
         Expression("b/s").value({"b": 3, "s": 0})
     with pytest.raises(ValueError, match="b - s must be a whole number, 0 or more"):
         Expression("b - s").value({"b": 3, "s": 4})
+    for size in ("b - s", "b/s"):
+        with pytest.raises(
+            ValueError, match=r"blocks\(b.s\)\*0 must be .*: it is not for b=3, s=4".replace("b.s", size)
+        ):
+            Expression(f"blocks({size})*0").value({"b": 3, "s": 4})
     with pytest.raises(ValueError, match="may be divided by numbers and letters, not by a sum"):
         monomials(Expression("b/(s + d)").sympy())
 
@@ -137,14 +170,14 @@ def test_javascript_gives_the_same_integers():
         ]
     ]
     cases, expected = [], []
-    for text in TEXTS:
+    for text in TEXTS + ROUNDED:
         for letters in settings:
             try:
                 value = Expression(text).value(letters)
             except ValueError:
                 value = "NaN"
             if value == "NaN" or value < 2**53:
-                cases.append((javascript(Expression(text).sympy()), letters))
+                cases.append((Expression(text).javascript(), letters))
                 expected.append(value)
     assert "NaN" in expected
     assert max(value for value in expected if value != "NaN") > 2**50
@@ -153,13 +186,25 @@ def test_javascript_gives_the_same_integers():
 
 def test_javascript_is_exact_where_a_quotient_passes_2_to_the_53():
     letters = {"b": 2**30 + 1, "s": 2**30 - 1, "d": 2**30 - 1}
-    assert run_javascript([(javascript(Expression("b*s/d").sympy()), letters)]) == [2**30 + 1]
+    assert run_javascript([(Expression("b*s/d").javascript(), letters)]) == [2**30 + 1]
 
 
 def test_javascript_is_exact_where_a_minuend_passes_2_to_the_53():
     letters = {"b": 2**27 + 1, "s": 2**27 + 1, "d": 2**54}
-    assert run_javascript([(javascript(Expression("b*s - d").sympy()), letters)]) == [2**28 + 1]
+    assert run_javascript([(Expression("b*s - d").javascript(), letters)]) == [2**28 + 1]
 
 
 def test_a_product_may_be_written_as_tables_show_it():
     assert Expression("4·b·s").value({"b": 2, "s": 3}) == 24
+
+
+def test_blocks_are_those_of_the_caching_allocator():
+    assert ROUNDING_BYTES == allocator_blocks.ROUNDING_BYTES
+    sizes = [0, 1, 511, 512, 513, 1024, 2**60 + 1]
+    found = [Expression("blocks(x)").value({"x": size}) for size in sizes]
+    assert found == [0, 512, 512, 512, 1024, 1024, 2**60 + 512]
+
+
+def test_a_letter_may_be_called_as_something_in_the_script():
+    letters = {"n": 7, "m": 3, "size": 2, "blocks": 5}
+    assert run_javascript([(Expression("(n - m)/size*blocks(blocks)").javascript(), letters)]) == [1024]

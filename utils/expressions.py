@@ -18,7 +18,10 @@ _SIGNS = {  # as written, how tightly it binds, and how tightly what stands on i
     ast.Div: ("/", 2, 4),
     ast.Mult: ("·", 3, 3),
 }
+ROUNDING_BYTES = 512  # to whole multiples of it the caching allocator rounds what is requested
+_BRACKET = r"\lceil"  # how the LaTeX of blocks(...) begins: in a product it comes after the letters
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def in_order(letters) -> list[str]:
@@ -27,11 +30,15 @@ def in_order(letters) -> list[str]:
 
 
 def _rank(letter: str) -> tuple:
-    return (BOOK_LETTERS.index(letter), "") if letter in BOOK_LETTERS else (len(BOOK_LETTERS), letter)
+    known = BOOK_LETTERS.index(letter) if letter in BOOK_LETTERS else len(BOOK_LETTERS)
+    return (known, letter.startswith(_BRACKET), letter)
 
 
 class Expression:
     """A whole number written with letters, as "4*b*s*d": integers, letters, `+ - * /` and whole powers, exactly.
+
+    `blocks(x)` is x rounded up to a multiple of 512: what the caching allocator takes for a request of x bytes. Its x
+    has to be a size itself, a whole number, 0 or more; blocks(0) is 0.
 
     Raises: ValueError for text that says anything else.
     """
@@ -42,9 +49,8 @@ class Expression:
             self._tree = ast.parse(self.text, mode="eval").body
             self.letters = tuple(in_order(_check(self._tree)))
         except (SyntaxError, TypeError) as error:
-            raise ValueError(
-                f"a size is made of whole numbers, letters, + - * / and whole powers: got {self.text!r}."
-            ) from error
+            rule = "a size is made of whole numbers, letters, + - * / and whole powers, and blocks(size)"
+            raise ValueError(f"{rule}: got {self.text!r}.") from error
 
     def value(self, letters: dict[str, int]) -> int:
         """The exact value for these values of the letters.
@@ -52,19 +58,28 @@ class Expression:
         Raises: ValueError if it is negative or no whole number.
         """
         try:
-            found = _evaluate(self._tree, Fraction, lambda name: Fraction(letters[name]))
-        except ZeroDivisionError:
-            found = Fraction(1, 2)  # no whole number either
-        if found < 0 or found.denominator != 1:
+            return _whole(_evaluate(self._tree, Fraction, lambda name: Fraction(letters[name]), _rounded))
+        except (ZeroDivisionError, _NoSize):
             setting = ", ".join(f"{name}={letters[name]}" for name in self.letters)
-            raise ValueError(f"{self.text} must be a whole number, 0 or more: it is not for {setting}.")
-        return int(found)
+            raise ValueError(f"{self.text} must be a whole number, 0 or more: it is not for {setting}.") from None
 
     def sympy(self):
         """The same as a sympy expression; its symbols are plain, so that `subs({"b": 2})` finds them."""
         import sympy
 
-        return _evaluate(self._tree, sympy.Integer, lambda name: sympy.Symbol(name))
+        def rounded(size):
+            return ROUNDING_BYTES * sympy.ceiling(size / ROUNDING_BYTES)
+
+        return _evaluate(self._tree, sympy.Integer, lambda name: sympy.Symbol(name), rounded)
+
+    def javascript(self) -> str:
+        """The same as an expression of JavaScript, with a Number for each letter.
+
+        Counts: exact for results below 2**53; NaN where the value is no whole number or negative.
+        """
+        if not any(isinstance(node, ast.Sub | ast.Div) for node in ast.walk(self._tree)):
+            return _in_numbers(self._tree)
+        return _IN_FRACTIONS.format(*_in_fractions(self._tree))
 
     def __str__(self) -> str:
         return _pretty(self._tree, 0)
@@ -78,6 +93,8 @@ def _check(node: ast.AST) -> set[str]:
         return _check(node.left) | _check(node.right)
     if isinstance(node, ast.Name):
         return {node.id}
+    if _is_blocks(node):
+        return _check(node.args[0])
     if _is_whole(node):
         return set()
     raise TypeError(f"{ast.unparse(node)} has no place in a size")
@@ -87,15 +104,43 @@ def _is_whole(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-def _evaluate(node: ast.AST, number, letter):
-    if isinstance(node, ast.BinOp):
-        right = node.right.value if isinstance(node.op, ast.Pow) else _evaluate(node.right, number, letter)
-        return _OPERATORS[type(node.op)](_evaluate(node.left, number, letter), right)
-    return letter(node.id) if isinstance(node, ast.Name) else number(node.value)
+def _is_blocks(node: ast.AST) -> bool:
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "blocks"
+    return is_call and len(node.args) == 1 and not node.keywords
+
+
+def _evaluate(node: ast.AST, number, letter, rounded):
+    """Walks the tree with these ways to take a number, a letter, and the argument of blocks(...)."""
+
+    def walk(node):
+        if isinstance(node, ast.BinOp):
+            right = node.right.value if isinstance(node.op, ast.Pow) else walk(node.right)
+            return _OPERATORS[type(node.op)](walk(node.left), right)
+        if isinstance(node, ast.Call):
+            return rounded(walk(node.args[0]))
+        return letter(node.id) if isinstance(node, ast.Name) else number(node.value)
+
+    return walk(node)
+
+
+class _NoSize(ValueError):
+    """A value that is negative or no whole number."""
+
+
+def _whole(value: Fraction) -> int:
+    if value < 0 or value.denominator != 1:
+        raise _NoSize
+    return int(value)
+
+
+def _rounded(value: Fraction) -> Fraction:
+    return Fraction(-(-_whole(value) // ROUNDING_BYTES) * ROUNDING_BYTES)
 
 
 def _pretty(node: ast.AST, around: int) -> str:
-    """As a person writes it: 4·b·s·d, s². `around` is the precedence of the operator outside."""
+    """As a person writes it: 4·b·s·d, s², ⌈b·s⌉₅₁₂. `around` is the precedence of the operator outside."""
+    if isinstance(node, ast.Call):
+        return f"⌈{_pretty(node.args[0], 0)}⌉" + str(ROUNDING_BYTES).translate(_SUBSCRIPTS)
     if not isinstance(node, ast.BinOp):
         return node.id if isinstance(node, ast.Name) else f"{node.value:d}"
     if isinstance(node.op, ast.Pow):
@@ -127,7 +172,7 @@ def monomials(expression) -> list[tuple[Fraction, dict[str, int]]]:
 def latex(expression) -> str:
     """A sympy expression as LaTeX, expanded, each product in the order of the book's letters."""
     text = ""
-    for coefficient, powers in monomials(expression):
+    for coefficient, powers in monomials(_with_brackets(expression)):
         sign = "-" if coefficient < 0 else "+" if text else ""
         above = _latex_product(abs(coefficient.numerator), {key: n for key, n in powers.items() if n > 0})
         below = _latex_product(coefficient.denominator, {key: -n for key, n in powers.items() if n < 0})
@@ -135,41 +180,73 @@ def latex(expression) -> str:
     return " ".join(text.split()) or "0"
 
 
+def _with_brackets(expression):
+    """The same with a symbol for each ceiling, whose name is the LaTeX of blocks(...); the inner ones first."""
+    import sympy
+
+    def symbol(size):
+        text = latex(size * ROUNDING_BYTES)
+        return sympy.Symbol(rf"{_BRACKET} {text} \rceil_{{{ROUNDING_BYTES}}}") / ROUNDING_BYTES
+
+    return expression.replace(sympy.ceiling, symbol)
+
+
 def _latex_product(number: int, powers: dict[str, int]) -> str:
     factors = [f"{number}"] if number != 1 or not powers else []
     for name in in_order(powers):
-        letter = name if len(name) == 1 else rf"\mathit{{{name}}}".replace("_", r"\_")
+        is_plain = len(name) == 1 or name.startswith(_BRACKET)
+        letter = name if is_plain else rf"\mathit{{{name}}}".replace("_", r"\_")
         factors.append(letter if powers[name] == 1 else f"{letter}^{{{powers[name]}}}")
     return r" \, ".join(factors)
 
 
-def javascript(expression) -> str:
-    """A sympy expression as one of JavaScript, with a Number for each letter; exact for results below 2**53.
+def _in_numbers(node: ast.AST) -> str:
+    """JavaScript in Numbers, for a tree without - and /: its parts stay below its result, so they are as exact.
 
-    A sum of products of positive integers stays below its result all the way, so Numbers are exact. Anything else
-    (a quotient, a minus) is evaluated in BigInt, and is NaN where the quotient is no whole number.
+    (Except beside a factor of 0.) Dividing by a power of two is exact as well, so Math.ceil rounds up what it should.
+    A power is a product, because JavaScript's own may be off by a last digit.
     """
-    parts = monomials(expression)
-    if all(c > 0 and c.denominator == 1 and min(powers.values(), default=0) >= 0 for c, powers in parts):
-        return " + ".join(_javascript_product(c.numerator, powers, "{}", "{}") for c, powers in parts) or "0"
-    below_number = 1
-    below = {}
-    for coefficient, powers in parts:
-        below_number *= coefficient.denominator
-        below = {name: max(below.get(name, 0), -powers.get(name, 0), 0) for name in {*below, *powers}}
-    above = [
-        _javascript_product(
-            int(coefficient * below_number),
-            {name: powers.get(name, 0) + below.get(name, 0) for name in {*powers, *below}},
-            "{}n",
-            "BigInt({})",
-        )
-        for coefficient, powers in parts
-    ]
-    divisor = _javascript_product(below_number, below, "{}n", "BigInt({})")
-    return f"((n, m) => m !== 0n && n % m === 0n ? Number(n / m) : NaN)({' + '.join(above)}, {divisor})"
+    if isinstance(node, ast.Call):
+        return f"{ROUNDING_BYTES}*Math.ceil(({_in_numbers(node.args[0])})/{ROUNDING_BYTES})"
+    if not isinstance(node, ast.BinOp):
+        return ast.unparse(node)
+    if isinstance(node.op, ast.Add):
+        return f"{_in_numbers(node.left)} + {_in_numbers(node.right)}"
+    factors = [node.left] * node.right.value if isinstance(node.op, ast.Pow) else [node.left, node.right]
+    return "*".join(f"({_in_numbers(factor)})" if _is_sum(factor) else _in_numbers(factor) for factor in factors) or "1"
 
 
-def _javascript_product(number: int, powers: dict[str, int], as_number: str, as_letter: str) -> str:
-    factors = [as_letter.format(name) for name in in_order(powers) for _ in range(powers[name])]
-    return "*".join(([as_number.format(number)] if number != 1 or not factors else []) + factors)
+def _is_sum(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+
+
+# Whatever throws (a division by zero, a fraction where a whole number should be) is no size. No letter has a $ in it.
+_IN_FRACTIONS = (
+    "(($size, $divisor) => {{ try {{ return Number($size({}, {})); }} catch {{ return NaN; }} }})("
+    "(n, m) => {{ if (n % m || n / m < 0n) throw n; return n / m; }}, (n) => {{ if (!n) throw n; return n; }})"
+)
+
+
+def _in_fractions(node: ast.AST) -> tuple[str, str]:
+    """Numerator and denominator, each in BigInt. A denominator is a product of what $divisor has let pass: never 0."""
+    if isinstance(node, ast.Call):
+        above, below = _in_fractions(node.args[0])
+        return f"(($size({above}, {below}) + {ROUNDING_BYTES - 1}n)/{ROUNDING_BYTES}n*{ROUNDING_BYTES}n)", "1n"
+    if isinstance(node, ast.Name):
+        return f"BigInt({node.id})", "1n"
+    if isinstance(node, ast.Constant):
+        return f"{node.value}n", "1n"
+    above, below = _in_fractions(node.left)
+    if isinstance(node.op, ast.Pow):
+        return tuple(js if js == "1n" else f"({js})**{node.right.value}n" for js in (above, below))
+    other_above, other_below = _in_fractions(node.right)
+    if isinstance(node.op, ast.Mult):
+        return _product(above, other_above), _product(below, other_below)
+    if isinstance(node.op, ast.Div):
+        return _product(above, other_below), _product(below, f"$divisor({other_above})")
+    sign = "+" if isinstance(node.op, ast.Add) else "-"
+    return f"({_product(above, other_below)} {sign} {_product(other_above, below)})", _product(below, other_below)
+
+
+def _product(*factors: str) -> str:
+    return "*".join(factor for factor in factors if factor != "1n") or "1n"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from .comparison import Comparison, html_table, text_table
-from .expressions import Expression, in_order, javascript, latex
+from .expressions import Expression, in_order, latex
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Formula:
 
     Letters that a formula does not have are ignored, so that one set of letters serves several.
 
-    Unit:   bytes that were requested; no allocator rounding.
+    Unit:   bytes that were requested; no allocator rounding but where a term says `blocks(...)`.
     Raises: ValueError for two terms of one name.
     """
 
@@ -104,16 +104,17 @@ class Formula:
         return latex(self.expression.subs(values))
 
     def javascript(self) -> list[dict[str, str]]:
-        """For each term {"name", "why", "text", "js"}: `js` is its bytes as an expression in the letters.
+        """For each term {"name", "why", "text", "letters", "js"}: `js` is its bytes as an expression in the letters.
 
-        Counts: exact for results below 2**53; NaN where a size is no whole number.
+        Counts: exact for results below 2**53; NaN where a size is no whole number or negative.
         """
         return [
             {
                 "name": term.name,
                 "why": term.why,
                 "text": str(term.size),
-                "js": javascript(term.size.sympy()),
+                "letters": list(term.size.letters),
+                "js": term.size.javascript(),
             }
             for term in self.terms
         ]

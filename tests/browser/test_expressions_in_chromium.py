@@ -1,0 +1,69 @@
+"""Sizes as JavaScript, in Chromium: for expressions and letters drawn at random, the integers that Python computes."""
+
+import pytest
+from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import strategies as st
+from lab import chromium, find_chromium
+
+from utils.expressions import Expression
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
+]
+LETTERS = ("b", "s", "d", "L", "f")
+EVALUATE = """([js, named]) => {
+  const value = new Function(...Object.keys(named), `"use strict"; return (${js});`)(...Object.values(named));
+  return Number.isNaN(value) ? "NaN" : value;
+}"""
+# Small numbers too, so that quotients come out whole and differences 0; blocks of them, so that rounding matters.
+values = st.one_of(st.integers(0, 4), st.integers(0, 2000), st.integers(0, 20).map(lambda n: 512 * n))
+letters = st.fixed_dictionaries(dict.fromkeys(LETTERS, values))
+leaves = st.one_of(st.sampled_from(LETTERS), st.integers(0, 1100).map(str))
+
+
+def larger(smaller):
+    pairs = st.tuples(smaller, st.sampled_from(["+", "-", "*", "*", "/"]), smaller)
+    return st.one_of(
+        pairs.map(lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"),
+        st.tuples(smaller, st.integers(0, 3)).map(lambda parts: f"({parts[0]})**{parts[1]}"),
+        smaller.map(lambda inner: f"blocks({inner})"),
+    )
+
+
+expressions = st.recursive(leaves, larger, max_leaves=8)
+
+
+@pytest.fixture(scope="module")
+def page():
+    with chromium() as page:
+        yield page
+
+
+def value_of(expression, named):
+    try:
+        return expression.value(named)
+    except ValueError:
+        return "NaN"
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(text=expressions, named=letters)
+@example(text="b / (s / d)", named={"b": 3, "s": 2, "d": 0, "L": 1, "f": 1})  # a 0 below that would cancel
+def test_javascript_gives_pythons_integers(page, text, named):
+    expected = value_of(Expression(text), named)
+    assume(expected == "NaN" or expected < 2**53)
+    assert page.evaluate(EVALUATE, [Expression(text).javascript(), named]) == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=st.recursive(leaves, lambda smaller: larger(smaller).filter(lambda text: not {*"-/"} & {*text}), max_leaves=6)
+)
+def test_what_needs_no_bigint_uses_none(page, text):
+    """Sums, products and blocks are what sliders evaluate most; in Numbers they take a fifth of the time."""
+    assert "BigInt" not in Expression(text).javascript()
+    named = dict(zip(LETTERS, (3, 4097, 769, 12, 1), strict=True))
+    expected = value_of(Expression(text), named)
+    assume(expected < 2**53)
+    assert page.evaluate(EVALUATE, [Expression(text).javascript(), named]) == expected
