@@ -25,7 +25,7 @@ LAYERS = [
     ["utils.explorers"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
-FORMULAS = ["utils.formulas", "utils.expressions", "utils.comparison"]
+FORMULAS = ["utils.formulas", "utils.phase_formulas", "utils.expressions", "utils.comparison"]
 BESIDE = {
     "utils.layers": [],
     "utils.activations": [],
