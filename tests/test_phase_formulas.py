@@ -1,37 +1,18 @@
 """The closed form of a training step's phases against the simulated GPU, category by category."""
 
 import random
-from functools import partial
 
 import pytest
-import torch
 
-from utils import SimulatedGPU
+from utils import SimulatedGPU, experiments
 from utils.experiments import train_stack
-from utils.phase_formulas import FROZEN, OPTIMIZERS, stack_phases
-
-MAKE = {
-    "SGD": torch.optim.SGD,
-    "SGD with momentum": partial(torch.optim.SGD, momentum=0.9),
-    "Adam": torch.optim.Adam,
-    "Adam, fused": partial(torch.optim.Adam, fused=True),
-}
+from utils.phase_formulas import FROZEN, OPTIMIZERS, frozen_layers, stack_phases
 
 
-def layers(frozen: str, n_hidden: int, f: int) -> range:
-    last = n_hidden + 2
-    return {
-        "none": range(0),
-        "the first f": range(f),
-        "the last f": range(last - f, last),
-        "all hidden": range(1, last - 1),
-    }[frozen]
-
-
-def simulated(*, frozen, relu, optimizer, b, w, L, f):  # noqa: N803 - the book's letters
-    settings = {"b": b, "width": w, "n_hidden": L, "relu": relu, "frozen": layers(frozen, L, f)}
+def simulated(*, frozen, relu, optimizer, b, d, L, f):
+    settings = {"b": b, "d": d, "n_hidden": L, "relu": relu, "frozen": frozen_layers(frozen, L=L, f=f)}
     with SimulatedGPU("a100-80gb") as gpu:
-        readings = train_stack(gpu, **settings, optimizer=MAKE[optimizer], n_iterations=2)
+        readings = train_stack(gpu, **settings, optimizer=optimizer, n_iterations=2)
     found = {row.phase: row.parts for row in readings.of(2)}
     return {"model to device": readings[0, "model to device"].parts} | found
 
@@ -52,13 +33,13 @@ def test_every_form_at_drawn_sizes(frozen, relu, optimizer):
     draw = random.Random(f"{frozen} {relu} {optimizer}")
     for _ in range(3):
         n_hidden = draw.randint(1, 12)
-        letters = {"b": draw.randint(1, 1024), "w": draw.randint(1, 256), "L": n_hidden, "f": draw.randint(1, n_hidden)}
+        letters = {"b": draw.randint(1, 1024), "d": draw.randint(1, 256), "L": n_hidden, "f": draw.randint(1, n_hidden)}
         check(frozen=frozen, relu=relu, optimizer=optimizer, **letters)
 
 
 def test_the_published_chain():
     phases = stack_phases()
-    sizes = {"b": 64, "w": 100, "L": 200}
+    sizes = {"b": 64, "d": 100, "L": 200}
     assert {name: formula.bytes(**sizes) for name, formula in phases.items()} == {
         "model to device": 8_135_168,
         "forward": 46_616_576,
@@ -74,3 +55,11 @@ def test_unknown_choices():
         stack_phases(frozen="some")
     with pytest.raises(ValueError, match="optimizer must be one of SGD, .*: got optimizer='Lion'"):
         stack_phases(optimizer="Lion")
+    assert set(experiments.OPTIMIZERS) == set(OPTIMIZERS)
+
+
+@pytest.mark.parametrize("f", [0, 4])
+def test_more_frozen_layers_than_the_form_speaks_of(f):
+    with pytest.raises(ValueError, match=f"must be from 1 to L: got f={f}, L=3; nearest: {max(1, min(f, 3))}"):
+        frozen_layers("the last f", L=3, f=f)
+    assert frozen_layers("none", L=3, f=f) == range(0)

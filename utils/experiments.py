@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -12,6 +13,13 @@ from .device import LiveGPU, SimulatedGPU
 from .layers import MLP, LinearStack, check_positive
 from .saved_tensors import SavedTensor
 from .training import Readings, train_in_phases
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "SGD": torch.optim.SGD,
+    "SGD with momentum": partial(torch.optim.SGD, momentum=0.9),
+    "Adam": torch.optim.Adam,
+    "Adam, fused": partial(torch.optim.Adam, fused=True),
+}
 
 
 class Result(Protocol):
@@ -73,24 +81,25 @@ def train_stack(
     gpu,
     *,
     b: int = 64,
-    width: int = 100,
+    d: int = 100,
     n_hidden: int = 200,
     relu: bool = False,
     frozen: range = range(0),
-    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
+    optimizer: str = "Adam",
     n_iterations: int = 3,
+    dtype: torch.dtype = torch.float32,
 ) -> Readings:
-    """Train a `LinearStack` of float32 layers on an open GPU, and read its memory after each phase.
+    """Train a `LinearStack` on an open GPU, and read its memory after each phase; `optimizer` is one of OPTIMIZERS.
 
-    Shapes: x[b, width] -> ... -> y[b, 10]
+    Shapes: x[b, d] -> [b, d] (n_hidden + 1 times) -> y[b, 10]
     Raises: ValueError as `LinearStack` and `train_in_phases` do; torch.OutOfMemoryError if it does not fit.
     """
     check_positive(b=b)
     return train_in_phases(
         gpu,
-        lambda: LinearStack(width, width, 10, n_hidden, relu=relu, frozen=frozen, device=gpu.device),
-        lambda: torch.empty(b, width, device=gpu.device),
-        optimizer,
+        lambda: LinearStack(d, d, 10, n_hidden, relu=relu, frozen=frozen, device=gpu.device, dtype=dtype),
+        lambda: torch.empty(b, d, device=gpu.device, dtype=dtype),
+        OPTIMIZERS[optimizer],
         n_iterations=n_iterations,
     )
 
