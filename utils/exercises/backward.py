@@ -1,0 +1,161 @@
+"""The exercises of chapter 1: each answer is held to a run on the simulated GPU."""
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+
+from ..contexts import AllocatedMemContext, SavedTensorContext
+from ..experiments import train_stack
+from ..layers import LinearStack
+from ..phase_formulas import frozen_layers
+from ..simulated.gpu import SimulatedGPU
+from ..units import exact
+from .judge import check, check_function
+
+LAST_FROZEN_SETTINGS = (
+    {"L": 200, "b": 64, "d": 100, "f": 101, "relu": True},
+    {"L": 200, "b": 64, "d": 100, "f": 101, "relu": False},
+    {"L": 3, "b": 5, "d": 7, "f": 1, "relu": False},
+    {"L": 4, "b": 1, "d": 9, "f": 4, "relu": True},
+)
+ABS_ELEMENTS = 1_000_000
+
+
+def product_and_exp(answer: int | None) -> None:
+    """Exercise 1: what (w * x).exp().sum() keeps if w alone is trained."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        x, w = (torch.empty(1000, 1000, device=gpu.device, requires_grad=trained) for trained in (False, True))
+        with SavedTensorContext([w]) as saved:
+            loss = (w * x).exp().sum()
+        truth = saved.saved_tensor_mem
+        del loss
+    mistakes = {
+        truth // 2: "Two operations keep something: the product and the exponential.",
+        truth
+        * 3
+        // 2: "Did you count w, which only the gradient of x would need? Or the input of exp beside its result?",
+        truth * 2: "The product keeps one factor, and exp its result or its input, not both.",
+        truth // 4: "That many elements; at how many bytes each?",
+    }
+    check(answer, truth, mistakes)
+
+
+def first_half_frozen(answer: int | None) -> None:
+    """Exercise 2: what forward adds if the first 101 layers of the chain are frozen."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        truth = train_stack(gpu, frozen=range(101))[3, "forward"].change_bytes
+    each = 64 * 100 * 4
+    mistakes = {
+        202 * each: "That is with nothing frozen.",
+        102 * each: "Who would keep the batch? It is the input of a frozen layer.",
+        100 * each: "202 layers less 101: how many are trained?",
+        99 * each: "The input of `last` is kept too, and it has the full width.",
+    }
+    check(answer, truth, mistakes)
+
+
+def last_frozen(function: Callable[..., int | None]) -> None:
+    """Exercise 3: what is kept if the last f layers are frozen."""
+    mistakes = {
+        "With a ReLU the gradient passes through the frozen layers, and each of their ReLUs keeps its result.": (
+            lambda L, b, d, f, relu: (L + 2 - f) * b * d * 4
+        ),
+        "Without ReLU a frozen layer keeps nothing.": lambda L, b, d, f, relu: (L + 2) * b * d * 4,
+        "Count the batch as well: `first` is trained.": (
+            lambda L, b, d, f, relu: (L + 1 if relu else L + 1 - f) * b * d * 4
+        ),
+        "The inputs of `first` and `last` count too.": lambda L, b, d, f, relu: (L if relu else L - f) * b * d * 4,
+    }
+    check_function(function, _kept_with_last_frozen, LAST_FROZEN_SETTINGS, mistakes)
+
+
+def collected_losses(answer: int | None) -> None:
+    """Exercise 4: what ten collected losses hold."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        stack = LinearStack(device=gpu.device)
+        with AllocatedMemContext(gpu) as mem:
+            losses = [stack(torch.empty(64, 100, device=gpu.device)).sum() for _ in range(10)]
+        truth = mem.delta["current"]
+        del losses
+    activations = 202 * 64 * 100 * 4
+    mistakes = {
+        10 * activations: "Almost: each loss itself takes a block.",
+        10 * (activations + 4): "A loss has 4 bytes, and the allocator hands out whole blocks.",
+        10 * 512: "A loss is not only its number: what does its grad_fn hold?",
+        10 * 4: "A loss is not only its number: what does its grad_fn hold?",
+        activations + 512: "That is one of them; each of the ten has a graph of its own.",
+        10 * (activations - 25_600 + 512): "Each graph holds its batch as well: it is the input of `first`.",
+    }
+    check(answer, truth, mistakes)
+
+
+def peak_moves(answer: int | None) -> None:
+    """Exercise 5: the smallest batch at which the peak of an iteration is not in the step."""
+    if not isinstance(answer, int) or isinstance(answer, bool) or not 1 <= answer <= 1024:
+        print(f"No answer yet: a batch is a whole number, here from 1 to 1,024: got {answer!r}.")
+        return
+    here, before = _peak_phase(answer), _peak_phase(answer - 1) if answer > 1 else "step"
+    if here == "step":
+        print(f"Not yet: with a batch of {answer} the peak is still in the step.")
+    elif before != "step":
+        print(f"Not yet: with a batch of {answer} the peak is in {here}, and with {answer - 1} it was so already.")
+    else:
+        print(f"Right: from {answer} on the peak is in {here}.")
+
+
+def small_abs(function: Callable[[torch.Tensor], torch.Tensor] | None) -> None:
+    """Exercise 6: an absolute value that keeps 1 byte for each element."""
+    if function is None:
+        print("No answer yet: pass the `apply` of your Function.")
+        return
+    try:
+        complaint = _wrong_abs(function) or _large_abs(function)
+    except Exception as error:
+        complaint = f"your function raised {type(error).__name__}: {str(error).splitlines()[0]}"
+    print(f"Not yet: {complaint}" if complaint else f"Right: it keeps {exact(ABS_ELEMENTS)} for as many elements.")
+
+
+def _wrong_abs(function: Callable[[torch.Tensor], torch.Tensor]) -> str:
+    x = torch.tensor([-2.0, 0.0, 3.0], dtype=torch.float64, requires_grad=True)
+    y = function(x)
+    if not torch.equal(y, x.abs()):
+        return f"the values are wrong: of -2, 0, 3 it made {y.tolist()}."
+    y.sum().backward()
+    if x.grad.tolist() != [-1.0, 0.0, 1.0]:
+        return f"the gradient at -2, 0, 3 is -1, 0, 1 in PyTorch: got {x.grad.tolist()}."
+    drawn = torch.tensor([-1.5, -0.3, 0.2, 4.0], dtype=torch.float64, requires_grad=True)
+    right = torch.autograd.gradcheck(function, (drawn,), raise_exception=False)
+    return "" if right else "gradcheck finds another gradient than differences do: is the incoming one multiplied in?"
+
+
+def _large_abs(function: Callable[[torch.Tensor], torch.Tensor]) -> str:
+    key = "requested_bytes.all.current"
+    with SimulatedGPU("a100-80gb") as gpu:
+        leaf = torch.empty(ABS_ELEMENTS, device=gpu.device, requires_grad=True)
+        before = gpu.memory_stats()[key]
+        y = function(2 * leaf)  # the input of the function is held by nobody else
+        n_bytes = gpu.memory_stats()[key] - before - y.nbytes
+    if n_bytes == ABS_ELEMENTS:
+        return ""
+    hint = {
+        4 * ABS_ELEMENTS: "That is a tensor of the input's size and type. What does the derivative really ask for?",
+        8 * ABS_ELEMENTS: "That is an int64 tensor: which type has 1 byte?",
+        0: "Nothing is kept, so the gradient cannot know the sign; is the output kept under another name?",
+    }.get(n_bytes, "")
+    return f"the gradient is right, and it keeps {exact(n_bytes)} for {ABS_ELEMENTS:,d} elements. {hint}".rstrip()
+
+
+def _kept_with_last_frozen(L: int, b: int, d: int, f: int, relu: bool) -> int:
+    with SimulatedGPU("a100-80gb") as gpu:
+        stack = LinearStack(d, d, 10, L, relu=relu, frozen=frozen_layers("the last f", L=L, f=f), device=gpu.device)
+        with SavedTensorContext(stack.parameters()) as saved:
+            y = stack(torch.empty(b, d, device=gpu.device))
+        return saved.saved_tensor_mem if y.requires_grad else 0
+
+
+@cache
+def _peak_phase(b: int) -> str:
+    with SimulatedGPU("a100-80gb") as gpu:
+        run = train_stack(gpu, b=b, n_iterations=2)
+    return max(run.of(2), key=lambda row: row.peak_bytes).phase
