@@ -1,0 +1,62 @@
+"""Every lesson that the book owes its sources stands under a heading of some chapter, or in a chapter still to come.
+
+The sources, by letter: A, "Activation Memory: A Deep Dive using PyTorch" (Goon 2024); B, "Memory Footprint of a Neural
+Net During Backpropagation"; C, notes on gradient checkpointing, after Korthikanti et al. 2022; D, "Transformer Memory
+Arithmetic: Understanding all the Bytes in nanoGPT"; E, "Current and New Activation Checkpointing Techniques in PyTorch".
+"""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+CHAPTERS = Path(__file__).parent.parent / "chapters"
+LESSONS = {"A": 10, "B": 8, "C": 7, "D": 10, "E": 6}
+
+START, BACKWARD, MLP = "00_start_here", "01_what_backward_needs", "02_mlp_memory"
+TAUGHT = {
+    "A1": (BACKWARD, "Why tensors are cached"),
+    "A2": (MLP, "The layer, the letters and the GPU"),
+    "A3": (MLP, "What backward asks for"),
+    "A6": (START, "The two contexts"),
+    "A7": (START, "The two contexts"),
+    "A8": (MLP, "What PyTorch really keeps"),
+    "B1": (BACKWARD, "The chain rule, term by term"),
+    "B2": (BACKWARD, "When an input need not be kept"),
+    "B3": (BACKWARD, "Backward gives back as it goes"),
+    "B4": (BACKWARD, "The five phases"),
+    "B5": (BACKWARD, "Freezing two hundred layers"),
+    "B6": (BACKWARD, "The peak, and a rule of thumb"),
+    "D1": (START, "Allocated, reserved and the context"),
+    "D9": (START, "The cuBLAS workspace"),
+}
+TO_COME = {
+    "03_activations_from_outputs": ("A4", "A5", "A9"),
+    "04_every_byte_of_nanogpt": ("A10", "D2", "D3", "D4", "D5", "D6", "D7", "D8"),
+    "05_checkpointing": ("B7", "B8", "C1", "C2", "C5", "C6", "C7", "E1", "E2", "E3", "E4", "E5", "E6"),
+    "06_many_gpus": ("C3", "C4", "D10"),
+}
+
+
+def headings(chapter: str) -> set[str]:
+    cells = nbformat.read(CHAPTERS / f"{chapter}.ipynb", as_version=4).cells
+    prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    return set(re.findall(r"^##+ +(?:\d[\d.]* +)?(.+)$", prose, re.MULTILINE))
+
+
+def test_every_lesson_has_one_place():
+    owed = [f"{letter}{number}" for letter, n in LESSONS.items() for number in range(1, n + 1)]
+    placed = [*TAUGHT, *(code for codes in TO_COME.values() for code in codes)]
+    assert sorted(placed) == sorted(owed)
+
+
+@pytest.mark.parametrize("code", TAUGHT)
+def test_its_heading_is_there(code):
+    chapter, heading = TAUGHT[code]
+    assert heading in headings(chapter)
+
+
+@pytest.mark.parametrize("chapter", TO_COME)
+def test_a_chapter_that_is_there_is_not_to_come(chapter):
+    assert not (CHAPTERS / f"{chapter}.ipynb").exists(), f"say under which headings it teaches {TO_COME[chapter]}"
