@@ -46,8 +46,18 @@ class ExplorerPage:
         self.page.wait_for_function("node => node.dataset.state !== 'waiting'", arg=handle, timeout=timeout_s * 1000)
 
     def rows(self) -> list[tuple[str, int, int | None]]:
-        """Term, predicted and simulated bytes of each row but the total, from the text that a reader sees."""
-        return [self._row(row) for row in self.root.locator("tbody tr").all()]
+        """Term, predicted and simulated bytes of each row but totals, from the text that a reader sees."""
+        return [self._row(row) for row in self.root.locator("tbody tr[data-term]").all()]
+
+    def stages(self) -> list[tuple[str, int, int | None]]:
+        """The same of each stage's own row."""
+        return [self._row(row) for row in self.root.locator(".eb-stage tr").all()]
+
+    def open(self, stage: str) -> None:
+        """Opens a stage's row, if it is closed."""
+        button = self.root.locator(f'.eb-stage [data-stage="{stage}"] button')
+        if button.get_attribute("aria-expanded") == "false":
+            button.click()
 
     def total(self) -> tuple[str, int, int | None]:
         """The last row."""
@@ -65,7 +75,7 @@ class ExplorerPage:
 
     def _row(self, row: Locator) -> tuple[str, int, int | None]:
         """Reads one row and checks that its data attributes say what its text says."""
-        name = row.get_attribute("data-term")
+        name = row.get_attribute("data-term") or row.get_attribute("data-stage")
         assert name in row.locator("th").inner_text()
         kinds = ("predicted", "accounted", "difference")
         predicted, simulated, difference = (self._number(row, kind) for kind in kinds)

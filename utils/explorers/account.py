@@ -4,6 +4,7 @@ import traceback
 from dataclasses import dataclass, field
 
 from ..trace import ORIGINS
+from .stages import UNNAMED, terms_by_stage
 
 _LONGEST = 400  # characters: some errors go on about environment variables
 
@@ -12,12 +13,13 @@ _LONGEST = 400  # characters: some errors go on about environment variables
 class Account:
     """The bytes of each term as a GPU keeps them, and where that GPU stands.
 
-    Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction.
+    Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction. For
+            a formula in stages they are {stage: {term: bytes}}, with every stage of it.
     Unit:   bytes, exact.
     Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
     """
 
-    terms: dict[str, int]
+    terms: dict[str, int] | dict[str, dict[str, int]]
     origin: str = "simulated"  # by the simulated GPU; "measured" on a real one; "recorded" in a file
     device: str = ""
     note: str = field(default="")  # what else the reader should know, such as "PyTorch 2.13 rules"
@@ -25,11 +27,13 @@ class Account:
     def __post_init__(self):
         if self.origin not in ORIGINS:
             raise ValueError(f"origin must be one of {', '.join(ORIGINS)}: got origin={self.origin!r}.")
-        for name, n_bytes in self.terms.items():
-            if type(n_bytes) is not int:
-                raise TypeError(
-                    f"terms must hold bytes as int: got terms[{name!r}]={n_bytes!r}; round nothing, count storages."
-                )
+        for stage, terms in terms_by_stage(self.terms).items():
+            for name, n_bytes in terms.items():
+                if type(n_bytes) is not int:
+                    where = f"[{name!r}]" if stage == UNNAMED else f"[{stage!r}][{name!r}]"
+                    raise TypeError(
+                        f"terms must hold bytes as int: got terms{where}={n_bytes!r}; round nothing, count storages."
+                    )
 
     @property
     def badge(self) -> str:

@@ -2,7 +2,7 @@
 
 /** An element, HTML or SVG, with attributes (null: left out) and children. */
 export function build(tag, attributes = {}, ...children) {
-  const isSvg = ["svg", "g", "rect", "text", "title", "defs", "pattern", "path", "line"].includes(tag);
+  const isSvg = ["svg", "g", "rect", "text", "title", "defs", "pattern", "path", "line", "tspan"].includes(tag);
   const node = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(name, value);
   node.append(...children);

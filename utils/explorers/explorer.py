@@ -14,10 +14,12 @@ import anywidget
 import traitlets
 from ipywidgets import ValueWidget
 
+from ..formulas import Formula
 from ..palette import assign
 from .account import Account, release, sentence
 from .controls import Control
 from .scripts import one_module
+from .stages import UNNAMED, as_given, check_account, check_same_stages, formulas_by_stage, terms_by_stage
 from .table import SettingTable
 
 _NO_ANSWER = {"request": 0, "settings": None, "terms": None, "origin": "", "badge": "", "error": ""}
@@ -48,20 +50,21 @@ def _from_page(data: dict, explorer: "Explorer") -> dict:
 class Explorer(anywidget.AnyWidget, ValueWidget):
     """Sliders, a formula evaluated in the page, and beside it what a GPU accounts for, term by term.
 
-    `formula(settings)` gives the Formula for a setting; it is called once for each combination of the choices that are
-    no letter. `measure(settings)` gives the Account; it may run on another thread than the cells, so it opens its own
-    GPU, and whatever it raises becomes a sentence in the explorer.
+    `formula(settings)` gives the Formula for a setting, or its stages as {name: Formula}, the same for all settings; it
+    is called once for each combination of the choices that are no letter. `measure(settings)` gives the Account; it may
+    run on another thread than the cells, so it opens its own GPU, and whatever it raises becomes a sentence in the
+    explorer.
     `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
 
     Counts: what the formula's terms count.
     Unit:   bytes, exact; below 2**53 each.
-    Raises: ValueError for two controls of one symbol, or a symbol that a widget already uses; TraitError for a setting
-            that a control refuses.
+    Raises: ValueError for two controls of one symbol, or a symbol that a widget already uses, and for stages that are
+            not the same for all settings; TraitError for a setting that a control refuses.
     """
 
     _esm = one_module()
     _css = Path(__file__).parent / "explorer.css"
-    spec = traitlets.Dict().tag(sync=True)  # title, controls, formulas, colours: all that a page needs
+    spec = traitlets.Dict().tag(sync=True)  # title, controls, stages, formulas, colours
     value = traitlets.Dict().tag(sync=True, to_json=_to_page, from_json=_from_page)
     answer = traitlets.Dict().tag(sync=True)  # the last account, with the request and the settings that it is for
     description = traitlets.Unicode()  # `interact` looks for it
@@ -71,7 +74,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         *,
         title: str,
         controls: Sequence[Control],
-        formula: Callable[[dict], "Formula"],  # noqa: F821 - utils.formulas is not imported for a name
+        formula: Callable[[dict], Formula | dict[str, Formula]],
         measure: Callable[[dict], Account],
     ):
         self.controls = _by_symbol(controls)
@@ -85,33 +88,61 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         self.observe(self._one_setting_changed, list(self.controls))
         self.on_msg(lambda _, content, __: self._serve(content["request"], content["settings"]))
 
-    def predict(self, settings: dict) -> dict[str, int]:
-        """The formula's bytes for a setting, by term: what the page shows as predicted."""
-        letters = {}
-        for symbol, control in self.controls.items():
-            letters |= control.letters(settings[symbol])
-        return self.formula(settings).by_term(**letters)
+    def predict(self, settings: dict) -> dict[str, int] | dict[str, dict[str, int]]:
+        """The formula's bytes for a setting, by term, or {stage: {term: bytes}}: what the page shows as predicted.
+
+        Raises: ValueError for a size that is no whole number or negative at this setting.
+        """
+        letters = self._letters(settings)
+        formulas = formulas_by_stage(self.formula(settings))
+        return as_given({stage: formula.by_term(**letters) for stage, formula in formulas.items()})
 
     def table(self) -> SettingTable:
         """The present setting as a plain table: predicted, accounted, difference."""
         settings = _to_page(self.value, self)
         answer = self._answer_now(settings)
-        terms = next(f["terms"] for f in self.spec["formulas"] if f["when"].items() <= settings.items())
         title = f"{self.spec['title']}: {', '.join(f'{symbol} = {name}' for symbol, name in settings.items())}"
-        texts = {term["name"]: term["text"] for term in terms}
-        return SettingTable(title, texts, self.predict(self.value), answer["terms"], answer["error"] or answer["badge"])
+        formulas = formulas_by_stage(self.formula(self.value))
+        said = answer["error"] or answer["badge"]
+        try:
+            self.predict(self.value)
+        except ValueError as error:
+            said = f"No prediction of this setting: {error} {said}"
+        accounted = None if answer["terms"] is None else terms_by_stage(answer["terms"])
+        return SettingTable(title, formulas, self._letters(self.value), accounted, said)
+
+    def _letters(self, settings: dict) -> dict[str, int]:
+        letters = {}
+        for symbol, control in self.controls.items():
+            letters |= control.letters(settings[symbol])
+        return letters
+
+    def _check_letters(self, start: dict, terms: list[dict]) -> None:
+        given = self._letters(start)
+        for term in terms:
+            if missing := [letter for letter in term["letters"] if letter not in given]:
+                raise ValueError(
+                    f"each letter of a formula needs a control: got {missing[0]!r} in {term['name']!r}, but the "
+                    f"controls give {', '.join(given)}; add Control.range({missing[0]!r}, …)."
+                )
 
     def _spec(self, title: str, start: dict) -> dict:
         choosing = [control for control in self.controls.values() if control.options is not None]
-        formulas = []
+        formulas, stages = [], None
         for options in itertools.product(*(control.options for control in choosing)):
             chosen = {control.symbol: option for control, option in zip(choosing, options, strict=True)}
-            terms = self.formula(start | chosen).javascript()
-            formulas.append({"when": _to_page(chosen, self), "terms": terms})
+            when = _to_page(chosen, self)
+            found = formulas_by_stage(self.formula(start | chosen))
+            stages = stages or list(found)
+            check_same_stages(stages, list(found), ", ".join(f"{symbol}={name}" for symbol, name in when.items()))
+            terms = [term for item in found.items() for term in _terms(*item)]
+            self._check_letters(start, terms)
+            formulas.append({"when": when, "terms": terms})
         colours = assign(term["name"] for formula in formulas for term in formula["terms"])
         return {
             "title": title,
             "controls": [control.spec() for control in self.controls.values()],
+            "stages": stages,
             "formulas": formulas,
             "colours": {name: colour._asdict() for name, colour in colours.items()},
         }
@@ -155,6 +186,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             account = self.measure(_from_page(settings_of_page, self))
             if not isinstance(account, Account):
                 raise TypeError(f"measure must return an Account: got {type(account).__name__}.")
+            check_account(account.terms, self.spec["stages"])
         except Exception as error:  # whatever it is: the reader needs a sentence, the kernel has to live
             text = sentence(error)
             release(error)
@@ -176,6 +208,10 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     def _repr_mimebundle_(self, **kwargs):
         data, metadata = super()._repr_mimebundle_(**kwargs)
         return data | {"text/html": self.table()._repr_html_()}, metadata
+
+
+def _terms(stage: str, formula: Formula) -> list[dict]:
+    return [term if stage == UNNAMED else {"stage": stage, **term} for term in formula.javascript()]
 
 
 def _by_symbol(controls: Sequence[Control]) -> dict[str, Control]:

@@ -1,12 +1,16 @@
 // What an explorer computes: exact numbers as text, the formula at a setting, predicted beside accounted.
 //
 // Plain functions of three plain objects, which the other files pass on; a page without a kernel calls them too.
-//   spec    {title, controls, formulas: [{when, terms: [{name, why, text, js}]}], colours: {name: {light, dark, hatch}}}
+//   spec    {title, controls, stages: [name], formulas: [{when, terms: [{stage, name, why, text, letters, js}]}],
+//            colours: {name: {light, dark, hatch}}}; what has no stages has one, "", and its terms leave it out
 //   value   {symbol: number or name of an option}
-//   answer  {request, settings, terms: {name: bytes} or null, origin, badge, error}: an account and the value it is for
+//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error}: an account
+//           and the value it is for
+
+const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString makes one for each number
 
 /** Every digit, as Python's f"{n:,d}". */
-export const exact = (n) => n.toLocaleString("en-US");
+export const exact = (n) => grouped.format(n);
 
 /** Three to four digits and a unit, as utils.units.short: halves go to the even digit, in integers. */
 export function short(n) {
@@ -17,7 +21,7 @@ export function short(n) {
   const scaled = magnitude * 10n ** BigInt(decimals);
   const rest = (scaled % size) * 2n;
   const digits = scaled / size + (rest > size || (rest === size && (scaled / size) % 2n) ? 1n : 0n);
-  const text = (Number(digits) / 10 ** decimals).toLocaleString("en-US", { maximumFractionDigits: decimals });
+  const text = grouped.format(Number(digits) / 10 ** decimals);
   return `${n < 0 ? "-" : ""}${text} ${name}`;
 }
 
@@ -41,33 +45,58 @@ function evaluate(term, named) {
   return compiled.get(term)(...Object.values(named));
 }
 
-const evaluateAll = (formula, named) => formula.terms.map((term) => ({ ...term, bytes: evaluate(term, named) }));
+const evaluateAll = (formula, named) => formula.terms.map((term) => ({ stage: "", ...term, bytes: evaluate(term, named) }));
 
-/** The terms of the formula that the value selects, each with its bytes. */
+/** The terms of the formula that the value selects, each with its bytes; NaN where the letters give no size. */
 export function predict(spec, value) {
   const chosen = ({ when }) => Object.entries(when).every(([symbol, name]) => value[symbol] === name);
   return evaluateAll(spec.formulas.find(chosen), letters(spec, value));
 }
 
-/** Predicted beside accounted. `state` is "waiting" (the answer is for another value), "failed" or "ready". */
-export function compare(spec, value, answer) {
-  const predicted = predict(spec, value);
-  const state = !same(spec, answer?.settings, value) ? "waiting" : answer.error ? "failed" : "ready";
-  const counted = { ...answer?.terms };
-  const unpredicted = state === "ready" ? Object.keys(counted).filter((name) => !predicted.some((p) => p.name === name)) : [];
-  const rows = [...predicted, ...unpredicted.map((name) => ({ name, text: "", why: "not in the formula", bytes: null }))];
-  const sum = (numbers) => numbers.reduce((total, n) => total + (n ?? 0), 0);
-  return {
-    state,
-    rows: rows.map((row) => ({ ...row, predicted: row.bytes, accounted: counted[row.name] ?? null })),
-    predicted: sum(predicted.map(({ bytes }) => bytes)),
-    accounted: answer?.terms ? sum(Object.values(counted)) : null,
-  };
+/** Why there is no prediction: the first term whose size is negative or no whole number, with its letters; or "". */
+export function misfit(spec, value) {
+  const term = predict(spec, value).find(({ bytes }) => Number.isNaN(bytes));
+  if (!term) return "";
+  const named = letters(spec, value);
+  const setting = term.letters.map((letter) => `${letter} = ${exact(named[letter])}`).join(", ");
+  return `No prediction of this setting: ${term.text} must be a whole number, 0 or more; it is not for ${setting}.`;
 }
 
-/** The bytes at the bars' right end: a power of four with room for every formula at these letters, and the account. */
-export function scale(spec, value, accounted) {
+const sum = (numbers) => numbers.reduce((total, n) => total + (n ?? 0), 0);
+const sized = (bytes) => (Number.isNaN(bytes) ? { predicted: null, unsized: true } : { predicted: bytes });
+
+function compareStage(name, terms, counted, state) {
+  const isSurprise = (term) => state === "ready" && !terms.some((known) => known.name === term);
+  const surprises = Object.keys(counted ?? {}).filter(isSurprise);
+  const withDifference = (row) =>
+    ({ ...row, difference: state === "ready" && !row.unsized ? (row.accounted ?? 0) - (row.predicted ?? 0) : null });
+  const rows = [
+    ...terms.map((term) => ({ ...term, ...sized(term.bytes) })),
+    ...surprises.map((term) => ({ stage: name, name: term, text: "", why: "not in the formula", predicted: null })),
+  ].map((row) => withDifference({ ...row, accounted: counted?.[row.name] ?? null }));
+  const accounted = counted ? sum(Object.values(counted)) : null;
+  return withDifference({ name, rows, ...sized(sum(terms.map(({ bytes }) => bytes))), accounted });
+}
+
+/** Predicted beside accounted: each stage and each of its rows has `predicted` (null: unknown; `unsized`: the letters
+ * give no size), `accounted` (null: none) and `difference` (null: one of them is missing). `state` is "waiting" (the
+ * answer is for another value), "failed" or "ready". */
+export function compare(spec, value, answer) {
+  const terms = predict(spec, value);
+  const state = !same(spec, answer?.settings, value) ? "waiting" : answer.error ? "failed" : "ready";
+  const counted = spec.stages[0] === "" && answer?.terms ? { "": answer.terms } : answer?.terms;
+  const stages = spec.stages.map((name) => compareStage(name, terms.filter(({ stage }) => stage === name), counted?.[name], state));
+  return { state, stages, misfit: misfit(spec, value) };
+}
+
+/** The bytes at the bars' right end: a power of two with room for each stage of every formula at these letters, and for
+ * the stages shown. */
+export function scale(spec, value, { state, stages }) {
   const named = letters(spec, value);
-  const totals = spec.formulas.map((formula) => evaluateAll(formula, named).reduce((sum, { bytes }) => sum + bytes, 0));
-  return 2 ** Math.ceil(Math.log2(Math.max(...totals, accounted ?? 0, 4)));
+  const totals = spec.formulas.flatMap((formula) => {
+    const terms = evaluateAll(formula, named);
+    return spec.stages.map((name) => sum(terms.map(({ stage, bytes }) => (stage === name && bytes) || 0)));
+  });
+  const accounted = state === "ready" ? stages.map((stage) => stage.accounted) : [];
+  return 2 ** Math.ceil(Math.log2(Math.max(...totals, ...accounted, 4)));
 }

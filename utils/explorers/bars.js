@@ -1,0 +1,128 @@
+// The bars of an explorer: predicted above accounted, stage under stage, all on one scale; and their legend.
+
+import { build, pattern, tone } from "./elements.js";
+import { exact, short } from "./formula.js";
+
+const ALONE = { height: 26, character: 6.6 }; // a stage without a name; the width of a character tells what fits
+const STACKED = { height: 14, character: 5.9, className: "eb-thin" };
+const CAPTION = 6.6; // width of one of a caption's characters
+
+/** A box in a term's colour and hatch with the first of the texts that fits. */
+function segment(texts, x, width, { height, character, className = "" }, colour, hatch) {
+  const box = { x, y: 0, width, height };
+  const text = texts.find((candidate) => candidate.length * character + 10 <= width) ?? "";
+  return build("g", { class: `eb-segment ${className}`, style: tone(colour) },
+    build("rect", { ...box, class: "eb-fill" }),
+    colour?.hatch ? build("rect", { ...box, fill: `url(#${hatch})` }) : "",
+    build("text", { x: x + 6, y: height / 2 }, text));
+}
+
+function bar(kind, rows, y, size, pixels, spec, ids) {
+  let x = 0;
+  const parts = [];
+  for (const row of rows) {
+    const bytes = row[kind];
+    if (!bytes) continue;
+    const width = pixels(bytes);
+    const texts = [`${row.number} ${row.name} · ${short(bytes)}`, `${row.number} ${row.name}`, `${row.number}`];
+    const isRepeated = size === STACKED && kind === "accounted"; // right below the same words
+    const part = segment(isRepeated ? texts.slice(2) : texts, x, width, size, spec.colours[row.name], ids[row.name]);
+    part.prepend(build("title", {}, `${row.name}: ${exact(bytes)} bytes`));
+    parts.push(part);
+    x += width;
+  }
+  return build("g", { class: `eb-bar eb-${kind}`, transform: `translate(0 ${y})` }, ...parts);
+}
+
+const caption = (y, text, x = 0) => build("text", { class: "eb-caption", x, y }, text);
+const title = (stage) => `predicted ${stage.unsized ? "–" : short(stage.predicted)}`;
+const accountTitle = (stage, state, origin) =>
+  `${origin}${{ waiting: " …", failed: ": no account", ready: ` ${short(stage.accounted ?? 0)}` }[state]}`;
+
+/** Two bars, each below its caption. */
+const alone = (stage, { state, origin }) => ({
+  bottom: 106,
+  parts: [caption(9, title(stage)), caption(69, accountTitle(stage, state, origin))],
+  bars: [20, 80],
+});
+
+/** The caption with both totals and the change since the stage before, and two bars close together. */
+function stacked(stage, before, top, { state, origin, width, longest }) {
+  const totals = `${title(stage)} · ${accountTitle(stage, state, origin)}`;
+  const change = before && !stage.unsized && !before.unsized ? stage.predicted - before.predicted : 0;
+  const beside = longest * CAPTION + 22;
+  const isNarrow = beside + (totals.length + 14) * CAPTION > width; // then the totals have a line of their own
+  const name = caption(top + 11, build("tspan", { class: "eb-name" }, stage.name));
+  const line = caption(top + (isNarrow ? 26 : 11), totals, isNarrow ? 0 : beside);
+  const arrow = `${change > 0 ? "▲" : "▼"} ${short(Math.abs(change))}`;
+  if (change) (isNarrow ? name : line).append(build("tspan", { class: "eb-change", dx: 10 }, arrow));
+  const below = top + (isNarrow ? 33 : 18);
+  return { bottom: below + 2 * STACKED.height + 1, parts: [name, line], bars: [below, below + STACKED.height + 1] };
+}
+
+function ticks(end, bottom, pixels) {
+  return [0, 1, 2, 3, 4].flatMap((quarter) => {
+    const x = pixels((end * quarter) / 4);
+    const anchor = ["start", "middle", "middle", "middle", "end"][quarter];
+    return [
+      build("line", { class: "eb-tick", x1: x, x2: x, y1: 0, y2: bottom + 10 }),
+      build("text", { class: "eb-caption", x, y: bottom + 21, "text-anchor": anchor }, quarter ? short((end * quarter) / 4) : "0"),
+    ];
+  });
+}
+
+function inWords(stage, state, origin) {
+  const parts = stage.rows.map((row) => `${row.name} ${row.unsized ? "–" : short(row.predicted ?? 0)}`).join(", ");
+  const start = stage.name ? `${stage.name}: ${title(stage)}` : title(stage).replace("p", "P");
+  return `${start}: ${parts}. ${accountTitle(stage, state, origin)}.`;
+}
+
+/** The bars of what `compare` found, `end` bytes wide, drawn into `svg`. */
+function drawBars(svg, width, spec, compared, origin, end, ids) {
+  const { state, stages } = compared;
+  const pixels = (bytes) => ((width - 1) * bytes) / end;
+  const around = { state, origin, width, longest: Math.max(...stages.map(({ name }) => name.length)) };
+  let bottom = -14;
+  const placed = stages.map((stage, i) => {
+    const place = stage.name ? stacked(stage, stages[i - 1], bottom + 14, around) : alone(stage, around);
+    bottom = place.bottom;
+    return place;
+  });
+  const drawn = stages.flatMap(({ name, rows }, i) => {
+    const [predicted, accounted] = placed[i].bars;
+    const size = name ? STACKED : ALONE;
+    return [
+      ...placed[i].parts,
+      bar("predicted", rows, predicted, size, pixels, spec, ids),
+      bar("accounted", state === "failed" ? [] : rows, accounted, size, pixels, spec, ids),
+    ];
+  });
+  svg.setAttribute("height", bottom + 28);
+  svg.setAttribute("aria-label", stages.map((stage) => inWords(stage, state, origin)).join(" "));
+  svg.replaceChildren(
+    build("defs", {}, ...Object.entries(spec.colours).map(([name, { hatch }]) => pattern(ids[name], hatch))),
+    ...ticks(end, bottom, pixels),
+    ...drawn);
+}
+
+function key(name, number, colour, hatch) {
+  const swatch = segment([`${number}`], 0, 20, { ...ALONE, height: 20 }, colour, hatch);
+  return build("li", {}, build("svg", { width: 20, height: 20, "aria-hidden": "true" }, swatch), name);
+}
+
+/** `elements` for the page, the `svg` among them, and `draw`. Stages with names have one legend for all. */
+export function createBars(spec, prefix) {
+  const ids = Object.fromEntries(Object.keys(spec.colours).map((name, i) => [name, `${prefix}-hatch-${i}`]));
+  const svg = build("svg", { role: "img", class: "eb-bars" });
+  const keys = build("ul", {});
+  const which = build("p", {});
+  const legend = spec.stages[0] === "" ? [] : [build("div", { class: "eb-legend" }, keys, which)];
+  function draw(width, compared, origin, end) {
+    const rows = compared.stages.flatMap((stage) => stage.rows);
+    const numbers = [...new Map(rows.map(({ name, number }) => [name, number]))].sort(([, a], [, b]) => a - b);
+    keys.replaceChildren(...numbers.map(([name, number]) => key(name, number, spec.colours[name], ids[name])));
+    which.textContent = `Upper bars: predicted. Lower bars: ${origin}. ▲ ▼: predicted change from the stage before.`;
+    drawBars(svg, width, spec, compared, origin, end, ids);
+  }
+  return { elements: [...legend, svg], svg, draw };
+}

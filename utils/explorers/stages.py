@@ -1,0 +1,60 @@
+"""The stages of one setting, such as the phases of a training step; what has none is one stage without a name."""
+
+from collections.abc import Mapping, Sequence
+
+from ..formulas import Formula
+
+UNNAMED = ""
+
+
+def formulas_by_stage(found) -> dict[str, Formula]:
+    """What `formula(settings)` returned, by stage. Raises ValueError for what is neither a Formula nor stages."""
+    if isinstance(found, Formula):
+        return {UNNAMED: found}
+    if not isinstance(found, Mapping) or not found:
+        raise ValueError(f"formula must return a Formula, or stages as {{name: Formula}}: got {found!r}.")
+    for name, formula in found.items():
+        if not (isinstance(name, str) and name.strip() and isinstance(formula, Formula)):
+            raise ValueError(f"a stage needs a name and a Formula: got {{{name!r}: {type(formula).__name__}}}.")
+    return dict(found)
+
+
+def terms_by_stage(terms: Mapping) -> dict[str, Mapping]:
+    """An account's terms by stage. Raises TypeError for terms that stand beside stages."""
+    if not any(isinstance(item, Mapping) for item in terms.values()):
+        return {UNNAMED: terms}
+    for name, item in terms.items():
+        if not isinstance(item, Mapping):
+            raise TypeError(f"terms must be all in stages or none: got terms[{name!r}]={item!r} beside stages.")
+    return dict(terms)
+
+
+def as_given(stages: dict):
+    """The reverse: the content of the one stage without a name, or all stages by name."""
+    return stages[UNNAMED] if UNNAMED in stages else stages
+
+
+def check_same_stages(first: Sequence[str], names: Sequence[str], setting: str) -> None:
+    """Raises ValueError, for this setting, if its formula's stages are not those of the first setting's."""
+    if list(first) != list(names):
+        raise ValueError(
+            "formula must give the same stages for every setting, in the same order: "
+            f"got {_listed(names)} for {setting}, but {_listed(first)} before; "
+            "a stage that has nothing in this setting is Formula(title, ())."
+        )
+
+
+def check_account(terms: Mapping, names: Sequence[str]) -> None:
+    """Raises ValueError if an account's stages are not those of the formula; their order is free."""
+    found = list(terms_by_stage(terms))
+    if set(found) == set(names):
+        return
+    shape = "{term: bytes}" if UNNAMED in names else "{stage: {term: bytes}}"
+    raise ValueError(
+        f"measure must return an Account of the formula's stages: got {_listed(found)}, but the formula has "
+        f"{_listed(names)}; pass Account({shape}) with all of them."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "no stages" if UNNAMED in names else f"the stages {', '.join(names)}"

@@ -1,0 +1,91 @@
+// The table of an explorer: one row for each term; terms in stages are folded below a row for the stage.
+
+import { build, tone } from "./elements.js";
+import { exact, short } from "./formula.js";
+
+const CELL = { role: "cell" };
+const unbroken = (text) => text.replaceAll("⌉", "⌉\u2060"); // no line ends between a bracket and its 512
+
+function number(kind, label, bytes, isStale) {
+  const content = bytes === null ? [isStale ? "…" : "–"] : [exact(bytes), build("small", {}, short(bytes))];
+  return build("td", { ...CELL, class: `eb-number eb-${kind}`, "data-label": label }, ...content);
+}
+
+/** What a row of a term, a stage or the total says behind its name. */
+function cells(line, state, origin) {
+  const accounted = state === "failed" ? null : line.accounted;
+  const { difference, note } = line;
+  const text = difference === null ? (state === "waiting" ? "…" : "–") : `${difference > 0 ? "+" : ""}${exact(difference)}`;
+  return [
+    build("td", { ...CELL, class: "eb-formula" }, unbroken(line.text ?? "")),
+    number("predicted", "predicted", line.predicted, false),
+    number("accounted", origin, accounted, state === "waiting"),
+    build("td", { ...CELL, class: `eb-number eb-difference ${difference || note ? "eb-off" : ""}`, "data-label": "difference" },
+      text, note ? build("small", {}, note) : ""),
+  ];
+}
+
+const figures = (line, state) => ({
+  "data-predicted": line.unsized ? null : (line.predicted ?? 0),
+  "data-accounted": state === "ready" ? (line.accounted ?? 0) : null,
+  "data-difference": line.difference,
+});
+
+function termRow(line, state, origin, colour) {
+  const swatch = line.number ? build("span", { class: "eb-swatch", style: tone(colour) }, String(line.number)) : "";
+  const name = build("span", {}, line.name, line.why ? build("small", {}, line.why) : "");
+  return build("tr", { role: "row", "data-stage": line.stage || null, "data-term": line.name, ...figures(line, state) },
+    build("th", { role: "rowheader", scope: "row" }, build("div", { class: "eb-term" }, swatch, name)),
+    ...cells(line, state, origin));
+}
+
+/** Closed at first. The button stays the same element, so that it keeps the focus while numbers come and go. */
+function createStage(name, id) {
+  const button = build("button", {
+    type: "button", class: "eb-open", "aria-expanded": "false", "aria-controls": id, "data-lm-suppress-shortcuts": "true",
+  }, name);
+  const row = build("tr", { role: "row", "data-stage": name }, build("th", { role: "rowheader", scope: "row" }, button));
+  const terms = build("tbody", { role: "rowgroup", id, hidden: "" });
+  button.addEventListener("click", () => {
+    terms.hidden = !terms.hidden;
+    button.setAttribute("aria-expanded", String(!terms.hidden));
+  });
+  button.addEventListener("keydown", (event) => event.stopPropagation()); // JupyterLab takes Enter and the arrows
+  function draw(stage, state, origin, colours) {
+    for (const [attribute, value] of Object.entries(figures(stage, state))) {
+      if (value === null) row.removeAttribute(attribute);
+      else row.setAttribute(attribute, value);
+    }
+    while (row.cells.length > 1) row.lastChild.remove();
+    const content = stage.rows.filter((line) => line.predicted || line.accounted || line.unsized).map(({ name }) => name);
+    const isBalanced = stage.difference === 0 && stage.rows.some(({ difference }) => difference);
+    row.append(...cells({ ...stage, text: content.join(" + "), note: isBalanced ? "terms differ" : "" }, state, origin));
+    terms.replaceChildren(...stage.rows.map((line) => termRow(line, state, origin, colours[line.name])));
+  }
+  return { elements: [build("tbody", { role: "rowgroup", class: "eb-stage" }, row), terms], draw };
+}
+
+/** A stage without a name: its terms, always open, and their total. */
+function createTerms() {
+  const terms = build("tbody", { role: "rowgroup" });
+  const foot = build("tfoot", { role: "rowgroup" });
+  function draw(stage, state, origin, colours) {
+    terms.replaceChildren(...stage.rows.map((line) => termRow(line, state, origin, colours[line.name])));
+    foot.replaceChildren(termRow({ ...stage, name: "total" }, state, origin));
+  }
+  return { elements: [terms, foot], draw };
+}
+
+/** `element` for the page, and `draw(compared, origin)`. */
+export function createTable(spec, prefix) {
+  const stages = spec.stages.map((name, i) => (name ? createStage(name, `${prefix}-stage-${i}`) : createTerms()));
+  const head = build("thead", { role: "rowgroup" });
+  const first = spec.stages[0] === "" ? "term" : "stage";
+  const element = build("table", { role: "table", "aria-label": spec.title }, head, ...stages.flatMap(({ elements }) => elements));
+  function draw(compared, origin) {
+    const heads = [first, "formula", "predicted bytes", `${origin} bytes`, "difference"];
+    head.replaceChildren(build("tr", { role: "row" }, ...heads.map((text) => build("th", { role: "columnheader", scope: "col" }, text))));
+    stages.forEach((stage, i) => stage.draw(compared.stages[i], compared.state, origin, spec.colours));
+  }
+  return { element, draw };
+}
