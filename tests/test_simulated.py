@@ -12,17 +12,18 @@ COVERED = [
     *("three_tensors", "two_by_two_matmul", "mlp_*", "chain*", "block_*", "block8_*"),
     *("gpt2_*_fp32", "gpt2_*_pure_bf16"),
 ]
+CASES = cases("cases") | cases("gpt2_cases")
 FILES = [file for file in all_files() if any(fnmatch.fnmatch(file[0], pattern) for pattern in COVERED)]
 
 
 def test_every_covered_case_is_here():
-    assert len(FILES) == 36
+    assert len(FILES) == 36 + 48
 
 
 @pytest.mark.parametrize(("name", "card"), FILES)
 def test_marks_and_events_are_those_of_cuda(name, card):
     recording = load(name, card)
-    run = run_case(cases("cases")[name], card)
+    run = run_case(CASES[name], card)
     assert run.marks == recording["marks"]
     if "events" in recording:  # the larger cases were recorded with their marks alone
         assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
