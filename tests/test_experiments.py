@@ -7,7 +7,7 @@ from running import GPUS
 
 from utils import SimulatedGPU, experiments
 from utils.device import LiveGPU
-from utils.experiments import Forward, live_beside_simulated, mlp_forward, train_stack
+from utils.experiments import Forward, forward_alone, kept, live_beside_simulated, mlp_forward, train_stack
 from utils.formulas import mlp_saved
 from utils.simulated.specs import find_spec
 
@@ -57,6 +57,20 @@ def test_with_a_gpu_it_says_by_how_much_the_measured_is_off(monkeypatch):
         "allocated              1,100      1,000        +100",
         "saved for backward       550        500         +50",
     ]
+
+
+def test_kept_names_operations_and_slots():
+    x, w = (torch.ones(2, 2, requires_grad=True) for _ in range(2))
+    assert kept(lambda x, w: (x @ w).relu().exp(), x, weights=[w]) == "Mm.self, Relu.result, Exp.result"
+    assert kept(torch.mm, x, w) == "Mm.mat2, Mm.self"
+    assert kept(torch.mm, x.detach(), weights=[w.detach()]) == "nothing"
+
+
+def test_forward_alone_keeps_all_inputs_or_has_two_at_once():
+    each = 64 * 100 * 4
+    assert forward_alone(torch.enable_grad) == (201 * each + 64 * 10 * 4, 201 * each)
+    assert forward_alone(torch.enable_grad, training=False) == forward_alone(torch.enable_grad)
+    assert forward_alone(torch.no_grad) == forward_alone(torch.inference_mode) == (2 * each, 0)
 
 
 def stack(name="a100-80gb", **settings):

@@ -1,8 +1,9 @@
 """Every lesson that the book owes its sources stands under a heading of some chapter, or in a chapter still to come.
 
-The sources, by letter: A, "Activation Memory: A Deep Dive using PyTorch" (Goon 2024); B, "Memory Footprint of a Neural
-Net During Backpropagation"; C, notes on gradient checkpointing, after Korthikanti et al. 2022; D, "Transformer Memory
-Arithmetic: Understanding all the Bytes in nanoGPT"; E, "Current and New Activation Checkpointing Techniques in PyTorch".
+The sources, by letter: A, "Activation Memory: A Deep Dive using PyTorch" (Goon 2024); B, "Memory Footprint of a
+Neural Net During Backpropagation"; C, notes on gradient checkpointing, after Korthikanti et al. 2022; D, "Transformer
+Memory Arithmetic: Understanding all the Bytes in nanoGPT"; E, "Current and New Activation Checkpointing Techniques in
+PyTorch".
 """
 
 import re

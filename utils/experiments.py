@@ -1,6 +1,7 @@
 """The book's experiments: the same PyTorch function on a simulated and on a live GPU, and what each says of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -75,6 +76,35 @@ def mlp_forward(
     return Forward(
         gpu.name, gpu.origin, tuple(saved.rows(y)), saved.saved_tensor_mem, mem.delta["current"], y.numel() * y.itemsize
     )
+
+
+def kept(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: Sequence[torch.Tensor] = ()) -> str:
+    """Which operations of `function(*inputs, *weights)` keep a tensor, in which slot: "Mm.self, Relu.result".
+
+    Counts: slots, not storages; not the weights, nor views of them.
+    """
+    with SavedTensorContext(weights) as saved:
+        y = function(*inputs, *weights)
+    rows = saved.rows(y) if y.requires_grad else []
+    return ", ".join(f"{row.node.split('Backward')[0]}.{row.slot}" for row in rows) or "nothing"
+
+
+def forward_alone(mode: Callable[[], AbstractContextManager], *, training: bool = True) -> tuple[int, int]:
+    """Forward of a `LinearStack` with b=64, alone on an A100: how far it raises the peak, and what it leaves behind.
+
+    `mode` is torch.no_grad or the like; `training` is the module's mode, as `train()` and `eval()` set it.
+
+    Counts: whole blocks; neither the parameters nor the input, and in what it leaves not the output.
+    """
+    with SimulatedGPU("a100-80gb") as gpu:
+        stack = LinearStack(device=gpu.device).train(training)
+        x = torch.empty(64, 100, device=gpu.device)
+        gpu.load_libraries()
+        gpu.reset_peak_memory_stats()
+        before_bytes = gpu.memory_allocated()
+        with mode():
+            y = stack(x)
+        return gpu.max_memory_allocated() - before_bytes, gpu.memory_allocated() - before_bytes - y.nbytes
 
 
 def train_stack(
