@@ -18,9 +18,16 @@ LAYERS = [
     ["utils.trace", "utils.trace_formats", "utils.events"],
     ["utils.simulated"],
     ["utils.device"],
-    ["utils.contexts", "utils.ledger", "utils.training", "utils.experiments", "utils.record"],
+    [
+        "utils.contexts",
+        "utils.ledger",
+        "utils.training",
+        "utils.record",
+        "utils.experiments",
+        "utils.start_experiments",
+    ],
     ["utils.policies", "utils.parallel"],
-    ["utils.figures"],
+    ["utils.figures", "utils.memory_map"],
     ["utils.exercises"],
     ["utils.explorers"],
 ]
@@ -32,6 +39,7 @@ BESIDE = {
     "utils.checkpointing": [],
     "utils.module_paths": [],
     "utils.history": [],
+    "utils.letting_go": [],
     "utils.saved_tensors": ["utils.comparison"],
     "utils.palette": [],
     **{name: ["utils.units", *FORMULAS] for name in FORMULAS},
@@ -41,9 +49,11 @@ PACKAGES = {
     "utils.units": set(),
     "utils.palette": set(),
     "utils.history": set(),
+    "utils.letting_go": set(),
     **{name: set() for name in ALLOCATOR},
     **{name: {"sympy"} for name in FORMULAS},
     "utils.figures": {"torch", "numpy", "matplotlib", "IPython"},
+    "utils.memory_map": {"torch", "matplotlib"},
     "utils.explorers": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
 }
 LAZY = {"sympy", "numpy"}  # importable inside a function only: sympy alone takes half a second
