@@ -4,13 +4,12 @@ import sys
 import weakref
 
 import pytest
-from nbclient import NotebookClient
-from nbformat import v4
+from jupyter_client.manager import start_new_kernel
 
 from utils.letting_go import forget_failure, forget_results
 
 CELLS = {
-    "import": (
+    "start": (
         "import torch\nfrom torch import nn\nfrom utils import open_gpu\n"
         "from utils.letting_go import forget_failure, forget_results\ngpu = open_gpu()"
     ),
@@ -23,35 +22,53 @@ CELLS = {
 HELD = 4 * 2**20
 
 
-def read(*names):
-    """What the cells print, after the import, in a kernel of their own."""
-    notebook = v4.new_notebook(cells=[v4.new_code_cell(CELLS[name]) for name in ("import", *names)])
-    NotebookClient(notebook, timeout=120, kernel_name="python3", allow_errors=True).execute()
-    outputs = [output for cell in notebook.cells for output in cell.outputs]
-    return [int(output.text) for output in outputs if output.output_type == "stream" and output.name == "stdout"]
+@pytest.fixture(scope="module")
+def client():
+    manager, client = start_new_kernel(kernel_name="python3")
+    yield client
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
 
 
-def test_results():
+@pytest.fixture
+def read(client):
+    """Runs cells after one that opens a fresh GPU; gives what they print."""
+
+    def run(*names, store_history=True):
+        messages = []
+        for name in ("start", *names):
+            client.execute_interactive(
+                CELLS[name], store_history=store_history, timeout=60, output_hook=messages.append, stop_on_error=False
+            )
+        printed = [message["content"] for message in messages if message["msg_type"] == "stream"]
+        return [int(content["text"]) for content in printed if content["name"] == "stdout"]
+
+    return run
+
+
+def test_results(read):
     assert read("show", "read", "forget results", "read") == [HELD, 0]
 
 
-def test_several_results_and_right_away():
-    assert read("show", "show", "show", "read", "show", "forget results", "read") == [3 * HELD, 0]
+def test_several_results_and_right_away(read):
+    assert read("show", "show", "show", "show", "read", "show", "forget results", "read") == [4 * HELD, 0]
 
 
-def test_results_shown_afterwards_are_kept_again():
+def test_results_of_cells_that_are_not_numbered(read):
+    """As nbval runs them: the result is `_0`, or that of the last numbered cell."""
+    assert read("show", "read", "forget results", "read", store_history=False) == [HELD, 0]
+
+
+def test_results_shown_afterwards_are_kept_again(read):
     assert read("forget results", "show", "read") == [HELD]
 
 
-def test_failures():
+def test_failures(read):
     assert read("fail", "read", "forget failure", "read") == [HELD, 0]
-
-
-def test_a_failure_right_away():
     assert read("fail", "forget failure", "read") == [0]
 
 
-def test_one_does_not_do_the_work_of_the_other():
+def test_one_does_not_do_the_work_of_the_other(read):
     assert read("show", "fail", "forget failure", "read", "forget results", "read") == [HELD, 0]
     assert read("show", "fail", "forget results", "read") == [HELD]
 

@@ -11,11 +11,12 @@ from utils.device import LiveGPU
 from utils.simulated.specs import find_spec
 from utils.start_experiments import (
     SMALL_GPU,
+    Readings,
     fragmented,
     recorded,
     tensor_of,
     two_by_two,
-    two_by_two_on_this_machine,
+    two_by_two_here,
 )
 from utils.units import MiB
 
@@ -69,6 +70,20 @@ def test_fragmented():
         assert (gpu.memory_allocated(), gpu.memory_reserved()) == (30 * MiB, 60 * MiB)
 
 
+def test_readings(gpu):
+    table = Readings(gpu, "memory_allocated", "max_memory_allocated", "memory_reserved")
+    x = tensor_of(gpu, 3 * MiB)
+    table.note("x")
+    del x
+    table.note("x gone")
+    assert table.rows == [("x", (3 * MiB, 3 * MiB, 20 * MiB)), ("x gone", (0, 3 * MiB, 20 * MiB))]
+    assert str(table).splitlines() == [
+        "            allocated  max_allocated       reserved",
+        "x           3,145,728      3,145,728     20,971,520",
+        "x gone              0      3,145,728     20,971,520",
+    ]
+
+
 def test_recorded():
     assert [mark["allocated"] for mark in recorded("two_by_two_matmul")["marks"]][0] == 1024
     assert recorded("out_of_memory")["device_name"] == "NVIDIA A100-SXM4-80GB"
@@ -80,7 +95,7 @@ def test_recorded():
 
 def test_without_a_gpu_it_says_so(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert two_by_two_on_this_machine() == "PyTorch sees no GPU on this machine: the simulated figures stand alone."
+    assert two_by_two_here() == "PyTorch sees no GPU on this machine: the simulated figures stand alone."
 
 
 def test_with_a_gpu_both_stand_side_by_side(monkeypatch):
@@ -98,7 +113,7 @@ def test_with_a_gpu_both_stand_side_by_side(monkeypatch):
     monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
     monkeypatch.setattr(start_experiments, "LiveGPU", StandIn)
     monkeypatch.setattr(start_experiments, "two_by_two", measured_or_simulated)
-    head, first, second = two_by_two_on_this_machine().splitlines()
+    head, first, second = two_by_two_here().splitlines()
     assert head.split()[:2] == ["measured", "simulated"]
     assert "a stand-in, PyTorch" in head
     assert first.split()[-2:] == ["0", "0"]

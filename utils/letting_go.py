@@ -1,6 +1,7 @@
 """Lets go of what a notebook holds unasked: the results that its cells showed, and the cell that failed last."""
 
 import gc
+import re
 import sys
 
 
@@ -11,8 +12,11 @@ def forget_results() -> None:
     """
     if shell := _shell():
         shell.displayhook.flush()
-        for names in (shell.user_ns, shell.user_ns_hidden):  # flush() leaves the last three results in the second
+        shell.last_execution_result = None
+        for names in (shell.user_ns, shell.user_ns_hidden):  # flush() leaves `_0`, and in the second `_`, `__`, `___`
             names.update({"_": "", "__": "", "___": ""})
+            for name in [name for name in names if re.fullmatch(r"_\d+", name)]:
+                del names[name]
     gc.collect()
 
 

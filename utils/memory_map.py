@@ -13,7 +13,7 @@ from .simulated.memory import RECORDS
 from .units import MiB, short
 
 _HEIGHT = 0.66
-_FREE = {"facecolor": "none", "edgecolor": _INK, "linestyle": "--", "label": "free"}
+_FREE = {"facecolor": "none", "edgecolor": _INK, "linestyle": "--", "label": "free", "clip_on": False}
 _LETTER = 0.013  # about what one letter of a label takes of the figure's width
 
 
@@ -65,7 +65,7 @@ def _draw(axes, row: int, block: dict, start: int, names: Mapping[int, str], wid
         colours, requested = assign(["requested", "slack"]), block["requested_size"] / MiB
         for name, x, width in (("requested", left, requested), ("slack", left + requested, size - requested)):
             colour = colours[name]
-            style = {"facecolor": colour.light, "edgecolor": "white", "hatch": colour.hatch, "label": name}
+            style = {"facecolor": colour.light, "edgecolor": "white", "hatch": 3 * colour.hatch, "label": name}
             if width:
                 axes.add_patch(Rectangle((x, bottom), width, _HEIGHT, **style))
     else:

@@ -23,6 +23,29 @@ def tensor_of(gpu, n_bytes: int) -> torch.Tensor:
     return torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device)
 
 
+class Readings:
+    """What counters of a GPU say after each step of a program, as a table.
+
+    Counts: the functions of `gpu` named in `counters`, each of which gives bytes.
+    """
+
+    def __init__(self, gpu, *counters: str) -> None:
+        self._gpu = gpu
+        self._counters = counters or ("memory_allocated",)
+        self.rows: list[tuple[str, tuple[int, ...]]] = []
+
+    def note(self, step: str) -> None:
+        """Read all counters now."""
+        self.rows.append((step, tuple(getattr(self._gpu, counter)() for counter in self._counters)))
+
+    def __str__(self) -> str:
+        names = [counter.replace("memory_", "") for counter in self._counters]
+        left = max(len(step) for step, _ in self.rows)
+        lines = [" " * left + "".join(f"{name:>15}" for name in names)]
+        lines += [f"{step:{left}}" + "".join(f"{n_bytes:>15,d}" for n_bytes in row) for step, row in self.rows]
+        return "\n".join(lines)
+
+
 def two_by_two(gpu) -> dict[str, int]:
     """`memory_allocated` after each line of a program that multiplies one 2x2 matrix by itself and goes back.
 
@@ -60,7 +83,7 @@ def recorded(case: str, card: str = "a100") -> dict:
     raise ValueError(f"case must be a recording in tests/reference: there is neither {path.name} nor {zipped.name}.")
 
 
-def two_by_two_on_this_machine() -> str:
+def two_by_two_here() -> str:
     """The 2x2 program measured on this machine's own GPU, if it has one, beside a simulation of that GPU.
 
     Counts: growth since the start, from a state without workspaces: what the process had allocated before is left out.
