@@ -36,7 +36,7 @@ def vectors(answer: int | None) -> None:
     check(answer, truth, mistakes)
 
 
-def program_in_four_lines(answer: int | None) -> None:
+def what_is_left(answer: int | None) -> None:
     """Exercise 2: what is allocated when a program with a view and a clone has ended."""
     mistakes = {
         8 * MiB + 40_960: "x and z have no names any more: what still refers to their storages?",
