@@ -141,6 +141,28 @@ def test_a_closed_gpu_is_not_read_as_if_it_counted():
         pass
 
 
+def test_a_gpu_asked_for_on_another_thread_says_what_to_do(gpu):
+    said = []
+
+    def elsewhere():
+        with pytest.raises(RuntimeError) as raised:
+            torch.ones(3, device=gpu.device)
+        said.append(str(raised.value))
+        with SimulatedGPU() as own:
+            _kept = torch.ones(3, device=own.device)
+            said.append(own.memory_allocated())
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert said == [
+        "a simulated GPU counts on the thread that opened it: a100-80gb was asked on another; open one there, "
+        '`with SimulatedGPU("a100-80gb") as gpu:`, as what runs for a slider should.',
+        512,
+    ]
+    assert gpu.memory_allocated() == 0
+
+
 def test_tensors_may_die_on_any_thread(gpu):
     tensors = [ones(gpu, 100) for _ in range(200)]
     thread = threading.Thread(target=tensors.clear)

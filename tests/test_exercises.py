@@ -1,10 +1,14 @@
 """What a reader is told about an answer."""
 
 import pytest
+import torch
 
-from utils.exercises import mlp
+from utils import SimulatedGPU
+from utils.exercises import mlp, start
 from utils.exercises.judge import check, check_function
 from utils.formulas import Formula, Selector, Term
+from utils.start_experiments import SMALL_GPU
+from utils.units import MiB
 
 
 @pytest.mark.parametrize(
@@ -105,3 +109,93 @@ def gated_terms(width="b*s*w", opened="self"):
 def test_the_formula_of_a_gated_mlp(terms, reply, capsys):
     mlp.gated_formula(Formula("gated MLP", terms))
     assert reply in capsys.readouterr().out
+
+
+def block(n_bytes, largest_slack_bytes=MiB):
+    rounded = -(-n_bytes // 512) * 512
+    segment = -(-rounded // (2 * MiB)) * 2 * MiB
+    return segment if rounded >= 10 * MiB and segment - rounded <= largest_slack_bytes else rounded
+
+
+def segment(n_bytes):
+    if n_bytes <= MiB:
+        return 2 * MiB
+    return 20 * MiB if n_bytes < 10 * MiB else -(-n_bytes // (2 * MiB)) * 2 * MiB
+
+
+def whole_if_small(n_bytes):
+    return segment(n_bytes) if n_bytes <= MiB else block(n_bytes)
+
+
+def whole_if_large(n_bytes):
+    return segment(n_bytes) if n_bytes > MiB else block(n_bytes)
+
+
+def rounded(n_bytes):
+    return -(-n_bytes // 512) * 512
+
+
+def loop(wrap=lambda mean: mean, grad=True, skip=0):
+    def mean_output(model, batches):
+        total = 0
+        with torch.set_grad_enabled(grad):
+            for x in batches[skip:]:
+                total = total + wrap(model(x).mean())
+        return total / len(batches)
+
+    return mean_output
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "reply"),
+    [
+        (start.vectors, 48 * 4 * 512, "Right: 98,304 bytes"),
+        (start.vectors, 48 * 770 * 2, "each vector has a block of its own."),
+        (start.vectors, 48 * 3 * 512, "a vector has 1,540."),
+        (start.vectors, 74_240, "That is one tensor of that many elements"),
+        (start.vectors, None, "No answer yet"),
+        (start.what_is_left, 4 * MiB + 40_960, "Right: 4,235,264 bytes"),
+        (start.what_is_left, 40_960, "it keeps the storage of x."),
+        (start.what_is_left, 8 * MiB, "it does not keep z."),
+        (start.what_is_left, None, "No answer yet"),
+        (start.block_bytes, block, "Right: your function agrees to the byte in all 10 settings."),
+        (start.block_bytes, lambda n_bytes: n_bytes, "For n_bytes=4: not yet"),
+        (start.block_bytes, rounded, "For n_bytes=154533888: not yet"),
+        (start.block_bytes, rounded, "is the rest worth a block of its own?"),
+        (start.block_bytes, lambda n_bytes: block(n_bytes, MiB + 512), "A rest of more than 1 MiB is"),
+        (start.block_bytes, lambda n_bytes: block(n_bytes, MiB - 512), "A rest of exactly 1 MiB stays."),
+        (start.block_bytes, whole_if_small, "In the small pool"),
+        (start.block_bytes, segment, "In the small pool"),
+        (start.block_bytes, whole_if_large, "the segment, whole"),
+        (start.block_bytes, lambda n_bytes: None, "no answer yet"),
+        (start.one_deletion, "b", "Right: 'b' has only 4 MiB, and lies between two holes: 14 MiB in one piece."),
+        (start.one_deletion, "e", "9.5 MiB come back with 'e', but the largest free block is then 9.5 MiB"),
+        (start.one_deletion, "a", "the largest free block is then 11 MiB, and 12 MiB are asked for."),
+        (start.one_deletion, 3, "the answer is the name of one tensor, one of a, b, c, d, e, f: got 3."),
+        (start.one_deletion, ["b"], "the answer is the name of one tensor, one of a, b, c, d, e, f: got ['b']."),
+        (start.one_deletion, None, "No answer yet"),
+        (start.what_holds, ["first", "losses"], "Right: 33,554,432 bytes (32 MiB) come back"),
+        (start.what_holds, "losses", "without losses the 33,554,432 bytes are still there"),
+        (start.what_holds, [], "without deleting any the"),
+        (start.what_holds, ["first", "losses", "mean"], "but they would without deleting mean too."),
+        (start.what_holds, ["hidden"], "no name hidden: it has few, first, losses, mean, shape, weight, x."),
+        (start.what_holds, 7, "the answer is a list of names: got 7."),
+        (start.what_holds, None, "No answer yet"),
+        (start.mended_loop, loop(grad=False), "Right: the peak is 134,218,240 bytes (128 MiB), with 2 batches or 8."),
+        (start.mended_loop, loop(), "what does `total` refer to?"),
+        (start.mended_loop, loop(lambda mean: mean.detach()), "the peak no longer grows, but it is 150,998,528 bytes"),
+        (start.mended_loop, loop(grad=False, skip=1), "it was called 1 times for 2 batches."),
+        (start.mended_loop, lambda model, batches: model.mean(), "your function raised AttributeError"),
+        (start.mended_loop, lambda model, batches: None, "No answer yet"),
+    ],
+)
+def test_chapter_zero(exercise, answer, reply, capsys):
+    exercise(answer)
+    assert reply in capsys.readouterr().out
+
+
+def test_the_crowded_gpu_of_chapter_zero_has_no_room():
+    with SimulatedGPU(SMALL_GPU) as gpu:
+        _tensors = start.crowded(gpu)
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(start.CROWDED_REQUEST, dtype=torch.uint8, device=gpu.device)

@@ -62,7 +62,7 @@ def test_every_cell_of_the_chapter_ran_and_only_those_that_should_fail_did(page)
     unfolded = [f"[{n}]:" for n, cell in code if not cell.metadata.get("jupyter", {}).get("source_hidden")]
     prompts = page.locator(".jp-CodeCell .jp-InputPrompt").all_text_contents()
     assert [prompt for prompt in prompts if prompt] == unfolded  # a folded cell shows no number
-    errors = page.locator('.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.error"]')
+    errors = page.locator('.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"]')
     assert errors.count() == sum("raises-exception" in cell.metadata.get("tags", []) for cell in cells)
 
 

@@ -92,8 +92,13 @@ class SimulatedGPU:
         Raises: RuntimeError if this GPU is not the one that would count them.
         """
         self._must_be_open()
-        if attached()[-1:] != [self._mode]:
-            inner = attached()[-1].memory.spec.name if attached() else "none on this thread"
+        if not attached():
+            raise RuntimeError(
+                f"a simulated GPU counts on the thread that opened it: {self.name} was asked on another; open one "
+                f'there, `with SimulatedGPU("{self.name}") as gpu:`, as what runs for a slider should.'
+            )
+        if attached()[-1] is not self._mode:
+            inner = attached()[-1].memory.spec.name
             raise RuntimeError(
                 f"only the innermost open GPU counts: {self.name} was asked, {inner} is it; close that one first."
             )

@@ -175,10 +175,12 @@ class Memory:
         spec = self.spec
         free = spec.allocator_bytes - error.reserved_bytes
         idle = error.reserved_bytes - error.allocated_bytes
+        larger = error.segment_bytes > round_size(error.requested_bytes)
+        segment = f", which needs a new segment of {exact(error.segment_bytes)}" if larger else ""
         return (
             f"CUDA out of memory (simulated {spec.name}): {self.operation or 'an allocation'} asked for "
-            f"{exact(error.requested_bytes)}. The GPU has {exact(spec.total_bytes)}, of which the CUDA context takes "
-            f"{exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
+            f"{exact(error.requested_bytes)}{segment}. The GPU has {exact(spec.total_bytes)}, of which the CUDA "
+            f"context takes {exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
             f"{exact(error.allocated_bytes)} allocated, {exact(idle)} reserved but not allocated. {exact(free)} "
             "are free. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU."
         )

@@ -1,0 +1,72 @@
+"""Records out_of_memory.a100.json: what PyTorch says, and holds, when a fragmented GPU has no room for 6 MiB.
+
+    STUB_CUDA_GPU=a100 STUB_CUDA_MEM=654311424 /path/to/stub-cuda/run.sh tests/reference/record_out_of_memory.py
+
+Run it with the repository's root in PYTHONPATH. tests/test_start_experiments.py runs `record` on a simulated GPU of the
+same size and compares.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+
+from utils.device import LiveGPU
+from utils.exercises.start import CROWDED_REQUEST, crowded
+from utils.start_experiments import fragmented, tensor_of
+from utils.units import MiB
+
+FILE = Path(__file__).parent / "out_of_memory.a100.json"
+
+
+def readings(gpu) -> dict[str, int]:
+    """What the GPU says of itself, in bytes; retries are counted."""
+    return {
+        "allocated": gpu.memory_allocated(),
+        "reserved": gpu.memory_reserved(),
+        "free": gpu.mem_get_info()[0],
+        "retries": gpu.memory_stats()["num_alloc_retries"],
+    }
+
+
+def refusal(gpu, n_bytes: int) -> str:
+    """The error's message if there is no room for so many bytes; "" if there is."""
+    try:
+        tensor_of(gpu, n_bytes)
+    except torch.OutOfMemoryError as error:
+        return str(error)
+    return ""
+
+
+def record(gpu) -> dict:
+    """A request that fits nowhere, what emptying the cache changes, and which single deletion makes room."""
+    recorded = {}
+    tensors = fragmented(gpu)
+    recorded["before"], recorded["message"] = readings(gpu), refusal(gpu, 6 * MiB)
+    recorded["after"] = readings(gpu)
+    gpu.empty_cache()
+    recorded["after empty_cache"] = readings(gpu)
+    del tensors["5"]
+    recorded["fits without 5"] = not refusal(gpu, 6 * MiB)
+    tensors.clear()
+    recorded["crowded"] = {name: _fits_without(gpu, name) for name in "abcdef"}
+    return recorded
+
+
+def _fits_without(gpu, name: str) -> bool:
+    gpu.empty_cache()
+    tensors = crowded(gpu)
+    assert refusal(gpu, CROWDED_REQUEST)
+    del tensors[name]
+    return not refusal(gpu, CROWDED_REQUEST)
+
+
+def main() -> None:
+    """Record."""
+    gpu = LiveGPU()
+    origin = {"torch": torch.__version__, "device_name": gpu.name}
+    FILE.write_text(json.dumps(origin | record(gpu), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The experiments of chapter 0: small programs whose bytes can be counted by hand."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from .device import LiveGPU, SimulatedGPU
+from .simulated.specs import find_spec
+from .units import MiB
+
+_A100 = find_spec("a100-80gb")
+SMALL_GPU = replace(_A100, name="a100-64mib", total_bytes=_A100.context_bytes + 64 * MiB)
+"""An A100 whose memory ends 64 MiB behind the CUDA context: small enough to be filled, and drawn."""
+
+RECORDINGS = Path(__file__).parent.parent / "tests" / "reference"
+
+
+def tensor_of(gpu, n_bytes: int) -> torch.Tensor:
+    """A tensor of so many bytes, one for each element."""
+    return torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device)
+
+
+class Readings:
+    """What counters of a GPU say after each step of a program, as a table.
+
+    Counts: the functions of `gpu` named in `counters`, each of which gives bytes.
+    """
+
+    def __init__(self, gpu, *counters: str) -> None:
+        self._gpu = gpu
+        self._counters = counters or ("memory_allocated",)
+        self.rows: list[tuple[str, tuple[int, ...]]] = []
+
+    def note(self, step: str) -> None:
+        """Read all counters now."""
+        self.rows.append((step, tuple(getattr(self._gpu, counter)() for counter in self._counters)))
+
+    def __str__(self) -> str:
+        names = [counter.replace("memory_", "") for counter in self._counters]
+        left = max(len(step) for step, _ in self.rows)
+        lines = [" " * left + "".join(f"{name:>15}" for name in names)]
+        lines += [f"{step:{left}}" + "".join(f"{n_bytes:>15,d}" for n_bytes in row) for step, row in self.rows]
+        return "\n".join(lines)
+
+
+def two_by_two(gpu) -> dict[str, int]:
+    """`memory_allocated` after each line of a program that multiplies one 2x2 matrix by itself and goes back.
+
+    Unit:   bytes.
+    """
+    readings = {"(nothing yet)": gpu.memory_allocated()}
+    x = torch.ones(2, 2, device=gpu.device, requires_grad=True)
+    readings["x = torch.ones(2, 2)"] = gpu.memory_allocated()
+    y = x @ x
+    readings["y = x @ x"] = gpu.memory_allocated()
+    g = torch.ones(2, 2, device=gpu.device)
+    readings["g = torch.ones(2, 2)"] = gpu.memory_allocated()
+    y.backward(g)
+    readings["y.backward(g)"] = gpu.memory_allocated()
+    return readings
+
+
+def fragmented(gpu) -> dict[str, torch.Tensor]:
+    """The odd ones of twelve tensors of 5 MiB, "0" to "11", made one after the other; the even ones are gone."""
+    tensors = {str(n): tensor_of(gpu, 5 * MiB) for n in range(12)}
+    return {name: tensor for name, tensor in tensors.items() if int(name) % 2}
+
+
+def recorded(case: str, card: str = "a100") -> dict:
+    """What the CUDA build of PyTorch did in a case of tests/reference, whose README says how it was recorded.
+
+    Raises: ValueError for a case that was not recorded.
+    """
+    path = RECORDINGS / f"{case}.{card}.json"
+    zipped = path.with_suffix(".json.gz")
+    if zipped.is_file():
+        return json.loads(gzip.decompress(zipped.read_bytes()))
+    if path.is_file():
+        return json.loads(path.read_text(encoding="utf-8"))
+    raise ValueError(f"case must be a recording in tests/reference: there is neither {path.name} nor {zipped.name}.")
+
+
+def two_by_two_here() -> str:
+    """The 2x2 program measured on this machine's own GPU, if it has one, beside a simulation of that GPU.
+
+    Counts: growth since the start, from a state without workspaces: what the process had allocated before is left out.
+    """
+    if not torch.cuda.is_available():
+        return "PyTorch sees no GPU on this machine: the simulated figures stand alone."
+    live = LiveGPU()
+    torch._C._cuda_clearCublasWorkspaces()  # an earlier product may have taken one, on this thread or on backward's
+    measured = two_by_two(live)
+    with SimulatedGPU(live.spec) as gpu:
+        simulated = two_by_two(gpu)
+    start = measured["(nothing yet)"]
+    lines = [f"{'':22}{'measured':>14}{'simulated':>14}  ({live.name}, PyTorch {torch.__version__})"]
+    lines += [f"{line:22}{measured[line] - start:>14,d}{simulated[line]:>14,d}" for line in simulated]
+    return "\n".join(lines)
