@@ -6,6 +6,8 @@ import pytest
 import torch
 from running import ones
 
+from utils import SimulatedGPU
+
 MESSAGE = r"shape of a result must not depend on values: aten::{} on the simulated GPU a100-80gb .*torch\.where"
 SHAPE_FROM_VALUES = {
     "nonzero": lambda x: x.nonzero(),
@@ -88,3 +90,84 @@ def test_a_loss_in_a_formatted_string(gpu):
     loss = torch.ones(3, device=gpu.device).sum()
     with pytest.warns(UserWarning, match="nothing is computed on a simulated GPU"):
         assert f"{loss:.3f}" == "0.000"
+
+
+# ------------------------------------------------------------------------------------------ printing
+
+PRINTED = [
+    (lambda x: repr(x), "tensor([[0., 0., 0.],\n        [0., 0., 0.]], device='meta', size=(2, 3))"),
+    (lambda x: str(x[0].bfloat16()), "tensor([0., 0., 0.], device='meta', size=(3,), dtype=torch.bfloat16)"),
+    (lambda x: f"{x > 0}", "tensor([[False, False, False],\n        [False, False, False]], device='meta', size=(2, 3), dtype=torch.bool)"),
+    (lambda x: repr(x.long().sum()), "tensor(0, device='meta', size=(), dtype=torch.int64)"),
+    (lambda x: repr(x.requires_grad_() * 2)[-23:], "grad_fn=<MulBackward0>)"),
+    (lambda x: repr(torch.nn.Parameter(x[0])), "Parameter containing:\ntensor([0., 0., 0.], device='meta', size=(3,), requires_grad=True)"),
+    (lambda x: repr(x.new_zeros(40, 50)).count("..."), 7),
+    (lambda x: repr(x[:0]), "tensor([], device='meta', size=(0, 3))"),
+    (lambda x: x.tolist(), [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),
+    (lambda x: x.sum().tolist(), 0.0),
+    (lambda x: x.requires_grad_().bool().tolist()[0], [False, False, False]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("show", "shown"), PRINTED)
+def test_a_tensor_shows_zeros_and_says_so_once(gpu, show, shown):
+    x = ones(gpu, 2, 3)
+    with pytest.warns(UserWarning, match="nothing is computed on a simulated GPU: .* reads zeros") as told:
+        assert show(x) == shown
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert show(x) == shown
+        x.detach().sum().item()
+
+
+def test_the_warning_points_at_the_line_that_prints(gpu):
+    x = ones(gpu, 2)
+    with pytest.warns(UserWarning, match="printing reads zeros") as told:
+        repr(x)
+    assert told[0].filename == __file__
+
+
+def test_printing_leaves_nothing_behind(gpu):
+    x = ones(gpu, 50, 50)
+    with pytest.warns(UserWarning, match="printing reads zeros"):
+        repr(x)
+    assert gpu.memory_allocated() == 10240
+    with pytest.raises(RuntimeError, match="must not depend on values: aten::masked_select"):
+        x.masked_select(x > 0)
+    assert not gpu.unmodelled
+
+
+def test_printing_in_full_is_not_modelled_where_it_depends_on_the_kernel(gpu):
+    x = ones(gpu, 4097)
+    torch.set_printoptions(threshold=5000)
+    try:
+        with pytest.warns(UserWarning) as told:
+            repr(x)
+        assert "aten::masked_select of more than 4,096 elements is not modelled" in str(told[1].message)
+        assert gpu.unmodelled == {"aten::masked_select of more than 4,096 elements"}
+    finally:
+        torch.set_printoptions(profile="default")
+
+
+def test_other_meta_tensors_print_as_pytorch_prints_them(gpu):
+    gpu.close()
+    closed, outside = "tensor(..., device='meta', size=(3,))", torch.ones(3, device="meta")
+    with SimulatedGPU() as first:
+        x = ones(first, 3)
+        assert repr(outside) == closed
+        with SimulatedGPU():
+            assert repr(x) == closed, "only the innermost GPU counts"
+            with pytest.raises(RuntimeError, match="belongs to the GPU on which it was made"):
+                x.tolist()
+    assert repr(x) == closed
+    with pytest.raises(NotImplementedError, match="no data"):
+        x.tolist()
+
+
+def test_a_tensor_of_the_gpu_is_no_array(gpu):
+    """CUDA says the same: `.cpu()` first."""
+    with pytest.raises(TypeError, match=r"Use Tensor.cpu\(\)"):
+        ones(gpu, 3).numpy()
+    with pytest.warns(UserWarning, match="reads zeros"):
+        assert ones(gpu, 3).cpu().numpy().tolist() == [0.0, 0.0, 0.0]

@@ -46,7 +46,7 @@ class Dispatch(TorchDispatchMode):
         self.memory, self.owner = memory, owner
         self.unmodelled: set[str] = set()
         self.ran: set[torch._ops.OpOverload] = set()
-        self._told_values = False
+        self._told_values = self.prints = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
 
     @classmethod
@@ -194,14 +194,13 @@ class Dispatch(TorchDispatchMode):
                 stacklevel=6,
             )
 
-    def tell_no_values(self, func) -> None:
+    def tell_no_values(self, what: str, stacklevel: int = 5) -> None:
         """Warn, once, that values on a simulated GPU are zeros."""
         if not self._told_values:
             self._told_values = True
             warnings.warn(
-                f"nothing is computed on a simulated GPU: {func.name()} reads zeros. Where values matter, compute on "
-                "the CPU.",
-                stacklevel=5,
+                f"nothing is computed on a simulated GPU: {what} reads zeros. Where values matter, compute on the CPU.",
+                stacklevel=stacklevel,
             )
 
 

@@ -3,7 +3,7 @@
 import sys
 import threading
 import warnings
-from functools import partial, wraps
+from functools import partial
 
 import torch
 import torch.optim.swa_utils
@@ -14,6 +14,8 @@ from .composites import COMPOSITES, as_pytorch_does
 from .conversion import keep_parameters
 from .elementwise import result_strides
 from .memory import RECORDS
+from .printing import show_zeros
+from .replacing import all_of, replaced
 
 _FUNCTIONS_WITH_DEVICE_LISTS = (
     "_get_foreach_kernels_supported_devices",
@@ -78,21 +80,6 @@ def _override_operators():
     return library._destroy
 
 
-def _replaced(owner, name: str, make):
-    """Put `make(original)` in the place of `owner.name`; returns what puts the original back."""
-    original, inherited = getattr(owner, name), name not in vars(owner)
-    setattr(owner, name, wraps(original)(make(original)))
-    return partial(delattr, owner, name) if inherited else partial(setattr, owner, name, original)
-
-
-def _all_of(undoings: list):
-    def undo() -> None:
-        for one in reversed(undoings):
-            one()
-
-    return undo
-
-
 def _accept_meta_in_optimizers():
     """Optimizers take the foreach form by default, and the fused one on request, on the devices of these lists."""
 
@@ -104,7 +91,7 @@ def _accept_meta_in_optimizers():
         m for name, m in sys.modules.items() if name.startswith("torch.optim") or m is torch.utils._foreach_utils
     ]
     places = [(m, name) for m in modules for name in _FUNCTIONS_WITH_DEVICE_LISTS if name in vars(m)]
-    return _all_of([_replaced(module, name, with_meta) for module, name in places])
+    return all_of([replaced(module, name, with_meta) for module, name in places])
 
 
 def _see_resized_storages():
@@ -121,7 +108,7 @@ def _see_resized_storages():
 
         return resize_
 
-    return _replaced(torch.UntypedStorage, "resize_", seeing)
+    return replaced(torch.UntypedStorage, "resize_", seeing)
 
 
 def _see_what_tensor_makes():
@@ -139,20 +126,7 @@ def _see_what_tensor_makes():
         return make
 
     places = (torch, "tensor"), (torch, "as_tensor"), (torch, "asarray"), (torch.Tensor, "new_tensor")
-    return _all_of([_replaced(owner, name, seeing) for owner, name in places])
-
-
-def _format_numbers():
-    """A tensor of one number is formatted as the number, `f"{loss:.3f}"`, unless it is on meta."""
-
-    def formatting(original):
-        def format_(tensor, spec):
-            is_number = tensor.is_meta and tensor.dim() == 0 and attached()
-            return format(tensor.item(), spec) if is_number else original(tensor, spec)
-
-        return format_
-
-    return _replaced(torch.Tensor, "__format__", formatting)
+    return all_of([replaced(owner, name, seeing) for owner, name in places])
 
 
 def _pin_without_a_driver():
@@ -166,7 +140,7 @@ def _pin_without_a_driver():
 
         return pin_memory
 
-    return _replaced(torch.Tensor, "pin_memory", pinning)
+    return replaced(torch.Tensor, "pin_memory", pinning)
 
 
 _CHANGES = (
@@ -175,6 +149,6 @@ _CHANGES = (
     keep_parameters,
     _see_resized_storages,
     _see_what_tensor_makes,
-    _format_numbers,
+    show_zeros,
     _pin_without_a_driver,
 )
