@@ -94,19 +94,21 @@ def test_a_loss_in_a_formatted_string(gpu):
 
 # ------------------------------------------------------------------------------------------ printing
 
+ROWS, NONE = "[[0., 0., 0.],\n        [0., 0., 0.]]", "[False, False, False]"
 PRINTED = [
-    (lambda x: repr(x), "tensor([[0., 0., 0.],\n        [0., 0., 0.]], device='meta', size=(2, 3))"),
+    (lambda x: repr(x), f"tensor({ROWS}, device='meta', size=(2, 3))"),
     (lambda x: str(x[0].bfloat16()), "tensor([0., 0., 0.], device='meta', size=(3,), dtype=torch.bfloat16)"),
-    (lambda x: f"{x > 0}", "tensor([[False, False, False],\n        [False, False, False]], device='meta', size=(2, 3), dtype=torch.bool)"),
+    (lambda x: f"{x[1] > 0}", f"tensor({NONE}, device='meta', size=(3,), dtype=torch.bool)"),
     (lambda x: repr(x.long().sum()), "tensor(0, device='meta', size=(), dtype=torch.int64)"),
-    (lambda x: repr(x.requires_grad_() * 2)[-23:], "grad_fn=<MulBackward0>)"),
-    (lambda x: repr(torch.nn.Parameter(x[0])), "Parameter containing:\ntensor([0., 0., 0.], device='meta', size=(3,), requires_grad=True)"),
+    (lambda x: repr(x.requires_grad_() * 2).split(", ")[-1], "grad_fn=<MulBackward0>)"),
+    (lambda x: repr(torch.nn.Parameter(x)).split("\n", 1)[0], "Parameter containing:"),
+    (lambda x: repr(torch.nn.Parameter(x))[-39:], "meta', size=(2, 3), requires_grad=True)"),
     (lambda x: repr(x.new_zeros(40, 50)).count("..."), 7),
     (lambda x: repr(x[:0]), "tensor([], device='meta', size=(0, 3))"),
     (lambda x: x.tolist(), [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),
     (lambda x: x.sum().tolist(), 0.0),
     (lambda x: x.requires_grad_().bool().tolist()[0], [False, False, False]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("show", "shown"), PRINTED)
@@ -142,7 +144,7 @@ def test_printing_in_full_is_not_modelled_where_it_depends_on_the_kernel(gpu):
     x = ones(gpu, 4097)
     torch.set_printoptions(threshold=5000)
     try:
-        with pytest.warns(UserWarning) as told:
+        with pytest.warns(UserWarning, match="printing reads zeros") as told:
             repr(x)
         assert "aten::masked_select of more than 4,096 elements is not modelled" in str(told[1].message)
         assert gpu.unmodelled == {"aten::masked_select of more than 4,096 elements"}
