@@ -1,5 +1,7 @@
 """Cases about what crosses between the CPU and the GPU: transfers, new tensors, modules that are converted."""
 
+import gc
+import io
 import itertools
 
 import torch
@@ -140,3 +142,48 @@ def printing(env):
     f"{model(torch.zeros(2, 3, device=env.device))} {model.bias.sum():.3f}"
     env.mark("a result, and a number in a formatted string")
     del x, model
+
+
+@case
+def assigned_data(env):
+    """Parameters that get their data on another device, and in another type, by `p.data = ...`."""
+    for dtype in (torch.float32, torch.bfloat16):
+        model = nn.Sequential(nn.Linear(37, 148), nn.ReLU(), nn.Linear(148, 37), nn.LayerNorm(37))
+        for p in model.parameters():
+            p.data = p.data.to(env.device)
+        env.mark(f"{dtype} on the GPU")
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.ones(8, 37, device=env.device)).sum().backward()
+        optimizer.step()
+        env.mark(f"{dtype} step")
+        optimizer.zero_grad()
+        for p in model.parameters():
+            p.data = p.data.to(dtype)
+        env.mark(f"{dtype} converted")
+        for p in model.parameters():
+            p.data = p.data.cpu()
+        env.mark(f"{dtype} on the CPU")
+        del model, optimizer, p
+        gc.collect()  # an optimizer lies in a reference cycle
+
+
+@case
+def files(env):
+    """States of a model and its optimizer, saved from the GPU and loaded, to the GPU and to the CPU."""
+    model = nn.Sequential(nn.Linear(37, 148), nn.ReLU(), nn.Linear(148, 37), nn.LayerNorm(37)).to(env.device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(8, 37, device=env.device)).sum().backward()
+    optimizer.step()
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    env.mark("saved")
+    for where in (None, "cpu"):
+        file.seek(0)
+        state = torch.load(file, map_location=where)
+        env.mark(f"{where} read")
+        model.load_state_dict(state["model"])
+        env.mark(f"{where} model loaded")
+        optimizer.load_state_dict(state["optimizer"])
+        env.mark(f"{where} optimizer loaded")
+        del state
+    del model, optimizer

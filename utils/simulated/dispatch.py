@@ -46,7 +46,7 @@ class Dispatch(TorchDispatchMode):
         self.memory, self.owner = memory, owner
         self.unmodelled: set[str] = set()
         self.ran: set[torch._ops.OpOverload] = set()
-        self._told_values = self.prints = False
+        self._told_values = self.prints = self.loads_to_cpu = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
 
     @classmethod

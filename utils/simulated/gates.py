@@ -11,8 +11,9 @@ import torch.utils._foreach_utils
 
 from .attachment import attached
 from .composites import COMPOSITES, as_pytorch_does
-from .conversion import keep_parameters
+from .conversion import keep_parameters, keep_what_gets_data
 from .elementwise import result_strides
+from .files import load_without_complaint, load_zeros
 from .memory import RECORDS
 from .printing import show_zeros
 from .replacing import all_of, replaced
@@ -147,8 +148,11 @@ _CHANGES = (
     _override_operators,
     _accept_meta_in_optimizers,
     keep_parameters,
+    keep_what_gets_data,
     _see_resized_storages,
     _see_what_tensor_makes,
     show_zeros,
+    load_zeros,
+    load_without_complaint,
     _pin_without_a_driver,
 )

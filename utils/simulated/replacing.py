@@ -6,7 +6,8 @@ from functools import partial, wraps
 def replaced(owner, name: str, make):
     """Put `make(original)` in the place of `owner.name`; returns what puts the original back."""
     original, inherited = getattr(owner, name), name not in vars(owner)
-    setattr(owner, name, wraps(original)(make(original)))
+    made = make(original)
+    setattr(owner, name, wraps(original)(made) if callable(made) else made)
     return partial(delattr, owner, name) if inherited else partial(setattr, owner, name, original)
 
 

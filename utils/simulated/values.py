@@ -61,6 +61,14 @@ def _shape_from_values(mode, func, args, kwargs):
     )
 
 
+def _made_by_load(mode, func, args, kwargs):
+    """`torch.load` makes what it read of a meta tensor; on the CPU if it is to bring that there (files.py)."""
+    if not mode.loads_to_cpu or torch.device(kwargs.get("device") or "cpu").type != "meta":
+        return None
+    mode.tell_no_values("torch.load")
+    return torch.empty_strided(*args, dtype=kwargs.get("dtype"), device="cpu").zero_()
+
+
 def _masked_select(mode, func, args, kwargs):
     """Printing selects the numbers that are not 0, to see how wide they are: of zeros, none.
 
@@ -105,6 +113,7 @@ ASK_VALUES = {
     aten.copy_.default: _copy_into_cpu,
     aten.scalar_tensor.default: _assigned_number,
     aten.equal.default: _equal,
+    aten.empty_strided.default: _made_by_load,
     aten.masked_select.default: _masked_select,
     aten.index.Tensor: _index,
     aten.index_put.default: _index,
