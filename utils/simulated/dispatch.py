@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .attachment import attached
+from .attachment import OPEN_MEMORIES, attached
 from .call import Call
 from .composites import COMPOSITES, as_pytorch_does
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
@@ -62,10 +62,12 @@ class Dispatch(TorchDispatchMode):
     def __enter__(self) -> "Dispatch":
         super().__enter__()
         attached().append(self)
+        OPEN_MEMORIES.add(self.memory)
         return self
 
     def __exit__(self, *exception) -> None:
         attached().remove(self)
+        OPEN_MEMORIES.discard(self.memory)
         super().__exit__(*exception)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):

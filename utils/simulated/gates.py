@@ -9,7 +9,7 @@ import torch
 import torch.optim.swa_utils
 import torch.utils._foreach_utils
 
-from .attachment import attached
+from .attachment import OPEN_MEMORIES, attached
 from .composites import COMPOSITES, as_pytorch_does
 from .conversion import keep_parameters, keep_what_gets_data
 from .elementwise import result_strides
@@ -53,7 +53,23 @@ GATES = _Gates()
 
 def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
     """The override holds on every thread, and means something on those alone on which a simulated GPU is open."""
-    return (function if attached() else partial(as_pytorch_does, operator))(*args, **kwargs)
+    if attached():
+        return function(*args, **kwargs)
+    _refuse_tensors_of_another_thread(operator, args)
+    return as_pytorch_does(operator, *args, **kwargs)
+
+
+def _refuse_tensors_of_another_thread(operator: torch._ops.OpOverload, args: tuple) -> None:
+    """Not every operation comes by here, but a model's layers do, and no figure would tell what they took."""
+    for x in args:
+        is_plain = isinstance(x, torch.Tensor) and x.is_meta and x.layout is torch.strided
+        record = RECORDS.get(x.untyped_storage()._cdata) if is_plain else None
+        if record is not None and record.memory in OPEN_MEMORIES:
+            raise RuntimeError(
+                f"a simulated GPU counts on the thread that opened it: {operator.name().split('.')[0]} on the thread "
+                f"{threading.current_thread().name!r} got a tensor of {record.memory.spec.name}, which is open on "
+                "another; open a GPU on this thread (`with SimulatedGPU(...) as gpu:`) and make the tensors on it."
+            )
 
 
 def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
