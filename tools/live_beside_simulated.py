@@ -49,7 +49,7 @@ def transformer_block(gpu) -> Iterator[str]:
     with AllocatedMemContext() as mem:
         y.backward(torch.ones_like(y))
     yield f"block, backward: {mem.delta['allocated']:,d} bytes allocated, {mem.delta['freed']:,d} freed"
-    # The graph goes before the parameters: it can drop them in another order on a GPU, and counts of holes show that.
+    # The graph goes first: saved-tensor hooks change in which order one on CUDA drops parameters, and holes show that.
     del y
 
 
