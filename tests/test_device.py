@@ -1,5 +1,6 @@
 """Opening and closing a GPU, the specs, and the live GPU."""
 
+import copy
 import gc
 import subprocess
 import sys
@@ -241,3 +242,40 @@ def test_live_and_simulated_agree_on_blocks():
     x = torch.ones(1000, device=live.device)
     assert live.memory_allocated() - before == 4096
     del x
+
+
+# ------------------------------------------------------------------------------------------ other threads
+
+MODULES = {
+    "linear": torch.nn.Linear(4, 4),
+    "dropout": torch.nn.Dropout(0.5),
+    "softmax": torch.nn.Softmax(-1),
+    "scaled_dot_product_attention": lambda x: F.scaled_dot_product_attention(x, x, x),
+}
+
+
+def on_another_thread(function):
+    results = []
+
+    def run():
+        try:
+            results.append(function())
+        except RuntimeError as error:
+            results.append(str(error))
+
+    thread = threading.Thread(target=run, name="a worker")
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_layers_on_a_thread_where_the_gpu_does_not_count(gpu, name):
+    layer, x = MODULES[name], ones(gpu, 2, 3, 4)
+    layer = copy.deepcopy(layer).to(gpu.device) if isinstance(layer, torch.nn.Module) else layer
+    message = on_another_thread(lambda: layer(x))
+    assert f"counts on the thread that opened it: aten::{name} on the thread 'a worker' got a tensor of" in message
+    assert "a100-80gb, which is open on another; open a GPU on this thread" in message
+    layer(x)
+    gpu.close()
+    assert on_another_thread(lambda: layer(x).is_meta), "nothing counts any more"

@@ -8,8 +8,9 @@ import pytest
 import torch
 from reference_files import files_with_events, load
 
-from utils import Trace, record
+from utils import LiveGPU, Trace, record
 from utils.history import check, compact, label
+from utils.simulated.specs import find_spec
 
 MARKS = [
     {"name": "one", "requested": 100, "allocated": 512, "reserved": 2_097_152, "peak": 512},
@@ -125,4 +126,16 @@ def test_a_file_holds_the_result_and_a_trace_reads_it(tmp_path):
     assert path == tmp_path / "new" / "c.x.json.gz"
     read = json.loads(gzip.decompress(path.read_bytes()))
     assert read == result
-    assert Trace.from_recording(read).requested_bytes() == 0
+    trace = Trace.from_recording(read)
+    assert (trace.requested_bytes(), trace.origin) == (0, "recorded")
+
+
+def test_what_was_recorded_on_a_gpu_was_measured(monkeypatch):
+    """The description says so, and the trace takes it over."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a stand-in")
+    monkeypatch.setattr(LiveGPU, "spec", find_spec("t4-16gb"))
+    recording = record.description(LiveGPU()) | {"case": "c", "marks": MARKS, "events": EVENTS}
+    assert Trace.from_recording(recording).origin == "measured"
+    with pytest.raises(ValueError, match="origin must be one of simulated, measured, recorded: got 'guessed'"):
+        Trace.from_recording(recording | {"origin": "guessed"})

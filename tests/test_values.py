@@ -6,6 +6,8 @@ import pytest
 import torch
 from running import ones
 
+from utils import SimulatedGPU
+
 MESSAGE = r"shape of a result must not depend on values: aten::{} on the simulated GPU a100-80gb .*torch\.where"
 SHAPE_FROM_VALUES = {
     "nonzero": lambda x: x.nonzero(),
@@ -88,3 +90,121 @@ def test_a_loss_in_a_formatted_string(gpu):
     loss = torch.ones(3, device=gpu.device).sum()
     with pytest.warns(UserWarning, match="nothing is computed on a simulated GPU"):
         assert f"{loss:.3f}" == "0.000"
+
+
+# ------------------------------------------------------------------------------------------ printing
+
+ROWS, NONE = "[[0., 0., 0.],\n        [0., 0., 0.]]", "[False, False, False]"
+PRINTED = [
+    (lambda x: repr(x), f"tensor({ROWS}, device='meta', size=(2, 3))"),
+    (lambda x: str(x[0].bfloat16()), "tensor([0., 0., 0.], device='meta', size=(3,), dtype=torch.bfloat16)"),
+    (lambda x: f"{x[1] > 0}", f"tensor({NONE}, device='meta', size=(3,), dtype=torch.bool)"),
+    (lambda x: repr(x.long().sum()), "tensor(0, device='meta', size=(), dtype=torch.int64)"),
+    (lambda x: repr(x.requires_grad_() * 2).split(", ")[-1], "grad_fn=<MulBackward0>)"),
+    (lambda x: repr(torch.nn.Parameter(x)).split("\n", 1)[0], "Parameter containing:"),
+    (lambda x: repr(torch.nn.Parameter(x))[-39:], "meta', size=(2, 3), requires_grad=True)"),
+    (lambda x: repr(x.new_zeros(40, 50)).count("..."), 7),
+    (lambda x: repr(x[:0]), "tensor([], device='meta', size=(0, 3))"),
+    (lambda x: x.tolist(), [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),
+    (lambda x: x.sum().tolist(), 0.0),
+    (lambda x: x.requires_grad_().bool().tolist()[0], [False, False, False]),
+]
+
+
+@pytest.mark.parametrize(("show", "shown"), PRINTED)
+def test_a_tensor_shows_zeros_and_says_so_once(gpu, show, shown):
+    x = ones(gpu, 2, 3)
+    with pytest.warns(UserWarning, match="nothing is computed on a simulated GPU: .* reads zeros") as told:
+        assert show(x) == shown
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert show(x) == shown
+        x.detach().sum().item()
+
+
+def test_the_warning_points_at_the_line_that_prints(gpu):
+    x = ones(gpu, 2)
+    with pytest.warns(UserWarning, match="printing reads zeros") as told:
+        repr(x)
+    assert told[0].filename == __file__
+
+
+def test_printing_leaves_nothing_behind(gpu):
+    x = ones(gpu, 50, 50)
+    with pytest.warns(UserWarning, match="printing reads zeros"):
+        repr(x)
+    assert gpu.memory_allocated() == 10240
+    with pytest.raises(RuntimeError, match="must not depend on values: aten::masked_select"):
+        x.masked_select(x > 0)
+    assert not gpu.unmodelled
+
+
+def test_printing_in_full_is_not_modelled_where_it_depends_on_the_kernel(gpu):
+    x = ones(gpu, 4097)
+    torch.set_printoptions(threshold=5000)
+    try:
+        with pytest.warns(UserWarning, match="reads zeros"):
+            x.sum().item()
+        with pytest.warns(UserWarning, match="aten::masked_select of more than 4,096 elements is not modelled"):
+            repr(x)
+        assert gpu.unmodelled == {"aten::masked_select of more than 4,096 elements"}
+    finally:
+        torch.set_printoptions(profile="default")
+
+
+def test_other_meta_tensors_print_as_pytorch_prints_them(gpu):
+    gpu.close()
+    closed, outside = "tensor(..., device='meta', size=(3,))", torch.ones(3, device="meta")
+    with SimulatedGPU() as first:
+        x = ones(first, 3)
+        assert repr(outside) == closed
+        with SimulatedGPU():
+            assert repr(x) == closed, "only the innermost GPU counts"
+            with pytest.raises(RuntimeError, match="belongs to the GPU on which it was made"):
+                x.tolist()
+    assert repr(x) == closed
+    with pytest.raises(NotImplementedError, match="no data"):
+        x.tolist()
+
+
+def test_a_tensor_of_the_gpu_is_no_array(gpu):
+    """CUDA says the same: `.cpu()` first."""
+    with pytest.raises(TypeError, match=r"Use Tensor.cpu\(\)"):
+        ones(gpu, 3).numpy()
+    with pytest.warns(UserWarning, match="reads zeros"):
+        assert ones(gpu, 3).cpu().numpy().tolist() == [0.0, 0.0, 0.0]
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_a_file_saved_from_the_gpu_holds_zeros_for_the_cpu(gpu, tmp_path, weights_only):
+    model = torch.nn.Linear(4, 3, device=gpu.device, dtype=torch.bfloat16)
+    torch.save({"model": model.state_dict(), "bias": model.bias, "step": 7}, tmp_path / "state.pt")
+    before = gpu.memory_allocated(), len(gpu.trace)
+    with pytest.warns(UserWarning, match="torch.load reads zeros") as told:
+        state = torch.load(tmp_path / "state.pt", map_location="cpu", weights_only=weights_only)
+    assert len(told) == 1
+    assert (gpu.memory_allocated(), len(gpu.trace)) == before
+    weight = state["model"]["weight"]
+    assert (weight.device.type, weight.dtype, tuple(weight.shape)) == ("cpu", torch.bfloat16, (3, 4))
+    assert weight.count_nonzero() == 0
+    assert isinstance(state["bias"], torch.nn.Parameter)
+    assert (state["bias"].device.type, state["bias"].requires_grad, state["step"]) == ("cpu", True, 7)
+    model.load_state_dict(state["model"])
+    torch.nn.Linear(4, 3).load_state_dict(state["model"])
+
+
+def test_a_file_saved_from_the_gpu_is_read_to_the_gpu(gpu, tmp_path):
+    torch.save({"a": ones(gpu, 300), "b": torch.ones(3)}, tmp_path / "state.pt")
+    for map_location in (None, gpu.device):
+        before = gpu.memory_stats()["requested_bytes.all.current"]
+        state = torch.load(tmp_path / "state.pt", map_location=map_location)
+        assert state["a"].is_meta
+        assert state["b"].device == (map_location or torch.device("cpu"))
+        n_bytes = 1200 + (12 if map_location else 0)
+        assert gpu.memory_stats()["requested_bytes.all.current"] - before == n_bytes
+        (state["a"] + 1, state["b"] * 2)
+        del state

@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+import torch
 from running import FOLDER, cases, run_case, up_to_last_mark
 
 from utils import Trace
@@ -41,3 +42,25 @@ def test_staging_by_hand():
 def test_a_small_reduction_needs_none():
     nest = loop_nest((64, 100), (100, 1), {0}, 4, 4)
     assert list(staging(nest, find_spec("a100-80gb"), 4, 4)) == [(0, 0)]
+
+
+BEYOND = {
+    "sort of rows of more than 4,096": lambda x: x.sort(),
+    "topk of more than 4,096": lambda x: x.topk(4097),
+    "topk in more than 30,000 thread blocks": lambda x: x[:1, :1].expand(40_000, 900).topk(2),
+    r"cumsum of 4,097 elements of torch\.int16": lambda x: x[0].cumsum(0, dtype=torch.int16),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_orderings_of_which_the_scratch_is_not_known_are_named(gpu, name):
+    x = torch.zeros(2, 4097, device=gpu.device)
+    with pytest.warns(UserWarning, match=f"aten::{name} is not modelled"):
+        BEYOND[name](x)
+    assert len(gpu.unmodelled) == 1
+
+
+def test_topk_beside_the_unknown_is_known(gpu):
+    x = torch.zeros(2, 4097, device=gpu.device)
+    x.topk(4096), x.topk(4097, sorted=False), x[:, :4096].sort(), x[0].cumsum(0)
+    assert not gpu.unmodelled

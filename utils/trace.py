@@ -100,10 +100,12 @@ class Trace:
     def from_recording(cls, recording: dict) -> "Trace":
         """A recorded case, as the files in tests/reference hold it.
 
+        Its origin is "recorded", unless the file says otherwise: what `python -m utils.record` wrote was measured.
+
         Raises: ValueError if the file holds marks alone.
         """
         events = events_of_recording(recording)
-        return cls("recorded", recording["device_name"], recording["torch"], events)
+        return cls(recording.get("origin", "recorded"), recording["device_name"], recording["torch"], events)
 
     @classmethod
     def from_snapshot(cls, snapshot: dict, gpu: str = "", device: int = 0, origin: str = "measured") -> "Trace":

@@ -1,5 +1,7 @@
 """Cases about what crosses between the CPU and the GPU: transfers, new tensors, modules that are converted."""
 
+import gc
+import io
 import itertools
 
 import torch
@@ -88,3 +90,100 @@ def conversions(env):
         model.cpu()
         env.mark(f"{dtype} back")
         del model, view, graph, calls, p
+
+
+PRINTED = {
+    "a number": (lambda make: make(()), torch.float32),
+    "one element": (lambda make: make(1), torch.float32),
+    "a vector": (lambda make: make(7), torch.float32),
+    "none": (lambda make: make(0, 3), torch.float32),
+    "a matrix": (lambda make: make(5, 8), torch.float32),
+    "1000 elements": (lambda make: make(1000), torch.float32),
+    "1001 elements": (lambda make: make(1001), torch.float32),
+    "a large matrix": (lambda make: make(40, 50), torch.float32),
+    "a wide matrix": (lambda make: make(4, 3000), torch.float32),
+    "three dimensions": (lambda make: make(30, 5, 60), torch.float32),
+    "transposed": (lambda make: make(5, 8).t(), torch.float32),
+    "large, transposed": (lambda make: make(40, 50).t(), torch.float32),
+    "every other": (lambda make: make(40)[::2], torch.float32),
+    "expanded": (lambda make: make(1).expand(6, 4), torch.float32),
+    "float64": (lambda make: make(6, 6), torch.float64),
+    "float16": (lambda make: make(6, 6), torch.float16),
+    "bfloat16, large": (lambda make: make(60, 60), torch.bfloat16),
+    "int64": (lambda make: make(4, 4), torch.int64),
+    "int64, large": (lambda make: make(50, 50), torch.int64),
+    "uint8": (lambda make: make(3), torch.uint8),
+    "bool": (lambda make: make(4, 2), torch.bool),
+    "bool, large": (lambda make: make(2000), torch.bool),
+    "complex": (lambda make: make(3, 3), torch.complex64),
+}
+
+
+@case
+def printing(env):
+    """Tensors of every size and type, printed, and made lists of Python's numbers."""
+    for name, (make, dtype) in PRINTED.items():
+        x = make(lambda *shape, dtype=dtype: torch.zeros(*shape, dtype=dtype, device=env.device))
+        env.mark(f"{name} made")
+        repr(x)
+        env.mark(f"{name} printed")
+        x.tolist()
+        env.mark(f"{name} listed")
+        del x
+    torch.set_printoptions(threshold=10**9)
+    for n in (2000, 4096):
+        x = torch.zeros(n, device=env.device)
+        repr(x)
+        env.mark(f"{n} elements printed in full")
+    torch.set_printoptions(profile="default")
+    model = nn.Linear(3, 2, device=env.device)
+    str(model.weight)
+    env.mark("a parameter")
+    f"{model(torch.zeros(2, 3, device=env.device))} {model.bias.sum():.3f}"
+    env.mark("a result, and a number in a formatted string")
+    del x, model
+
+
+@case
+def assigned_data(env):
+    """Parameters that get their data on another device, and in another type, by `p.data = ...`."""
+    for dtype in (torch.float32, torch.bfloat16):
+        model = nn.Sequential(nn.Linear(37, 148), nn.ReLU(), nn.Linear(148, 37), nn.LayerNorm(37))
+        for p in model.parameters():
+            p.data = p.data.to(env.device)
+        env.mark(f"{dtype} on the GPU")
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.ones(8, 37, device=env.device)).sum().backward()
+        optimizer.step()
+        env.mark(f"{dtype} step")
+        optimizer.zero_grad()
+        for p in model.parameters():
+            p.data = p.data.to(dtype)
+        env.mark(f"{dtype} converted")
+        for p in model.parameters():
+            p.data = p.data.cpu()
+        env.mark(f"{dtype} on the CPU")
+        del model, optimizer, p
+        gc.collect()  # an optimizer lies in a reference cycle
+
+
+@case
+def files(env):
+    """States of a model and its optimizer, saved from the GPU and loaded, to the GPU and to the CPU."""
+    model = nn.Sequential(nn.Linear(37, 148), nn.ReLU(), nn.Linear(148, 37), nn.LayerNorm(37)).to(env.device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(8, 37, device=env.device)).sum().backward()
+    optimizer.step()
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    env.mark("saved")
+    for where in (None, "cpu"):
+        file.seek(0)
+        state = torch.load(file, map_location=where)
+        env.mark(f"{where} read")
+        model.load_state_dict(state["model"])
+        env.mark(f"{where} model loaded")
+        optimizer.load_state_dict(state["optimizer"])
+        env.mark(f"{where} optimizer loaded")
+        del state
+    del model, optimizer

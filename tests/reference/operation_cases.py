@@ -252,3 +252,61 @@ def transfers(env):
         kept.append(x.flatten(0).sum())
         env.mark(f"transfer {i} in place")
         del x, kept
+
+
+@case
+def orderings(env):
+    """Running sums, sort, argsort and topk along any dimension of tensors that may lie transposed; their gradients."""
+    rng = random.Random(7)
+    for i in range(150):
+        dtype = rng.choice([*DTYPES, torch.int64, torch.bool, torch.int32])
+        x = torch.zeros([_size(rng, 9) for _ in range(rng.randint(1, 3))], device=env.device, dtype=dtype)
+        x = x.transpose(0, -1) if rng.random() < 0.4 else x
+        x = x[::2] if rng.random() < 0.2 else x
+        dim = rng.randrange(-1, x.dim())
+        kept = [x.cumsum(dim), x.cumsum(dim, dtype=torch.float32), x.sort(dim), x.argsort(dim, descending=True)]
+        env.mark(f"ordering {i}")
+        kept.append(x.sort(dim=dim, stable=True))
+        if dtype is not torch.bool:
+            kept += [
+                x.topk(rng.randint(1, x.shape[dim]), dim, sorted=rng.random() < 0.5),
+                x.topk(1, dim, largest=False),
+            ]
+        env.mark(f"ordering {i} topk")
+        del x, kept
+    for i in range(40):
+        x = torch.zeros(
+            [_size(rng, 20 / (1 + n)) for n in [rng.randint(0, 2)] for _ in range(n + 1)], device=env.device
+        )
+        x.requires_grad_()
+        y = x.cumsum(-1)
+        env.mark(f"gradient {i} cumsum")
+        y.backward(torch.ones_like(y))
+        env.mark(f"gradient {i} cumsum backward")
+        values, indices = x.topk(max(1, x.shape[-1] // 400))
+        values.backward(torch.ones_like(values))
+        env.mark(f"gradient {i} topk")
+        del x, y, values, indices
+
+
+ROWS = (1, 20, 21, 40, 41, 80, 81, 199, 200, 799, 800, 4000, 4001)
+LENGTHS = (400, 800, 3000, 5000, 8000, 10_000, 20_000)
+
+
+@case
+def shared_rows(env):
+    """topk over rows that several thread blocks share from some length on, and running sums of one long row."""
+    for rows, length, more in itertools.product(ROWS, LENGTHS, (-1, 0, 1777)):
+        x = torch.empty(rows, length + more, device=env.device, dtype=torch.bfloat16)
+        values, indices = x.topk(5)
+        env.mark(f"{rows} rows of {length + more}")
+        del x, values, indices
+    for shape, dtype in itertools.product(((3, 50_257), (1, 2**20), (7, 300_000), (50, 150_000)), DTYPES):
+        x = torch.empty(shape, device=env.device, dtype=dtype)
+        values, indices = x.topk(50)
+        env.mark(f"{shape} {dtype}")
+        del x, values, indices
+    for n, dtype in itertools.product((61_440, 61_441, 14_337, 122_881, 368_641, 10_000_001), DTYPES):
+        y = torch.empty(n, device=env.device, dtype=dtype).cumsum(0)
+        env.mark(f"sum of {n} {dtype}")
+        del y

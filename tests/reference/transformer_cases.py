@@ -527,3 +527,24 @@ def transformers(env):
             env.mark(f"transformer {i} step {step} zero_grad")
         del model, optimizer, scaler, tokens, loss
         gc.collect()
+
+
+@case
+def inference(env):
+    """Linears and products under inference_mode, of inputs that may lie transposed, with and without gradients."""
+    rng = random.Random(SEED + 11)
+    for i in range(60):
+        width, out, dtype = rng.randint(1, 40), rng.randint(1, 40), rng.choice(DTYPES)
+        layer = nn.Linear(width, out, bias=rng.random() < 0.6, device=env.device, dtype=dtype)
+        layer.requires_grad_(rng.random() < 0.7)
+        shape = [rng.randint(1, 6) for _ in range(rng.randint(1, 4))]
+        x = _tensor(env, rng, *shape, width, dtype=dtype, grad=rng.random() < 0.5, strided=0.6)
+        x = x.transpose(0, 1) if x.dim() > 2 and rng.random() < 0.5 else x
+        with torch.inference_mode():
+            y = layer(x)
+            env.mark(f"inference {i} linear")
+            z = x @ layer.weight.t()
+            env.mark(f"inference {i} product")
+            u = layer(torch.ones(4, width, 3, device=env.device, dtype=dtype).transpose(1, 2))
+            env.mark(f"inference {i} of its own")
+        del x, y, z, u, layer

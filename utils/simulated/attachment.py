@@ -1,4 +1,4 @@
-"""Which simulated GPUs are open on this thread."""
+"""Which simulated GPUs are open: on this thread, and on any."""
 
 import threading
 
@@ -10,3 +10,7 @@ def attached() -> list:
     if not hasattr(_thread, "modes"):
         _thread.modes = []
     return _thread.modes
+
+
+OPEN_MEMORIES: set = set()
+"""The memories of all simulated GPUs that are open, on whatever thread."""

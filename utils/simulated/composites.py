@@ -32,9 +32,21 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = N
 
     Source: linear in aten/src/ATen/native/Linear.cpp, which asks isTensorSubclassLike.
     """
-    if bias is not None and x.dim() != 2 and not x.is_contiguous():
-        return torch.matmul(x, weight.t()).add_(bias)
-    return as_pytorch_does(aten.linear.default, x, weight, bias)
+    if x.dim() == 2 or x.is_contiguous():
+        return as_pytorch_does(aten.linear.default, x, weight, bias)
+    result = _times_transposed(x, weight)
+    return result if bias is None else result.add_(bias)
+
+
+def _times_transposed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """One product of matrices if the weight requires grad, also in `inference_mode`, where its transpose forgets it.
+
+    Source: should_fold in aten/src/ATen/native/LinearAlgebra.cpp.
+    """
+    if torch.is_inference_mode_enabled() and x.dim() > 2 and weight.requires_grad:
+        rows = x.reshape(-1, x.shape[-1]).mm(weight.t())
+        return aten._unsafe_view(rows, (*x.shape[:-1], weight.shape[0]))
+    return torch.matmul(x, weight.t())
 
 
 def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:

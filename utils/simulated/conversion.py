@@ -1,4 +1,4 @@
-"""What `module.to(...)` does to parameters that cross to or from a simulated GPU: they stay the objects they are.
+"""What `module.to(...)` and `p.data = ...` do to tensors that cross to or from a simulated GPU: they stay the objects.
 
 On CUDA a parameter gets new data and stays itself; optimizers, tied modules and hooks go on holding it. PyTorch does
 so between two tensors of a kind; to cross between the CPU and meta it can be told to swap the contents of two tensors.
@@ -10,6 +10,7 @@ from functools import wraps
 import torch
 
 from .attachment import attached
+from .replacing import replaced
 
 _apply_of_pytorch = torch.nn.Module._apply
 _swap_of_pytorch = torch.utils.swap_tensors
@@ -40,6 +41,35 @@ def keep_parameters():
 
 def _undo() -> None:
     torch.nn.Module._apply, torch.utils.swap_tensors = _apply_of_pytorch, _swap_of_pytorch
+
+
+def keep_what_gets_data():
+    """Let `p.data = data` cross between the CPU and the GPU, as on CUDA. Returns what undoes it."""
+
+    def crossing(original):
+        def assign(tensor, data):
+            if attached() and isinstance(data, torch.Tensor) and data.is_meta != tensor.is_meta:
+                _may_cross(tensor)
+                _cross(tensor, data.detach().requires_grad_(tensor.requires_grad))
+            else:
+                original.__set__(tensor, data)
+
+        return property(original.__get__, assign, doc=original.__doc__)
+
+    return replaced(torch.Tensor, "data", crossing)
+
+
+def _may_cross(tensor: torch.Tensor) -> None:
+    if tensor.grad_fn is not None:
+        raise RuntimeError(
+            f"a tensor whose data crosses to or from the GPU must be a leaf of the graph: one of shape "
+            f"{tuple(tensor.shape)} has a grad_fn; use .to(gpu.device), or .detach() it first."
+        )
+    if tensor.grad is not None:
+        raise RuntimeError(
+            f"a tensor whose data crosses to or from the GPU must have no gradient that would stay behind: one of "
+            f"shape {tuple(tensor.shape)} has one; use module.to(gpu.device), or set its grad to None first."
+        )
 
 
 def _crosses(module: torch.nn.Module, function) -> bool:

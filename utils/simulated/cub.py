@@ -15,7 +15,7 @@ TILES_AHEAD = 32
 SORT_IN_ONE_TILE = {4: 4864, 8: 2304}
 SORT_TILES = {(7, 5): {4: 11776, 8: 2816}, (8, 0): {4: 6528, 8: 3840}, (9, 0): {4: 6528, 8: 4608}}
 UNIQUE_TILES = {(7, 5): {4: 704, 8: 320}, (8, 0): {4: 2816, 8: 1344}, (9, 0): {4: 7168, 8: 4928}}
-SCAN_TILES = {4: 1920, 8: 896}
+SCAN_TILES = {2: 3840, 4: 1920, 8: 896}
 
 
 def _tuned(tiles: dict, spec: GPUSpec, n_bytes: int) -> int:
@@ -59,5 +59,11 @@ def _unique_tuning(spec: GPUSpec) -> tuple[int, int]:
 
 
 def running_sum(n: int, item_bytes: int) -> int:
-    """Scratch of an exclusive sum: alike on all GPUs."""
+    """Scratch of a running sum, with or without each item itself: alike on all GPUs.
+
+    Counts: for each tile one word with its state and its sum. Half types do not fit one: three arrays.
+    """
+    if item_bytes == 2:
+        tiles = _div_up(n, SCAN_TILES[item_bytes]) + TILES_AHEAD
+        return _aligned(tiles * 4, tiles * item_bytes, tiles * item_bytes, 1)
     return _aligned((_div_up(n, SCAN_TILES[item_bytes]) + TILES_AHEAD) * 2 * item_bytes, 1)

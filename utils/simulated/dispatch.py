@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .attachment import attached
+from .attachment import OPEN_MEMORIES, attached
 from .call import Call
 from .composites import COMPOSITES, as_pytorch_does
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
@@ -46,7 +46,7 @@ class Dispatch(TorchDispatchMode):
         self.memory, self.owner = memory, owner
         self.unmodelled: set[str] = set()
         self.ran: set[torch._ops.OpOverload] = set()
-        self._told_values = False
+        self._told_values = self.prints = self.loads_to_cpu = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
 
     @classmethod
@@ -62,10 +62,12 @@ class Dispatch(TorchDispatchMode):
     def __enter__(self) -> "Dispatch":
         super().__enter__()
         attached().append(self)
+        OPEN_MEMORIES.add(self.memory)
         return self
 
     def __exit__(self, *exception) -> None:
         attached().remove(self)
+        OPEN_MEMORIES.discard(self.memory)
         super().__exit__(*exception)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -194,14 +196,13 @@ class Dispatch(TorchDispatchMode):
                 stacklevel=6,
             )
 
-    def tell_no_values(self, func) -> None:
+    def tell_no_values(self, what: str, stacklevel: int = 5) -> None:
         """Warn, once, that values on a simulated GPU are zeros."""
         if not self._told_values:
             self._told_values = True
             warnings.warn(
-                f"nothing is computed on a simulated GPU: {func.name()} reads zeros. Where values matter, compute on "
-                "the CPU.",
-                stacklevel=5,
+                f"nothing is computed on a simulated GPU: {what} reads zeros. Where values matter, compute on the CPU.",
+                stacklevel=stacklevel,
             )
 
 

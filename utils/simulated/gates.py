@@ -3,17 +3,20 @@
 import sys
 import threading
 import warnings
-from functools import partial, wraps
+from functools import partial
 
 import torch
 import torch.optim.swa_utils
 import torch.utils._foreach_utils
 
-from .attachment import attached
+from .attachment import OPEN_MEMORIES, attached
 from .composites import COMPOSITES, as_pytorch_does
-from .conversion import keep_parameters
+from .conversion import keep_parameters, keep_what_gets_data
 from .elementwise import result_strides
+from .files import load_without_complaint, load_zeros
 from .memory import RECORDS
+from .printing import show_zeros
+from .replacing import all_of, replaced
 
 _FUNCTIONS_WITH_DEVICE_LISTS = (
     "_get_foreach_kernels_supported_devices",
@@ -50,7 +53,23 @@ GATES = _Gates()
 
 def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
     """The override holds on every thread, and means something on those alone on which a simulated GPU is open."""
-    return (function if attached() else partial(as_pytorch_does, operator))(*args, **kwargs)
+    if attached():
+        return function(*args, **kwargs)
+    _refuse_tensors_of_another_thread(operator, args)
+    return as_pytorch_does(operator, *args, **kwargs)
+
+
+def _refuse_tensors_of_another_thread(operator: torch._ops.OpOverload, args: tuple) -> None:
+    """Not every operation comes by here, but a model's layers do, and no figure would tell what they took."""
+    for x in args:
+        is_plain = isinstance(x, torch.Tensor) and x.is_meta and x.layout is torch.strided
+        record = RECORDS.get(x.untyped_storage()._cdata) if is_plain else None
+        if record is not None and record.memory in OPEN_MEMORIES:
+            raise RuntimeError(
+                f"a simulated GPU counts on the thread that opened it: {operator.name().split('.')[0]} on the thread "
+                f"{threading.current_thread().name!r} got a tensor of {record.memory.spec.name}, which is open on "
+                "another; open a GPU on this thread (`with SimulatedGPU(...) as gpu:`) and make the tensors on it."
+            )
 
 
 def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -78,21 +97,6 @@ def _override_operators():
     return library._destroy
 
 
-def _replaced(owner, name: str, make):
-    """Put `make(original)` in the place of `owner.name`; returns what puts the original back."""
-    original, inherited = getattr(owner, name), name not in vars(owner)
-    setattr(owner, name, wraps(original)(make(original)))
-    return partial(delattr, owner, name) if inherited else partial(setattr, owner, name, original)
-
-
-def _all_of(undoings: list):
-    def undo() -> None:
-        for one in reversed(undoings):
-            one()
-
-    return undo
-
-
 def _accept_meta_in_optimizers():
     """Optimizers take the foreach form by default, and the fused one on request, on the devices of these lists."""
 
@@ -104,7 +108,7 @@ def _accept_meta_in_optimizers():
         m for name, m in sys.modules.items() if name.startswith("torch.optim") or m is torch.utils._foreach_utils
     ]
     places = [(m, name) for m in modules for name in _FUNCTIONS_WITH_DEVICE_LISTS if name in vars(m)]
-    return _all_of([_replaced(module, name, with_meta) for module, name in places])
+    return all_of([replaced(module, name, with_meta) for module, name in places])
 
 
 def _see_resized_storages():
@@ -121,7 +125,7 @@ def _see_resized_storages():
 
         return resize_
 
-    return _replaced(torch.UntypedStorage, "resize_", seeing)
+    return replaced(torch.UntypedStorage, "resize_", seeing)
 
 
 def _see_what_tensor_makes():
@@ -139,20 +143,7 @@ def _see_what_tensor_makes():
         return make
 
     places = (torch, "tensor"), (torch, "as_tensor"), (torch, "asarray"), (torch.Tensor, "new_tensor")
-    return _all_of([_replaced(owner, name, seeing) for owner, name in places])
-
-
-def _format_numbers():
-    """A tensor of one number is formatted as the number, `f"{loss:.3f}"`, unless it is on meta."""
-
-    def formatting(original):
-        def format_(tensor, spec):
-            is_number = tensor.is_meta and tensor.dim() == 0 and attached()
-            return format(tensor.item(), spec) if is_number else original(tensor, spec)
-
-        return format_
-
-    return _replaced(torch.Tensor, "__format__", formatting)
+    return all_of([replaced(owner, name, seeing) for owner, name in places])
 
 
 def _pin_without_a_driver():
@@ -166,15 +157,18 @@ def _pin_without_a_driver():
 
         return pin_memory
 
-    return _replaced(torch.Tensor, "pin_memory", pinning)
+    return replaced(torch.Tensor, "pin_memory", pinning)
 
 
 _CHANGES = (
     _override_operators,
     _accept_meta_in_optimizers,
     keep_parameters,
+    keep_what_gets_data,
     _see_resized_storages,
     _see_what_tensor_makes,
-    _format_numbers,
+    show_zeros,
+    load_zeros,
+    load_without_complaint,
     _pin_without_a_driver,
 )

@@ -12,11 +12,12 @@ import torch
 from .transfers import stages
 
 aten = torch.ops.aten
+COUNTED_IN_ONE_TILE, COUNT_BYTES, SELECTION_BYTES = 4096, 4, 1023
 _STORE = dis.opmap["STORE_SUBSCR"]
 
 
 def _item(mode, func, args, kwargs):
-    mode.tell_no_values(func)
+    mode.tell_no_values(func.name())
     return torch.zeros((), dtype=args[0].dtype).item()
 
 
@@ -38,7 +39,7 @@ def _copy_into_cpu(mode, func, args, kwargs):
 
 def _brought(mode, func, target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> torch.Tensor:
     """Zeros in place of values that come from the GPU, and there the stage that they would pass."""
-    mode.tell_no_values(func)
+    mode.tell_no_values(func.name())
     mode.memory.operation = func.name()
     mode.memory.while_taken(*stages(target, source, non_blocking))
     return target
@@ -60,8 +61,36 @@ def _shape_from_values(mode, func, args, kwargs):
     )
 
 
+def _made_by_load(mode, func, args, kwargs):
+    """`torch.load` makes what it read of a meta tensor; on the CPU if it is to bring that there (files.py)."""
+    if not mode.loads_to_cpu or torch.device(kwargs.get("device") or "cpu").type != "meta":
+        return None
+    mode.tell_no_values("torch.load")
+    return torch.empty_strided(*args, dtype=kwargs.get("dtype"), device="cpu").zero_()
+
+
+def _masked_select(mode, func, args, kwargs):
+    """Printing selects the numbers that are not 0, to see how wide they are: of zeros, none.
+
+    Counts: the scratch of CUB's count and selection; the first is one tile up to 4,096 elements, and beyond that as
+        large as the kernel's occupancy makes it, which is not known.
+    Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu; the case printing of tests/reference.
+    """
+    if not mode.prints:
+        return _shape_from_values(mode, func, args, kwargs)
+    memory, mask = mode.memory, args[1]
+    if mask.numel() > COUNTED_IN_ONE_TILE:
+        mode.not_modelled(f"{func.name()} of more than {COUNTED_IN_ONE_TILE:,d} elements")
+    memory.operation = func.name()
+    count = memory.take(COUNT_BYTES)
+    memory.while_taken(1)
+    memory.while_taken(SELECTION_BYTES)
+    memory.give_back(*count)
+    return args[0].new_empty(0)
+
+
 def _equal(mode, func, args, kwargs):
-    mode.tell_no_values(func)
+    mode.tell_no_values(func.name())
     return args[0].shape == args[1].shape
 
 
@@ -84,12 +113,14 @@ ASK_VALUES = {
     aten.copy_.default: _copy_into_cpu,
     aten.scalar_tensor.default: _assigned_number,
     aten.equal.default: _equal,
+    aten.empty_strided.default: _made_by_load,
+    aten.masked_select.default: _masked_select,
     aten.index.Tensor: _index,
     aten.index_put.default: _index,
     aten.index_put_.default: _index,
     **dict.fromkeys(
         (
-            aten.nonzero.default, aten.masked_select.default, aten.unique_consecutive.default, aten._unique.default,
+            aten.nonzero.default, aten.unique_consecutive.default, aten._unique.default,
             aten._unique2.default, aten.unique_dim.default, aten.bincount.default, aten.repeat_interleave.Tensor,
         ),
         _shape_from_values,
