@@ -17,33 +17,47 @@ CELLS = {
     "fail": "def f():\n    hidden = torch.empty(2**20, device=gpu.device)\n    hidden.meen()\n\nf()",
     "forget results": "forget_results()",
     "forget failure": "forget_failure()",
+    "forget results and read": "forget_results()\nprint(gpu.memory_allocated())",
+    "forget failure and read": "forget_failure()\nprint(gpu.memory_allocated())",
     "read": "print(gpu.memory_allocated())",
 }
 HELD = 4 * 2**20
 
 
+class Kernel:
+    """A kernel of its own."""
+
+    def __init__(self):
+        self._manager, self._client = start_new_kernel(kernel_name="python3")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        self._client.stop_channels()
+        self._manager.shutdown_kernel(now=True)
+
+    def read(self, *names, store_history=True):
+        """Runs cells after one that opens a fresh GPU; gives the numbers that they print."""
+        messages = []
+        for name in ("start", *names):
+            self._client.execute_interactive(
+                CELLS[name], store_history=store_history, timeout=60, output_hook=messages.append, stop_on_error=False
+            )
+        streams = [message["content"] for message in messages if message["msg_type"] == "stream"]
+        printed = "".join(stream["text"] for stream in streams if stream["name"] == "stdout")
+        return [int(number) for number in printed.split()]
+
+
 @pytest.fixture(scope="module")
-def client():
-    manager, client = start_new_kernel(kernel_name="python3")
-    yield client
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
+def kernel():
+    with Kernel() as kernel:
+        yield kernel
 
 
 @pytest.fixture
-def read(client):
-    """Runs cells after one that opens a fresh GPU; gives what they print."""
-
-    def run(*names, store_history=True):
-        messages = []
-        for name in ("start", *names):
-            client.execute_interactive(
-                CELLS[name], store_history=store_history, timeout=60, output_hook=messages.append, stop_on_error=False
-            )
-        printed = [message["content"] for message in messages if message["msg_type"] == "stream"]
-        return [int(content["text"]) for content in printed if content["name"] == "stdout"]
-
-    return run
+def read(kernel):
+    return kernel.read
 
 
 def test_results(read):
@@ -51,12 +65,13 @@ def test_results(read):
 
 
 def test_several_results_and_right_away(read):
-    assert read("show", "show", "show", "show", "read", "show", "forget results", "read") == [4 * HELD, 0]
+    assert read("show", "show", "show", "show", "read", "show", "forget results and read") == [4 * HELD, 0]
 
 
-def test_results_of_cells_that_are_not_numbered(read):
-    """As nbval runs them: the result is `_0`, or that of the last numbered cell."""
-    assert read("show", "read", "forget results", "read", store_history=False) == [HELD, 0]
+def test_results_of_cells_that_are_not_numbered():
+    """As nbval runs them: the result is `_0`, while no cell was numbered before."""
+    with Kernel() as kernel:
+        assert kernel.read("show", "read", "forget results", "read", store_history=False) == [HELD, 0]
 
 
 def test_results_shown_afterwards_are_kept_again(read):
@@ -65,7 +80,7 @@ def test_results_shown_afterwards_are_kept_again(read):
 
 def test_failures(read):
     assert read("fail", "read", "forget failure", "read") == [HELD, 0]
-    assert read("fail", "forget failure", "read") == [0]
+    assert read("fail", "forget failure and read") == [0]
 
 
 def test_one_does_not_do_the_work_of_the_other(read):
