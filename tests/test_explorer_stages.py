@@ -8,7 +8,7 @@ from five_stages import STAGES, bytes_by_hand, formula, make, measure
 
 from utils.explorers import Account, Control
 from utils.formulas import Formula, Term, mlp_saved
-from utils.palette import BOOK_WIDE
+from utils.palette import TERMS
 
 ACCOUNT_MESSAGE = (
     "measure must return an Account of the formula's stages: got {}, but the formula has {}; pass Account({})"
@@ -57,7 +57,7 @@ def test_a_term_has_one_colour_in_all_stages():
     named = [Formula("a", (Term("input", "1", 1), Term("x", "1", 1))), Formula("b", (Term("x", "2", 1),))]
     explorer = make(lambda settings: {"a": named[0], "b": named[1]}, measure)
     assert list(explorer.spec["colours"]) == ["input", "x"]
-    assert explorer.spec["colours"]["input"]["name"] == BOOK_WIDE["input"]
+    assert explorer.spec["colours"]["input"]["name"] == TERMS["input"]
 
 
 def test_a_stage_may_be_empty():

@@ -2,18 +2,17 @@
 
 from collections.abc import Mapping
 
-import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from .figures import _INK, _STYLE
+from .figures import INK, book_figure
 from .palette import assign
 from .simulated.memory import RECORDS
 from .units import MiB, short
 
 _HEIGHT = 0.66
-_FREE = {"facecolor": "none", "edgecolor": _INK, "linestyle": "--", "label": "free", "clip_on": False}
+_FREE = {"facecolor": "none", "edgecolor": INK, "linestyle": "--", "label": "free", "clip_on": False}
 _LETTER = 0.013  # about what one letter of a label takes of the figure's width
 
 
@@ -30,13 +29,11 @@ def memory_map(title: str, snapshot: list[dict], tensors: Mapping[str, torch.Ten
         raise ValueError("snapshot must hold a segment: got an empty one; allocate something first.")
     names = {block_address(tensor): name for name, tensor in (tensors or {}).items()}
     widest = max(segment["total_size"] for segment in snapshot)
-    with plt.rc_context(_STYLE):
-        figure, axes = plt.subplots(figsize=(8, 1.1 + 0.5 * len(snapshot)), layout="constrained")
+    with book_figure(title, 1.1 + 0.5 * len(snapshot)) as (figure, axes):
         for row, segment in enumerate(snapshot):
             for block in segment["blocks"]:
                 _draw(axes, row, block, segment["address"], names, widest)
-        _frame(axes, title, snapshot, widest)
-    plt.close(figure)
+        _frame(axes, snapshot, widest)
     return figure
 
 
@@ -72,19 +69,18 @@ def _draw(axes, row: int, block: dict, start: int, names: Mapping[int, str], wid
         axes.add_patch(Rectangle((left, bottom), size, _HEIGHT, **_FREE))
     shown = requested if in_use else size
     if shown / (widest / MiB) > _LETTER * len(label):
-        axes.text(left + shown / 2, row, label, ha="center", va="center", color="white" if in_use else _INK)
+        axes.text(left + shown / 2, row, label, ha="center", va="center", color="white" if in_use else INK)
 
 
-def _frame(axes, title: str, snapshot: list[dict], widest: int) -> None:
+def _frame(axes, snapshot: list[dict], widest: int) -> None:
     rows = [f"segment {n}, {short(segment['total_size'])}" for n, segment in enumerate(snapshot, start=1)]
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlim(0, widest / MiB)
     axes.set_xlabel("MiB from the start of the segment")
-    axes.set_title(title, loc="left", color=_INK)
-    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["left"].set_visible(False)
     axes.tick_params(left=False)
     unique: dict[str, Patch] = {patch.get_label(): patch for patch in axes.patches}
     order = [name for name in ("requested", "slack", "free") if name in unique]
-    legend = {"frameon": False, "loc": "outside lower left", "ncols": 3, "labelcolor": _INK}
+    legend = {"frameon": False, "loc": "outside lower left", "ncols": 3, "labelcolor": INK}
     axes.figure.legend([unique[name] for name in order], order, **legend)
