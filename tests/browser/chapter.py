@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 
 from utils.explorers.account import sentence
-from utils.formulas import mlp_saved
+from utils.explorers.stages import terms_by_stage
 
 Row = tuple[str, int, int | None]  # term, predicted bytes, simulated bytes (None: no account)
 
@@ -30,7 +30,7 @@ class ChapterInPython:
         self._pool.shutdown()
 
     def expected(self, settings: list[dict]) -> list[tuple[list[Row], str]]:
-        """For each setting (as the page names it): the rows in order, and the error's sentence or ""."""
+        """For each setting (as the page names it): the terms of each stage in order, and the error's sentence or ""."""
         return list(self._pool.map(_rows, settings))
 
     def random_settings(self, n: int, seed: int) -> list[dict]:
@@ -56,14 +56,19 @@ def _explorer(notebook: Path):
 def _rows(of_page: dict) -> tuple[list[Row], str]:
     explorer = _of_this_process["explorer"]
     setting = {symbol: explorer.controls[symbol].from_page(item) for symbol, item in of_page.items()}
-    formula = mlp_saved(activation=setting["activation"], dropout=setting["dropout"])
-    sizes = {letter: setting[letter] for letter in "bsd"}
-    predicted = formula.by_term(**sizes, e=setting["dtype"].itemsize)
+    predicted = terms_by_stage(explorer.predict(setting))
     try:
-        terms = explorer.measure(setting).terms
+        accounted = terms_by_stage(explorer.measure(setting).terms)
     except Exception as error:
-        return [(name, n_bytes, None) for name, n_bytes in predicted.items()], sentence(error)
-    return [(name, n_bytes, terms[name]) for name, n_bytes in predicted.items()], ""
+        accounted, said = None, sentence(error)
+    else:
+        said = ""
+    rows = [
+        (name, n_bytes, accounted[stage].get(name, 0) if accounted else None)
+        for stage, terms in predicted.items()
+        for name, n_bytes in terms.items()
+    ]
+    return rows, said
 
 
 def _random_settings(n: int, seed: int) -> list[dict]:
