@@ -210,8 +210,8 @@ def the_exercises(notebook: NotebookNode) -> Iterator[str]:
                 f"the solution {cell.id} must be folded, its output too: metadata jupyter.source_hidden and "
                 "jupyter.outputs_hidden true, and the tag hide-cell"
             )
-        if not cell.source.startswith("# Solution"):
-            yield f"the solution {cell.id} must begin with the line # Solution: a folded cell shows its first line"
+        if cell.source.splitlines()[:1] != ["# Solution"]:
+            yield f"the solution {cell.id} must begin with the line `# Solution` alone: a folded cell shows its first line"
 
 
 RULES = [

@@ -20,7 +20,10 @@ _STATES = {"SGD": 0, "SGD with momentum": 1, "Adam": 2, "Adam, fused": 2}
 
 
 def stack_phases(*, frozen: str = "none", relu: bool = False, optimizer: str = "Adam") -> dict[str, Formula]:
-    """What training a `LinearStack` holds on an A100 at the end of each phase of an iteration that is not the first.
+    """What training a `LinearStack` holds on an A100 after each phase of a steady iteration, and at two moments before.
+
+    The moments are "model to device" and the end of "iteration 1"; the phases, the same in all later iterations, are
+    "forward", "backward", "step" and "zero_grad".
 
     The stack has L hidden layers of width d, an input of that width and an output of 10, in float32; b is the batch and
     f, from 1 to L, the number of frozen layers where `frozen` is "the first f" or "the last f".
@@ -50,6 +53,7 @@ def stack_phases(*, frozen: str = "none", relu: bool = False, optimizer: str = "
     ]
     phases = {
         "model to device": [parameters],
+        "iteration 1": always,
         "forward": [*always, *kept_inputs],
         "backward": [*always, gradients],
         "step": [*always, gradients],

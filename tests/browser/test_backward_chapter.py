@@ -7,7 +7,7 @@ from explorer_page import ExplorerPage
 from lab import REPOSITORY, find_chromium, open_chapter
 
 NOTEBOOK = REPOSITORY / "chapters" / "01_what_backward_needs.ipynb"
-PHASES = ["model to device", "forward", "backward", "step", "zero_grad"]
+PHASES = ["model to device", "iteration 1", "forward", "backward", "step", "zero_grad"]
 N_SETTINGS = 12
 
 pytestmark = [
@@ -44,7 +44,7 @@ def test_no_cell_failed(page):
 
 
 def test_it_opens_on_the_published_figures(explorer):
-    published = [8_135_168, 46_616_576, 49_580_544, 49_580_544, 41_445_376]
+    published = [8_135_168, 41_445_376, 46_616_576, 49_580_544, 49_580_544, 41_445_376]
     assert explorer.stages() == [(phase, n, n) for phase, n in zip(PHASES, published, strict=True)]
     assert "agree in every term of every stage" in explorer.status
 
