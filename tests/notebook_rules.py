@@ -211,7 +211,7 @@ def the_exercises(notebook: NotebookNode) -> Iterator[str]:
                 "jupyter.outputs_hidden true, and the tag hide-cell"
             )
         if cell.source.splitlines()[:1] != ["# Solution"]:
-            yield f"the solution {cell.id} must begin with the line `# Solution` alone: a folded cell shows its first line"
+            yield f"the solution {cell.id} must begin with the line # Solution: folded, it shows that line and no more"
 
 
 RULES = [

@@ -156,6 +156,7 @@ BREAKS = [
     ("the_exercises", sets("solution-4", metadata={}), "each of 4 exercises must have one code cell tagged solution"),
     ("the_exercises", sets("solution-4", metadata={"tags": ["solution", "hide-cell"]}), "must be folded"),
     ("the_exercises", sets("solution-4", source="1 + 1"), "must begin with the line # Solution"),
+    ("the_exercises", sets("solution-4", source="# Solution: 2\n1 + 1"), "must begin with the line # Solution"),
 ]
 
 
