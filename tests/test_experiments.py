@@ -5,11 +5,9 @@ import torch
 from reference_files import load
 from running import GPUS
 
-from utils import SimulatedGPU, experiments
-from utils.device import LiveGPU
-from utils.experiments import Forward, forward_alone, kept, live_beside_simulated, mlp_forward, train_stack
+from utils import SimulatedGPU
+from utils.experiments import forward_alone, kept, mlp_forward, train_stack
 from utils.formulas import mlp_saved
-from utils.simulated.specs import find_spec
 
 SIZE = {"b": 2, "s": 4096, "d": 1024}
 
@@ -31,32 +29,6 @@ def test_bad_sizes():
             with pytest.raises(ValueError, match=f"{letter} must be a positive integer: got {letter}={value}"):
                 mlp_forward(gpu, **(SIZE | bad))
         assert gpu.memory_allocated() == 0
-
-
-def test_without_a_gpu_it_says_so(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert live_beside_simulated(mlp_forward, **SIZE) == (
-        "PyTorch sees no GPU on this machine: the simulated figures stand alone."
-    )
-
-
-def test_with_a_gpu_it_says_by_how_much_the_measured_is_off(monkeypatch):
-    class StandIn:
-        name, spec, origin = "a stand-in", find_spec("t4-16gb"), "measured"
-
-    def experiment(gpu):
-        n_bytes = {"measured": 1100, "simulated": 1000}[gpu.origin]
-        return Forward(gpu.name, gpu.origin, (), n_bytes // 2, n_bytes, 0)
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(experiments, "LiveGPU", StandIn)
-    said = live_beside_simulated(experiment)
-    assert said.splitlines() == [
-        f"a stand-in: measured by PyTorch {torch.__version__}, simulated by PyTorch 2.13's rules",
-        "bytes               measured  simulated  difference",
-        "allocated              1,100      1,000        +100",
-        "saved for backward       550        500         +50",
-    ]
 
 
 def test_kept_names_operations_and_slots():
@@ -108,18 +80,3 @@ def test_the_published_phases():
         "step": (49_580_544, 0),
         "zero_grad": (41_445_376, -8_135_168),
     }
-
-
-@pytest.mark.gpu
-def test_measured_phases_are_the_simulated_ones():
-    measured = train_stack(LiveGPU())
-    assert measured.figures == stack(LiveGPU().spec).figures
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("activation", ["relu", "gelu", "leaky_relu_", "softsign"])
-def test_measured_is_simulated(activation):
-    measured = mlp_forward(LiveGPU(), **SIZE, activation=activation, dropout=0.1)
-    with SimulatedGPU(LiveGPU().spec) as gpu:
-        simulated = mlp_forward(gpu, **SIZE, activation=activation, dropout=0.1)
-    assert (measured.saved_bytes, measured.allocated_bytes) == (simulated.saved_bytes, simulated.allocated_bytes)

@@ -26,6 +26,7 @@ LAYERS = [
         "utils.experiments",
         "utils.start_experiments",
     ],
+    ["utils.side_by_side"],
     ["utils.policies", "utils.parallel"],
     ["utils.figures", "utils.graph_figure", "utils.memory_map"],
     ["utils.exercises"],

@@ -3,12 +3,9 @@
 import runpy
 
 import pytest
-import torch
 from reference_files import FOLDER
 
-from utils import AllocatedMemContext, SimulatedGPU, start_experiments
-from utils.device import LiveGPU
-from utils.simulated.specs import find_spec
+from utils import AllocatedMemContext, SimulatedGPU
 from utils.start_experiments import (
     SMALL_GPU,
     Readings,
@@ -16,7 +13,6 @@ from utils.start_experiments import (
     recorded,
     tensor_of,
     two_by_two,
-    two_by_two_here,
 )
 from utils.units import MiB
 
@@ -91,40 +87,3 @@ def test_recorded():
         ValueError, match=r"case must be a recording in tests/reference: there is neither x\.a100\.json"
     ):
         recorded("x")
-
-
-def test_without_a_gpu_it_says_so(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert two_by_two_here() == "PyTorch sees no GPU on this machine: the simulated figures stand alone."
-
-
-def test_with_a_gpu_both_stand_side_by_side(monkeypatch):
-    class StandIn:
-        name, spec = "a stand-in", find_spec("a100-80gb")
-
-    def measured_or_simulated(gpu):
-        return (
-            {"(nothing yet)": 7000, "y = x @ x": 7900}
-            if gpu.name == "a stand-in"
-            else {"(nothing yet)": 0, "y = x @ x": 800}
-        )
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
-    monkeypatch.setattr(start_experiments, "LiveGPU", StandIn)
-    monkeypatch.setattr(start_experiments, "two_by_two", measured_or_simulated)
-    head, first, second = two_by_two_here().splitlines()
-    assert head.split()[:2] == ["measured", "simulated"]
-    assert "a stand-in, PyTorch" in head
-    assert first.split()[-2:] == ["0", "0"]
-    assert second.split()[-2:] == ["900", "800"]
-
-
-@pytest.mark.gpu
-def test_measured_is_simulated():
-    torch._C._cuda_clearCublasWorkspaces()
-    live = LiveGPU()
-    measured = list(two_by_two(live).values())
-    with SimulatedGPU(live.spec) as gpu:
-        simulated = list(two_by_two(gpu).values())
-    assert [n_bytes - measured[0] for n_bytes in measured] == simulated

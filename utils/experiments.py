@@ -1,16 +1,14 @@
-"""The book's experiments: the same PyTorch function on a simulated and on a live GPU, and what each says of it."""
+"""The book's experiments: functions of an open GPU, simulated or live, that say what it holds."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import torch
 
-from .comparison import text_table
 from .contexts import AllocatedMemContext, SavedTensorContext
-from .device import LiveGPU, SimulatedGPU
+from .device import SimulatedGPU
 from .layers import MLP, LinearStack, check_positive
 from .saved_tensors import SavedTensor
 from .training import Readings, train_in_phases
@@ -21,13 +19,6 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "Adam": torch.optim.Adam,
     "Adam, fused": partial(torch.optim.Adam, fused=True),
 }
-
-
-class Result(Protocol):
-    """What an experiment returns: its figures in bytes, by name. It holds no tensor, so nothing stays alive by it."""
-
-    @property
-    def figures(self) -> dict[str, int]: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +39,7 @@ class Forward:
 
     @property
     def figures(self) -> dict[str, int]:
-        """What a live GPU can confirm."""
+        """The bytes by name."""
         return {"allocated": self.allocated_bytes, "saved for backward": self.saved_bytes}
 
 
@@ -132,21 +123,3 @@ def train_stack(
         OPTIMIZERS[optimizer],
         n_iterations=n_iterations,
     )
-
-
-def live_beside_simulated(experiment: Callable[..., Result], **settings) -> str:
-    """Run an experiment on this machine's own GPU, if it has one, and on a simulation of that GPU; say what each found.
-
-    Raises: whatever the experiment raises, out of memory too.
-    """
-    if not torch.cuda.is_available():
-        return "PyTorch sees no GPU on this machine: the simulated figures stand alone."
-    live = LiveGPU()
-    measured = experiment(live, **settings).figures
-    with SimulatedGPU(live.spec) as gpu:
-        simulated = experiment(gpu, **settings).figures
-    title = (
-        f"{live.name}: measured by PyTorch {torch.__version__}, simulated by PyTorch {live.spec.torch_version}'s rules"
-    )
-    rows = [[name, f"{n:,d}", f"{simulated[name]:,d}", f"{n - simulated[name]:+,d}"] for name, n in measured.items()]
-    return text_table(title, ["bytes", "measured", "simulated", "difference"], rows, numbers=3)

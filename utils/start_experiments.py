@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from .device import LiveGPU, SimulatedGPU
 from .simulated.specs import find_spec
 from .units import MiB
 
@@ -81,21 +80,3 @@ def recorded(case: str, card: str = "a100") -> dict:
     if path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))
     raise ValueError(f"case must be a recording in tests/reference: there is neither {path.name} nor {zipped.name}.")
-
-
-def two_by_two_here() -> str:
-    """The 2x2 program measured on this machine's own GPU, if it has one, beside a simulation of that GPU.
-
-    Counts: growth since the start, from a state without workspaces: what the process had allocated before is left out.
-    """
-    if not torch.cuda.is_available():
-        return "PyTorch sees no GPU on this machine: the simulated figures stand alone."
-    live = LiveGPU()
-    torch._C._cuda_clearCublasWorkspaces()  # an earlier product may have taken one, on this thread or on backward's
-    measured = two_by_two(live)
-    with SimulatedGPU(live.spec) as gpu:
-        simulated = two_by_two(gpu)
-    start = measured["(nothing yet)"]
-    lines = [f"{'':22}{'measured':>14}{'simulated':>14}  ({live.name}, PyTorch {torch.__version__})"]
-    lines += [f"{line:22}{measured[line] - start:>14,d}{simulated[line]:>14,d}" for line in simulated]
-    return "\n".join(lines)
