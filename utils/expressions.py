@@ -37,7 +37,7 @@ def _rank(letter: str) -> tuple:
 class Expression:
     """A whole number written with letters, as "4*b*s*d": integers, letters, `+ - * /` and whole powers, exactly.
 
-    `blocks(x)` is x rounded up to a multiple of 512: what the caching allocator takes for a request of x bytes. Its x
+    `blocks(x)` is x rounded up to a multiple of 512: what the caching allocator rounds a request of x bytes to. Its x
     has to be a size itself, a whole number, 0 or more; blocks(0) is 0.
 
     Raises: ValueError for text that says anything else.
