@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attachment import OPEN_MEMORIES, attached
 from .call import Call
+from .composed import COMPOSED
 from .composites import COMPOSITES, as_pytorch_does
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
 from .indexing import adopt_lists
@@ -85,7 +86,7 @@ class Dispatch(TorchDispatchMode):
             if func is aten.add.Tensor and adds_in_place(*args):
                 return args[0].add_(args[1])
             if func in IN_FORMULAS:
-                func = in_place_form(func)
+                func = in_place_form(func, args[0])
             result = self._run(func, args, kwargs)
             self._count(func, args, kwargs, result)
             return result
@@ -121,20 +122,23 @@ class Dispatch(TorchDispatchMode):
         memory.place_results(result)
 
     def _is_composite(self, func) -> bool:
-        """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole."""
+        """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole.
+
+        Those of COMPOSED are taken apart here, at all times.
+        """
         known = _COMPOSITE.get(func)
         if known is None:
             has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
             known = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
-            _COMPOSITE[func] = known
+            _COMPOSITE[func] = known = known or func in COMPOSED
         return known
 
     def _compose(self, func, args, kwargs):
         """Run a composite operator so that its parts come here one by one."""
         super().__enter__()
         try:
-            if func in COMPOSITES:
-                return COMPOSITES[func](*args, **kwargs)
+            if func in _COMPOSED_HERE:
+                return _COMPOSED_HERE[func](*args, **kwargs)
             return as_pytorch_does(func, *args, **kwargs)
         finally:
             super().__exit__(None, None, None)
@@ -206,6 +210,7 @@ class Dispatch(TorchDispatchMode):
             )
 
 
+_COMPOSED_HERE = COMPOSITES | COMPOSED
 _COMPOSITE: dict[torch._ops.OpOverload, bool] = {}
 
 

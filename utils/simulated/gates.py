@@ -12,6 +12,7 @@ import torch.utils._foreach_utils
 from .attachment import OPEN_MEMORIES, attached
 from .composites import COMPOSITES, as_pytorch_does
 from .conversion import keep_parameters, keep_what_gets_data
+from .copying import copy_storages
 from .elementwise import result_strides
 from .files import load_without_complaint, load_zeros
 from .memory import RECORDS
@@ -111,6 +112,12 @@ def _accept_meta_in_optimizers():
     return all_of([replaced(module, name, with_meta) for module, name in places])
 
 
+def _accept_meta_in_fast_paths():
+    """nn.MultiheadAttention and nn.TransformerEncoderLayer have one more device than those they name: PyTorch's own
+    place for a device from outside."""
+    return replaced(torch.utils.backend_registration, "_privateuse1_backend_name", lambda _: "meta")
+
+
 def _see_resized_storages():
     """`storage.resize_` is no operation that a dispatch mode sees."""
 
@@ -163,8 +170,10 @@ def _pin_without_a_driver():
 _CHANGES = (
     _override_operators,
     _accept_meta_in_optimizers,
+    _accept_meta_in_fast_paths,
     keep_parameters,
     keep_what_gets_data,
+    copy_storages,
     _see_resized_storages,
     _see_what_tensor_makes,
     show_zeros,

@@ -12,8 +12,8 @@ _ELEMENTWISE = """native_dropout_backward mse_loss_backward elu_backward leaky_r
     rrelu_with_noise_ rrelu_with_noise_backward threshold_ _prelu_kernel _prelu_kernel_backward
     masked_fill_ where complex polar glu glu_backward smooth_l1_loss_backward huber_loss_backward"""
 _MOVE = """cat stack tril triu tril_ triu_ flip repeat constant_pad_nd gather scatter scatter_ scatter_add
-    scatter_add_ index_select index_add index_add_ index_fill index_fill_ slice_backward select_backward
-    diagonal_backward select_scatter slice_scatter masked_scatter_backward"""
+    scatter_add_ index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_ slice_backward
+    select_backward diagonal_backward select_scatter slice_scatter masked_scatter_backward"""
 _OPTIMIZERS = """_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_ _amp_foreach_non_finite_check_and_unscale_
     _amp_update_scale_"""
 _OUTPUTS_ALONE = frozenset(" ".join((_CREATE_OR_COPY, _ELEMENTWISE, _MOVE, _OPTIMIZERS)).split())
