@@ -92,6 +92,7 @@ def _override_operators():
         warnings.simplefilter("ignore")  # PyTorch says, once, that a kernel is overridden: that is what we want
         for operator, function in COMPOSITES.items():
             library.impl(operator, partial(_where_attached, operator, function), "AutogradMeta")
+            library.impl(operator, partial(_where_attached, operator, function), "AutogradOther")
         # composite too, but a kernel on CUDA, not on meta; Library.impl refuses "Meta" for composite operators
         library.m.impl("mish_backward", "Meta", _mish_backward, False)
         library.m.impl("_fused_rms_norm", "Meta", _fused_rms_norm, False)
