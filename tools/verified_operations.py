@@ -19,7 +19,7 @@ from running import FOLDER, Environment, cases, run_case, up_to_last_mark  # noq
 from utils import Trace  # noqa: E402
 
 PAGE = ROOT / "book" / "verified_operations.md"
-FILES = ("operation_cases", "transformer_cases", "attention_cases", "crossing_cases", "block_cases")
+FILES = ("operation_cases", "transformer_cases", "attention_cases", "crossing_cases", "block_cases", "program_cases")
 HEAD = """# Verified operations
 
 Written by `python tools/verified_operations.py`. Each operation ran in a case whose memory was recorded from the CUDA

@@ -47,7 +47,7 @@ class Dispatch(TorchDispatchMode):
         self.memory, self.owner = memory, owner
         self.unmodelled: set[str] = set()
         self.ran: set[torch._ops.OpOverload] = set()
-        self._told_values = self.prints = self.loads_to_cpu = False
+        self._told_values = self.prints = self.loads_to_cpu = self.makes_tensor = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
 
     @classmethod
@@ -145,7 +145,7 @@ class Dispatch(TorchDispatchMode):
 
     def _is_ours(self, func, args, kwargs) -> bool:
         """Whether the operation runs on this GPU; the arguments are checked on the way."""
-        device = kwargs.get("device")
+        device = args[1] if func is aten.to.device else kwargs.get("device")
         ours = device is not None and torch.device(device).type == "meta"
         stray = None
         if func in _MAY_INDEX_FROM_CPU:
@@ -153,6 +153,8 @@ class Dispatch(TorchDispatchMode):
         for tensor in tensors_in((*args, *kwargs.values())):
             if tensor.is_meta:
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
+                if record is None and self.makes_tensor:
+                    record = self._adopt(tensor)
                 if record is None or record.memory is not self.memory:
                     raise RuntimeError(self._foreign(func, tensor, record))
                 ours = True
@@ -166,10 +168,19 @@ class Dispatch(TorchDispatchMode):
             )
         return ours
 
+    def _adopt(self, tensor: torch.Tensor):
+        """Give a place to what `torch.tensor` has made unseen and now detaches, which it does in `inference_mode`."""
+        self.memory.operation = "aten::_to_copy"
+        self.memory.place(tensor.untyped_storage())
+        return RECORDS[tensor.untyped_storage()._cdata]
+
     def _may_mix(self, func, kwargs) -> bool:
-        """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU."""
+        """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU.
+
+        The parts of a composite operator are asked one by one.
+        """
         makes_anew = kwargs.get("device") is not None and _MAKE_ANEW.match(func.name().split(".")[0])
-        return func in _MAY_MIX or func in _MAY_INDEX_FROM_CPU or bool(makes_anew)
+        return func in _MAY_MIX or func in _MAY_INDEX_FROM_CPU or bool(makes_anew) or self._is_composite(func)
 
     def _foreign(self, func, tensor: torch.Tensor, record) -> str:
         what = f"{func.name()} got a tensor of shape {tuple(tensor.shape)}"

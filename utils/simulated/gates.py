@@ -141,9 +141,16 @@ def _see_what_tensor_makes():
 
     def seeing(original):
         def make(*args, **kwargs):
-            made = original(*args, **kwargs)
-            if made.is_meta and attached() and made.untyped_storage()._cdata not in RECORDS:
-                memory = attached()[-1].memory
+            if not attached():
+                return original(*args, **kwargs)
+            mode = attached()[-1]
+            mode.makes_tensor = True
+            try:
+                made = original(*args, **kwargs)
+            finally:
+                mode.makes_tensor = False
+            if made.is_meta and made.untyped_storage()._cdata not in RECORDS:
+                memory = mode.memory
                 memory.operation = "aten::_to_copy"
                 memory.place(made.untyped_storage())
             return made
