@@ -34,7 +34,8 @@ other operation is counted by its outputs, warns once and is named in `gpu.unmod
 
 def recorded() -> list[tuple[str, object, str, dict]]:
     """Every recorded case: its name, its function, the card, the recording."""
-    main = [(n, cases("cases")[n], card, load(n, card)) for n, card in all_files() if "events" in load(n, card)]
+    known = cases("cases") | cases("gpt2_cases")
+    main = [(n, known[n], card, load(n, card)) for n, card in all_files() if "events" in load(n, card)]
     others = [(n, case, card) for file in FILES for n, case in cases(file).items() for card in case.cards]
     return main + [(n, case, card, _open(n, card)) for n, case, card in others]
 

@@ -5,6 +5,7 @@ keep, torch.func, and moves under inference_mode.
 """
 
 import copy
+import gc
 import random
 import time
 
@@ -172,6 +173,7 @@ def deep_copies(env):
         optimizer.load_state_dict(state)
         env.mark(f"state {options} loaded")
         del optimizer, state, p
+        gc.collect()  # an optimizer lies in a reference cycle
     del copied, other
 
 
@@ -207,8 +209,11 @@ class Attending(nn.Module):
 
 
 def _settled(env, name):
-    """Mark this instant when the thread that runs backward has let go of the graph, which it does a moment later."""
-    time.sleep(0.05)
+    """Mark this instant when all have let go of the graph: Python's modules, which were imported on the way, and the
+    thread that ran backward, which takes a moment."""
+    gc.collect()
+    if env.device.type == "cuda":
+        time.sleep(1)
     env.mark(name)
 
 
