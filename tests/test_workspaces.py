@@ -14,7 +14,7 @@ from utils.simulated.specs import find_spec
 
 PAGE = FOLDER.parent.parent / "book" / "verified_operations.md"
 LISTED = set(re.findall(r"^\| `(\S+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-FILES = ("operation_cases", "transformer_cases", "crossing_cases", "block_cases")
+FILES = ("operation_cases", "transformer_cases", "crossing_cases", "block_cases", "program_cases")
 
 
 @pytest.mark.parametrize(
