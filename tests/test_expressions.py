@@ -127,7 +127,9 @@ def test_letters_come_in_the_order_of_the_book():
     + ["up(b)", "up(b, 0)", "up(b, -8)", "up(b, d)", "up(b, 8, 2)", "up(b, x=8)"],
 )
 def test_what_is_no_size_is_refused(text):
-    message = r"a size is made of whole numbers, letters, \+ - \* / and whole powers, blocks\(size\) and up\(size, 32\): got "
+    message = (
+        r"a size is made of whole numbers, letters, \+ - \* / and whole powers, blocks\(size\) and up\(size, 32\): got "
+    )
     with pytest.raises(ValueError, match=message):
         Expression(text)
 

@@ -149,7 +149,7 @@ def _up_of_sympy():
     """up(x, m) as a function of sympy: it stays as it is until x is a number."""
     import sympy
 
-    class up(sympy.Function):  # noqa: N801 - its name in a size
+    class up(sympy.Function):
         @classmethod
         def eval(cls, size, multiple):
             return multiple * sympy.ceiling(size / multiple) if size.is_number else None
@@ -222,7 +222,7 @@ def _latex_product(number: int, powers: dict[str, int]) -> str:
 def _in_numbers(node: ast.AST) -> str:
     """JavaScript in Numbers, for a tree without - and /: its parts stay below its result, so they are as exact.
 
-    (Except beside a factor of 0.) A quotient of two such numbers that is not whole is far enough from one for Math.ceil.
+    (Except beside a factor of 0.) A quotient of two such numbers that is not whole is far enough from it for Math.ceil.
     A power is a product, because JavaScript's own may be off by a last digit.
     """
     if isinstance(node, ast.Call):
