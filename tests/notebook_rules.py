@@ -210,6 +210,8 @@ def the_exercises(notebook: NotebookNode) -> Iterator[str]:
                 f"the solution {cell.id} must be folded, its output too: metadata jupyter.source_hidden and "
                 "jupyter.outputs_hidden true, and the tag hide-cell"
             )
+        if cell.outputs:
+            yield f"the solution {cell.id} must show nothing, or running all cells gives it away: assert its verdict"
         if cell.source.splitlines()[:1] != ["# Solution"]:
             yield f"the solution {cell.id} must begin with the line # Solution: folded, it shows that line and no more"
 

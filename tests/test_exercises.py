@@ -21,15 +21,15 @@ from utils.units import MiB
         (5, "Not yet: 5 bytes is 995 bytes too few."),
         (
             1000.0,
-            "Not yet: the number is right, but bytes are whole numbers, an int: got 1000.0. "
+            "Not yet: the number is right, but bytes are a whole number, an int: got 1000.0. "
             "Use // instead of / where nothing is left over.",
         ),
-        ("9", "Not yet: bytes are whole numbers, an int: got '9'. Use // instead of / where nothing is left over."),
+        ("9", "Not yet: bytes are a whole number, an int: got '9'."),
+        (1001, "Not yet: 1,001 bytes is 1 byte too many, 1.001 times the right answer."),
     ],
 )
-def test_check(answer, reply, capsys):
-    check(answer, 1000, {900: "The mask is missing."})
-    assert capsys.readouterr().out == reply + "\n"
+def test_check(answer, reply):
+    assert str(check(answer, 1000, {900: "The mask is missing."})) == reply
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,11 @@ def test_check(answer, reply, capsys):
         ),
     ],
 )
-def test_check_function(function, reply, capsys):
-    check_function(function, lambda b: 9 * b, [{"b": 1}, {"b": 2}], {"One is missing.": lambda b: 8 * b})
-    assert capsys.readouterr().out.startswith(reply)
+def test_check_function(function, reply):
+    mistakes = {"One is missing.": lambda b: 8 * b}
+    verdict = check_function(function, lambda b: 9 * b, [{"b": 1}, {"b": 2}], mistakes)
+    assert str(verdict).startswith(reply)
+    assert bool(verdict) == reply.startswith("Right")
 
 
 BSD_1, BSD_2 = 8 * 2048 * 4096, 2 * 4096 * 1024
@@ -77,9 +79,8 @@ BSD_1, BSD_2 = 8 * 2048 * 4096, 2 * 4096 * 1024
         (mlp.gated, lambda b, s, d, w, e: None, "no answer yet"),
     ],
 )
-def test_chapter_two(exercise, answer, reply, capsys):
-    exercise(answer)
-    assert reply in capsys.readouterr().out
+def test_chapter_two(exercise, answer, reply):
+    assert reply in str(exercise(answer))
 
 
 def gated_terms(width="b*s*w", opened="self"):
@@ -106,9 +107,8 @@ def gated_terms(width="b*s*w", opened="self"):
         (gated_terms(opened="other"), "terms 'opened gate' and 'value' of 'gated MLP' both select"),
     ],
 )
-def test_the_formula_of_a_gated_mlp(terms, reply, capsys):
-    mlp.gated_formula(Formula("gated MLP", terms))
-    assert reply in capsys.readouterr().out
+def test_the_formula_of_a_gated_mlp(terms, reply):
+    assert reply in str(mlp.gated_formula(Formula("gated MLP", terms)))
 
 
 def block(n_bytes, largest_slack_bytes=MiB):
@@ -146,6 +146,15 @@ def loop(wrap=lambda mean: mean, grad=True, skip=0):
     return mean_output
 
 
+@torch.no_grad()
+def named_output(model, batches):
+    total = 0
+    for x in batches:
+        y = model(x)
+        total = total + y.mean()
+    return total / len(batches)
+
+
 @pytest.mark.parametrize(
     ("exercise", "answer", "reply"),
     [
@@ -180,18 +189,31 @@ def loop(wrap=lambda mean: mean, grad=True, skip=0):
         (start.what_holds, ["first", "losses", "mean"], "but they would without deleting mean too."),
         (start.what_holds, ["hidden"], "no name hidden: it has few, first, losses, mean, shape, weight, x."),
         (start.what_holds, 7, "the answer is a list of names: got 7."),
+        (start.what_holds, ["losses", None], "the answer is a list of names: got ['losses', None]."),
+        (start.what_holds, [["first", "losses"]], "the answer is a list of names: got [['first', 'losses']]."),
+        (start.what_holds, ["first", "losses", "first"], "Right: 33,554,432 bytes"),
         (start.what_holds, None, "No answer yet"),
         (start.mended_loop, loop(grad=False), "Right: the peak is 134,218,240 bytes (128 MiB), with 2 batches or 8."),
-        (start.mended_loop, loop(), "what does `total` refer to?"),
+        (start.mended_loop, loop(), "what does the sum of the means refer to?"),
         (start.mended_loop, loop(lambda mean: mean.detach()), "the peak no longer grows, but it is 150,998,528 bytes"),
-        (start.mended_loop, loop(grad=False, skip=1), "it was called 1 times for 2 batches."),
+        (start.mended_loop, loop(grad=False, skip=1), "it was called 4 times for 5 batches."),
+        (start.mended_loop, named_output, "At its second turn the loop still has a name of the first"),
+        (
+            start.mended_loop,
+            lambda model, batches: loop(grad=False)(model, [x[:1] for x in batches]),
+            "each batch once, whole",
+        ),
+        (
+            start.mended_loop,
+            lambda model, batches: 2 * loop(grad=False)(model, batches),
+            "where the mean of the means is",
+        ),
         (start.mended_loop, lambda model, batches: model.mean(), "your function raised AttributeError"),
         (start.mended_loop, lambda model, batches: None, "No answer yet"),
     ],
 )
-def test_chapter_zero(exercise, answer, reply, capsys):
-    exercise(answer)
-    assert reply in capsys.readouterr().out
+def test_chapter_zero(exercise, answer, reply):
+    assert reply in str(exercise(answer))
 
 
 def test_the_crowded_gpu_of_chapter_zero_has_no_room():

@@ -71,6 +71,11 @@ def test_the_phases_are_the_recorded_ones(case, settings, card):
     ]
 
 
+def test_an_unknown_optimizer():
+    with pytest.raises(ValueError, match="optimizer must be one of SGD; .*Adam, fused: got optimizer='adam'"):
+        stack(optimizer="adam")
+
+
 def test_the_published_phases():
     readings = stack()
     steady = {row.phase: (row.allocated_bytes, row.change_bytes) for row in readings.of(3)}

@@ -65,7 +65,7 @@ def test_a_timeline_of_one_iteration_stacks_categories_in_the_book_s_order(trace
     assert "peak 49,642,496 bytes (47.3 MiB)" in words(axes)
     assert {"iteration 2", "forward", "backward"} <= set(words(axes))
     assert len({area.get_hatch() for area in axes.collections}) == 8
-    with pytest.raises(KeyError, match="iteration 9"):
+    with pytest.raises(ValueError, match="must be one of this trace's: got 'iteration 9', has model to device, "):
         timeline("No such", trace, {}, until="iteration 9")
 
 

@@ -135,6 +135,8 @@ def test_linear_stack_refuses_what_cannot_be():
         ValueError, match=r"frozen must lie within range\(0, 5\), from first to last: got range\(4, 6\)"
     ):
         LinearStack(n_hidden=3, frozen=range(4, 6))
+    with pytest.raises(TypeError, match=r"frozen must be a range of layers: got 5; try range\(1, 4\)"):
+        LinearStack(n_hidden=3, frozen=5)
     with pytest.raises(ValueError, match="width must be a positive integer: got width=0"):
         LinearStack(width=0)
     with pytest.raises(ValueError, match="n_hidden must be a positive integer: got n_hidden=-1"):

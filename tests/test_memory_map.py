@@ -67,6 +67,12 @@ def test_without_segments(gpu):
         memory_map("", gpu.memory_snapshot())
 
 
+def test_a_tensor_without_bytes_lies_nowhere(gpu):
+    tensors = {"full": torch.empty(2**20, device=gpu.device), "empty": torch.empty(0, device=gpu.device)}
+    axes = memory_map("", gpu.memory_snapshot(), tensors).axes[0]
+    assert "full" in [text.get_text() for text in axes.texts]
+
+
 def test_where_a_tensor_lies(gpu):
     x = torch.empty(1000, device=gpu.device)
     y = torch.empty(1000, device=gpu.device)

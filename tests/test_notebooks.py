@@ -103,6 +103,7 @@ def warns(notebook):
     cell_of(notebook, "account").outputs.append(v4.new_output("stream", name="stderr", text="UserWarning"))
 
 
+SHOWN = {"output_type": "stream", "name": "stdout", "text": "Right"}
 BREAKS = [
     ("the_file", lambda nb: nb.update(nbformat_minor=4), "nbformat must be 4.5: got 4.4"),
     ("the_file", lambda nb: nb.metadata.kernelspec.update(name="my-env"), "must be python3: got my-env"),
@@ -155,6 +156,11 @@ BREAKS = [
     ("the_exercises", sets("exercise-4", source="More"), "4 to 8 headings `### Exercise`: got 3"),
     ("the_exercises", sets("solution-4", metadata={}), "each of 4 exercises must have one code cell tagged solution"),
     ("the_exercises", sets("solution-4", metadata={"tags": ["solution", "hide-cell"]}), "must be folded"),
+    (
+        "the_exercises",
+        sets("solution-4", outputs=[{"output_type": "stream", "name": "stdout", "text": "2"}]),
+        "show nothing",
+    ),
     ("the_exercises", sets("solution-4", source="1 + 1"), "must begin with the line # Solution"),
     ("the_exercises", sets("solution-4", source="# Solution: 2\n1 + 1"), "must begin with the line # Solution"),
 ]

@@ -116,6 +116,8 @@ def train_stack(
     Raises: ValueError as `LinearStack` and `train_in_phases` do; torch.OutOfMemoryError if it does not fit.
     """
     check_positive(b=b)
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {'; '.join(OPTIMIZERS)}: got optimizer={optimizer!r}.")
     return train_in_phases(
         gpu,
         lambda: LinearStack(d, d, 10, n_hidden, relu=relu, frozen=frozen, device=gpu.device, dtype=dtype),

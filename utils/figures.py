@@ -77,8 +77,10 @@ def timeline(title: str, trace: Trace, category: Mapping[int, str], *, after: st
 
     Counts: whole blocks where the trace knows them (simulated, measured), requested bytes where not (recorded).
     Unit:   the axis is in MiB; the label of the peak in bytes.
-    Raises: KeyError for a mark that the trace does not have.
+    Raises: ValueError for a mark that the trace does not have.
     """
+    for mark in filter(None, (after, until)):
+        trace.position(mark)
     marks, levels = _levels(trace, category)
     first = marks[after] if after else 0
     last = marks[until] if until else max(marks.values(), default=len(levels) - 1)

@@ -164,6 +164,8 @@ class Formula:
         )
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
+        if all(term.sizes[1] == "1" for term in self.terms):
+            return ["term", "bytes", "what for"], [[t.name, t.sizes[0], t.why] for t in self.terms]
         return ["term", "elements", "bytes each", "kept for"], [[t.name, *t.sizes, t.why] for t in self.terms]
 
     def __repr__(self) -> str:

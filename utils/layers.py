@@ -230,6 +230,8 @@ class LinearStack(nn.Module):
         check_positive(n_in=n_in, width=width, n_out=n_out)
         if n_hidden != 0:
             check_positive(n_hidden=n_hidden)
+        if not isinstance(frozen, range):
+            raise TypeError(f"frozen must be a range of layers: got {frozen!r}; try range(1, {n_hidden + 1}).")
         outside = [index for index in frozen if index not in range(n_hidden + 2)]
         if outside:
             rule = f"range(0, {n_hidden + 2}), from first to last"

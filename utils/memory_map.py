@@ -27,7 +27,8 @@ def memory_map(title: str, snapshot: list[dict], tensors: Mapping[str, torch.Ten
     """
     if not snapshot:
         raise ValueError("snapshot must hold a segment: got an empty one; allocate something first.")
-    names = {block_address(tensor): name for name, tensor in (tensors or {}).items()}
+    with_bytes = {name: tensor for name, tensor in (tensors or {}).items() if tensor.untyped_storage().nbytes()}
+    names = {block_address(tensor): name for name, tensor in with_bytes.items()}
     widest = max(segment["total_size"] for segment in snapshot)
     with book_figure(title, 1.1 + 0.5 * len(snapshot)) as (figure, axes):
         for row, segment in enumerate(snapshot):

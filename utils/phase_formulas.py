@@ -44,7 +44,7 @@ def stack_phases(*, frozen: str = "none", relu: bool = False, optimizer: str = "
     always = [
         parameters,
         *([_term("optimizer state", state, "made by the first step")] if optimizer != "SGD" else []),
-        _term("cuBLAS workspace", f"2*{CUBLAS_WORKSPACE_BYTES}", "one of each thread: forward, backward"),
+        _term("cuBLAS workspace", f"2*{CUBLAS_WORKSPACE_BYTES}", "one for each thread: forward, backward"),
         _term("loss", "512", "4 bytes, in a block"),
     ]
     kept_inputs = [

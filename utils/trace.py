@@ -59,18 +59,25 @@ class Trace:
                 live.pop(event.allocation, None)
         return live
 
+    def position(self, mark: str) -> int:
+        """Where a mark stands among the events; if its name was given more than once, the last of them.
+
+        Raises: ValueError for a mark that there is not.
+        """
+        marks = {event.name: position for position, event in enumerate(self.events) if event.action == "mark"}
+        if mark not in marks:
+            raise ValueError(f"mark must be one of this trace's: got {mark!r}, has {', '.join(marks) or 'none'}.")
+        return marks[mark]
+
     def between(self, after: str, until: str) -> list[Event]:
         """The events from one mark to a later one, without these: `between("iteration 1 forward", ...)`.
 
         Raises: ValueError for a mark that there is not, or an order that there is not.
         """
-        marks = {event.name: position for position, event in enumerate(self.events) if event.action == "mark"}
-        for name in (after, until):
-            if name not in marks:
-                raise ValueError(f"a part of a trace lies between two of its marks: got {name!r}, has {list(marks)}.")
-        if marks[after] > marks[until]:
+        first, last = self.position(after), self.position(until)
+        if first > last:
             raise ValueError(f"after must come before until: got after={after!r}, until={until!r}.")
-        return self.events[marks[after] + 1 : marks[until]]
+        return self.events[first + 1 : last]
 
     def requested_bytes(self, position: int | None = None) -> int:
         """Bytes requested and not yet freed just before event number `position` (default: at the end)."""

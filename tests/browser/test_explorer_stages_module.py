@@ -99,7 +99,8 @@ def test_each_stage_and_each_term_has_its_row(page, explorer, shown):
     assert page.locator("tfoot").count() == 0  # stages follow one another: their sum is no amount of memory
     assert (
         view.status
-        == "Predicted and simulated agree in every term of every stage. The most is 184,549,376 bytes, in forward."
+        == "Predicted and simulated agree in every term of every stage. Of these moments, forward has the most: "
+        "184,549,376 bytes."
     )
 
 
@@ -149,9 +150,8 @@ def test_letters_that_do_not_fit_give_a_sentence_and_no_nan(page, explorer):
     view = draw(page, state(explorer, L=2, f=4))
     assert view.state == "failed"
     assert view.status == (
-        "No prediction of this setting: (L − f)·⌈e·b·d⌉₅₁₂ must be a whole number, 0 or more; it is not for b = 4,096, "
-        "d = 1,024, L = 2, e = 4, f = 4. No account of this setting: frozen must be at most the number of layers: "
-        "got f=4, L=2."
+        "frozen must be at most the number of layers: got f=4, L=2. No prediction of this setting: "
+        "(L − f)·⌈e·b·d⌉₅₁₂ must be a whole number, 0 or more; it is not for b = 4,096, d = 1,024, L = 2, e = 4, f = 4."
     )
     assert "NaN" not in page.locator(".eb").evaluate("node => node.outerHTML")
     row = page.locator('[data-stage="forward"][data-term="kept inputs"]')

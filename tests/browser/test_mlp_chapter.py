@@ -147,7 +147,8 @@ def test_without_a_kernel_the_prediction_goes_on_and_it_says_so(explorer, python
     page.wait_for_function(
         "node => node.dataset.state === 'failed'", arg=explorer.root.element_handle(), timeout=60_000
     )
-    assert "The kernel is gone: run this cell again" in explorer.status
+    assert "The kernel is gone: run all cells up to this one again" in explorer.status
+    assert explorer.root.locator(".eb-badge").inner_text() == ""  # it spoke of the last account
     explorer.control("b").focus()
     page.keyboard.press("ArrowRight")
     [(rows, _)] = python.expected([explorer.value | {"b": 4}])

@@ -29,7 +29,8 @@ def bill(n_kib: int) -> str:
     with SimulatedGPU("a100-80gb") as gpu:
         tensor = tensor_of(gpu, n_kib * 1024)
         allocated, reserved = gpu.memory_allocated(), gpu.memory_reserved()
-    return f"requested {tensor.nbytes:,}, allocated {allocated:,}, reserved {reserved:,}"
+    slack = allocated - tensor.nbytes
+    return f"requested {tensor.nbytes:,}, allocated {allocated:,}, slack {slack:,}, reserved {reserved:,}"
 
 
 def test_every_cell_ran_and_only_the_one_that_should_fail_did(page):

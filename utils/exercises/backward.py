@@ -11,7 +11,7 @@ from ..layers import LinearStack
 from ..phase_formulas import frozen_layers
 from ..simulated.gpu import SimulatedGPU
 from ..units import exact
-from .judge import check, check_function
+from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
 
 LAST_FROZEN_SETTINGS = (
     {"L": 200, "b": 64, "d": 100, "f": 101, "relu": True},
@@ -22,7 +22,7 @@ LAST_FROZEN_SETTINGS = (
 ABS_ELEMENTS = 1_000_000
 
 
-def product_and_exp(answer: int | None) -> None:
+def product_and_exp(answer: int | None) -> Verdict:
     """Exercise 1: what (w * x).exp().sum() keeps if w alone is trained."""
     with SimulatedGPU("a100-80gb") as gpu:
         x, w = (torch.empty(1000, 1000, device=gpu.device, requires_grad=trained) for trained in (False, True))
@@ -38,10 +38,10 @@ def product_and_exp(answer: int | None) -> None:
         truth * 2: "The product keeps one factor, and exp its result or its input, not both.",
         truth // 4: "That many elements; at how many bytes each?",
     }
-    check(answer, truth, mistakes)
+    return check(answer, truth, mistakes)
 
 
-def first_half_frozen(answer: int | None) -> None:
+def first_half_frozen(answer: int | None) -> Verdict:
     """Exercise 2: what forward adds if the first 101 layers of the chain are frozen."""
     with SimulatedGPU("a100-80gb") as gpu:
         truth = train_stack(gpu, frozen=range(101))[3, "forward"].change_bytes
@@ -52,10 +52,10 @@ def first_half_frozen(answer: int | None) -> None:
         100 * each: "202 layers less 101: how many are trained?",
         99 * each: "The input of `last` is kept too, and it has the full width.",
     }
-    check(answer, truth, mistakes)
+    return check(answer, truth, mistakes)
 
 
-def last_frozen(function: Callable[..., int | None]) -> None:
+def last_frozen(function: Callable[..., int | None]) -> Verdict:
     """Exercise 3: what is kept if the last f layers are frozen."""
     mistakes = {
         "With a ReLU the gradient passes through the frozen layers, and each of their ReLUs keeps its result.": (
@@ -67,10 +67,10 @@ def last_frozen(function: Callable[..., int | None]) -> None:
         ),
         "The inputs of `first` and `last` count too.": lambda L, b, d, f, relu: (L if relu else L - f) * b * d * 4,
     }
-    check_function(function, _kept_with_last_frozen, LAST_FROZEN_SETTINGS, mistakes)
+    return check_function(function, _kept_with_last_frozen, LAST_FROZEN_SETTINGS, mistakes)
 
 
-def collected_losses(answer: int | None) -> None:
+def collected_losses(answer: int | None) -> Verdict:
     """Exercise 4: what ten collected losses hold."""
     with SimulatedGPU("a100-80gb") as gpu:
         stack = LinearStack(device=gpu.device)
@@ -87,33 +87,32 @@ def collected_losses(answer: int | None) -> None:
         activations + 512: "That is one of them; each of the ten has a graph of its own.",
         10 * (activations - 25_600 + 512): "Each graph holds its batch as well: it is the input of `first`.",
     }
-    check(answer, truth, mistakes)
+    return check(answer, truth, mistakes)
 
 
-def peak_moves(answer: int | None) -> None:
+def peak_moves(answer: int | None) -> Verdict:
     """Exercise 5: the smallest batch at which the peak of an iteration is not in the step."""
+    if answer is None:
+        return NO_ANSWER
     if not isinstance(answer, int) or isinstance(answer, bool) or not 1 <= answer <= 1024:
-        print(f"No answer yet: a batch is a whole number, here from 1 to 1,024: got {answer!r}.")
-        return
+        return not_yet(f"a batch is a whole number, an int, here from 1 to 1,024: got {answer!r}.")
     here, before = _peak_phase(answer), _peak_phase(answer - 1) if answer > 1 else "step"
     if here == "step":
-        print(f"Not yet: with a batch of {answer} the peak is still in the step.")
-    elif before != "step":
-        print(f"Not yet: with a batch of {answer} the peak is in {here}, and with {answer - 1} it was so already.")
-    else:
-        print(f"Right: from {answer} on the peak is in {here}.")
+        return not_yet(f"with a batch of {answer} the peak is still in the step.")
+    if before != "step":
+        return not_yet(f"with a batch of {answer} the peak is in {here}, and with {answer - 1} it was so already.")
+    return right(f"from {answer} on the peak is in {here}.")
 
 
-def small_abs(function: Callable[[torch.Tensor], torch.Tensor] | None) -> None:
+def small_abs(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdict:
     """Exercise 6: an absolute value that keeps 1 byte for each element."""
-    if function is None:
-        print("No answer yet: pass the `apply` of your Function.")
-        return
+    if function is None or isinstance(function, type):
+        return not_yet("pass the `apply` of your Function, as SmallAbs.apply.")
     try:
         complaint = _wrong_abs(function) or _large_abs(function)
     except Exception as error:
         complaint = f"your function raised {type(error).__name__}: {str(error).splitlines()[0]}"
-    print(f"Not yet: {complaint}" if complaint else f"Right: it keeps {exact(ABS_ELEMENTS)} for as many elements.")
+    return not_yet(complaint) if complaint else right(f"it keeps {exact(ABS_ELEMENTS)} for as many elements.")
 
 
 def _wrong_abs(function: Callable[[torch.Tensor], torch.Tensor]) -> str:

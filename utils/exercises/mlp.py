@@ -11,7 +11,7 @@ from ..formulas import Formula, mlp_saved
 from ..layers import MLP
 from ..saved_tensors import SavedTensor
 from ..simulated.gpu import SimulatedGPU
-from .judge import check, check_formula, check_function
+from .judge import Verdict, check, check_formula, check_function
 
 PACKED_SHAPES = (
     {"b": 2, "s": 4096, "d": 1024, "e": 2},
@@ -42,7 +42,7 @@ class GatedMLP(nn.Module):
         return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
 
 
-def by_hand(answer: int | None) -> None:
+def by_hand(answer: int | None) -> Verdict:
     """Exercise 1: what a GELU MLP with dropout keeps in bfloat16 at b=8, s=2048, d=4096."""
     bsd = 8 * 2048 * 4096
     mistakes = {
@@ -57,10 +57,10 @@ def by_hand(answer: int | None) -> None:
     }
     with SimulatedGPU("a100-80gb") as gpu:
         truth = mlp_forward(gpu, b=8, s=2048, d=4096, activation="gelu", dropout=0.1).saved_bytes
-    check(answer, truth, mistakes)
+    return check(answer, truth, mistakes)
 
 
-def freezing(answer: int | None) -> None:
+def freezing(answer: int | None) -> Verdict:
     """Exercise 2: a GELU MLP whose `up` is frozen and whose input needs no gradient, b=2, s=4096, d=1024."""
     bsd = 2 * 4096 * 1024
     mistakes = {
@@ -69,10 +69,10 @@ def freezing(answer: int | None) -> None:
         10 * bsd: "Only the weight of `up` needs x, and it is frozen.",
         4 * bsd: "That many elements; at how many bytes each?",
     }
-    check(answer, _frozen_bytes(), mistakes)
+    return check(answer, _frozen_bytes(), mistakes)
 
 
-def packed_mask(function: Callable[..., int | None]) -> None:
+def packed_mask(function: Callable[..., int | None]) -> Verdict:
     """Exercise 3: a ReLU MLP whose dropout mask takes a bit for each element, rounded up to a whole byte."""
     mistakes = {
         "Round up: a last byte that is half full is a byte.": lambda b, s, d, e: 5 * b * s * d * e + b * s * d // 8,
@@ -80,10 +80,10 @@ def packed_mask(function: Callable[..., int | None]) -> None:
         "That is without the mask.": lambda b, s, d, e: 5 * b * s * d * e,
         "That is GELU.": lambda b, s, d, e: 9 * b * s * d * e + -(-b * s * d // 8),
     }
-    check_function(function, _packed_bytes, PACKED_SHAPES, mistakes)
+    return check_function(function, _packed_bytes, PACKED_SHAPES, mistakes)
 
 
-def gated(function: Callable[..., int | None]) -> None:
+def gated(function: Callable[..., int | None]) -> Verdict:
     """Exercise 4: what a gated MLP of hidden width w keeps."""
     mistakes = {
         "Two of width d: is x counted twice, or the output, which nobody keeps?": lambda b, s, d, w, e: (
@@ -94,12 +94,12 @@ def gated(function: Callable[..., int | None]) -> None:
             lambda b, s, d, w, e: (d + 2 * w) * b * s * e
         ),
     }
-    check_function(function, lambda **shape: sum(_storages(gated_rows(**shape))), GATED_SHAPES, mistakes)
+    return check_function(function, lambda **shape: sum(_storages(gated_rows(**shape))), GATED_SHAPES, mistakes)
 
 
-def gated_formula(formula: Formula) -> None:
+def gated_formula(formula: Formula) -> Verdict:
     """Exercise 5: the same as a Formula whose terms select the rows one to one."""
-    check_formula(formula, gated_rows, GATED_SHAPES)
+    return check_formula(formula, gated_rows, GATED_SHAPES)
 
 
 def gated_rows(*, b: int, s: int, d: int, w: int, e: int) -> list[SavedTensor]:

@@ -1,6 +1,8 @@
 """The exercises of chapter 0: each answer is tried on the simulated GPU."""
 
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -9,9 +11,8 @@ from ..layers import MLP
 from ..simulated.gpu import SimulatedGPU
 from ..start_experiments import SMALL_GPU, tensor_of
 from ..units import MiB, exact, short
-from .judge import check, check_function
+from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
 
-NO_ANSWER = "No answer yet: put yours in place of None and run the cell again."
 CROWDED_REQUEST = 12 * MiB
 BLOCK_REQUESTS = tuple(
     {"n_bytes": n_bytes}
@@ -19,7 +20,7 @@ BLOCK_REQUESTS = tuple(
 )
 
 
-def vectors(answer: int | None) -> None:
+def vectors(answer: int | None) -> Verdict:
     """Exercise 1: what 48 bfloat16 vectors of 770 elements take."""
     mistakes = {
         48 * 770 * 2: "That is what was requested; each vector has a block of its own.",
@@ -33,10 +34,10 @@ def vectors(answer: int | None) -> None:
     with SimulatedGPU("a100-80gb") as gpu:
         _kept = [torch.empty(770, dtype=torch.bfloat16, device=gpu.device) for _ in range(48)]
         truth = gpu.memory_allocated()
-    check(answer, truth, mistakes)
+    return check(answer, truth, mistakes)
 
 
-def what_is_left(answer: int | None) -> None:
+def what_is_left(answer: int | None) -> Verdict:
     """Exercise 2: what is allocated when a program with a view and a clone has ended."""
     mistakes = {
         8 * MiB + 40_960: "x and z have no names any more: what still refers to their storages?",
@@ -54,10 +55,10 @@ def what_is_left(answer: int | None) -> None:
         del x, z
         truth = gpu.memory_allocated()
         del y, w
-    check(answer, truth, mistakes)
+    return check(answer, truth, mistakes)
 
 
-def block_bytes(function: Callable[..., int | None]) -> None:
+def block_bytes(function: Callable[..., int | None]) -> Verdict:
     """Exercise 3: the block that a fresh GPU gives to a request."""
     mistakes = {  # where two of them give the same number, the later one's hint is given
         "That is the segment, whole; what is left over of it is split off if it is worth it.": _segment,
@@ -68,7 +69,7 @@ def block_bytes(function: Callable[..., int | None]) -> None:
             2 * MiB if n_bytes <= MiB else _block(n_bytes, MiB)
         ),
     }
-    check_function(function, _accounted_block, BLOCK_REQUESTS, mistakes)
+    return check_function(function, _accounted_block, BLOCK_REQUESTS, mistakes)
 
 
 def crowded(gpu) -> dict[str, torch.Tensor]:
@@ -78,28 +79,25 @@ def crowded(gpu) -> dict[str, torch.Tensor]:
     return {name: tensor for name, tensor in tensors if name}
 
 
-def one_deletion(answer: str | None) -> None:
+def one_deletion(answer: str | None) -> Verdict:
     """Exercise 4: the tensor of `crowded` without which 12 MiB fit."""
     if answer is None:
-        print(NO_ANSWER)
-        return
+        return NO_ANSWER
     with SimulatedGPU(SMALL_GPU) as gpu:
         tensors = crowded(gpu)
         if not isinstance(answer, str) or answer not in tensors:
-            print(f"Not yet: the answer is the name of one tensor, one of {', '.join(tensors)}: got {answer!r}.")
-            return
+            return not_yet(f"the answer is the name of one tensor, one of {', '.join(tensors)}: got {answer!r}.")
         n_bytes = tensors.pop(answer).nbytes
         free = [b["size"] for s in gpu.memory_snapshot() for b in s["blocks"] if b["state"] == "inactive"]
         largest = max(free)
         try:
             tensor_of(gpu, CROWDED_REQUEST)
         except torch.OutOfMemoryError:
-            print(
-                f"Not yet: {short(n_bytes)} come back with {answer!r}, but the largest free block is then "
-                f"{short(largest)}, and {short(CROWDED_REQUEST)} are asked for."
+            return not_yet(
+                f"{short(n_bytes)} come back with {answer!r}, but the largest free block is then {short(largest)}, and "
+                f"{short(CROWDED_REQUEST)} are asked for."
             )
-            return
-    print(f"Right: {answer!r} has only {short(n_bytes)}, and lies between two holes: {short(largest)} in one piece.")
+    return right(f"{answer!r} has only {short(n_bytes)}, and lies between two holes: {short(largest)} in one piece.")
 
 
 def program(gpu) -> dict[str, object]:
@@ -116,49 +114,47 @@ def program(gpu) -> dict[str, object]:
     return locals()
 
 
-def what_holds(answer: Iterable[str] | None) -> None:
+def what_holds(answer: Iterable[str] | None) -> Verdict:
     """Exercise 5: the names of `program` that have to go before `hidden` does; no more than that."""
     if answer is None:
-        print(NO_ANSWER)
-        return
-    if not isinstance(answer, Iterable):
-        print(f"Not yet: the answer is a list of names: got {answer!r}.")
-        return
-    names = [answer] if isinstance(answer, str) else list(answer)
+        return NO_ANSWER
+    names = [answer] if isinstance(answer, str) else list(answer) if isinstance(answer, Iterable) else [answer]
+    if not all(isinstance(name, str) for name in names):
+        return not_yet(f"the answer is a list of names: got {answer!r}.")
+    names = list(dict.fromkeys(names))
     with SimulatedGPU("a100-80gb") as gpu:
         known = set(program(gpu)) - {"gpu"}
     if unknown := set(names) - known:
-        print(f"Not yet: the program has no name {', '.join(sorted(unknown))}: it has {', '.join(sorted(known))}.")
-        return
+        return not_yet(f"the program has no name {', '.join(sorted(unknown))}: it has {', '.join(sorted(known))}.")
     if _hidden_lives_without(names):
         gone = ", ".join(names) or "deleting any"
-        print(f"Not yet: without {gone} the 33,554,432 bytes are still there: something else holds them.")
-        return
+        return not_yet(f"without {gone} the 33,554,432 bytes are still there: something else holds them.")
     needless = [name for name in names if not _hidden_lives_without(other for other in names if other != name)]
     if needless:
-        print(f"Not yet: they come back, but they would without deleting {needless[0]} too.")
-        return
-    print("Right: 33,554,432 bytes (32 MiB) come back, and not before both names are gone.")
+        return not_yet(f"they come back, but they would without deleting {needless[0]} too.")
+    return right("33,554,432 bytes (32 MiB) come back, and not before both names are gone.")
 
 
-def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor | None]) -> None:
+def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor | None]) -> Verdict:
     """Exercise 6: the mean of an MLP's outputs over several batches, with no more memory at the peak than one needs."""
-    few, many = _peak_of_loop(function, 2), _peak_of_loop(function, 8)
-    goal = _peak_of_loop(_loop_without_graph, 8)
-    if isinstance(few, str) or isinstance(many, str):
-        print(few if isinstance(few, str) else many)
-    elif many > few:
-        print(
-            f"Not yet: the peak is {exact(many)} with 8 batches and {exact(few)} with 2. Something of each batch stays "
-            "until the end: what does `total` refer to?"
+    wrong = _wrong_mean(function)
+    if wrong is not None:
+        return wrong
+    few, many, goal = (_peak_of_loop(loop, n) for loop, n in ((function, 2), (function, 8), (_loop_without_graph, 8)))
+    if many.n_bytes > few.n_bytes:
+        return not_yet(
+            f"the peak is {exact(many.n_bytes)} with 8 batches and {exact(few.n_bytes)} with 2. Something of each "
+            "batch stays until the end: what does the sum of the means refer to?"
         )
-    elif many > goal:
-        print(
-            f"Not yet: the peak no longer grows, but it is {exact(many)}, and {exact(goal)} are enough. What does the "
-            "forward pass keep, for a backward that nobody calls?"
+    if many.n_bytes > goal.n_bytes:
+        hint = (
+            "What does the forward pass keep, for a backward that nobody calls?"
+            if many.with_graph
+            else "At its second turn the loop still has a name of the first: which one refers to something large?"
         )
-    else:
-        print(f"Right: the peak is {exact(many)}, with 2 batches or 8.")
+        enough = f"and {exact(goal.n_bytes)} are enough"
+        return not_yet(f"the peak no longer grows, but it is {exact(many.n_bytes)}, {enough}. {hint}")
+    return right(f"the peak is {exact(many.n_bytes)}, with 2 batches or 8.")
 
 
 def _rounded(n_bytes: int) -> int:
@@ -196,22 +192,42 @@ def _loop_without_graph(model: nn.Module, batches: list[torch.Tensor]) -> torch.
         return sum(model(x).mean() for x in batches) / len(batches)
 
 
-def _peak_of_loop(function: Callable, n_batches: int) -> int | str:
-    """The peak above model and batches; or what is wrong with what the function did."""
-    calls = []
+@dataclass(frozen=True)
+class _Peak:
+    """How far a loop raised the allocated memory above model and batches, and whether its forwards built graphs."""
+
+    n_bytes: int
+    with_graph: bool
+
+
+def _peak_of_loop(function: Callable, n_batches: int) -> _Peak:
+    graphs = []
     with SimulatedGPU("a100-80gb") as gpu:
         model = MLP(1024, "gelu", device=gpu.device)
-        model.register_forward_hook(lambda module, inputs, output: calls.append(1))
+        model.register_forward_hook(lambda *_: graphs.append(torch.is_grad_enabled()))
         batches = [torch.empty(8, 512, 1024, device=gpu.device) for _ in range(n_batches)]
         gpu.load_libraries()
-        before = gpu.memory_allocated()
-        try:
-            result = function(model, batches)
-        except Exception as error:
-            return f"Not yet: your function raised {type(error).__name__}: {error}"
-        peak_bytes = gpu.max_memory_allocated() - before
+        before_bytes = gpu.memory_allocated()
+        _result = function(model, batches)
+        return _Peak(gpu.max_memory_allocated() - before_bytes, any(graphs))
+
+
+def _wrong_mean(function: Callable) -> Verdict | None:
+    """What is wrong with the function's value, found on the CPU with a small model; None if it is right."""
+    torch.manual_seed(0)
+    model, shapes = MLP(4, "gelu"), []
+    batches = [torch.randn(3, 4) for _ in range(5)]
+    expected = _loop_without_graph(model, batches)
+    model.register_forward_hook(lambda module, inputs, output: shapes.append(inputs[0].shape))
+    try:
+        result = function(model, batches)
+    except Exception as error:
+        return not_yet(f"your function raised {type(error).__name__}: {error}")
     if result is None:
         return NO_ANSWER
-    if len(calls) != n_batches:
-        return f"Not yet: the model must see each batch once: it was called {len(calls)} times for {n_batches} batches."
-    return peak_bytes
+    if shapes != [x.shape for x in batches]:
+        return not_yet(f"the model must see each batch once, whole: it was called {len(shapes)} times for 5 batches.")
+    value = float(result.detach() if isinstance(result, torch.Tensor) else result)
+    if not math.isclose(value, float(expected), rel_tol=1e-4, abs_tol=1e-6):
+        return not_yet(f"the value is {value:.6f} where the mean of the means is {float(expected):.6f}.")
+    return None

@@ -18,7 +18,7 @@ function initialize({ model }) {
   ask();
 }
 
-const GONE = "The kernel is gone: run this cell again for accounts. The prediction needs no kernel.";
+const GONE = "The kernel is gone: run all cells up to this one again for accounts. The prediction needs no kernel.";
 
 function render({ model, el }) {
   let value = model.get("value");

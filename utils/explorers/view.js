@@ -11,7 +11,7 @@ const amount = (n) => `${n > 0 ? "+" : ""}${exact(n)}`;
 function agreement({ stages }, origin) {
   if (stages[0].name === "") return `Predicted and ${origin} agree in every term: ${exact(stages[0].accounted)} bytes.`;
   const largest = stages.reduce((best, stage) => (stage.accounted > best.accounted ? stage : best));
-  return `Predicted and ${origin} agree in every term of every stage. The most is ${exact(largest.accounted)} bytes, in ${largest.name}.`;
+  return `Predicted and ${origin} agree in every term of every stage. Of these moments, ${largest.name} has the most: ${exact(largest.accounted)} bytes.`;
 }
 
 /** What the status line says: the verdict, the error in place of the account, or that it is being taken. */
@@ -19,7 +19,7 @@ export function verdict(compared, answer) {
   const { state, stages, misfit } = compared;
   const start = misfit ? `${misfit} ` : "";
   if (state === "waiting") return `${start}Taking the account of this setting…`;
-  if (state === "failed") return `${start}No account of this setting: ${answer.error}`;
+  if (state === "failed") return [answer.error, misfit].filter(Boolean).join(" ");
   const off = stages.map((stage) => ({ ...stage, rows: stage.rows.filter(({ difference }) => difference) })).filter(({ rows }) => rows.length);
   if (off.length === 0) return misfit || agreement(compared, answer.origin);
   if (off[0].name === "") {
@@ -64,7 +64,7 @@ export function createView(spec, onChange) {
     const compared = numbered(compare(spec, value, answer));
     origin = answer?.origin || origin;
     for (const [symbol, control] of controls) control.show(value[symbol]);
-    if (answer?.badge) badge.textContent = answer.badge;
+    if (compared.state !== "waiting") badge.textContent = answer.badge ?? "";
     element.dataset.state = compared.state;
     element.dataset.value = JSON.stringify(value);
     element.dataset.alarm = String(compared.state === "failed" || compared.misfit !== "");
