@@ -10,7 +10,7 @@ UNLIKE = ("RReLU", "Threshold", "Softmax", "Softmax2d", "Softmin", "LogSoftmax",
 NAMES = [name for name in ACTIVATIONS if not name.endswith("_") and name not in UNLIKE]
 ATTENTIONS = ["flash", "efficient", "explicit"]
 PARTS = ("norm1", "attention", "norm2", "mlp")
-NEAR = -4.0, 2.0  # inputs around 0, where curves fold
+HIGHEST = 2.0  # of the inputs drawn: curves fold below 0
 
 
 def curves(settings) -> list[Curve]:
@@ -18,8 +18,7 @@ def curves(settings) -> list[Curve]:
     name = settings["activation"]
     function = make_activation(name).double()
     x, y, slope = curve(function)
-    near = (x >= NEAR[0]) & (x <= NEAR[1])
-    x, y, slope = x[near], y[near], slope[near]
+    x, y, slope = x[x <= HIGHEST], y[x <= HIGHEST], slope[x <= HIGHEST]
     fold = widest_fold(function)
     here = there = None
     told = "Each output has one slope."

@@ -65,6 +65,15 @@ def test_parts_show_no_change_from_one_to_the_next(page, explorer, shown):
     assert label.endswith(f" total: predicted {total}. simulated {total}.")
 
 
+def test_the_legend_numbers_every_term_also_beyond_nine(page, explorer):
+    draw(page, state(explorer, attention="explicit", dropout=True))
+    terms = list(dict.fromkeys(name for terms in bytes_of(explorer.value).values() for name in terms))
+    assert len(terms) == 10
+    swatches = page.locator(".eb-legend li svg")
+    assert swatches.locator("text").all_text_contents() == [str(i) for i in range(1, 11)]
+    assert page.locator(".eb-legend li").all_inner_texts()[-1].endswith(terms[-1])
+
+
 def test_a_difference_is_in_the_total_too(page, explorer, shown):
     terms = shown[2]["terms"]
     changed = terms | {"mlp": terms["mlp"] | {"input": terms["mlp"]["input"] - 512, "surprise": 7}}

@@ -107,8 +107,9 @@ function drawBars(svg, width, spec, compared, origin, end, ids) {
 }
 
 function key(name, number, colour, hatch) {
-  const swatch = segment([`${number}`], 0, 20, { ...ALONE, height: 20 }, colour, hatch);
-  return build("li", {}, build("svg", { width: 20, height: 20, "aria-hidden": "true" }, swatch), name);
+  const width = number < 10 ? 20 : 26; // room for two digits
+  const swatch = segment([`${number}`], 0, width, { ...ALONE, height: 20 }, colour, hatch);
+  return build("li", {}, build("svg", { width, height: 20, "aria-hidden": "true" }, swatch), name);
 }
 
 /** `elements` for the page, the `svg` among them, and `draw`. Stages with names have one legend for all. */
