@@ -34,6 +34,7 @@ LAYERS = [
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure"],
     ["utils.exercises"],
     ["utils.explorers"],
+    ["utils.activation_curves"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [

@@ -41,6 +41,4 @@ def _join(axes: plt.Axes, fold: Fold) -> None:
     """Two points above each other: one output with two slopes, and the inputs that they belong to."""
     axes.plot([fold.y] * 2, fold.derivatives, "o:", color=INK, linewidth=1)
     for x, slope in zip(fold.x, fold.derivatives, strict=True):
-        above = slope == max(fold.derivatives)
-        place = {"textcoords": "offset points", "xytext": (-8, 4 if above else -4)}
-        axes.annotate(f"x = {x:.2f}", (fold.y, slope), ha="right", va="bottom" if above else "top", **place)
+        axes.annotate(f"x = {x:.2f}", (fold.y, slope), textcoords="offset points", xytext=(7, -3), va="top")
