@@ -132,13 +132,15 @@ def test_link_works_both_ways_and_interact_takes_an_explorer():
 
 
 def test_spec_holds_one_formula_for_each_combination_of_choices_that_are_no_letter():
-    formulas = make().spec["formulas"]
+    spec = make().spec
+    formulas = spec["formulas"]
     whens = [formula["when"] for formula in formulas]
     assert whens == [
         {"activation": activation, "dropout": dropout} for activation in ("relu", "gelu") for dropout in ("off", "0.1")
     ]
     relu = mlp_saved(activation="relu", dropout=0.1)
-    assert formulas[1]["terms"] == relu.javascript()
+    assert [spec["terms"][place] for place in formulas[1]["terms"]] == relu.javascript()
+    assert len(spec["terms"]) == len({json.dumps(term) for term in spec["terms"]})  # shared among the formulas
 
 
 def test_a_term_has_one_colour_in_every_formula_and_it_is_the_books():

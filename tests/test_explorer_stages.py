@@ -29,7 +29,7 @@ def test_the_page_gets_the_stages_and_each_term_with_its_own():
     json.dumps(spec)
     assert spec["stages"] == list(STAGES)
     assert [f["when"] for f in spec["formulas"]] == [{"optimizer": name} for name in ("SGD", "SGD, momentum", "Adam")]
-    terms = spec["formulas"][2]["terms"]
+    terms = [spec["terms"][place] for place in spec["formulas"][2]["terms"]]
     assert [(term["stage"], term["name"]) for term in terms][:4] == [
         ("model to device", "weights"), ("forward", "weights"), ("forward", "kept inputs"), ("backward", "weights"),
     ]  # fmt: skip
@@ -39,7 +39,7 @@ def test_the_page_gets_the_stages_and_each_term_with_its_own():
 def test_a_plain_formula_is_one_stage_without_a_name():
     explorer = make(lambda settings: formula(settings)["forward"], lambda settings: Account({}))
     assert explorer.spec["stages"] == [""]
-    assert "stage" not in explorer.spec["formulas"][0]["terms"][0]
+    assert "stage" not in explorer.spec["terms"][0]
     assert explorer.predict(explorer.value) == bytes_by_hand(explorer.value)["forward"]
 
 

@@ -31,25 +31,27 @@ ROUNDED = [
     "(L - a)*blocks(12*d**2)",
     "blocks(blocks(b*s/2) + d)**2",
     "blocks(s - d)/t",
+    "up(s, 32)*b + a*up(d/a, 8)",
+    "up(7*b, 24)*up(blocks(s), 1000)",
 ]
 LETTERS = ("b", "s", "d", "a", "L", "V", "t", "n_hidden")
 settings = st.fixed_dictionaries({letter: st.integers(0, 5000) for letter in LETTERS})
 
 
-def rounded_up(size: Fraction) -> Fraction:
-    """Counted up in steps of 512, which is how the rule is said. A size that is none fails like a division by zero."""
+def rounded_up(size: Fraction, multiple: int = 512) -> Fraction:
+    """Counted up in steps, which is how the rule is said. A size that is none fails like a division by zero."""
     if size < 0 or size.denominator != 1:
         raise ZeroDivisionError
-    n_blocks = int(size) // 512
-    while n_blocks * 512 < size:
-        n_blocks += 1
-    return Fraction(n_blocks * 512)
+    n_steps = int(size) // multiple
+    while n_steps * multiple < size:
+        n_steps += 1
+    return Fraction(n_steps * multiple)
 
 
 @given(text=st.sampled_from(TEXTS + ROUNDED), letters=settings)
 def test_values_are_those_of_exact_fractions_and_of_sympy(text, letters):
     def expected():
-        known = {"F": Fraction, "blocks": rounded_up}
+        known = {"F": Fraction, "blocks": rounded_up, "up": rounded_up}
         exact = eval(re.sub(r"\b(\d+)", r"F(\1)", text), known, {k: Fraction(v) for k, v in letters.items()})
         return int(exact) if exact == int(exact) and exact >= 0 else None
 
@@ -104,6 +106,8 @@ def test_monomials_add_up(letters):
         ("L*blocks(b + d)**2", "L·⌈b + d⌉₅₁₂²", r"L \, \lceil b + d \rceil_{512}^{2}"),
         ("blocks(4*blocks(s) + b)", "⌈4·⌈s⌉₅₁₂ + b⌉₅₁₂", r"\lceil b + 4 \, \lceil s \rceil_{512} \rceil_{512}"),
         ("blocks(1000)*b", "⌈1000⌉₅₁₂·b", r"1024 \, b"),
+        ("a*b*up(s, 32)", "a·b·⌈s⌉₃₂", r"b \, a \, \lceil s \rceil_{32}"),
+        ("a*up(d/a, 8)", "a·⌈d/a⌉₈", r"a \, \lceil \frac{d}{a} \rceil_{8}"),
     ],
 )
 def test_as_people_and_latex_write_it(text, shown, mathematics):
@@ -119,10 +123,13 @@ def test_letters_come_in_the_order_of_the_book():
 @pytest.mark.parametrize(
     "text",
     ["b +", "", "f(b)", "1.5*b", "b**s", "b**-1", "-b", "b if s else d", "True", "'b'", "b%2"]
-    + ["blocks()", "blocks(b, s)", "blocks(x=b)", "blocks(1.5)", "x.blocks(b)", "blocks(*b)"],
+    + ["blocks()", "blocks(b, s)", "blocks(x=b)", "blocks(1.5)", "x.blocks(b)", "blocks(*b)"]
+    + ["up(b)", "up(b, 0)", "up(b, -8)", "up(b, d)", "up(b, 8, 2)", "up(b, x=8)"],
 )
 def test_what_is_no_size_is_refused(text):
-    message = r"a size is made of whole numbers, letters, \+ - \* / and whole powers, and blocks\(size\): got "
+    message = (
+        r"a size is made of whole numbers, letters, \+ - \* / and whole powers, blocks\(size\) and up\(size, 32\): got "
+    )
     with pytest.raises(ValueError, match=message):
         Expression(text)
 

@@ -25,18 +25,29 @@ LAYERS = [
         "utils.record",
         "utils.experiments",
         "utils.start_experiments",
+        "utils.block_experiments",
+        "utils.activation_runs",
     ],
+    ["utils.activation_survey"],
     ["utils.side_by_side"],
     ["utils.policies", "utils.parallel"],
-    ["utils.figures", "utils.graph_figure", "utils.memory_map"],
+    ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure"],
     ["utils.exercises"],
     ["utils.explorers"],
+    ["utils.activation_curves"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
-FORMULAS = ["utils.formulas", "utils.phase_formulas", "utils.expressions", "utils.comparison"]
+FORMULAS = [
+    "utils.formulas",
+    "utils.phase_formulas",
+    "utils.block_formulas",
+    "utils.expressions",
+    "utils.comparison",
+]
 BESIDE = {
     "utils.layers": [],
     "utils.activations": [],
+    "utils.derivatives": [],
     "utils.checkpointing": [],
     "utils.module_paths": [],
     "utils.history": [],
@@ -58,6 +69,8 @@ PACKAGES = {
     "utils.figures": {"torch", "numpy", "matplotlib", "IPython"},
     "utils.graph_figure": {"torch", "matplotlib"},
     "utils.memory_map": {"torch", "matplotlib"},
+    "utils.curve_figure": {"torch", "matplotlib"},
+    "utils.derivatives": set(),
     "utils.explorers": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
 }
 LAZY = {"sympy", "numpy"}  # importable inside a function only: sympy alone takes half a second

@@ -1,5 +1,8 @@
 """The book's colours: told apart, and text on them legible, on light and dark pages."""
 
+import itertools
+import math
+
 import pytest
 
 from utils.formulas import ACTIVATIONS, mlp_saved
@@ -32,10 +35,35 @@ def test_no_two_colours_share_a_name_a_tone_or_a_hatch():
         assert len({getattr(colour, field) for colour in PALETTE}) == len(PALETTE)
 
 
+def in_oklab(colour: str) -> tuple[float, float, float]:
+    """Ottosson's OKLab, in which distances are roughly those that people see."""
+    linear = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in linear]
+    to_cones = (
+        (0.41222147, 0.53633254, 0.05144599),
+        (0.21190350, 0.68069955, 0.10739696),
+        (0.08830246, 0.28171884, 0.6299787),
+    )
+    cones = [sum(map(float.__mul__, row, linear)) ** (1 / 3) for row in to_cones]
+    to_lab = (
+        (0.21045426, 0.79361779, -0.00407205),
+        (1.97799850, -2.42859221, 0.45059371),
+        (0.02590404, 0.78277177, -0.80867577),
+    )
+    return tuple(sum(map(float.__mul__, row, cones)) for row in to_lab)
+
+
+@pytest.mark.parametrize("page", ["light", "dark"])
+def test_any_two_colours_look_different(page):
+    """0.02 is a difference that one just sees, side by side."""
+    tones = [in_oklab(getattr(colour, page)) for colour in PALETTE]
+    assert min(math.dist(one, other) for one, other in itertools.combinations(tones, 2)) > 0.055
+
+
 def test_a_figure_never_gives_two_names_one_colour():
-    assert len({colour.light for colour in assign(map(str, range(10))).values()}) == 10
-    with pytest.raises(ValueError, match="a figure has 10 colours: got 11 names"):
-        assign(map(str, range(11)))
+    assert len({colour.light for colour in assign(map(str, range(15))).values()}) == 15
+    with pytest.raises(ValueError, match="a figure has 15 colours: got 16 names"):
+        assign(map(str, range(16)))
 
 
 def test_a_category_has_one_colour_everywhere():

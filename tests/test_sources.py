@@ -16,13 +16,17 @@ CHAPTERS = Path(__file__).parent.parent / "chapters"
 LESSONS = {"A": 10, "B": 8, "C": 7, "D": 10, "E": 6}
 
 START, BACKWARD, MLP = "00_start_here", "01_what_backward_needs", "02_mlp_memory"
+OUTPUTS = "03_activations_from_outputs"
 TAUGHT = {
     "A1": (BACKWARD, "Why tensors are cached"),
     "A2": (MLP, "The layer, the letters and the GPU"),
     "A3": (MLP, "What backward asks for"),
+    "A4": (OUTPUTS, "An equation in which x does not appear"),
+    "A5": (OUTPUTS, "What PyTorch's own table says"),
     "A6": (START, "The two contexts"),
     "A7": (START, "The two contexts"),
     "A8": (MLP, "What PyTorch really keeps"),
+    "A9": (OUTPUTS, "The whole block, to the last 16 bytes"),
     "B1": (BACKWARD, "The chain rule, term by term"),
     "B2": (BACKWARD, "When an input need not be kept"),
     "B3": (BACKWARD, "Backward gives back as it goes"),
@@ -33,7 +37,6 @@ TAUGHT = {
     "D9": (START, "The cuBLAS workspace"),
 }
 TO_COME = {
-    "03_activations_from_outputs": ("A4", "A5", "A9"),
     "04_every_byte_of_nanogpt": ("A10", "D2", "D3", "D4", "D5", "D6", "D7", "D8"),
     "05_checkpointing": ("B7", "B8", "C1", "C2", "C5", "C6", "C7", "E1", "E2", "E3", "E4", "E5", "E6"),
     "06_many_gpus": ("C3", "C4", "D10"),

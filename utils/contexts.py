@@ -1,7 +1,9 @@
 """Two context managers that measure a block of code: what the allocator handed out, and what autograd keeps."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -149,6 +151,7 @@ class SavedTensorContext:
         """
         kept = self._kept_storages()
         by_node = {node: self._rows_of_slots(node, kept) for node in graph_nodes(output)}
+        _number_namesakes(by_node)
         unseen = set(kept) - {row.storage for rows in by_node.values() for row in rows}
         self._add_rows_of_views(by_node, unseen)
         return [row for rows in by_node.values() for row in rows]
@@ -194,6 +197,16 @@ class SavedTensorContext:
     def _kept_storages(self) -> dict[int, torch.UntypedStorage]:
         storages = [storage for tensor in list(self.saved_tensor_dict) for storage in storages_of(tensor)]
         return {storage._cdata: storage for storage in storages if StorageWeakRef(storage) not in self._ignored}
+
+
+def _number_namesakes(by_node: dict[Node, list[SavedTensor]]) -> None:
+    """Tell a module's nodes of one name apart, by their order in forward."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for node, rows in by_node.items():
+        if rows:
+            name = rows[0].module, rows[0].node
+            seen[name] += 1
+            by_node[node] = [replace(row, nth=seen[name]) for row in rows]
 
 
 def _checked_storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:

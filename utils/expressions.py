@@ -3,6 +3,7 @@
 import ast
 import operator
 from fractions import Fraction
+from functools import cache
 
 BOOK_LETTERS = ("b", "s", "d", "a", "L", "V", "t", "e")  # the order in which a product names them; others follow
 _OPERATORS = {
@@ -19,7 +20,7 @@ _SIGNS = {  # as written, how tightly it binds, and how tightly what stands on i
     ast.Mult: ("·", 3, 3),
 }
 ROUNDING_BYTES = 512  # to whole multiples of it the caching allocator rounds what is requested
-_BRACKET = r"\lceil"  # how the LaTeX of blocks(...) begins: in a product it comes after the letters
+_BRACKET = r"\lceil"  # how the LaTeX of a rounded size begins: in a product it comes after the letters
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
@@ -37,8 +38,8 @@ def _rank(letter: str) -> tuple:
 class Expression:
     """A whole number written with letters, as "4*b*s*d": integers, letters, `+ - * /` and whole powers, exactly.
 
-    `blocks(x)` is x rounded up to a multiple of 512: what the caching allocator rounds a request of x bytes to. Its x
-    has to be a size itself, a whole number, 0 or more; blocks(0) is 0.
+    `up(x, 32)` is x rounded up to a multiple of 32, or of any other whole number; `blocks(x)` is up(x, 512), what the
+    caching allocator rounds a request of x bytes to. The x has to be a size itself, a whole number, 0 or more.
 
     Raises: ValueError for text that says anything else.
     """
@@ -49,7 +50,7 @@ class Expression:
             self._tree = ast.parse(self.text, mode="eval").body
             self.letters = tuple(in_order(_check(self._tree)))
         except (SyntaxError, TypeError) as error:
-            rule = "a size is made of whole numbers, letters, + - * / and whole powers, and blocks(size)"
+            rule = "a size is made of whole numbers, letters, + - * / and whole powers, blocks(size) and up(size, 32)"
             raise ValueError(f"{rule}: got {self.text!r}.") from error
 
     def value(self, letters: dict[str, int]) -> int:
@@ -67,10 +68,7 @@ class Expression:
         """The same as a sympy expression; its symbols are plain, so that `subs({"b": 2})` finds them."""
         import sympy
 
-        def rounded(size):
-            return ROUNDING_BYTES * sympy.ceiling(size / ROUNDING_BYTES)
-
-        return _evaluate(self._tree, sympy.Integer, lambda name: sympy.Symbol(name), rounded)
+        return _evaluate(self._tree, sympy.Integer, lambda name: sympy.Symbol(name), _up_of_sympy())
 
     def javascript(self) -> str:
         """The same as an expression of JavaScript, with a Number for each letter.
@@ -93,7 +91,7 @@ def _check(node: ast.AST) -> set[str]:
         return _check(node.left) | _check(node.right)
     if isinstance(node, ast.Name):
         return {node.id}
-    if _is_blocks(node):
+    if _is_rounding(node):
         return _check(node.args[0])
     if _is_whole(node):
         return set()
@@ -104,20 +102,29 @@ def _is_whole(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) is int
 
 
-def _is_blocks(node: ast.AST) -> bool:
-    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "blocks"
-    return is_call and len(node.args) == 1 and not node.keywords
+def _is_rounding(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.keywords:
+        return False
+    if node.func.id == "up" and len(node.args) == 2:
+        return _is_whole(node.args[1]) and node.args[1].value > 0
+    return node.func.id == "blocks" and len(node.args) == 1
+
+
+def _rounding(node: ast.Call) -> tuple[ast.AST, int]:
+    """What a call rounds up, and to multiples of what."""
+    return node.args[0], node.args[1].value if node.func.id == "up" else ROUNDING_BYTES
 
 
 def _evaluate(node: ast.AST, number, letter, rounded):
-    """Walks the tree with these ways to take a number, a letter, and the argument of blocks(...)."""
+    """Walks the tree with these ways to take a number, a letter, and a size that is rounded up to a multiple."""
 
     def walk(node):
         if isinstance(node, ast.BinOp):
             right = node.right.value if isinstance(node.op, ast.Pow) else walk(node.right)
             return _OPERATORS[type(node.op)](walk(node.left), right)
         if isinstance(node, ast.Call):
-            return rounded(walk(node.args[0]))
+            size, multiple = _rounding(node)
+            return rounded(walk(size), multiple)
         return letter(node.id) if isinstance(node, ast.Name) else number(node.value)
 
     return walk(node)
@@ -133,14 +140,28 @@ def _whole(value: Fraction) -> int:
     return int(value)
 
 
-def _rounded(value: Fraction) -> Fraction:
-    return Fraction(-(-_whole(value) // ROUNDING_BYTES) * ROUNDING_BYTES)
+def _rounded(value: Fraction, multiple: int) -> Fraction:
+    return Fraction(-(-_whole(value) // multiple) * multiple)
+
+
+@cache
+def _up_of_sympy():
+    """up(x, m) as a function of sympy: it stays as it is until x is a number."""
+    import sympy
+
+    class up(sympy.Function):
+        @classmethod
+        def eval(cls, size, multiple):
+            return multiple * sympy.ceiling(size / multiple) if size.is_number else None
+
+    return up
 
 
 def _pretty(node: ast.AST, around: int) -> str:
     """As a person writes it: 4·b·s·d, s², ⌈b·s⌉₅₁₂. `around` is the precedence of the operator outside."""
     if isinstance(node, ast.Call):
-        return f"⌈{_pretty(node.args[0], 0)}⌉" + str(ROUNDING_BYTES).translate(_SUBSCRIPTS)
+        size, multiple = _rounding(node)
+        return f"⌈{_pretty(size, 0)}⌉" + str(multiple).translate(_SUBSCRIPTS)
     if not isinstance(node, ast.BinOp):
         return node.id if isinstance(node, ast.Name) else f"{node.value:d}"
     if isinstance(node.op, ast.Pow):
@@ -181,14 +202,12 @@ def latex(expression) -> str:
 
 
 def _with_brackets(expression):
-    """The same with a symbol for each ceiling, whose name is the LaTeX of blocks(...); the inner ones first."""
+    """The same with a symbol for each rounded size, whose name is its LaTeX; the inner ones first."""
     import sympy
 
-    def symbol(size):
-        text = latex(size * ROUNDING_BYTES)
-        return sympy.Symbol(rf"{_BRACKET} {text} \rceil_{{{ROUNDING_BYTES}}}") / ROUNDING_BYTES
-
-    return expression.replace(sympy.ceiling, symbol)
+    return expression.replace(
+        _up_of_sympy(), lambda size, multiple: sympy.Symbol(rf"{_BRACKET} {latex(size)} \rceil_{{{multiple}}}")
+    )
 
 
 def _latex_product(number: int, powers: dict[str, int]) -> str:
@@ -203,11 +222,12 @@ def _latex_product(number: int, powers: dict[str, int]) -> str:
 def _in_numbers(node: ast.AST) -> str:
     """JavaScript in Numbers, for a tree without - and /: its parts stay below its result, so they are as exact.
 
-    (Except beside a factor of 0.) Dividing by a power of two is exact as well, so Math.ceil rounds up what it should.
+    (Except beside a factor of 0.) A quotient of two such numbers that is not whole is far enough from it for Math.ceil.
     A power is a product, because JavaScript's own may be off by a last digit.
     """
     if isinstance(node, ast.Call):
-        return f"{ROUNDING_BYTES}*Math.ceil(({_in_numbers(node.args[0])})/{ROUNDING_BYTES})"
+        size, multiple = _rounding(node)
+        return f"{multiple}*Math.ceil(({_in_numbers(size)})/{multiple})"
     if not isinstance(node, ast.BinOp):
         return ast.unparse(node)
     if isinstance(node.op, ast.Add):
@@ -230,8 +250,9 @@ _IN_FRACTIONS = (
 def _in_fractions(node: ast.AST) -> tuple[str, str]:
     """Numerator and denominator, each in BigInt. A denominator is a product of what $divisor has let pass: never 0."""
     if isinstance(node, ast.Call):
-        above, below = _in_fractions(node.args[0])
-        return f"(($size({above}, {below}) + {ROUNDING_BYTES - 1}n)/{ROUNDING_BYTES}n*{ROUNDING_BYTES}n)", "1n"
+        size, multiple = _rounding(node)
+        above, below = _in_fractions(size)
+        return f"(($size({above}, {below}) + {multiple - 1}n)/{multiple}n*{multiple}n)", "1n"
     if isinstance(node, ast.Name):
         return f"BigInt({node.id})", "1n"
     if isinstance(node, ast.Constant):

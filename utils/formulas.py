@@ -10,16 +10,21 @@ from .expressions import Expression, in_order, latex
 
 @dataclass(frozen=True)
 class Selector:
-    """Saved tensors by module path, autograd node and slot; each is a name or a pattern (`Addmm*`, `mat1`, `*`)."""
+    """Saved tensors by module path, autograd node and slot; each is a name or a pattern (`Addmm*`, `mat1`, `*`).
+
+    `nth` tells nodes of one name in one module apart: the first is 1. Without it, all are meant.
+    """
 
     module: str = "*"
     node: str = "*"
     slot: str = "*"
+    nth: int | None = None
 
     def matches(self, row) -> bool:
         """Whether it speaks of this row of `SavedTensorContext.rows`."""
         pairs = (self.module, row.module), (self.node, row.node), (self.slot, row.slot)
-        return all(name == pattern or fnmatchcase(name, pattern) for pattern, name in pairs)
+        is_meant = self.nth is None or self.nth == row.nth
+        return is_meant and all(name == pattern or fnmatchcase(name, pattern) for pattern, name in pairs)
 
 
 @dataclass(frozen=True)
@@ -188,12 +193,15 @@ _READS_MORE = {
 ACTIVATIONS = tuple(sorted(_READS_INPUT | _READS_COPY | _READS_RESULT | {"Identity", "Tanhshrink"}, key=str.lower))
 
 
-def mlp_saved(*, activation: str, dropout: float | bool | None = False, bias: bool = True) -> Formula:
+def mlp_saved(
+    *, activation: str, dropout: float | bool | None = False, bias: bool = True, from_output: bool = False
+) -> Formula:
     """Tensors that `Linear -> activation -> Linear -> dropout` keeps for backward on a CUDA GPU, term by term.
 
     `activation` is the name of a class of torch.nn, case and underscores ignored; an underscore at the end asks for its
     in-place form: "gelu", "LeakyReLU", "leaky_relu_". `dropout` is its probability, or whether there is any. `bias`
-    says whether the Linears have one; that changes which node keeps an input, not what is kept.
+    says whether the Linears have one; that changes which node keeps an input, not what is kept. `from_output` says that
+    the activation is the one of utils.activations of that name, which keeps its output.
 
     Shapes: x[b,s,d] -> h[b,s,4d] -> g[b,s,4d] -> y[b,s,d], elements of e bytes
     Counts: each storage once, all parameters trained, in training mode; whether x requires grad does not matter. Not
@@ -203,19 +211,24 @@ def mlp_saved(*, activation: str, dropout: float | bool | None = False, bias: bo
     Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/test_formulas.py.
     """
     name = _activation(activation)
-    has_dropout = _is_on(dropout)
+    has_dropout = is_on(dropout)
+    reads_result = from_output or name in _READS_RESULT
     linear = [("AddmmBackward*", "mat1")] if bias else []
     linear.append(("MmBackward*", "self"))  # with a bias, of an input that is not contiguous
-    result = [("activation", "*", "result")] if name in _READS_RESULT else []
+    result = [("activation", "*", "result"), ("activation", "KeepOutput*", "tensors*")] if reads_result else []
+    why = "weight gradient of down"
+    if reads_result:
+        why += f"; derivative of {name.removesuffix('_')}, from its output"
     terms = [
         _term("input", "b*s*d", [("up", *slot) for slot in linear], "weight gradient of up"),
-        *_activation_terms(name),
-        _term("down input", "4*b*s*d", [("down", *slot) for slot in linear] + result, _why_down_input(name)),
+        *([] if from_output else _activation_terms(name)),
+        _term("down input", "4*b*s*d", [("down", *slot) for slot in linear] + result, why),
     ]
     if has_dropout:
         mask = Selector("dropout", "NativeDropoutBackward*", "result1")
         terms.append(Term("dropout mask", "b*s*d", 1, (mask,), "which elements dropout let pass, a bool each"))
-    shown = f"{name.removesuffix('_')} in place" if name.endswith("_") else name
+    how = ", from its output" if from_output else " in place" if name.endswith("_") else ""
+    shown = name.removesuffix("_") + how
     extras = (", dropout" if has_dropout else "") + ("" if bias else ", no bias")
     return Formula(f"MLP with {shown}{extras}: kept for backward", tuple(terms))
 
@@ -233,11 +246,6 @@ def _activation_terms(name: str) -> list[Term]:
     return terms
 
 
-def _why_down_input(name: str) -> str:
-    also = f"; derivative of {name.removesuffix('_')}, from its output" if name in _READS_RESULT else ""
-    return f"weight gradient of down{also}"
-
-
 def _term(name: str, elements: str, slots: list[tuple[str, str, str]], why: str) -> Term:
     return Term(name, elements, "e", tuple(Selector(*slot) for slot in slots), why)
 
@@ -253,7 +261,8 @@ def _activation(name: str) -> str:
     return plain[key]
 
 
-def _is_on(dropout: float | bool | None) -> bool:
+def is_on(dropout: float | bool | None) -> bool:
+    """Whether there is dropout. Raises: ValueError for a probability outside [0, 1)."""
     if not isinstance(dropout, bool) and dropout is not None and not 0 <= dropout < 1:
         raise ValueError(f"dropout must lie in [0, 1), or be True or False: got dropout={dropout!r}.")
     return bool(dropout)

@@ -27,6 +27,11 @@ PALETTE = (
     Colour("slate", "#566170", "#b8c1cd", "+"),
     Colour("olive", "#5a6b18", "#c2d06d", "o"),
     Colour("indigo", "#4d4fae", "#b4b6ff", "//"),
+    Colour("magenta", "#b8159f", "#ff8ae8", "*"),
+    Colour("brown", "#5e3b22", "#c79b78", "\\\\"),
+    Colour("navy", "#162a63", "#7f97ff", "--"),
+    Colour("wine", "#66122f", "#df6685", "||"),
+    Colour("ink", "#23272d", "#f4f6f8", "xx"),
 )
 
 

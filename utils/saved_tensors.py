@@ -15,7 +15,8 @@ class SavedTensor:
     """One slot of one node of the graph that keeps a tensor for backward.
 
     `slot` is autograd's name for it ("mat1", "result"; "tensors[0]" in a custom Function; "" where PyTorch does not
-    show it, which is so for an operation that changed a view in place). `storage` tells storages apart.
+    show it, which is so for an operation that changed a view in place). `storage` tells storages apart; `nth` tells
+    nodes of one name in one module apart, in the order of forward: the first is 1.
 
     Counts: `storage_bytes` is the whole storage, also where the slot keeps a small view of it.
     """
@@ -27,6 +28,7 @@ class SavedTensor:
     dtype: torch.dtype
     storage_bytes: int
     storage: int
+    nth: int = 1
 
 
 def as_text(rows: Iterable[SavedTensor]) -> str:

@@ -10,6 +10,7 @@ from lab import REPOSITORY, chromium, find_chromium
 from utils.explorers import Account, Control, Explorer
 from utils.explorers.scripts import one_module
 from utils.formulas import mlp_saved
+from utils.palette import PALETTE
 from utils.units import short
 
 pytestmark = [
@@ -81,6 +82,14 @@ def test_short_and_exact_write_bytes_as_python_does(page):
     numbers += [0, 1, 1023, 1024, 2**53 - 1, -512, -5 * 2**20]
     found = page.evaluate("(numbers) => numbers.map((n) => [explorers.short(n), explorers.exact(n)])", numbers)
     assert found == [[short(n), f"{n:,d}"] for n in numbers]
+
+
+def test_each_hatch_of_the_palette_is_drawn_and_no_two_look_alike(page):
+    hatches = [colour.hatch for colour in PALETTE]
+    draw = "(hatch) => explorers.pattern('x', hatch).querySelector('path').getAttribute('d')"
+    drawn = page.evaluate(f"(hatches) => hatches.map({draw})", hatches)
+    assert [hatch for hatch, strokes in zip(hatches, drawn, strict=True) if not strokes] == [""]
+    assert len(set(drawn)) == len(PALETTE)
 
 
 def test_predictions_equal_pythons_for_200_random_settings(page, explorer):

@@ -26,20 +26,21 @@ GATED_SHAPES = (
 
 
 class GatedMLP(nn.Module):
-    """A gated MLP (SwiGLU): `down(silu(gate(x)) * up(x))`, three Linears without bias.
+    """A gated MLP: `down(function(gate(x)) * up(x))`, three Linears without bias; SwiGLU unless `function` is another.
 
     Shapes: x[b,s,d] -> gate, up [b,s,w] -> y[b,s,d]
     Source: Shazeer 2020.
     """
 
-    def __init__(self, d: int, w: int, device=None, dtype=None):
+    def __init__(self, d: int, w: int, device=None, dtype=None, function=nn.functional.silu):
         super().__init__()
+        self.function = function
         self.gate = nn.Linear(d, w, bias=False, device=device, dtype=dtype)
         self.up = nn.Linear(d, w, bias=False, device=device, dtype=dtype)
         self.down = nn.Linear(w, d, bias=False, device=device, dtype=dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+        return self.down(self.function(self.gate(x)) * self.up(x))
 
 
 def by_hand(answer: int | None) -> Verdict:
@@ -102,11 +103,11 @@ def gated_formula(formula: Formula) -> Verdict:
     return check_formula(formula, gated_rows, GATED_SHAPES)
 
 
-def gated_rows(*, b: int, s: int, d: int, w: int, e: int) -> list[SavedTensor]:
+def gated_rows(*, b: int, s: int, d: int, w: int, e: int, function=nn.functional.silu) -> list[SavedTensor]:
     """The rows of a gated MLP's forward pass on a simulated GPU."""
     dtype = {2: torch.bfloat16, 4: torch.float32}[e]
     with SimulatedGPU("a100-80gb") as gpu:
-        layer = GatedMLP(d, w, gpu.device, dtype)
+        layer = GatedMLP(d, w, gpu.device, dtype, function)
         x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
         with SavedTensorContext(layer.parameters()) as saved:
             y = layer(x)

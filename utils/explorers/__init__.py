@@ -1,7 +1,9 @@
-"""Sliders over a formula, beside the account of the same setting: predicted and accounted, term by term."""
+"""Sliders over a formula, beside the account of the same setting: predicted and accounted, term by term; and curves."""
 
 from .account import Account
 from .controls import Control
+from .curves import Curve
 from .explorer import Explorer
+from .thinning import pieces
 
-__all__ = ["Account", "Control", "Explorer"]
+__all__ = ["Account", "Control", "Curve", "Explorer", "pieces"]

@@ -74,17 +74,18 @@ function ticks(end, bottom, pixels) {
 function inWords(stage, state, origin) {
   const parts = stage.rows.map((row) => `${row.name} ${row.unsized ? "–" : short(row.predicted ?? 0)}`).join(", ");
   const start = stage.name ? `${stage.name}: ${title(stage)}` : title(stage).replace("p", "P");
-  return `${start}: ${parts}. ${accountTitle(stage, state, origin)}.`;
+  return `${start}${parts ? `: ${parts}` : ""}. ${accountTitle(stage, state, origin)}.`;
 }
 
 /** The bars of what `compare` found, `end` bytes wide, drawn into `svg`. */
 function drawBars(svg, width, spec, compared, origin, end, ids) {
-  const { state, stages } = compared;
+  const { state, stages, whole } = compared;
   const pixels = (bytes) => ((width - 1) * bytes) / end;
   const around = { state, origin, width, longest: Math.max(...stages.map(({ name }) => name.length)) };
   let bottom = -14;
   const placed = stages.map((stage, i) => {
-    const place = stage.name ? stacked(stage, stages[i - 1], bottom + 14, around) : alone(stage, around);
+    const before = spec.parts ? null : stages[i - 1]; // parts lie side by side: no change leads from one to the next
+    const place = stage.name ? stacked(stage, before, bottom + 14, around) : alone(stage, around);
     bottom = place.bottom;
     return place;
   });
@@ -98,7 +99,7 @@ function drawBars(svg, width, spec, compared, origin, end, ids) {
     ];
   });
   svg.setAttribute("height", bottom + 28);
-  svg.setAttribute("aria-label", stages.map((stage) => inWords(stage, state, origin)).join(" "));
+  svg.setAttribute("aria-label", [...stages, ...(whole ? [{ ...whole, rows: [] }] : [])].map((stage) => inWords(stage, state, origin)).join(" "));
   svg.replaceChildren(
     build("defs", {}, ...Object.entries(spec.colours).map(([name, { hatch }]) => pattern(ids[name], hatch))),
     ...ticks(end, bottom, pixels),
@@ -106,8 +107,9 @@ function drawBars(svg, width, spec, compared, origin, end, ids) {
 }
 
 function key(name, number, colour, hatch) {
-  const swatch = segment([`${number}`], 0, 20, { ...ALONE, height: 20 }, colour, hatch);
-  return build("li", {}, build("svg", { width: 20, height: 20, "aria-hidden": "true" }, swatch), name);
+  const width = number < 10 ? 20 : 26; // room for two digits
+  const swatch = segment([`${number}`], 0, width, { ...ALONE, height: 20 }, colour, hatch);
+  return build("li", {}, build("svg", { width, height: 20, "aria-hidden": "true" }, swatch), name);
 }
 
 /** `elements` for the page, the `svg` among them, and `draw`. Stages with names have one legend for all. */
@@ -121,7 +123,8 @@ export function createBars(spec, prefix) {
     const rows = compared.stages.flatMap((stage) => stage.rows);
     const numbers = [...new Map(rows.map(({ name, number }) => [name, number]))].sort(([, a], [, b]) => a - b);
     keys.replaceChildren(...numbers.map(([name, number]) => key(name, number, spec.colours[name], ids[name])));
-    which.textContent = `Upper bars: predicted. Lower bars: ${origin}. ▲ ▼: predicted change from the stage before.`;
+    const change = spec.parts ? "" : " ▲ ▼: predicted change from the stage before.";
+    which.textContent = `Upper bars: predicted. Lower bars: ${origin}.${change}`;
     drawBars(svg, width, spec, compared, origin, end, ids);
   }
   return { elements: [...legend, svg], svg, draw };

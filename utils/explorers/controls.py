@@ -1,7 +1,8 @@
 """The settings of an explorer: what each may be, and which letter of a formula it stands for."""
 
+import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,3 +173,10 @@ class ChoiceControl(Control):
             "kind": self.kind, "symbol": self.symbol, "label": self.label, "options": list(self.values),
             "letter": self.letter, "numbers": self.numbers,
         }  # fmt: skip
+
+
+def combinations(controls: Sequence[Control]) -> Iterator[dict[str, Any]]:
+    """Every combination of the options of those controls that select a formula, as {symbol: value}."""
+    choosing = [control for control in controls if control.options is not None]
+    for options in itertools.product(*(control.options for control in choosing)):
+        yield {control.symbol: option for control, option in zip(choosing, options, strict=True)}

@@ -2,7 +2,7 @@
 
 /** An element, HTML or SVG, with attributes (null: left out) and children. */
 export function build(tag, attributes = {}, ...children) {
-  const isSvg = ["svg", "g", "rect", "text", "title", "defs", "pattern", "path", "line", "tspan"].includes(tag);
+  const isSvg = ["svg", "g", "rect", "text", "title", "defs", "pattern", "path", "line", "tspan", "circle"].includes(tag);
   const node = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(name, value);
   node.append(...children);
@@ -16,6 +16,8 @@ export const tone = (colour) => `--light:${colour?.light ?? "#555"};--dark:${col
 const HATCHES = {
   "/": "M-2 2L2 -2M0 8L8 0M6 10L10 6", "\\": "M-2 6L2 10M0 0L8 8M6 -2L10 2", x: "M0 0L8 8M0 8L8 0", "-": "M0 4H8",
   "|": "M4 0V8", "+": "M0 4H8M4 0V8", ".": "M3.4 4h1.2", o: "M2 4a2 2 0 1 0 4 0a2 2 0 1 0 -4 0", "//": "M0 4L4 0M0 8L8 0M4 8L8 4",
+  "*": "M4 1.8V6.2M2.1 2.9L5.9 5.1M5.9 2.9L2.1 5.1", "\\\\": "M0 4L4 8M0 0L8 8M4 0L8 4", "--": "M0 2H8M0 6H8", "||": "M2 0V8M6 0V8",
+  xx: "M0 0L8 8M0 8L8 0M0 4L4 0M4 8L8 4M0 4L4 8M4 0L8 4",
 };
 
 /** An SVG pattern that draws a hatch. */

@@ -5,7 +5,7 @@ answer, a synced trait, carries the request's number and the settings that it is
 way at most and asks again when the settings have moved on, so the newest setting wins.
 """
 
-import itertools
+import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,9 +17,10 @@ from ipywidgets import ValueWidget
 from ..formulas import Formula
 from ..palette import assign
 from .account import Account, release, sentence
-from .controls import Control
+from .controls import Control, combinations
+from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module
-from .stages import UNNAMED, as_given, check_account, check_same_stages, formulas_by_stage, terms_by_stage
+from .stages import UNNAMED, as_given, check_account, check_same_stages, formulas_by_stage, terms_by_stage, word
 from .table import SettingTable
 
 _NO_ANSWER = {"request": 0, "settings": None, "terms": None, "origin": "", "badge": "", "error": ""}
@@ -54,6 +55,9 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     is called once for each combination of the choices that are no letter. `measure(settings)` gives the Account; it may
     run on another thread than the cells, so it opens its own GPU, and whatever it raises becomes a sentence in the
     explorer.
+    `parts=True` says that the stages are parts of one whole, such as the sub-layers of a block: they add up to a total.
+    `curves(settings)` gives the curves to draw, a list of Curve; it is called once for each combination of the choices
+    in `curves_of` (of all that are no letter, unless given), with the settings of these alone.
     `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
 
     Counts: what the formula's terms count.
@@ -64,7 +68,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
 
     _esm = one_module()
     _css = Path(__file__).parent / "explorer.css"
-    spec = traitlets.Dict().tag(sync=True)  # title, controls, stages, formulas, colours
+    spec = traitlets.Dict().tag(sync=True)  # title, controls, stages, parts, terms, formulas, curves, colours
     value = traitlets.Dict().tag(sync=True, to_json=_to_page, from_json=_from_page)
     answer = traitlets.Dict().tag(sync=True)  # the last account, with the request and the settings that it is for
     description = traitlets.Unicode()  # `interact` looks for it
@@ -76,6 +80,9 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         controls: Sequence[Control],
         formula: Callable[[dict], Formula | dict[str, Formula]],
         measure: Callable[[dict], Account],
+        parts: bool = False,
+        curves: Callable[[dict], list[Curve]] | None = None,
+        curves_of: Sequence[str] | None = None,
     ):
         self.controls = _by_symbol(controls)
         self.formula = formula
@@ -84,7 +91,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         self._one_at_a_time = threading.Lock()
         self.add_traits(**{symbol: _Setting(control) for symbol, control in self.controls.items()})
         start = {symbol: control.default for symbol, control in self.controls.items()}
-        super().__init__(spec=self._spec(title, start), value=start, answer=_NO_ANSWER, description=title)
+        spec = self._spec(title, start, parts) | {"curves": curves_by_choice(curves, curves_of, self.controls)}
+        super().__init__(spec=spec, value=start, answer=_NO_ANSWER, description=title)
         self.observe(self._one_setting_changed, list(self.controls))
         self.on_msg(lambda _, content, __: self._serve(content["request"], content["settings"]))
 
@@ -109,7 +117,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         except ValueError as error:
             said = f"No prediction of this setting: {error} {said}"
         accounted = None if answer["terms"] is None else terms_by_stage(answer["terms"])
-        return SettingTable(title, formulas, self._letters(self.value), accounted, said)
+        return SettingTable(title, formulas, self._letters(self.value), accounted, said, self.spec["parts"])
 
     def _letters(self, settings: dict) -> dict[str, int]:
         letters = {}
@@ -126,23 +134,25 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
                     f"controls give {', '.join(given)}; add Control.range({missing[0]!r}, …)."
                 )
 
-    def _spec(self, title: str, start: dict) -> dict:
-        choosing = [control for control in self.controls.values() if control.options is not None]
-        formulas, stages = [], None
-        for options in itertools.product(*(control.options for control in choosing)):
-            chosen = {control.symbol: option for control, option in zip(choosing, options, strict=True)}
+    def _spec(self, title: str, start: dict, parts: bool) -> dict:
+        formulas, stages, places = [], None, {}  # places: of each term in the list that all formulas share
+        for chosen in combinations(list(self.controls.values())):
             when = _to_page(chosen, self)
             found = formulas_by_stage(self.formula(start | chosen))
             stages = stages or list(found)
-            check_same_stages(stages, list(found), ", ".join(f"{symbol}={name}" for symbol, name in when.items()))
+            setting = ", ".join(f"{symbol}={name}" for symbol, name in when.items())
+            check_same_stages(stages, list(found), setting, word(parts))
             terms = [term for item in found.items() for term in _terms(*item)]
             self._check_letters(start, terms)
-            formulas.append({"when": when, "terms": terms})
-        colours = assign(term["name"] for formula in formulas for term in formula["terms"])
+            formulas.append({"when": when, "terms": [places.setdefault(json.dumps(t), len(places)) for t in terms]})
+        terms = [json.loads(term) for term in places]
+        colours = assign(term["name"] for term in terms)
         return {
             "title": title,
             "controls": [control.spec() for control in self.controls.values()],
             "stages": stages,
+            "parts": parts,
+            "terms": terms,
             "formulas": formulas,
             "colours": {name: colour._asdict() for name, colour in colours.items()},
         }
@@ -186,7 +196,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             account = self.measure(_from_page(settings_of_page, self))
             if not isinstance(account, Account):
                 raise TypeError(f"measure must return an Account: got {type(account).__name__}.")
-            check_account(account.terms, self.spec["stages"])
+            check_account(account.terms, self.spec["stages"], word(self.spec["parts"]))
         except Exception as error:  # whatever it is: the reader needs a sentence, the kernel has to live
             text = sentence(error)
             release(error)
@@ -207,7 +217,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
 
     def _repr_mimebundle_(self, **kwargs):
         data, metadata = super()._repr_mimebundle_(**kwargs)
-        return data | {"text/html": self.table()._repr_html_()}, metadata
+        captions = captions_at(self.spec["curves"], _to_page(self.value, self))
+        return data | {"text/html": self.table()._repr_html_() + captions}, metadata
 
 
 def _terms(stage: str, formula: Formula) -> list[dict]:

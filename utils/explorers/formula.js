@@ -1,8 +1,9 @@
 // What an explorer computes: exact numbers as text, the formula at a setting, predicted beside accounted.
 //
 // Plain functions of three plain objects, which the other files pass on; a page without a kernel calls them too.
-//   spec    {title, controls, stages: [name], formulas: [{when, terms: [{stage, name, why, text, letters, js}]}],
-//            colours: {name: {light, dark, hatch}}}; what has no stages has one, "", and its terms leave it out
+//   spec    {title, controls, stages: [name], parts, terms: [{stage, name, why, text, letters, js}],
+//            formulas: [{when, terms: [place of a term]}], curves: [{when, curves}], colours: {name: {light, dark, hatch}}};
+//            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole
 //   value   {symbol: number or name of an option}
 //   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error}: an account
 //           and the value it is for
@@ -45,12 +46,15 @@ function evaluate(term, named) {
   return compiled.get(term)(...Object.values(named));
 }
 
-const evaluateAll = (formula, named) => formula.terms.map((term) => ({ stage: "", ...term, bytes: evaluate(term, named) }));
+/** Of several entries with a `when`, the one for the choices of this value. */
+export const chosen = (entries, value) =>
+  entries.find(({ when }) => Object.entries(when).every(([symbol, name]) => value[symbol] === name));
 
 /** The terms of the formula that the value selects, each with its bytes; NaN where the letters give no size. */
 export function predict(spec, value) {
-  const chosen = ({ when }) => Object.entries(when).every(([symbol, name]) => value[symbol] === name);
-  return evaluateAll(spec.formulas.find(chosen), letters(spec, value));
+  const named = letters(spec, value);
+  const terms = chosen(spec.formulas, value).terms.map((place) => spec.terms[place]);
+  return terms.map((term) => ({ stage: "", ...term, bytes: evaluate(term, named) }));
 }
 
 /** Why there is no prediction: the first term whose size is negative or no whole number, with its letters; or "". */
@@ -65,36 +69,45 @@ export function misfit(spec, value) {
 const sum = (numbers) => numbers.reduce((total, n) => total + (n ?? 0), 0);
 const sized = (bytes) => (Number.isNaN(bytes) ? { predicted: null, unsized: true } : { predicted: bytes });
 
+const withDifference = (row, state) =>
+  ({ ...row, difference: state === "ready" && !row.unsized ? (row.accounted ?? 0) - (row.predicted ?? 0) : null });
+
 function compareStage(name, terms, counted, state) {
   const isSurprise = (term) => state === "ready" && !terms.some((known) => known.name === term);
   const surprises = Object.keys(counted ?? {}).filter(isSurprise);
-  const withDifference = (row) =>
-    ({ ...row, difference: state === "ready" && !row.unsized ? (row.accounted ?? 0) - (row.predicted ?? 0) : null });
   const rows = [
     ...terms.map((term) => ({ ...term, ...sized(term.bytes) })),
     ...surprises.map((term) => ({ stage: name, name: term, text: "", why: "not in the formula", predicted: null })),
-  ].map((row) => withDifference({ ...row, accounted: counted?.[row.name] ?? null }));
+  ].map((row) => withDifference({ ...row, accounted: counted?.[row.name] ?? null }, state));
   const accounted = counted ? sum(Object.values(counted)) : null;
-  return withDifference({ name, rows, ...sized(sum(terms.map(({ bytes }) => bytes))), accounted });
+  return withDifference({ name, rows, ...sized(sum(terms.map(({ bytes }) => bytes))), accounted }, state);
+}
+
+/** All stages together, which have a sum only if they are parts of one whole. */
+function compareWhole(stages, state) {
+  const predicted = sized(sum(stages.map((stage) => (stage.unsized ? NaN : stage.predicted))));
+  const accounted = state === "ready" ? sum(stages.map((stage) => stage.accounted)) : null;
+  return withDifference({ name: "total", ...predicted, accounted }, state);
 }
 
 /** Predicted beside accounted: each stage and each of its rows has `predicted` (null: unknown; `unsized`: the letters
- * give no size), `accounted` (null: none) and `difference` (null: one of them is missing). `state` is "waiting" (the
- * answer is for another value), "failed" or "ready". */
+ * give no size), `accounted` (null: none) and `difference` (null: one of them is missing); so has `whole`, of parts
+ * (null: they are none). `state` is "waiting" (the answer is for another value), "failed" or "ready". */
 export function compare(spec, value, answer) {
   const terms = predict(spec, value);
   const state = !same(spec, answer?.settings, value) ? "waiting" : answer.error ? "failed" : "ready";
   const counted = spec.stages[0] === "" && answer?.terms ? { "": answer.terms } : answer?.terms;
   const stages = spec.stages.map((name) => compareStage(name, terms.filter(({ stage }) => stage === name), counted?.[name], state));
-  return { state, stages, misfit: misfit(spec, value) };
+  return { state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value) };
 }
 
 /** The bytes at the bars' right end: a power of two with room for each stage of every formula at these letters, and for
  * the stages shown. */
 export function scale(spec, value, { state, stages }) {
   const named = letters(spec, value);
+  const evaluated = spec.terms.map((term) => ({ stage: "", ...term, bytes: evaluate(term, named) }));
   const totals = spec.formulas.flatMap((formula) => {
-    const terms = evaluateAll(formula, named);
+    const terms = formula.terms.map((place) => evaluated[place]);
     return spec.stages.map((name) => sum(terms.map(({ stage, bytes }) => (stage === name && bytes) || 0)));
   });
   const accounted = state === "ready" ? stages.map((stage) => stage.accounted) : [];

@@ -1,10 +1,15 @@
-"""The stages of one setting, such as the phases of a training step; what has none is one stage without a name."""
+"""The stages of one setting, phases of a step or parts of a whole; what has none is one stage without a name."""
 
 from collections.abc import Mapping, Sequence
 
 from ..formulas import Formula
 
 UNNAMED = ""
+
+
+def word(parts: bool) -> str:
+    """What one of them is called: a stage follows the one before it, a part lies beside the others."""
+    return "part" if parts else "stage"
 
 
 def formulas_by_stage(found) -> dict[str, Formula]:
@@ -34,27 +39,29 @@ def as_given(stages: dict):
     return stages[UNNAMED] if UNNAMED in stages else stages
 
 
-def check_same_stages(first: Sequence[str], names: Sequence[str], setting: str) -> None:
-    """Raises ValueError, for this setting, if its formula's stages are not those of the first setting's."""
+def check_same_stages(first: Sequence[str], names: Sequence[str], setting: str, word: str) -> None:
+    """Raises ValueError, for this setting, if its stages are not the first setting's, or if there are parts of none."""
+    if UNNAMED in first and word == "part":
+        raise ValueError("parts=True needs a formula in parts, as {name: Formula}: got one Formula; leave parts out.")
     if list(first) != list(names):
         raise ValueError(
-            "formula must give the same stages for every setting, in the same order: "
-            f"got {_listed(names)} for {setting}, but {_listed(first)} before; "
-            "a stage that has nothing in this setting is Formula(title, ())."
+            f"formula must give the same {word}s for every setting, in the same order: "
+            f"got {_listed(names, word)} for {setting}, but {_listed(first, word)} before; "
+            f"a {word} that has nothing in this setting is Formula(title, ())."
         )
 
 
-def check_account(terms: Mapping, names: Sequence[str]) -> None:
+def check_account(terms: Mapping, names: Sequence[str], word: str) -> None:
     """Raises ValueError if an account's stages are not those of the formula; their order is free."""
     found = list(terms_by_stage(terms))
     if set(found) == set(names):
         return
-    shape = "{term: bytes}" if UNNAMED in names else "{stage: {term: bytes}}"
+    shape = "{term: bytes}" if UNNAMED in names else f"{{{word}: {{term: bytes}}}}"
     raise ValueError(
-        f"measure must return an Account of the formula's stages: got {_listed(found)}, but the formula has "
-        f"{_listed(names)}; pass Account({shape}) with all of them."
+        f"measure must return an Account of the formula's {word}s: got {_listed(found, word)}, but the formula has "
+        f"{_listed(names, word)}; pass Account({shape}) with all of them."
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return "no stages" if UNNAMED in names else f"the stages {', '.join(names)}"
+def _listed(names: Sequence[str], word: str) -> str:
+    return f"no {word}s" if UNNAMED in names else f"the {word}s {', '.join(names)}"

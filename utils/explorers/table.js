@@ -76,16 +76,29 @@ function createTerms() {
   return { elements: [terms, foot], draw };
 }
 
+/** The total of parts, below all of them. */
+function createWhole() {
+  const foot = build("tfoot", { role: "rowgroup", class: "eb-whole" });
+  function draw({ whole, stages, state }, origin) {
+    const isBalanced = whole.difference === 0 && stages.some(({ rows }) => rows.some(({ difference }) => difference));
+    foot.replaceChildren(termRow({ ...whole, note: isBalanced ? "terms differ" : "" }, state, origin));
+  }
+  return { element: foot, draw };
+}
+
 /** `element` for the page, and `draw(compared, origin)`. */
 export function createTable(spec, prefix) {
   const stages = spec.stages.map((name, i) => (name ? createStage(name, `${prefix}-stage-${i}`) : createTerms()));
   const head = build("thead", { role: "rowgroup" });
-  const first = spec.stages[0] === "" ? "term" : "stage";
-  const element = build("table", { role: "table", "aria-label": spec.title }, head, ...stages.flatMap(({ elements }) => elements));
+  const whole = spec.parts ? createWhole() : null;
+  const first = spec.stages[0] === "" ? "term" : spec.parts ? "part" : "stage";
+  const element = build("table", { role: "table", "aria-label": spec.title }, head,
+    ...stages.flatMap(({ elements }) => elements), whole?.element ?? "");
   function draw(compared, origin) {
     const heads = [first, "formula", "predicted bytes", `${origin} bytes`, "difference"];
     head.replaceChildren(build("tr", { role: "row" }, ...heads.map((text) => build("th", { role: "columnheader", scope: "col" }, text))));
     stages.forEach((stage, i) => stage.draw(compared.stages[i], compared.state, origin, spec.colours));
+    whole?.draw(compared, origin);
   }
   return { element, draw };
 }

@@ -7,7 +7,7 @@ from html import escape
 from ..comparison import html_table, text_table
 from ..formulas import Formula
 from ..units import exact
-from .stages import UNNAMED
+from .stages import UNNAMED, word
 
 _UNKNOWN = "–"
 _INDENT = "\N{NO-BREAK SPACE}" * 2
@@ -19,7 +19,7 @@ class SettingTable:
 
     Counts: a term that only one side knows keeps its row, with a dash on the other side; so does a size that these
             letters make negative or no whole number. Terms that have no stage end in their total; each stage begins
-            with its own.
+            with its own. `parts`: the stages are parts of one whole, and the table ends with their total.
     """
 
     title: str
@@ -27,16 +27,23 @@ class SettingTable:
     letters: dict[str, int]
     accounted: dict[str, Mapping[str, int]] | None
     said: str
+    parts: bool = False
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        rows = []
+        rows, sums = [], []
         for stage, formula in self.formulas.items():
             of_terms, of_all = self._rows(stage, formula)
-            rows += [*of_terms, of_all] if stage == UNNAMED else [of_all, *of_terms]
-        first = "term" if UNNAMED in self.formulas else "stage, term"
+            rows += [*of_terms, _row(*of_all)] if stage == UNNAMED else [_row(*of_all), *of_terms]
+            sums.append(of_all[2:])
+        if self.parts:
+            rows.append(
+                _row("total", "", *(None if None in column else sum(column) for column in zip(*sums, strict=True)))
+            )
+        first = "term" if UNNAMED in self.formulas else f"{word(self.parts)}, term"
         return [first, "formula", "predicted", "accounted", "difference"], rows
 
-    def _rows(self, stage: str, formula: Formula) -> tuple[list[list[str]], list[str]]:
+    def _rows(self, stage: str, formula: Formula) -> tuple[list[list[str]], tuple]:
+        """The rows of its terms, and what a row of all of them says: name, text, predicted and accounted bytes."""
         predicted = {term.name: _bytes(term, self.letters) for term in formula.terms}
         accounted = {} if self.accounted is None else self.accounted[stage]
         texts = {term.name: str(term.size) for term in formula.terms}
@@ -45,7 +52,7 @@ class SettingTable:
         rows = [_row(indent + name, texts.get(name, ""), predicted.get(name), accounted.get(name)) for name in names]
         all_predicted = None if None in predicted.values() else sum(predicted.values())
         all_accounted = None if self.accounted is None else sum(accounted.values())
-        return rows, _row(stage or "total", "", all_predicted, all_accounted)
+        return rows, (stage or "total", "", all_predicted, all_accounted)
 
     def __repr__(self) -> str:
         return f"{text_table(self.title, *self._table(), numbers=3)}\n{self.said}"

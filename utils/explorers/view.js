@@ -1,33 +1,12 @@
-// What an explorer shows: its controls, the bars on one scale, a verdict, and the table they come from.
+// What an explorer shows: its controls, curves, the bars on one scale, a verdict, and the table they come from.
 
 import { createBars } from "./bars.js";
 import { createControl } from "./controls.js";
+import { createCurves } from "./curves.js";
 import { build } from "./elements.js";
-import { compare, exact, scale } from "./formula.js";
+import { compare, scale } from "./formula.js";
 import { createTable } from "./table.js";
-
-const amount = (n) => `${n > 0 ? "+" : ""}${exact(n)}`;
-
-function agreement({ stages }, origin) {
-  if (stages[0].name === "") return `Predicted and ${origin} agree in every term: ${exact(stages[0].accounted)} bytes.`;
-  const largest = stages.reduce((best, stage) => (stage.accounted > best.accounted ? stage : best));
-  return `Predicted and ${origin} agree in every term of every stage. Of these moments, ${largest.name} has the most: ${exact(largest.accounted)} bytes.`;
-}
-
-/** What the status line says: the verdict, the error in place of the account, or that it is being taken. */
-export function verdict(compared, answer) {
-  const { state, stages, misfit } = compared;
-  const start = misfit ? `${misfit} ` : "";
-  if (state === "waiting") return `${start}Taking the account of this setting…`;
-  if (state === "failed") return [answer.error, misfit].filter(Boolean).join(" ");
-  const off = stages.map((stage) => ({ ...stage, rows: stage.rows.filter(({ difference }) => difference) })).filter(({ rows }) => rows.length);
-  if (off.length === 0) return misfit || agreement(compared, answer.origin);
-  if (off[0].name === "") {
-    return `${start}Predicted and ${answer.origin} differ by ${exact(off[0].difference)} bytes, in ${off[0].rows.map(({ name }) => name).join(", ")}.`;
-  }
-  const places = off.map(({ name, rows }) => `in ${name}: ${rows.map((row) => `${row.name} by ${amount(row.difference)}`).join(", ")}`);
-  return `${start}Predicted and ${answer.origin} differ, in bytes, ${places.join("; ")}.`;
-}
+import { verdict } from "./verdict.js";
 
 /** One number for each term, the same in all stages: in order of appearance, those that the formula lacks last. */
 function numbered(compared) {
@@ -51,12 +30,13 @@ export function createView(spec, onChange) {
   const change = (symbol, setting) => onChange({ ...shown.value, [symbol]: setting });
   const controls = spec.controls.map((control) => [control.symbol, createControl(control, `${prefix}-${control.symbol}`, change, say)]);
   const badge = build("span", { class: "eb-badge" });
+  const curves = createCurves(spec);
   const bars = createBars(spec, prefix);
   const table = createTable(spec, prefix);
   const element = build("section", { class: "eb", "aria-label": spec.title },
     build("div", { class: "eb-head" }, build("strong", {}, spec.title), badge),
     build("div", { class: "eb-controls" }, ...controls.map(([, { element }]) => element)),
-    ...bars.elements, status, table.element);
+    ...curves.elements, ...bars.elements, status, table.element);
 
   let origin = "accounted"; // of the last account: a heading that stays while the next is taken
   function draw(value, answer) {
@@ -69,6 +49,7 @@ export function createView(spec, onChange) {
     element.dataset.value = JSON.stringify(value);
     element.dataset.alarm = String(compared.state === "failed" || compared.misfit !== "");
     element.setAttribute("aria-busy", String(compared.state === "waiting"));
+    curves.draw(width, value);
     bars.draw(width, compared, origin, scale(spec, value, compared));
     table.draw(compared, origin);
     say(verdict(compared, answer));

@@ -1,0 +1,105 @@
+"""The chapter on activations in JupyterLab: its explorer shows a block's parts, and curves with their folds."""
+
+import nbformat
+import pytest
+from chapter import ChapterInPython
+from explorer_page import ExplorerPage
+from lab import REPOSITORY, find_chromium, open_chapter
+
+NOTEBOOK = REPOSITORY / "chapters" / "03_activations_from_outputs.ipynb"
+PARTS = ["norm1", "attention", "norm2", "mlp"]
+N_SETTINGS = 12
+OPENING = {
+    "b": 2,
+    "s": 4096,
+    "d": 1024,
+    "a": 2,
+    "activation": "GELU",
+    "attention": "efficient",
+    "dropout": "off",
+    "dtype": "bfloat16",
+}
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
+]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    with open_chapter(NOTEBOOK, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def python():
+    with ChapterInPython(NOTEBOOK) as chapter:
+        yield chapter
+
+
+@pytest.fixture
+def explorer(page):
+    explorer = ExplorerPage(page)
+    explorer.set(OPENING)
+    for part in PARTS:
+        explorer.open(part)
+    return explorer
+
+
+def test_no_cell_failed(page):
+    cells = nbformat.read(NOTEBOOK, as_version=4).cells
+    errors = page.locator('.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"]')
+    assert errors.count() == sum("raises-exception" in cell.metadata.get("tags", []) for cell in cells) == 0
+
+
+def test_it_opens_on_the_published_figure(explorer):
+    parts = [16_842_752, 83_951_632, 16_842_752, 150_994_944]
+    assert explorer.stages() == [(part, n, n) for part, n in zip(PARTS, parts, strict=True)]
+    assert explorer.total()[1:] == (268_632_080, 268_632_080)
+    assert "agree in every term of every part: 268,632,080 bytes in total" in explorer.status
+
+
+def test_relu_is_the_other_published_figure(explorer):
+    explorer.set(OPENING | {"activation": "ReLU"})
+    assert explorer.total()[1:] == (201_523_216, 201_523_216)
+
+
+def test_random_settings_show_what_python_computes(explorer, python):
+    settings = python.random_settings(N_SETTINGS, seed=3)
+    for setting in settings:
+        setting["d"] = 64 * setting["a"] * (1 + setting["d"] % 5)  # a width that the heads divide
+        setting["b"], setting["s"] = min(setting["b"], 16), min(setting["s"], 4096)
+    n_exact = 0
+    for setting, (rows, error) in zip(settings, python.expected(settings), strict=True):
+        explorer.set(setting)
+        for part in PARTS:
+            explorer.open(part)
+        assert explorer.rows() == rows, setting
+        if error:
+            assert error in explorer.status
+        else:
+            n_exact += 1
+            assert all(predicted == simulated for _, predicted, simulated in rows), setting
+    assert n_exact >= N_SETTINGS // 2
+
+
+def test_the_curves_follow_the_activation_and_say_where_it_folds(explorer):
+    curves = explorer.root.locator(".eb-curve")
+    assert curves.count() == 2
+    assert "The output -0.024 has the derivatives -0.05 and 0.46." in curves.nth(1).inner_text()
+    explorer.set(OPENING | {"activation": "Tanh"})
+    assert "Each output has one derivative." in curves.nth(1).inner_text()
+
+
+def test_an_attention_that_the_gpu_has_not_gives_a_sentence(explorer):
+    explorer.set(OPENING | {"attention": "flash"})
+    assert explorer.state == "failed"
+    assert "No available kernel" in explorer.status
+    explorer.set(OPENING | {"attention": "flash", "a": 8})
+    assert explorer.state == "ready"
+
+
+def test_heads_that_do_not_divide_the_width_give_a_sentence(explorer):
+    explorer.set(OPENING | {"a": 3})
+    assert "n_heads must divide d_model: got n_heads=3, d_model=1024; nearest: 2 or 4." in explorer.status

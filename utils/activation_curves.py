@@ -1,0 +1,36 @@
+"""An activation and its derivative over its output, as the curves that an explorer draws."""
+
+from .activation_survey import curve, widest_fold
+from .explorers import Curve, pieces
+from .layers import make_activation
+
+SHOWN = -4.0, 2.0  # inputs around 0, where curves bend
+
+
+def activation_curves(name: str) -> list[Curve]:
+    """y over x, and dy/dx over y, of the activation of torch.nn of that name; where the latter folds, it is marked.
+
+    The mark joins two inputs of one output, those of `widest_fold`; one that lies outside SHOWN is left out over x.
+
+    Raises: ValueError for a name that `make_activation` does not know.
+    """
+    function = make_activation(name).double()
+    x, y, slope = curve(function)
+    shown = (x >= SHOWN[0]) & (x <= SHOWN[1])
+    x, y, slope = x[shown], y[shown], slope[shown]
+    fold = widest_fold(function)
+    if fold is None:
+        said = "It never turns round.", "Each output has one derivative."
+        marks = None, None
+    else:
+        (x1, x2), (slope1, slope2) = fold.x, fold.derivatives
+        said = (
+            f"At x = {x1:.2f} and x = {x2:.2f} the output is {fold.y:.3f}.",
+            f"The output {fold.y:.3f} has the derivatives {slope1:.2f} and {slope2:.2f}.",
+        )
+        inside = all(SHOWN[0] <= at <= SHOWN[1] for at in fold.x)
+        marks = ((x1, fold.y), (x2, fold.y)) if inside else None, ((fold.y, slope1), (fold.y, slope2))
+    return [
+        Curve(f"{name} over its input", "input x", "output y", pieces(x, y), marks[0], said[0]),
+        Curve(f"{name}: derivative over output", "output y", "derivative dy/dx", pieces(y, slope), marks[1], said[1]),
+    ]
