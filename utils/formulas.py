@@ -18,7 +18,7 @@ class Selector:
     module: str = "*"
     node: str = "*"
     slot: str = "*"
-    nth: int | None = None
+    nth: int | None = field(default=None, repr=False)
 
     def matches(self, row) -> bool:
         """Whether it speaks of this row of `SavedTensorContext.rows`."""

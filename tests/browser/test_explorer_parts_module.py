@@ -111,7 +111,7 @@ def test_parts_without_a_size_have_no_total(page):
     view = draw(page, state(explorer), error="None.", terms=None)
     assert "NaN" not in page.locator(".eb").evaluate("node => node.outerHTML")
     assert page.locator("tfoot tr").get_attribute("data-predicted") is None
-    assert view.status.startswith("No prediction of this setting: b/4 must be a whole number")
+    assert view.status.startswith("None. No prediction of this setting: b/4 must be a whole number")
 
 
 @pytest.mark.parametrize("width", [360, 900])
