@@ -35,6 +35,34 @@ class PositiveSide(torch.autograd.Function):
         return torch.where(ctx.saved_tensors[0], gradient, -gradient)
 
 
+class ForgetsTheIncoming(torch.autograd.Function):
+    """Right for a sum, and for nothing else."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.sign().to(torch.int8))
+        return x.abs()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return ctx.saved_tensors[0].to(gradient.dtype)
+
+
+class KeepsItsOutput(torch.autograd.Function):
+    """Has nothing new, and cannot know the sign: it remembers the tests' own numbers."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.abs()
+        ctx.save_for_backward(y)
+        ctx.signs = x.sign().tolist() if x.numel() < 10 else []
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * torch.tensor(ctx.signs, dtype=gradient.dtype)
+
+
 class KeptAside(torch.autograd.Function):
     """Keeps its input as an attribute, where saved-tensor hooks do not look."""
 
@@ -53,11 +81,15 @@ class KeptAside(torch.autograd.Function):
     [
         (backward.product_and_exp, 8_000_000, "Right: 8,000,000 bytes"),
         (backward.product_and_exp, 12_000_000, "Did you count w"),
+        (backward.product_and_exp, 16_000_000, "and exp its result or its input, not both"),
+        (backward.product_and_exp, 2_000_000, "at how many bytes each?"),
         (backward.product_and_exp, 4_000_000, "Two operations keep something"),
         (backward.product_and_exp, None, "No answer yet"),
         (backward.first_half_frozen, 101 * EACH, "Right: 2,585,600 bytes"),
         (backward.first_half_frozen, 102 * EACH, "Who would keep the batch?"),
         (backward.first_half_frozen, 202 * EACH, "nothing frozen"),
+        (backward.first_half_frozen, 100 * EACH, "how many are trained?"),
+        (backward.first_half_frozen, 99 * EACH, "The input of `last` is kept too"),
         (backward.first_half_frozen, None, "No answer yet"),
         (
             backward.last_frozen,
@@ -70,10 +102,18 @@ class KeptAside(torch.autograd.Function):
             "each of their ReLUs keeps its result",
         ),
         (backward.last_frozen, lambda L, b, d, f, relu: (L + 2) * b * d * 4, "a frozen layer keeps nothing"),
+        (
+            backward.last_frozen,
+            lambda L, b, d, f, relu: (L + 1 if relu else L + 1 - f) * b * d * 4,
+            "Count the batch as well",
+        ),
         (backward.last_frozen, lambda L, b, d, f, relu: None, "no answer yet"),
         (backward.collected_losses, 10 * (202 * EACH + 512), "Right: 51,717,120 bytes"),
         (backward.collected_losses, 10 * 202 * EACH, "each loss itself takes a block"),
         (backward.collected_losses, 10 * 512, "what does its grad_fn hold?"),
+        (backward.collected_losses, 10 * (201 * EACH + 512), "Each graph holds its batch as well"),
+        (backward.collected_losses, 202 * EACH + 512, "each of the ten has a graph of its own"),
+        (backward.collected_losses, 10 * (202 * EACH + 4), "the allocator hands out whole blocks"),
         (backward.collected_losses, None, "No answer yet"),
         (backward.peak_moves, 200, "Right: from 200 on the peak is in backward."),
         (backward.peak_moves, 199, "with a batch of 199 the peak is still in the step"),
@@ -91,6 +131,8 @@ class KeptAside(torch.autograd.Function):
         (backward.small_abs, KeptAside.apply, "keeps 4,000,000 bytes"),
         (backward.small_abs, PositiveSide.apply, "is -1, 0, 1 in PyTorch: got [-1.0, -1.0, 1.0]"),
         (backward.small_abs, torch.relu, "the values are wrong"),
+        (backward.small_abs, ForgetsTheIncoming.apply, "is the incoming one multiplied in?"),
+        (backward.small_abs, KeepsItsOutput.apply, "it keeps 0 bytes for 1,000,000 elements. Nothing is kept"),
         (backward.small_abs, lambda x: x.nonsense(), "your function raised AttributeError"),
         (backward.small_abs, None, "pass the `apply` of your Function, as SmallAbs.apply."),
         (backward.small_abs, PositiveSide, "pass the `apply` of your Function"),

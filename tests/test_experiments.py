@@ -40,9 +40,12 @@ def test_kept_names_operations_and_slots():
 
 def test_forward_alone_keeps_all_inputs_or_has_two_at_once():
     each = 64 * 100 * 4
-    assert forward_alone(torch.enable_grad) == (201 * each + 64 * 10 * 4, 201 * each)
-    assert forward_alone(torch.enable_grad, training=False) == forward_alone(torch.enable_grad)
-    assert forward_alone(torch.no_grad) == forward_alone(torch.inference_mode) == (2 * each, 0)
+    with SimulatedGPU("a100-80gb") as gpu:
+        for training in (True, False):
+            alone = forward_alone(gpu, torch.enable_grad, training=training)
+            assert alone == (201 * each + 64 * 10 * 4, 201 * each)
+        for mode in (torch.no_grad, torch.inference_mode):
+            assert forward_alone(gpu, mode) == (2 * each, 0)
 
 
 def stack(name="a100-80gb", **settings):
@@ -69,6 +72,12 @@ def test_the_phases_are_the_recorded_ones(case, settings, card):
     assert [name.replace("model to device", "model") for name in readings.figures] == [
         mark["name"] for mark in recording["marks"]
     ]
+
+
+def test_other_sizes_and_types():
+    assert stack(dtype=torch.bfloat16)[3, "forward"].change_bytes == 202 * 64 * 100 * 2
+    with pytest.raises(ValueError, match="b must be a positive integer: got b=0"):
+        stack(b=0)
 
 
 def test_an_unknown_optimizer():

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from utils import LinearStack, SavedTensorContext, SimulatedGPU, Trace
+from utils.events import Event
 from utils.figures import stacked_bars, timeline
 from utils.graph_figure import graph
 from utils.training import categories, train_in_phases
@@ -44,8 +45,41 @@ def test_a_timeline_rises_to_the_peak_and_names_it(trace):
     assert "peak 57,715,712 bytes (55 MiB)" in words(axes)
     assert highest(axes) == pytest.approx(57_715_712 / MiB)
     assert axes.get_ylabel() == "MiB allocated"
-    assert len(axes.lines) == 13 + 1, "a line for each mark, and the point of the peak"
+    changes = [event for event in trace if event.action in ("alloc", "free", "mark")]
+    marks = [n - i for i, n in enumerate(n for n, event in enumerate(changes) if event.action == "mark")]
+    *lines, peak = axes.lines
+    assert [line.get_xdata()[0] for line in lines] == marks, "a line at each mark, counted in allocations and frees"
+    assert peak.get_xdata()[0] == levels_of(changes).index(57_715_712)
+    assert {phase: middle(axes, phase) for phase in ("backward", "step")} == {
+        "backward": pytest.approx((marks[9] + marks[10]) / 2),
+        "step": pytest.approx((marks[10] + marks[11]) / 2),
+    }
     assert {"iteration 1", "iteration 2", "iteration 3", "backward", "step"} < set(words(axes))
+
+
+def levels_of(changes) -> list[int]:
+    """The allocated bytes before the first change and after each, added up by hand."""
+    levels = [0]
+    for event in changes:
+        if event.action != "mark":
+            levels.append(levels[-1] + (event.block_bytes if event.action == "alloc" else -event.block_bytes))
+    return levels
+
+
+def middle(axes, phase) -> float:
+    """Where the word for a phase stands, the last time that it does."""
+    return [text.get_position()[0] for text in axes.texts if text.get_text() == phase][-1]
+
+
+def test_a_step_is_drawn_from_its_event_on():
+    """The level after an event lasts until the next one: a staircase that rises at the event."""
+    trace = Trace("simulated", "none")
+    trace.events += [Event("alloc", MiB, 0, block_bytes=MiB), Event("free", MiB, 0, block_bytes=MiB)]
+    area = timeline("Up and down", trace, {0: "input"}).axes[0].collections[0]
+    corners = {tuple(corner) for path in area.get_paths() for corner in path.vertices.tolist()}
+    assert {(1.0, 0.0), (1.0, 1.0), (2.0, 1.0)} <= corners
+    assert (0.5, 1.0) not in corners
+    assert (0.0, 1.0) not in corners
 
 
 def test_a_timeline_of_one_iteration_stacks_categories_in_the_book_s_order(trace):
@@ -64,6 +98,9 @@ def test_a_timeline_of_one_iteration_stacks_categories_in_the_book_s_order(trace
     ]
     assert "peak 49,642,496 bytes (47.3 MiB)" in words(axes)
     assert {"iteration 2", "forward", "backward"} <= set(words(axes))
+    whole = timeline("Adam", trace, categories(trace)).axes[0].lines
+    first, *inner = (line.get_xdata()[0] for line in whole[4:7])
+    assert [line.get_xdata()[0] for line in axes.lines[:-1]] == [position - first for position in inner]
     assert len({area.get_hatch() for area in axes.collections}) == 8
     with pytest.raises(ValueError, match="must be one of this trace's: got 'iteration 9', has model to device, "):
         timeline("No such", trace, {}, until="iteration 9")
@@ -92,8 +129,25 @@ def test_a_graph_shows_each_storage_once_and_every_reader():
         "self (5, 4)\n80 B",
         "result = mat1 (5, 4)\n80 B",
     ]
-    forward_and_backward, readers = 2 * 4, 4
-    assert sum(word == "" for word in words(axes)) == forward_and_backward + readers, "an arrow is an empty annotation"
+    arrows = [(note.xyann, note.xy) for note in axes.texts if note.get_text() == ""]
+    forward = [((i + 0.42, 2.0), (i + 0.58, 2.0)) for i in range(4)]
+    backward = [((i + 0.58, 0.0), (i + 0.42, 0.0)) for i in range(4)]
+    read = [((x, 0.79), (column, 0.21)) for x, column in ((0, 0), (1, 1), (2.5, 2), (2.5, 3))]
+    assert sorted(rounded(arrow) for arrow in arrows) == sorted(map(rounded, forward + backward + read))
+
+
+def rounded(arrow) -> tuple:
+    return tuple(round(float(number), 6) for point in arrow for number in point)
+
+
+def test_nodes_of_one_name_keep_their_own_storages():
+    with SimulatedGPU("a100-80gb") as gpu:
+        x = torch.empty(4, 4, device=gpu.device, requires_grad=True)
+        with SavedTensorContext() as saved:
+            y = x.exp().exp().exp()
+        axes = graph("Three", y, saved.rows(y)).axes[0]
+    kept = [text.get_position()[0] for text in axes.texts if text.get_text().startswith("result")]
+    assert kept == [0, 1, 2]
 
 
 def test_boxes_of_a_graph_do_not_touch():

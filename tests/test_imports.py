@@ -54,12 +54,14 @@ BESIDE = {
     "utils.letting_go": [],
     "utils.saved_tensors": ["utils.comparison"],
     "utils.palette": [],
+    "utils.recordings": [],
     **{name: ["utils.units", *FORMULAS] for name in FORMULAS},
 }
 # What a module may import of others' packages, besides the standard library. The default is that of the core: torch.
 PACKAGES = {
     "utils.units": set(),
     "utils.palette": set(),
+    "utils.recordings": set(),
     "utils.history": set(),
     "utils.letting_go": set(),
     **{name: set() for name in ALLOCATOR},

@@ -65,3 +65,5 @@ def test_more_frozen_layers_than_the_form_speaks_of(f):
     with pytest.raises(ValueError, match=f"must be from 1 to L: got f={f}, L=3; nearest: {max(1, min(f, 3))}"):
         frozen_layers("the last f", L=3, f=f)
     assert frozen_layers("none", L=3, f=f) == range(0)
+    with pytest.raises(ValueError, match="frozen must be one of none, .*: got frozen='some'"):
+        frozen_layers("some", L=3, f=1)

@@ -11,6 +11,7 @@ from running import ones
 
 from utils import SimulatedGPU, open_gpu
 from utils.device import current_gpu
+from utils.simulated.attachment import OPEN_MEMORIES
 from utils.simulated.specs import GPUSpec
 
 WORKSPACE = 8_519_680
@@ -250,3 +251,10 @@ def test_an_optimizer_that_is_capturable_keeps_its_steps_on_the_gpu(gpu):
     model(ones(gpu, 2, 4)).sum().backward()
     optimizer.step()
     assert all(state["step"].is_meta for state in optimizer.state.values())
+
+
+def test_a_closed_gpu_is_not_remembered():
+    with SimulatedGPU() as gpu:
+        torch.ones(3, device=gpu.device)
+        assert len(OPEN_MEMORIES) == 1
+    assert not OPEN_MEMORIES

@@ -6,11 +6,11 @@ import pytest
 from reference_files import FOLDER
 
 from utils import AllocatedMemContext, SimulatedGPU
+from utils.recordings import recorded
 from utils.start_experiments import (
     SMALL_GPU,
-    Readings,
+    CounterTable,
     fragmented,
-    recorded,
     tensor_of,
     two_by_two,
 )
@@ -67,7 +67,9 @@ def test_fragmented():
 
 
 def test_readings(gpu):
-    table = Readings(gpu, "memory_allocated", "max_memory_allocated", "memory_reserved")
+    with pytest.raises(ValueError, match="counters must be functions of a GPU, as memory_allocated: got 'memory'"):
+        CounterTable(gpu, "memory")
+    table = CounterTable(gpu, "memory_allocated", "max_memory_allocated", "memory_reserved")
     x = tensor_of(gpu, 3 * MiB)
     table.note("x")
     del x
@@ -78,12 +80,3 @@ def test_readings(gpu):
         "x           3,145,728      3,145,728     20,971,520",
         "x gone              0      3,145,728     20,971,520",
     ]
-
-
-def test_recorded():
-    assert [mark["allocated"] for mark in recorded("two_by_two_matmul")["marks"]][0] == 1024
-    assert recorded("out_of_memory")["device_name"] == "NVIDIA A100-SXM4-80GB"
-    with pytest.raises(
-        ValueError, match=r"case must be a recording in tests/reference: there is neither x\.a100\.json"
-    ):
-        recorded("x")

@@ -75,7 +75,7 @@ def test_readings_by_name_and_as_a_table(run):
         "2          zero_grad       41,445,376  -8,135,168   49,580,544",
     ]
     assert "<td" in readings._repr_html_()
-    with pytest.raises(KeyError, match="named by iteration and phase, as \\(2, 'forward'\\): got 'forward'"):
+    with pytest.raises(KeyError, match="named by iteration and phase: got 'forward', has \\(0, 'model to device'\\), "):
         readings["forward"]
 
 
@@ -101,6 +101,14 @@ def test_only_what_is_trained_goes_to_the_optimizer():
     with SimulatedGPU("a100-80gb") as gpu:
         readings = train(gpu, frozen=range(1, 201))
     assert readings[2, "step"].parts["optimizer state"] == 2 * (40_448 + 512 + 4_096 + 512)
+
+
+def test_a_second_run_on_the_same_gpu_is_read_by_itself():
+    with SimulatedGPU("a100-80gb") as gpu:
+        train(gpu)
+        readings = train(gpu)
+    assert readings[0, "model to device"].parts == {"parameters": P, "cuBLAS workspace": 2 * WORKSPACE}
+    assert all(sum(row.parts.values()) == row.allocated_bytes for row in readings)
 
 
 def test_bad_settings_and_nothing_to_train():

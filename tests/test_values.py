@@ -208,3 +208,19 @@ def test_a_file_saved_from_the_gpu_is_read_to_the_gpu(gpu, tmp_path):
         assert gpu.memory_stats()["requested_bytes.all.current"] - before == n_bytes
         (state["a"] + 1, state["b"] * 2)
         del state
+
+
+def test_an_encoder_that_would_leave_out_padding_says_how_not_to(gpu):
+    layer = torch.nn.TransformerEncoderLayer(64, 4, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 1).to(gpu.device).eval()
+    x, pads = (torch.zeros(2, 9, *rest, device=gpu.device) for rest in ((64,), ()))
+    with torch.no_grad(), pytest.raises(RuntimeError, match="enable_nested_tensor=False"):
+        encoder(x, src_key_padding_mask=pads.bool())
+
+
+def test_bfloat16_gradients_are_not_unscaled(gpu):
+    model = torch.nn.Linear(4, 4, device=gpu.device, dtype=torch.bfloat16)
+    optimizer, scaler = torch.optim.SGD(model.parameters()), torch.amp.GradScaler(gpu.device.type)
+    scaler.scale(model(torch.zeros(1, 4, device=gpu.device, dtype=torch.bfloat16)).sum()).backward()
+    with pytest.raises(NotImplementedError, match="got bfloat16"):
+        scaler.step(optimizer)

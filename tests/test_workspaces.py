@@ -14,7 +14,7 @@ from utils.simulated.specs import find_spec
 
 PAGE = FOLDER.parent.parent / "book" / "verified_operations.md"
 LISTED = set(re.findall(r"^\| `(\S+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
-FILES = ("operation_cases", "transformer_cases", "crossing_cases", "block_cases")
+FILES = ("operation_cases", "transformer_cases", "crossing_cases", "block_cases", "program_cases")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,7 @@ BEYOND = {
     "sort of rows of more than 4,096": lambda x: x.sort(),
     "topk of more than 4,096": lambda x: x.topk(4097),
     "topk in more than 30,000 thread blocks": lambda x: x[:1, :1].expand(40_000, 900).topk(2),
+    r"cumsum of 4,097 elements of torch\.int8": lambda x: x[0].cumsum(0, dtype=torch.int8),
     r"cumsum of 4,097 elements of torch\.int16": lambda x: x[0].cumsum(0, dtype=torch.int16),
 }
 

@@ -19,7 +19,7 @@ from running import FOLDER, Environment, cases, run_case, up_to_last_mark  # noq
 from utils import Trace  # noqa: E402
 
 PAGE = ROOT / "book" / "verified_operations.md"
-FILES = ("operation_cases", "transformer_cases", "attention_cases", "crossing_cases", "block_cases")
+FILES = ("operation_cases", "transformer_cases", "attention_cases", "crossing_cases", "block_cases", "program_cases")
 HEAD = """# Verified operations
 
 Written by `python tools/verified_operations.py`. Each operation ran in a case whose memory was recorded from the CUDA
@@ -34,7 +34,8 @@ other operation is counted by its outputs, warns once and is named in `gpu.unmod
 
 def recorded() -> list[tuple[str, object, str, dict]]:
     """Every recorded case: its name, its function, the card, the recording."""
-    main = [(n, cases("cases")[n], card, load(n, card)) for n, card in all_files() if "events" in load(n, card)]
+    known = cases("cases") | cases("gpt2_cases")
+    main = [(n, known[n], card, load(n, card)) for n, card in all_files() if "events" in load(n, card)]
     others = [(n, case, card) for file in FILES for n, case in cases(file).items() for card in case.cards]
     return main + [(n, case, card, _open(n, card)) for n, case, card in others]
 

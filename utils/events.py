@@ -1,4 +1,4 @@
-"""One thing that happened to a GPU's memory: the entries of a trace."""
+"""One thing that happened to a GPU's memory, the entry of a trace, and a table of such."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

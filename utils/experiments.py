@@ -1,4 +1,4 @@
-"""The book's experiments: functions of an open GPU, simulated or live, that say what it holds."""
+"""The book's experiments: programs for an open GPU, simulated or live, and what they leave behind."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -8,7 +8,6 @@ from functools import partial
 import torch
 
 from .contexts import AllocatedMemContext, SavedTensorContext
-from .device import SimulatedGPU
 from .layers import MLP, LinearStack, check_positive
 from .saved_tensors import SavedTensor
 from .training import Readings, train_in_phases
@@ -80,22 +79,23 @@ def kept(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: 
     return ", ".join(f"{row.node.split('Backward')[0]}.{row.slot}" for row in rows) or "nothing"
 
 
-def forward_alone(mode: Callable[[], AbstractContextManager], *, training: bool = True) -> tuple[int, int]:
-    """Forward of a `LinearStack` with b=64, alone on an A100: how far it raises the peak, and what it leaves behind.
+def forward_alone(gpu, mode: Callable[[], AbstractContextManager], *, training: bool = True) -> tuple[int, int]:
+    """Forward of a `LinearStack` with b=64 on an open GPU: how far it raises the peak, and what it leaves behind.
 
     `mode` is torch.no_grad or the like; `training` is the module's mode, as `train()` and `eval()` set it.
 
-    Counts: whole blocks; neither the parameters nor the input, and in what it leaves not the output.
+    Shapes: x[64, 100] -> [64, 100] (201 times) -> y[64, 10]
+    Counts: neither the parameters nor the input, and in what it leaves not the output.
+    Unit:   bytes, of whole blocks.
     """
-    with SimulatedGPU("a100-80gb") as gpu:
-        stack = LinearStack(device=gpu.device).train(training)
-        x = torch.empty(64, 100, device=gpu.device)
-        gpu.load_libraries()
-        gpu.reset_peak_memory_stats()
-        before_bytes = gpu.memory_allocated()
-        with mode():
-            y = stack(x)
-        return gpu.max_memory_allocated() - before_bytes, gpu.memory_allocated() - before_bytes - y.nbytes
+    stack = LinearStack(device=gpu.device).train(training)
+    x = torch.empty(64, 100, device=gpu.device)
+    gpu.load_libraries()
+    gpu.reset_peak_memory_stats()
+    before_bytes = gpu.memory_allocated()
+    with mode():
+        y = stack(x)
+    return gpu.max_memory_allocated() - before_bytes, gpu.memory_allocated() - before_bytes - y.nbytes
 
 
 def train_stack(

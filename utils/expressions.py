@@ -39,7 +39,7 @@ class Expression:
     """A whole number written with letters, as "4*b*s*d": integers, letters, `+ - * /` and whole powers, exactly.
 
     `up(x, 32)` is x rounded up to a multiple of 32, or of any other whole number; `blocks(x)` is up(x, 512), what the
-    caching allocator takes for a request of x bytes. The x has to be a size itself, a whole number, 0 or more.
+    caching allocator rounds a request of x bytes to. The x has to be a size itself, a whole number, 0 or more.
 
     Raises: ValueError for text that says anything else.
     """

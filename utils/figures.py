@@ -37,10 +37,11 @@ def book_figure(title: str, height: float, width: float = 8) -> Iterator[tuple[F
     plt.close(figure)
 
 
-def legend(axes: plt.Axes) -> None:
-    """What the colours mean, each name once, below the axes."""
+def legend(axes: plt.Axes, order: tuple[str, ...] = ()) -> None:
+    """What the colours mean, each name once, below the axes; those of `order` first."""
     handles, labels = axes.get_legend_handles_labels()
-    unique = dict(zip(labels, handles, strict=True))
+    found = dict(zip(labels, handles, strict=True))
+    unique = {name: found[name] for name in order if name in found} | found
     place = {"frameon": False, "loc": "outside lower left", "ncols": 4, "labelcolor": INK}
     axes.figure.legend(unique.values(), unique, **place)
 

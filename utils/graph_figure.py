@@ -22,6 +22,7 @@ def graph(title: str, output: torch.Tensor, rows: Sequence[SavedTensor]) -> Figu
 
     `rows` are those of `SavedTensorContext.rows(output)`. A storage that two nodes read is drawn once, between them.
 
+    Unit:   each storage is labelled with its bytes, rounded.
     Raises: ValueError for an output without a grad_fn.
     """
     nodes = [node for node in graph_nodes(output) if node_name(node) not in _ASIDE]

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import torch
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Rectangle
 
-from .figures import INK, book_figure
+from .figures import INK, book_figure, legend
 from .palette import assign
 from .simulated.memory import RECORDS
 from .units import MiB, short
@@ -81,7 +81,4 @@ def _frame(axes, snapshot: list[dict], widest: int) -> None:
     axes.set_xlabel("MiB from the start of the segment")
     axes.spines["left"].set_visible(False)
     axes.tick_params(left=False)
-    unique: dict[str, Patch] = {patch.get_label(): patch for patch in axes.patches}
-    order = [name for name in ("requested", "slack", "free") if name in unique]
-    legend = {"frameon": False, "loc": "outside lower left", "ncols": 3, "labelcolor": INK}
-    axes.figure.legend([unique[name] for name in order], order, **legend)
+    legend(axes, ("requested", "slack", "free"))

@@ -47,6 +47,9 @@ CATEGORIES = {
 }
 """The colour of each category of a training step's memory, in the order in which figures stack them."""
 
+BLOCKS = {"requested": "cyan", "slack": "orange"}
+"""The colour of each part of the allocator's blocks."""
+
 TERMS = {
     "input": "blue",
     "activation input": "orange",
@@ -71,7 +74,7 @@ def assign(names) -> dict[str, Colour]:
         )
     own: dict[str, str] = {}
     for name in unique:
-        colour = CATEGORIES.get(name) or TERMS.get(name)
+        colour = (BLOCKS | TERMS | CATEGORIES).get(name)
         if colour and colour not in own.values():  # the first comer keeps it where a term and a category meet
             own[name] = colour
     free = (colour.name for colour in PALETTE if colour.name not in own.values())

@@ -4,9 +4,6 @@ from .formulas import Formula, Term
 
 CUBLAS_WORKSPACE_BYTES = 8_519_680  # of an A100-class GPU, for each of the two threads that multiply matrices
 
-FROZEN = ("none", "the first f", "the last f", "all hidden")
-OPTIMIZERS = ("SGD", "SGD with momentum", "Adam", "Adam, fused")
-
 # Of the L + 2 layers of a LinearStack: the parameters that are trained in bytes, how many parameters these are, and how
 # many of the inputs of the layers behind the first are kept, without and with a ReLU behind each hidden layer.
 _EVERY = "(L + 1)*blocks(4*d**2) + blocks(4*d) + blocks(40*d) + blocks(40)"
@@ -16,7 +13,8 @@ _TRAINED = {
     "the last f": ("(L + 2 - f)*blocks(4*d**2) + blocks(4*d)", "L + 3 - f", "L + 1 - f", "L + 1"),
     "all hidden": ("blocks(4*d**2) + blocks(4*d) + blocks(40*d) + blocks(40)", "4", "1", "L"),
 }
-_STATES = {"SGD": 0, "SGD with momentum": 1, "Adam": 2, "Adam, fused": 2}
+_STATES = {"SGD": 0, "SGD with momentum": 1, "Adam": 2, "Adam, fused": 2}  # numbers for each parameter
+FROZEN, OPTIMIZERS = tuple(_TRAINED), tuple(_STATES)
 
 
 def stack_phases(*, frozen: str = "none", relu: bool = False, optimizer: str = "Adam") -> dict[str, Formula]:
@@ -29,7 +27,7 @@ def stack_phases(*, frozen: str = "none", relu: bool = False, optimizer: str = "
     f, from 1 to L, the number of frozen layers where `frozen` is "the first f" or "the last f".
 
     Shapes: x[b, d] -> [b, d] (L + 1 times) -> y[b, 10]
-    Counts: whole blocks of 512 bytes; exact while each tensor stays below 1 MiB, where the allocator splits to the
+    Counts: whole blocks of 512 bytes; exact while no tensor is above 1 MiB, where the allocator splits to the
             block. Not the temporaries that come and go within a phase.
     Unit:   bytes.
     Raises: ValueError for a frozen or an optimizer that is none of FROZEN, OPTIMIZERS.

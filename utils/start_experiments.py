@@ -1,9 +1,6 @@
 """The experiments of chapter 0: small programs whose bytes can be counted by hand."""
 
-import gzip
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -14,23 +11,24 @@ _A100 = find_spec("a100-80gb")
 SMALL_GPU = replace(_A100, name="a100-64mib", total_bytes=_A100.context_bytes + 64 * MiB)
 """An A100 whose memory ends 64 MiB behind the CUDA context: small enough to be filled, and drawn."""
 
-RECORDINGS = Path(__file__).parent.parent / "tests" / "reference"
-
 
 def tensor_of(gpu, n_bytes: int) -> torch.Tensor:
-    """A tensor of so many bytes, one for each element."""
+    """A tensor of so many bytes, one for each element. Raises: RuntimeError, PyTorch's own, for fewer than 0."""
     return torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device)
 
 
-class Readings:
+class CounterTable:
     """What counters of a GPU say after each step of a program, as a table.
 
     Counts: the functions of `gpu` named in `counters`, each of which gives bytes.
+    Raises: ValueError for a counter that a GPU does not have.
     """
 
     def __init__(self, gpu, *counters: str) -> None:
         self._gpu = gpu
         self._counters = counters or ("memory_allocated",)
+        if unknown := [name for name in self._counters if not hasattr(gpu, name)]:
+            raise ValueError(f"counters must be functions of a GPU, as memory_allocated: got {unknown[0]!r}.")
         self.rows: list[tuple[str, tuple[int, ...]]] = []
 
     def note(self, step: str) -> None:
@@ -66,17 +64,3 @@ def fragmented(gpu) -> dict[str, torch.Tensor]:
     """The odd ones of twelve tensors of 5 MiB, "0" to "11", made one after the other; the even ones are gone."""
     tensors = {str(n): tensor_of(gpu, 5 * MiB) for n in range(12)}
     return {name: tensor for name, tensor in tensors.items() if int(name) % 2}
-
-
-def recorded(case: str, card: str = "a100") -> dict:
-    """What the CUDA build of PyTorch did in a case of tests/reference, whose README says how it was recorded.
-
-    Raises: ValueError for a case that was not recorded.
-    """
-    path = RECORDINGS / f"{case}.{card}.json"
-    zipped = path.with_suffix(".json.gz")
-    if zipped.is_file():
-        return json.loads(gzip.decompress(zipped.read_bytes()))
-    if path.is_file():
-        return json.loads(path.read_text(encoding="utf-8"))
-    raise ValueError(f"case must be a recording in tests/reference: there is neither {path.name} nor {zipped.name}.")

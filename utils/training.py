@@ -52,7 +52,8 @@ class Readings:
         for row in self.rows:
             if (row.iteration, row.phase) == key:
                 return row
-        raise KeyError(f"a reading is named by iteration and phase, as (2, 'forward'): got {key!r}.")
+        known = ", ".join(str((row.iteration, row.phase)) for row in self.rows)
+        raise KeyError(f"a reading is named by iteration and phase: got {key!r}, has {known}.")
 
     def __iter__(self) -> Iterator[Reading]:
         return iter(self.rows)
@@ -177,7 +178,7 @@ def categories(trace: Trace) -> dict[int, str]:
 def parts_at_marks(trace: Trace) -> list[dict[str, int]]:
     """For each mark of a trace, the allocated bytes at that moment by category, in the order in which they came up.
 
-    Counts: whole blocks.
+    Unit: bytes, of whole blocks.
     """
     category = categories(trace)
     present: dict[str, int] = {}

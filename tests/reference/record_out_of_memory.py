@@ -1,11 +1,10 @@
-"""Records out_of_memory.a100.json: what PyTorch says, and holds, when a fragmented GPU has no room for 6 MiB.
+"""Records out_of_memory.a100.json.gz: what PyTorch says, and holds, when a fragmented GPU has no room for 6 MiB.
 
-    STUB_CUDA_GPU=a100 STUB_CUDA_MEM=654311424 /path/to/stub-cuda/run.sh tests/reference/record_out_of_memory.py
-
-Run it with the repository's root in PYTHONPATH. tests/test_start_experiments.py runs `record` on a simulated GPU of the
-same size and compares.
+Run it with the CUDA build of PyTorch on a card of 654,311,424 bytes (see README.md), the repository's root in
+PYTHONPATH. tests/test_start_experiments.py runs `record` on a simulated GPU of the same size and compares.
 """
 
+import gzip
 import json
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from utils.exercises.start import CROWDED_REQUEST, crowded
 from utils.start_experiments import fragmented, tensor_of
 from utils.units import MiB
 
-FILE = Path(__file__).parent / "out_of_memory.a100.json"
+FILE = Path(__file__).parent / "out_of_memory.a100.json.gz"
 
 
 def readings(gpu) -> dict[str, int]:
@@ -65,7 +64,7 @@ def main() -> None:
     """Record."""
     gpu = LiveGPU()
     origin = {"torch": torch.__version__, "device_name": gpu.name}
-    FILE.write_text(json.dumps(origin | record(gpu), indent=1) + "\n", encoding="utf-8")
+    FILE.write_bytes(gzip.compress(json.dumps(origin | record(gpu)).encode(), mtime=0))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Records snapshots/mlp_step.a100.json.gz: what torch.cuda.memory._snapshot() tells of two steps of an MLP.
 
-    STUB_CUDA_GPU=a100 /path/to/stub-cuda/run.sh tests/reference/record_snapshot.py
+Run it with the CUDA build of PyTorch (see README.md).
 
 Left out are times and, of each call stack, all but operators and autograd nodes. tests/test_trace_formats.py runs
 `program` on a simulated GPU and compares.

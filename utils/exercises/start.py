@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from ..layers import MLP
+from ..simulated.allocator_blocks import round_size, segment_size
 from ..simulated.gpu import SimulatedGPU
 from ..start_experiments import SMALL_GPU, tensor_of
 from ..units import MiB, exact, short
@@ -62,7 +63,9 @@ def block_bytes(function: Callable[..., int | None]) -> Verdict:
     """Exercise 3: the block that a fresh GPU gives to a request."""
     mistakes = {  # where two of them give the same number, the later one's hint is given
         "That is the segment, whole; what is left over of it is split off if it is worth it.": _segment,
-        "From 10 MiB on the segment is cut to the request; is the rest worth a block of its own?": _rounded,
+        "From 10 MiB on the segment is cut to the request; is the rest worth a block of its own?": lambda n_bytes: (
+            round_size(n_bytes)
+        ),
         "A rest of exactly 1 MiB stays.": lambda n_bytes: _block(n_bytes, MiB - 1),
         "A rest of more than 1 MiB is split off.": lambda n_bytes: _block(n_bytes, MiB + 512),
         "In the small pool any rest of 512 bytes or more is split off.": lambda n_bytes: (
@@ -157,19 +160,13 @@ def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor
     return right(f"the peak is {exact(many.n_bytes)}, with 2 batches or 8.")
 
 
-def _rounded(n_bytes: int) -> int:
-    return -(-n_bytes // 512) * 512
-
-
 def _segment(n_bytes: int) -> int:
-    if n_bytes <= MiB:
-        return 2 * MiB
-    return 20 * MiB if n_bytes < 10 * MiB else -(-n_bytes // (2 * MiB)) * 2 * MiB
+    return segment_size(round_size(n_bytes))
 
 
 def _block(n_bytes: int, largest_slack_bytes: int) -> int:
     """The rule with another limit to what may stay in a large block."""
-    size, segment = _rounded(n_bytes), _segment(n_bytes)
+    size, segment = round_size(n_bytes), _segment(n_bytes)
     return size if n_bytes <= MiB or segment - size > largest_slack_bytes else segment
 
 

@@ -11,6 +11,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.nn.attention import SDPBackend
 
 from . import attention_efficient, attention_flash  # noqa: F401 (they register their kernels and rules)
@@ -27,7 +28,9 @@ _BIAS_ALIGNMENT = 8
 
 
 def _gpu_of(tensor: torch.Tensor):
-    """The spec of the simulated GPU that holds this tensor, if one does."""
+    """The spec of the simulated GPU that holds this tensor, or the one within torch.func's wrapper, if one does."""
+    while is_functorch_wrapped_tensor(tensor):
+        tensor = get_unwrapped(tensor)
     record = RECORDS.get(tensor.untyped_storage()._cdata)
     return record.memory.spec if record is not None else None
 

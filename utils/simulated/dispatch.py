@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attachment import OPEN_MEMORIES, attached
 from .call import Call
+from .composed import COMPOSED
 from .composites import COMPOSITES, as_pytorch_does
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
 from .indexing import adopt_lists
@@ -46,7 +47,7 @@ class Dispatch(TorchDispatchMode):
         self.memory, self.owner = memory, owner
         self.unmodelled: set[str] = set()
         self.ran: set[torch._ops.OpOverload] = set()
-        self._told_values = self.prints = self.loads_to_cpu = False
+        self._told_values = self.prints = self.loads_to_cpu = self.makes_tensor = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
 
     @classmethod
@@ -85,7 +86,7 @@ class Dispatch(TorchDispatchMode):
             if func is aten.add.Tensor and adds_in_place(*args):
                 return args[0].add_(args[1])
             if func in IN_FORMULAS:
-                func = in_place_form(func)
+                func = in_place_form(func, args[0])
             result = self._run(func, args, kwargs)
             self._count(func, args, kwargs, result)
             return result
@@ -121,27 +122,30 @@ class Dispatch(TorchDispatchMode):
         memory.place_results(result)
 
     def _is_composite(self, func) -> bool:
-        """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole."""
+        """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole.
+
+        Those of COMPOSED are taken apart here, at all times.
+        """
         known = _COMPOSITE.get(func)
         if known is None:
             has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
             known = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
-            _COMPOSITE[func] = known
+            _COMPOSITE[func] = known = known or func in COMPOSED
         return known
 
     def _compose(self, func, args, kwargs):
         """Run a composite operator so that its parts come here one by one."""
         super().__enter__()
         try:
-            if func in COMPOSITES:
-                return COMPOSITES[func](*args, **kwargs)
+            if func in _COMPOSED_HERE:
+                return _COMPOSED_HERE[func](*args, **kwargs)
             return as_pytorch_does(func, *args, **kwargs)
         finally:
             super().__exit__(None, None, None)
 
     def _is_ours(self, func, args, kwargs) -> bool:
         """Whether the operation runs on this GPU; the arguments are checked on the way."""
-        device = kwargs.get("device")
+        device = args[1] if func is aten.to.device else kwargs.get("device")
         ours = device is not None and torch.device(device).type == "meta"
         stray = None
         if func in _MAY_INDEX_FROM_CPU:
@@ -149,6 +153,8 @@ class Dispatch(TorchDispatchMode):
         for tensor in tensors_in((*args, *kwargs.values())):
             if tensor.is_meta:
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
+                if record is None and self.makes_tensor:
+                    record = self._adopt(tensor)
                 if record is None or record.memory is not self.memory:
                     raise RuntimeError(self._foreign(func, tensor, record))
                 ours = True
@@ -162,10 +168,19 @@ class Dispatch(TorchDispatchMode):
             )
         return ours
 
+    def _adopt(self, tensor: torch.Tensor):
+        """Give a place to what `torch.tensor` has made unseen and now detaches, which it does in `inference_mode`."""
+        self.memory.operation = "aten::_to_copy"
+        self.memory.place(tensor.untyped_storage())
+        return RECORDS[tensor.untyped_storage()._cdata]
+
     def _may_mix(self, func, kwargs) -> bool:
-        """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU."""
+        """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU.
+
+        The parts of a composite operator are asked one by one.
+        """
         makes_anew = kwargs.get("device") is not None and _MAKE_ANEW.match(func.name().split(".")[0])
-        return func in _MAY_MIX or func in _MAY_INDEX_FROM_CPU or bool(makes_anew)
+        return func in _MAY_MIX or func in _MAY_INDEX_FROM_CPU or bool(makes_anew) or self._is_composite(func)
 
     def _foreign(self, func, tensor: torch.Tensor, record) -> str:
         what = f"{func.name()} got a tensor of shape {tuple(tensor.shape)}"
@@ -206,6 +221,7 @@ class Dispatch(TorchDispatchMode):
             )
 
 
+_COMPOSED_HERE = COMPOSITES | COMPOSED
 _COMPOSITE: dict[torch._ops.OpOverload, bool] = {}
 
 

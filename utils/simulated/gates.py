@@ -12,6 +12,7 @@ import torch.utils._foreach_utils
 from .attachment import OPEN_MEMORIES, attached
 from .composites import COMPOSITES, as_pytorch_does
 from .conversion import keep_parameters, keep_what_gets_data
+from .copying import copy_storages
 from .elementwise import result_strides
 from .files import load_without_complaint, load_zeros
 from .memory import RECORDS
@@ -91,6 +92,7 @@ def _override_operators():
         warnings.simplefilter("ignore")  # PyTorch says, once, that a kernel is overridden: that is what we want
         for operator, function in COMPOSITES.items():
             library.impl(operator, partial(_where_attached, operator, function), "AutogradMeta")
+            library.impl(operator, partial(_where_attached, operator, function), "AutogradOther")
         # composite too, but a kernel on CUDA, not on meta; Library.impl refuses "Meta" for composite operators
         library.m.impl("mish_backward", "Meta", _mish_backward, False)
         library.m.impl("_fused_rms_norm", "Meta", _fused_rms_norm, False)
@@ -109,6 +111,12 @@ def _accept_meta_in_optimizers():
     ]
     places = [(m, name) for m in modules for name in _FUNCTIONS_WITH_DEVICE_LISTS if name in vars(m)]
     return all_of([replaced(module, name, with_meta) for module, name in places])
+
+
+def _accept_meta_in_fast_paths():
+    """nn.MultiheadAttention and nn.TransformerEncoderLayer have one more device than those they name: PyTorch's own
+    place for a device from outside."""
+    return replaced(torch.utils.backend_registration, "_privateuse1_backend_name", lambda _: "meta")
 
 
 def _see_resized_storages():
@@ -133,9 +141,16 @@ def _see_what_tensor_makes():
 
     def seeing(original):
         def make(*args, **kwargs):
-            made = original(*args, **kwargs)
-            if made.is_meta and attached() and made.untyped_storage()._cdata not in RECORDS:
-                memory = attached()[-1].memory
+            if not attached():
+                return original(*args, **kwargs)
+            mode = attached()[-1]
+            mode.makes_tensor = True
+            try:
+                made = original(*args, **kwargs)
+            finally:
+                mode.makes_tensor = False
+            if made.is_meta and made.untyped_storage()._cdata not in RECORDS:
+                memory = mode.memory
                 memory.operation = "aten::_to_copy"
                 memory.place(made.untyped_storage())
             return made
@@ -163,8 +178,10 @@ def _pin_without_a_driver():
 _CHANGES = (
     _override_operators,
     _accept_meta_in_optimizers,
+    _accept_meta_in_fast_paths,
     keep_parameters,
     keep_what_gets_data,
+    copy_storages,
     _see_resized_storages,
     _see_what_tensor_makes,
     show_zeros,

@@ -104,6 +104,14 @@ def _in_place(*_, **__) -> None:
     """Fused and foreach steps of an optimizer write into what is there; for some PyTorch has no meta kernel."""
 
 
+def _unscale(gradients: list[torch.Tensor], *_) -> None:
+    if any(g.dtype == torch.bfloat16 for g in gradients):
+        raise NotImplementedError(
+            "CUDA's GradScaler unscales gradients of float32 and float16: got bfloat16, which needs no scaling; leave "
+            "the scaler out, or make it with enabled=False."
+        )
+
+
 def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
     return [torch.empty_like(x, dtype=None if x.dtype.is_floating_point else torch.float32) for x in tensors]
 
@@ -125,6 +133,7 @@ KERNELS = {
     aten.mean.default: _mean_of_all,
     aten.native_dropout.default: _native_dropout,
     aten.native_dropout_backward.default: _native_dropout_backward,
+    aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
     aten._fused_sgd_.default: _in_place,
     aten._fused_adagrad_.default: _in_place,
     aten._softmax.default: _softmax,

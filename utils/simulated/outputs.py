@@ -10,10 +10,12 @@ _ELEMENTWISE = """native_dropout_backward mse_loss_backward elu_backward leaky_r
     hardsigmoid_ hardsigmoid_backward hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward
     softshrink_backward mish_ mish_backward log_sigmoid_forward log_sigmoid_backward rrelu_with_noise
     rrelu_with_noise_ rrelu_with_noise_backward threshold_ _prelu_kernel _prelu_kernel_backward
-    masked_fill_ where complex polar glu glu_backward smooth_l1_loss_backward huber_loss_backward"""
+    masked_fill_ where complex polar glu glu_backward smooth_l1_loss_backward huber_loss_backward
+    floor_divide floor_divide_"""
 _MOVE = """cat stack tril triu tril_ triu_ flip repeat constant_pad_nd gather scatter scatter_ scatter_add
-    scatter_add_ index_select index_add index_add_ index_fill index_fill_ slice_backward select_backward
-    diagonal_backward select_scatter slice_scatter masked_scatter_backward"""
+    scatter_add_ index_select index_add index_add_ index_copy index_copy_ index_fill index_fill_ slice_backward
+    select_backward diagonal_backward select_scatter slice_scatter masked_scatter_backward pixel_shuffle
+    pixel_unshuffle"""
 _OPTIMIZERS = """_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_ _amp_foreach_non_finite_check_and_unscale_
     _amp_update_scale_"""
 _OUTPUTS_ALONE = frozenset(" ".join((_CREATE_OR_COPY, _ELEMENTWISE, _MOVE, _OPTIMIZERS)).split())

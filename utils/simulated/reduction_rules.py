@@ -95,7 +95,7 @@ def extreme_of_all(call: Call) -> None:
         call.memory.give_back(*held)
 
 
-@rule(aten.max.dim, aten.min.dim, aten.argmax.default, aten.argmin.default)
+@rule(aten.max.dim, aten.min.dim, aten.argmax.default, aten.argmax.out, aten.argmin.default)
 def indexed_extreme(call: Call) -> None:
     """Values and indices, staging, semaphores. Source: ReduceArgMaxKernel.cu, TensorCompare.cu."""
     x, dim = call.args[0], _argument(call, 1, "dim")
@@ -109,6 +109,14 @@ def indexed_extreme(call: Call) -> None:
     reduce(call, x, reduced_dims(x, dim), outputs.element_size(), INDEXED_BYTES)
     if held:
         call.memory.give_back(*held)
+
+
+@rule(aten.aminmax.default)
+def both_extremes(call: Call) -> None:
+    """The least and the largest, staging, semaphores. Source: aminmax_kernel in ReduceMinValuesKernel.cu."""
+    call.place_all()
+    x = call.args[0]
+    reduce(call, x, reduced_dims(x, call.kwargs.get("dim")), x.element_size(), 2 * x.element_size())
 
 
 @rule(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)

@@ -61,6 +61,14 @@ def _shape_from_values(mode, func, args, kwargs):
     )
 
 
+def _without_padding(mode, func, args, kwargs):
+    """nn.TransformerEncoder leaves the padding out in evaluation, if it is to: how much that is, a mask says."""
+    raise RuntimeError(
+        f"the shape of a result must not depend on values: {func.name()} on the simulated GPU {mode.memory.spec.name} "
+        "would have to read a mask. Make nn.TransformerEncoder with enable_nested_tensor=False."
+    )
+
+
 def _made_by_load(mode, func, args, kwargs):
     """`torch.load` makes what it read of a meta tensor; on the CPU if it is to bring that there (files.py)."""
     if not mode.loads_to_cpu or torch.device(kwargs.get("device") or "cpu").type != "meta":
@@ -115,6 +123,8 @@ ASK_VALUES = {
     aten.equal.default: _equal,
     aten.empty_strided.default: _made_by_load,
     aten.masked_select.default: _masked_select,
+    aten._nested_tensor_from_mask.default: _without_padding,
+    aten._nested_tensor_from_mask_left_aligned.default: _without_padding,
     aten.index.Tensor: _index,
     aten.index_put.default: _index,
     aten.index_put_.default: _index,

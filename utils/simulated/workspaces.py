@@ -16,7 +16,7 @@ def _blas_reads(matrix: torch.Tensor) -> bool:
     return (down == 1 and right >= max(1, rows)) or (right == 1 and down >= max(1, columns))
 
 
-@rule(aten.mm.default, aten.addmm.default)
+@rule(aten.mm.default, aten.addmm.default, aten.addmm_.default, aten._addmm_activation.default)
 def matrix_product(call: Call) -> None:
     """The result, a contiguous copy of each operand that cuBLAS cannot read in place, then the workspace.
 
@@ -59,7 +59,7 @@ def dot_product(call: Call) -> None:
         call.memory.use_blas()
 
 
-@rule(aten.bmm.default)
+@rule(aten.bmm.default, aten.bmm.out)
 def batched_product(call: Call) -> None:
     """As for one product; but an outer product, with one term in each sum, has a kernel of its own without workspace.
 

@@ -64,7 +64,7 @@ MOST_BLOCKS = 30_000
 SCAN_BYTES = 1279
 
 
-@rule(aten.topk.default)
+@rule(aten.topk.default, aten.topk.values)
 def top_k(call: Call) -> None:
     """Values and indices; a contiguous copy of the input; and where blocks share a row, their counts of each digit.
 

@@ -1,0 +1,19 @@
+"""Opens the recordings in tests/reference: what the CUDA build of PyTorch did, event by event."""
+
+import gzip
+import json
+from pathlib import Path
+
+RECORDINGS = Path(__file__).parent.parent / "tests" / "reference"
+
+
+def recorded(case: str, card: str = "a100") -> dict:
+    """What the CUDA build of PyTorch did in a case of tests/reference, whose README says how it was recorded.
+
+    Raises: ValueError for a case that was not recorded.
+    """
+    path = RECORDINGS / f"{case}.{card}.json.gz"
+    if not path.is_file():
+        found = f"got {case!r} on {card!r}; no {path.name} there"
+        raise ValueError(f"case must be a recording in tests/reference: {found}.")
+    return json.loads(gzip.decompress(path.read_bytes()))
