@@ -2,6 +2,7 @@
 
 import random
 import re
+import threading
 
 import pytest
 import torch
@@ -82,6 +83,25 @@ def test_random_shapes_term_by_term(attention):
         assert comparison.accounted_bytes == forward.saved_bytes
         n_exact += 1
     assert n_exact == PER_ATTENTION
+
+
+def test_two_threads_do_not_take_each_others_kernels():
+    """As when a reader moves an explorer's slider while cells still run: what is allowed is one setting for both."""
+    found = {"flash": [], "efficient": []}
+
+    def run(attention):
+        for _ in range(40):
+            with SimulatedGPU("a100-80gb") as gpu:
+                found[attention].append(block_forward(gpu, b=1, s=8, d=16, a=2, attention=attention).attention)
+
+    threads = [threading.Thread(target=run, args=(attention,)) for attention in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {attention: [attention] * 40 for attention in found}
+    assert torch.backends.cuda.flash_sdp_enabled()
+    assert torch.backends.cuda.mem_efficient_sdp_enabled()
 
 
 def test_the_parts_are_the_whole():

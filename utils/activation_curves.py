@@ -4,13 +4,13 @@ from .activation_survey import curve, widest_fold
 from .explorers import Curve, pieces
 from .layers import make_activation
 
-SHOWN = -4.0, 2.0  # inputs around 0, where curves bend
+SHOWN = -6.0, 2.0  # inputs: every activation of torch.nn that folds does so between them
 
 
 def activation_curves(name: str) -> list[Curve]:
     """y over x, and dy/dx over y, of the activation of torch.nn of that name; where the latter folds, it is marked.
 
-    The mark joins two inputs of one output, those of `widest_fold`; one that lies outside SHOWN is left out over x.
+    The mark joins two inputs of one output, those of `widest_fold`.
 
     Raises: ValueError for a name that `make_activation` does not know.
     """
@@ -28,8 +28,7 @@ def activation_curves(name: str) -> list[Curve]:
             f"At x = {x1:.2f} and x = {x2:.2f} the output is {fold.y:.3f}.",
             f"The output {fold.y:.3f} has the derivatives {slope1:.2f} and {slope2:.2f}.",
         )
-        inside = all(SHOWN[0] <= at <= SHOWN[1] for at in fold.x)
-        marks = ((x1, fold.y), (x2, fold.y)) if inside else None, ((fold.y, slope1), (fold.y, slope2))
+        marks = ((x1, fold.y), (x2, fold.y)), ((fold.y, slope1), (fold.y, slope2))
     return [
         Curve(f"{name} over its input", "input x", "output y", pieces(x, y), marks[0], said[0]),
         Curve(f"{name}: derivative over output", "output y", "derivative dy/dx", pieces(y, slope), marks[1], said[1]),

@@ -1,6 +1,7 @@
 """A transformer block's forward pass on an open GPU: what it leaves there, as autograd and as the allocator say."""
 
 import contextlib
+import threading
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from .contexts import AllocatedMemContext, SavedTensorContext
 from .experiments import Forward
 from .layers import Block, check_positive
+
+# Which kernels PyTorch may take is a setting of the whole process, and explorers account on another thread than cells.
+_one_at_a_time = threading.Lock()
 
 _BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -76,7 +80,7 @@ def block_forward(
     x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
     chosen = sdpa_kernel(_BACKENDS[attention]) if attention in _BACKENDS else contextlib.nullcontext()
     key = "requested_bytes.all.current"
-    with AllocatedMemContext(gpu) as mem, SavedTensorContext(block.parameters()) as saved, chosen:
+    with _one_at_a_time, chosen, AllocatedMemContext(gpu) as mem, SavedTensorContext(block.parameters()) as saved:
         before_bytes = gpu.memory_stats()[key]
         y = block(x)
         requested_bytes = gpu.memory_stats()[key] - before_bytes
