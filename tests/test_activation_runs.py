@@ -1,5 +1,6 @@
 """The small model learns, and keeps the bytes that the formula says."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -35,3 +36,9 @@ def test_threads_are_as_before():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_what_the_whole_model_keeps_and_what_is_no_run():
+    assert train_small("gelu", steps=1).kept_bytes == 894_080
+    with pytest.raises(ValueError, match="steps must be a positive integer: got steps=0"):
+        train_small("gelu", steps=0)

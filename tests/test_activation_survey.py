@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from utils.activation_survey import N_POINTS, curve, survey, widest_fold
+from utils.activation_survey import N_POINTS, curve, plain, survey, widest_fold
 from utils.activations import SquaredReLU
 from utils.formulas import ACTIVATIONS
 
@@ -75,3 +75,28 @@ def test_a_curve():
     assert x.shape == y.shape == slope.shape == (N_POINTS,)
     assert torch.equal(slope, 2 * x)
     assert not y.requires_grad
+
+
+@pytest.mark.parametrize("function", [nn.Threshold(0.1, 0.5), nn.Softplus(1.5, 4)])
+def test_an_output_of_two_derivatives_at_a_single_point_is_a_fold(function):
+    """A value in the middle of a curve, and a step down."""
+    assert widest_fold(function) is not None
+
+
+STEEP = [lambda x: torch.tanh(30 * x), nn.Softplus(beta=100), lambda x: x + (3 * x).floor(), nn.Threshold(0.1, -1)]
+
+
+@pytest.mark.parametrize("function", STEEP)
+def test_a_steep_curve_and_many_kinks_are_no_fold(function):
+    assert widest_fold(function) is None
+
+
+def test_what_has_no_curve_is_refused():
+    with pytest.raises(ValueError, match="must give a finite number and derivative for each number from -6.0 to 6.0"):
+        widest_fold(torch.log)
+    with pytest.raises(ValueError, match=r"must map a float64 tensor to one that depends on it: got .*try nn.GELU\(\)"):
+        widest_fold(nn.GELU)
+
+
+def test_no_minus_stands_before_a_zero():
+    assert [plain(number, 2) for number in (-0.001, 0.0, -0.01, 1.125)] == ["0.00", "0.00", "-0.01", "1.12"]

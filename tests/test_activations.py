@@ -148,3 +148,18 @@ def test_an_output_that_is_changed_afterwards_is_noticed():
     y.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+def test_they_print_their_settings():
+    assert repr(activations.LeakyReLU(0.2)) == "LeakyReLU(negative_slope=0.2)"
+    assert repr(activations.Hardtanh()) == "Hardtanh(min_val=-1.0, max_val=1.0)"
+    assert repr(activations.Sigmoid()) == "Sigmoid()"
+
+
+def test_a_formula_from_the_output_is_for_those_that_are_here():
+    known = {name for name, item in vars(activations).items() if isinstance(item, type) and issubclass(item, nn.Module)}
+    for name in known - {"FromOutput", "SquaredReLU"}:
+        assert mlp_saved(activation=name, from_output=True).bytes(b=1, s=1, d=1, e=2) == 10
+    for name in ("gelu", "prelu", "tanhshrink", "relu"):
+        with pytest.raises(ValueError, match=f"from_output needs an activation of utils.activations: got '{name}'"):
+            mlp_saved(activation=name, from_output=True)

@@ -46,3 +46,10 @@ def test_an_unknown_operation():
     message = "operation must have a derivative in derivatives.yaml: got 'swish'; try 'relu' or 'leaky_relu_'."
     with pytest.raises(ValueError, match=re.escape(message)):
         backward_reads("swish")
+
+
+@pytest.mark.parametrize("operation", ["_prelu_kernel", "native_dropout", "native_layer_norm", "cat", "mulXTensor"])
+def test_no_operation_is_given_the_line_of_the_next(operation):
+    """The first four have entries without a line for `self` alone; a dot in a name is a dot."""
+    with pytest.raises(ValueError, match=f"got '{operation}'"):
+        backward_reads(operation)

@@ -1,6 +1,6 @@
 """An activation and its derivative over its output, as the curves that an explorer draws."""
 
-from .activation_survey import curve, widest_fold
+from .activation_survey import curve, plain, widest_fold
 from .explorers import Curve, pieces
 from .layers import make_activation
 
@@ -24,9 +24,10 @@ def activation_curves(name: str) -> list[Curve]:
         marks = None, None
     else:
         (x1, x2), (slope1, slope2) = fold.x, fold.derivatives
+        y_there = plain(fold.y, 3)
         said = (
-            f"At x = {x1:.2f} and x = {x2:.2f} the output is {fold.y:.3f}.",
-            f"The output {fold.y:.3f} has the derivatives {slope1:.2f} and {slope2:.2f}.",
+            f"At x = {plain(x1, 2)} and x = {plain(x2, 2)} the output is {y_there}.",
+            f"The output {y_there} has the derivatives {plain(slope1, 2)} and {plain(slope2, 2)}.",
         )
         marks = ((x1, fold.y), (x2, fold.y)), ((fold.y, slope1), (fold.y, slope2))
     return [

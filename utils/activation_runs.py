@@ -1,4 +1,4 @@
-"""A small language model trained on the CPU, on real numbers: its loss beside the bytes that its block keeps."""
+"""A small language model trained on the CPU, on real numbers: its loss beside the bytes that it keeps for backward."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from .contexts import SavedTensorContext
-from .layers import Block
+from .layers import Block, check_positive
 
 SYMBOLS, LENGTH, BATCH, WIDTH, HEADS = 7, 12, 16, 64, 4
 
@@ -31,7 +31,7 @@ class SmallModel(nn.Module):
 
 @dataclass(frozen=True)
 class SmallRun:
-    """A training run: the loss of each step, and what one forward pass of the block keeps for backward, on the CPU.
+    """A training run: the loss of each step, and what one forward pass of the model keeps, on the CPU.
 
     Unit:   nats for each symbol; bytes.
     """
@@ -50,7 +50,10 @@ def train_small(act_fn, *, steps: int = 200, seed: int = 0) -> SmallRun:
 
     `seed` fixes the first weights and all sequences, so that runs with different activations start alike. One thread
     computes: so small a model gains nothing from more, and sums keep their order on every machine.
+
+    Raises: ValueError for steps that are no positive integer.
     """
+    check_positive(steps=steps)
     n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -13,7 +13,7 @@ from .layers import make_activation
 
 LOWEST, HIGHEST, N_POINTS = -6.0, 6.0, 240_001
 TOLERANCE = 1e-3  # neighbours on one stretch of a smooth curve differ by less
-MOST_KINKS = 8  # points at which a derivative may jump and still be a function of the output, as ReLU's at 0
+NEAR_STEPS = 3  # of the grid: so near to each other, two inputs with different derivatives are the sides of one kink
 _LEFT_OUT = ("Softmax", "Softmax2d", "Softmin", "LogSoftmax", "RReLU", "Threshold")
 
 
@@ -33,6 +33,9 @@ def curve(function: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Tenso
     """
     x = torch.linspace(LOWEST, HIGHEST, N_POINTS, dtype=torch.float64, requires_grad=True)
     y = function(x)
+    if not isinstance(y, torch.Tensor) or not y.requires_grad:
+        wanted = "function must map a float64 tensor to one that depends on it"
+        raise ValueError(f"{wanted}: got {function!r}; try nn.GELU(), or a module's .double().")
     (derivative,) = torch.autograd.grad(y.sum(), x)
     return x.detach(), y.detach(), derivative
 
@@ -40,16 +43,24 @@ def curve(function: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Tenso
 def widest_fold(function: Callable[[torch.Tensor], torch.Tensor]) -> Fold | None:
     """The two inputs of one output whose derivatives differ most; None if the derivative is a function of the output.
 
-    All points are sorted by their output. If it tells the derivative, neighbours have nearly the same one, but for a
-    few kinks; where the curve folds, points of its two sides alternate. Two equal outputs with different derivatives
-    are proof enough.
+    All points are sorted by their output. If it tells the derivative, neighbours have nearly the same one, or are the
+    two sides of one kink. Where the curve folds, points far from each other become neighbours.
+
+    Raises: ValueError for a function that does not give a finite number and derivative for each number of the grid.
     """
     x, y, derivative = curve(function)
+    if y.shape != x.shape or not bool((y.isfinite() & derivative.isfinite()).all()):
+        raise ValueError(
+            f"function must give a finite number and derivative for each number from {LOWEST} to {HIGHEST}: got "
+            f"{function!r}, which does not."
+        )
     order = y.argsort(stable=True)
     apart = derivative[order].diff().abs() / derivative.abs().max().clamp(min=1)
-    differ, equal_outputs = apart > TOLERANCE, y[order].diff() == 0
-    if int(differ.sum()) <= MOST_KINKS and not bool((differ & equal_outputs).any()):
+    far_away = x[order].diff().abs() > NEAR_STEPS * (HIGHEST - LOWEST) / (N_POINTS - 1)
+    folded = (apart > TOLERANCE) & (far_away | (y[order].diff() == 0))
+    if not bool(folded.any()):
         return None
+    apart = apart * folded
     at = int(apart.argmax())
     first, second = sorted(order[at : at + 2].tolist())
     return Fold(
@@ -94,8 +105,13 @@ class Survey:
 def _told(fold: Fold | None) -> str:
     if fold is None:
         return "yes"
-    (x1, x2), (slope1, slope2) = fold.x, fold.derivatives
-    return f"no: at x = {x1:.2f} and {x2:.2f} it is {fold.y:.3f}, with slopes {slope1:.2f} and {slope2:.2f}"
+    x1, x2, slope1, slope2 = (plain(number, 2) for number in (*fold.x, *fold.derivatives))
+    return f"no: at x = {x1} and {x2} it is {plain(fold.y, 3)}, with slopes {slope1} and {slope2}"
+
+
+def plain(number: float, decimals: int) -> str:
+    """A number with so many decimals, and no minus before a zero."""
+    return f"{round(number, decimals) + 0.0:.{decimals}f}"
 
 
 def survey() -> Survey:

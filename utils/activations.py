@@ -34,13 +34,18 @@ class KeepOutput(torch.autograd.Function):
 
 
 class FromOutput(nn.Module):
-    """An activation of this file: `value(x)`, and `gradient(incoming, y)`, which needs no x.
+    """An activation of this file: `value(x)`, and `gradient(incoming, y)`, which needs no x. Not for torch.func.
 
     Shapes: x[...] -> y[...]
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return KeepOutput.apply(x, self.value, self.gradient)
+
+    def extra_repr(self) -> str:
+        """Its settings, as in torch.nn."""
+        settings = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return ", ".join(f"{name}={value}" for name, value in settings.items() if name != "training")
 
     def derivative(self, y: torch.Tensor) -> torch.Tensor:
         """dy/dx as a function of y."""
@@ -227,7 +232,7 @@ class Hardshrink(FromOutput):
         return F.hardshrink(x, self.lambd)
 
     def gradient(self, incoming, y):
-        return incoming * (y != 0)
+        return torch.where(y != 0, incoming, 0)
 
 
 class Softshrink(Hardshrink):
@@ -245,7 +250,7 @@ class Threshold(FromOutput):
 
     def __init__(self, threshold: float, value: float):
         super().__init__()
-        if value > threshold:
+        if not value <= threshold:
             raise ValueError(
                 f"value must not be above threshold: got threshold={threshold!r}, value={value!r}, an output that does "
                 "not tell whether it was cut off; use nn.Threshold."

@@ -59,7 +59,8 @@ def block_saved(**choices) -> Formula:
     """
     parts = block_parts(**choices).items()
     terms = [replace(term, name=f"{part}: {term.name}") for part, formula in parts for term in formula.terms]
-    named = ", ".join(str(choice) for choice in choices.values() if choice)
+    words = {"dropout": "dropout", "from_output": "from its output"}
+    named = ", ".join(words.get(name, str(choice)) for name, choice in choices.items() if choice)
     return Formula(f"Block with {named}: kept for backward", tuple(terms))
 
 

@@ -16,7 +16,8 @@ def backward_reads(operation: str) -> tuple[str, ...]:
     Raises: ValueError for an operation that has no line of its own in the table.
     Source: derivatives.yaml of the installed PyTorch; held to what autograd keeps by tests/test_derivatives.py.
     """
-    formula = re.search(rf"^- name: {re.escape(operation)}\(.*?\n  self: (.*?)\n", _table(), re.MULTILINE | re.DOTALL)
+    entry = re.search(rf"^- name: {re.escape(operation)}\(.*?(?=^- name: |\Z)", _table(), re.MULTILINE | re.DOTALL)
+    formula = entry and re.search(r"^  self: (.*)$", entry[0], re.MULTILINE)
     if not formula:
         raise ValueError(
             f"operation must have a derivative in derivatives.yaml: got {operation!r}; try 'relu' or 'leaky_relu_'."

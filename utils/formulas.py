@@ -190,6 +190,11 @@ _READS_MORE = {
     "Softsign": ("denominator", "other", "the 1 + |h| that it divides by"),
     "Tanhshrink": ("tanh output", "result", "the tanh that it subtracts"),
 }
+_FROM_OUTPUT = set(
+    "CELU ELU Hardshrink Hardsigmoid Hardtanh LeakyReLU LogSigmoid ReLU6 SELU Sigmoid Softplus Softshrink Softsign "
+    "Tanh Threshold".split()
+)
+"""Those of which utils.activations has a form that keeps its output."""
 ACTIVATIONS = tuple(sorted(_READS_INPUT | _READS_COPY | _READS_RESULT | {"Identity", "Tanhshrink"}, key=str.lower))
 
 
@@ -211,6 +216,11 @@ def mlp_saved(
     Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/test_formulas.py.
     """
     name = _activation(activation)
+    if from_output and name not in _FROM_OUTPUT:
+        raise ValueError(
+            f"from_output needs an activation of utils.activations: got {activation!r}; one of "
+            f"{', '.join(sorted(_FROM_OUTPUT))}."
+        )
     has_dropout = is_on(dropout)
     reads_result = from_output or name in _READS_RESULT
     linear = [("AddmmBackward*", "mat1")] if bias else []

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from ..activation_survey import widest_fold
+from ..activation_survey import plain, widest_fold
 from ..block_experiments import block_forward
 from ..simulated.gpu import SimulatedGPU
 from ..units import exact
@@ -13,7 +13,7 @@ from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
 from .mlp import GATED_SHAPES, gated_rows
 
 BLOCK = {"b": 4, "s": 2048, "d": 2048, "a": 16}
-LAST_BYTES_SHAPES = ({"b": 2, "s": 4096, "a": 8}, {"b": 1, "s": 5, "a": 3}, {"b": 3, "s": 7, "a": 1})
+LAST_BYTES_SHAPES = ({"b": 2, "s": 4096, "a": 6}, {"b": 1, "s": 5, "a": 3}, {"b": 3, "s": 7, "a": 1})
 CANDIDATES = {
     "exp(x)": torch.exp,
     "sin(x)": torch.sin,
@@ -52,24 +52,29 @@ def tell(answer: list[str] | None) -> Verdict:
         return NO_ANSWER
     if not isinstance(answer, list | tuple | set) or not all(isinstance(name, str) for name in answer):
         return not_yet(f"the answer is a list of names: got {answer!r}.")
-    if unknown := [name for name in answer if name not in CANDIDATES]:
+    known = {name.replace(" ", ""): name for name in CANDIDATES}
+    if unknown := [name for name in answer if name.replace(" ", "") not in known]:
         return not_yet(f"{unknown[0]!r} is none of {', '.join(CANDIDATES)}.")
-    for name, function in CANDIDATES.items():
-        fold = widest_fold(function)
-        if fold and name in answer:
+    named = {known[name.replace(" ", "")] for name in answer}
+    folds = {name: widest_fold(function) for name, function in CANDIDATES.items()}
+    for name, fold in folds.items():
+        if fold and name in named:
             (x1, x2), (slope1, slope2) = fold.x, fold.derivatives
             return not_yet(
-                f"{name} has the output {fold.y:.2f} at x = {x1:.2f} and {x2:.2f}, with slopes {slope1:.2f} and "
-                f"{slope2:.2f}."
+                f"{name} has the output {plain(fold.y, 2)} at x = {plain(x1, 2)} and {plain(x2, 2)}, with slopes "
+                f"{plain(slope1, 2)} and {plain(slope2, 2)}."
             )
-        if not fold and name not in answer:
-            return not_yet(f"{name} never turns round; it is missing in your list.")
+    missing = sum(fold is None for fold in folds.values()) - len(named)
+    if missing:
+        return not_yet(f"those that you name are right, and there are more that never turn round: {missing}.")
     return right("those that never turn round, and no others.")
 
 
 def last_bytes(function: Callable[..., int | None]) -> Verdict:
     """Exercise 3: what a block with flash attention and no dropout keeps besides multiples of bsd, in bfloat16."""
     mistakes = {
+        "The norms are missing.": lambda b, s, a: 4 * a * b * s + 24,
+        "The logsumexp is missing.": lambda b, s, a: 16 * b * s + 24,
         "There are two norms.": lambda b, s, a: 8 * b * s + 4 * a * b * s + 24,
         "There are two scalars more, of 16 bytes and 8.": lambda b, s, a: 16 * b * s + 4 * a * b * s,
         "That is the efficient kernel's random state; flash keeps 16 and 8.": lambda b, s, a: (
@@ -92,6 +97,7 @@ def reglu(function: Callable[..., int | None]) -> Verdict:
             (d + 2 * w) * b * s * e
         ),
         "Two of width d: is x counted twice?": lambda b, s, d, w, e: (2 * d + 3 * w) * b * s * e,
+        "That many elements; at how many bytes each?": lambda b, s, d, w, e: (d + 3 * w) * b * s,
         "The input is missing.": lambda b, s, d, w, e: 3 * w * b * s * e,
     }
     return check_function(function, _reglu_bytes, GATED_SHAPES, mistakes)
@@ -120,7 +126,7 @@ def square_with_a_byte(function: Callable[[torch.Tensor], torch.Tensor] | None) 
 
 def _judge(function, truth: Callable, bytes_each: int, hints: dict[int, str]) -> Verdict:
     """Values, gradients and bytes beyond the output of an element-wise function that a reader wrote."""
-    if function is None or isinstance(function, type):
+    if not callable(function) or isinstance(function, type):
         return not_yet("pass the `apply` of your Function, as in the stub.")
     try:
         complaint = _wrong(function, truth) or _too_large(function, bytes_each, hints)
@@ -128,16 +134,20 @@ def _judge(function, truth: Callable, bytes_each: int, hints: dict[int, str]) ->
         complaint = f"your function raised {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
     if complaint:
         return not_yet(complaint)
-    more = f" and {exact(bytes_each * ELEMENTS)} for {ELEMENTS:,d} elements" if bytes_each else " and nothing else"
-    return right(f"gradcheck agrees, and it keeps its output{more}.")
+    more = f"no more than {exact(bytes_each * ELEMENTS)} for {ELEMENTS:,d} elements" if bytes_each else "nothing else"
+    return right(f"gradcheck agrees, and it keeps its output and {more}.")
 
 
 def _wrong(function: Callable, truth: Callable) -> str:
     x = torch.tensor([-3.0, -1.5, -0.25, 0.5, 2.0], dtype=torch.float64, requires_grad=True)
     y, expected = function(x), truth(x)
+    if not isinstance(y, torch.Tensor) or y.shape != x.shape:
+        return f"forward must return a tensor of the shape of x: got {y!r}."
     if not torch.allclose(y, expected):
         return f"the values are wrong: at {x.tolist()} it gives {[round(v, 4) for v in y.tolist()]}."
-    (gradient,) = torch.autograd.grad(y.sum(), x)
+    (gradient,) = torch.autograd.grad(y.sum(), x, allow_unused=True)
+    if gradient is None:
+        return "backward returns no gradient for x: it must end in `return`."
     (wanted,) = torch.autograd.grad(expected.sum(), x)
     if not torch.allclose(gradient, wanted):
         at = int((gradient - wanted).abs().argmax())
@@ -153,7 +163,7 @@ def _too_large(function: Callable, bytes_each: int, hints: dict[int, str]) -> st
         before_bytes = gpu.memory_stats()[key]
         y = function(2 * leaf)  # the input of the function is held by nobody else
         n_bytes = gpu.memory_stats()[key] - before_bytes - y.nbytes
-    if n_bytes == bytes_each * ELEMENTS:
+    if n_bytes == bytes_each * ELEMENTS or 0 < n_bytes < bytes_each * ELEMENTS:
         return ""
     hint = hints.get(n_bytes // ELEMENTS, "")
     return f"the gradient is right, and beside its output it keeps {exact(n_bytes)}. {hint}".rstrip()

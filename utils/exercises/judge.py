@@ -46,8 +46,8 @@ def check(answer: object, truth: int, mistakes: Mapping[int, str] | None = None)
     if answer == truth:
         return right(f"{exact(truth)}.")
     side = "too many" if answer > truth else "too few"
-    times = f"{answer / truth:.4g}" if truth else "0"
-    ratio = f", {times} times the right answer" if times != "1" and 0.01 < float(times) < 100 else ""
+    times = f"{answer / truth:.4g}" if truth and 0 < answer < 100 * truth else "0"
+    ratio = f", {times} times the right answer" if times != "1" and float(times) > 0.01 else ""
     hint = f" {mistakes[answer]}" if mistakes and answer in mistakes else ""
     return not_yet(f"{exact(answer)} is {exact(abs(answer - truth))} {side}{ratio}.{hint}")
 
@@ -62,6 +62,8 @@ def check_function(
 
     `mistakes` maps a hint to a function that makes the mistake: it is given where the answers agree with that one.
     """
+    if not callable(function):
+        return not_yet(f"pass your function itself: got {function!r}.")
     for setting in settings:
         shown = ", ".join(f"{name}={value}" for name, value in setting.items())
         try:
