@@ -142,3 +142,20 @@ def test_bad_settings_of_the_experiment():
         with pytest.raises(RuntimeError, match="No available kernel"):
             block_forward(gpu, **SIZE, a=2, attention="flash")
         assert gpu.memory_allocated() == 8_519_680, "only the cuBLAS workspace of the last one's first product is left"
+
+
+def test_the_title_says_what_was_chosen():
+    titles = {
+        "Block with flash, gelu, dropout: kept for backward": {
+            "attention": "flash",
+            "activation": "gelu",
+            "dropout": 0.1,
+        },
+        "Block with explicit, elu from its output: kept for backward": {
+            "attention": "explicit",
+            "activation": "elu",
+            "from_output": True,
+        },
+    }
+    for title, choices in titles.items():
+        assert block_saved(**choices).title == title

@@ -180,7 +180,7 @@ def test_more_frozen_layers_than_layers_give_sentences_and_dashes_and_the_next_s
         explorer.predict(explorer.value)
     table = repr(explorer.table())
     assert table.endswith(
-        f"No prediction of this setting: {misfit} frozen must be at most the number of layers: got f=3, L=2."
+        f"frozen must be at most the number of layers: got f=3, L=2. No prediction of this setting: {misfit}"
     )
     assert re.search(r"\nforward +– +– +–\n", table)
     assert re.search(r"kept inputs +\(L − f\)·⌈e·b·d⌉₅₁₂ +– +– +–\n", table)

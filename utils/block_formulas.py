@@ -52,15 +52,18 @@ def block_parts(
     return {part: Formula(f"{part}: kept for backward", tuple(terms[part])) for part in PARTS}
 
 
-def block_saved(**choices) -> Formula:
+def block_saved(
+    *, attention: str, activation: str, dropout: float | bool | None = False, from_output: bool = False
+) -> Formula:
     """The same as one Formula, whose terms have the sub-layer before their name: "norm1: input".
 
-    `choices` and everything else as in `block_parts`.
+    Shapes, Counts, Unit, Raises: as `block_parts`.
     """
-    parts = block_parts(**choices).items()
+    parts = block_parts(attention=attention, activation=activation, dropout=dropout, from_output=from_output).items()
     terms = [replace(term, name=f"{part}: {term.name}") for part, formula in parts for term in formula.terms]
-    words = {"dropout": "dropout", "from_output": "from its output"}
-    named = ", ".join(words.get(name, str(choice)) for name, choice in choices.items() if choice)
+    named = (
+        f"{attention}, {activation}" + (" from its output" if from_output else "") + (", dropout" if dropout else "")
+    )
     return Formula(f"Block with {named}: kept for backward", tuple(terms))
 
 

@@ -1,4 +1,4 @@
-"""The closed forms of the book, and what a formula is: named terms, each with a size and the tensors it speaks of."""
+"""What a formula is: named terms, each with a size and the tensors that it speaks of; and the closed form of an MLP."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -115,7 +115,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         try:
             self.predict(self.value)
         except ValueError as error:
-            said = f"No prediction of this setting: {error} {said}"
+            said = f"{said} No prediction of this setting: {error}"
         accounted = None if answer["terms"] is None else terms_by_stage(answer["terms"])
         return SettingTable(title, formulas, self._letters(self.value), accounted, said, self.spec["parts"])
 
