@@ -2,9 +2,8 @@
 
 import nbformat
 import pytest
-from chapter import ChapterInPython
 from explorer_page import ExplorerPage
-from lab import REPOSITORY, find_chromium, open_chapter
+from lab import REPOSITORY
 
 NOTEBOOK = REPOSITORY / "chapters" / "03_activations_from_outputs.ipynb"
 PARTS = ["norm1", "attention", "norm2", "mlp"]
@@ -19,23 +18,6 @@ OPENING = {
     "dropout": "off",
     "dtype": "bfloat16",
 }
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
-]
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    with open_chapter(NOTEBOOK, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
-def python():
-    with ChapterInPython(NOTEBOOK) as chapter:
-        yield chapter
 
 
 @pytest.fixture

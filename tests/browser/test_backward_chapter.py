@@ -2,30 +2,12 @@
 
 import nbformat
 import pytest
-from chapter import ChapterInPython
 from explorer_page import ExplorerPage
-from lab import REPOSITORY, find_chromium, open_chapter
+from lab import REPOSITORY
 
 NOTEBOOK = REPOSITORY / "chapters" / "01_what_backward_needs.ipynb"
 PHASES = ["model to device", "iteration 1", "forward", "backward", "step", "zero_grad"]
 N_SETTINGS = 12
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
-]
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    with open_chapter(NOTEBOOK, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
-        yield page
-
-
-@pytest.fixture(scope="module")
-def python():
-    with ChapterInPython(NOTEBOOK) as chapter:
-        yield chapter
 
 
 @pytest.fixture

@@ -3,29 +3,13 @@
 import math
 
 import pytest
+from bare_page import draw, redraw, settle, state
 from block_with_curves import make
-from lab import chromium, find_chromium
-from test_explorer_module import LOAD
-from test_explorer_stages_module import CSS, draw, redraw, settle, state
 
 from utils.explorers import Account, Control, Curve, Explorer
-from utils.explorers.scripts import one_module
 from utils.formulas import Formula, Term
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
-]
 NAMES = ["GELU", "ReLU", "Hardshrink", "Tanh", "SELU"]
-
-
-@pytest.fixture(scope="module")
-def page():
-    with chromium(viewport={"width": 900, "height": 900}) as page:
-        page.set_content("<!doctype html><title>An explorer</title><body></body>")
-        page.evaluate(LOAD, one_module())
-        page.add_style_tag(path=CSS)
-        yield page
 
 
 @pytest.fixture(scope="module")

@@ -1,41 +1,15 @@
 """The explorers' ES module in a bare page, no kernel behind it: JavaScript computes and writes what Python does."""
 
-import json
 import random
 
 import pytest
 import torch
-from lab import REPOSITORY, chromium, find_chromium
+from bare_page import draw, state
 
 from utils.explorers import Account, Control, Explorer
-from utils.explorers.scripts import one_module
 from utils.formulas import mlp_saved
 from utils.palette import PALETTE
 from utils.units import short
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
-]
-LOAD = """async (source) => {
-  const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-  window.explorers = await import(address);
-}"""
-DRAW = """([spec, value, answer]) => {
-  window.view?.close();
-  window.changes = [];
-  window.view = explorers.createView(spec, (next) => changes.push(next));
-  document.body.replaceChildren(view.element);
-  view.draw(value, answer);
-}"""
-
-
-@pytest.fixture(scope="module")
-def page():
-    with chromium(viewport={"width": 900, "height": 900}) as page:
-        page.evaluate(LOAD, one_module())
-        page.add_style_tag(path=REPOSITORY / "utils" / "explorers" / "explorer.css")
-        yield page
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +38,7 @@ def explorer():
 
 @pytest.fixture
 def shown(explorer):
-    """spec, value and answer as a page gets them."""
-    explorer.table()
-    state = explorer.get_state()
-    return [json.loads(json.dumps(state[key])) for key in ("spec", "value", "answer")]
-
-
-def draw(page, shown, **answer):
-    spec, value, known = shown
-    page.evaluate(DRAW, [spec, value, known | answer])
+    return state(explorer)
 
 
 def test_short_and_exact_write_bytes_as_python_does(page):

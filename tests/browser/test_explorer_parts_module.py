@@ -1,29 +1,13 @@
 """Parts of one whole in a bare page: the total below them, no change from one to the next, and a verdict on both."""
 
 import pytest
+from bare_page import captions, draw, settle, state
 from block_with_curves import ATTENTIONS, PARTS, bytes_of, make
-from lab import chromium, find_chromium
-from test_explorer_module import LOAD
-from test_explorer_stages_module import CSS, captions, draw, settle, state
 
-from utils.explorers.scripts import one_module
 from utils.formulas import Formula, Term
 from utils.units import short
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
-]
 FEW = {"activations": ["GELU"], "curves": None, "curves_of": None}
-
-
-@pytest.fixture(scope="module")
-def page():
-    with chromium(viewport={"width": 900, "height": 900}) as page:
-        page.set_content("<!doctype html><title>An explorer</title><body></body>")
-        page.evaluate(LOAD, one_module())
-        page.add_style_tag(path=CSS)
-        yield page
 
 
 @pytest.fixture(scope="module")

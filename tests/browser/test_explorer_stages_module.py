@@ -1,32 +1,13 @@
 """An explorer of five stages in a bare page: what it draws and says for each stage and term, and how it is opened."""
 
-import json
 import random
 import re
 
 import pytest
-from explorer_page import ExplorerPage
+from bare_page import captions, draw, redraw, settle, state
 from five_stages import STAGES, STATES, bytes_by_hand, make
-from lab import REPOSITORY, chromium, find_chromium
-from test_explorer_module import DRAW, LOAD
 
-from utils.explorers.scripts import one_module
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
-]
-CSS = REPOSITORY / "utils" / "explorers" / "explorer.css"
 TERMS = ("weights", "kept inputs", "gradients", "optimizer state")
-
-
-@pytest.fixture(scope="module")
-def page():
-    with chromium(viewport={"width": 900, "height": 900}) as page:
-        page.set_content("<!doctype html><title>An explorer</title><body></body>")
-        page.evaluate(LOAD, one_module())
-        page.add_style_tag(path=CSS)
-        yield page
 
 
 @pytest.fixture(scope="module")
@@ -34,35 +15,9 @@ def explorer():
     return make()
 
 
-def state(explorer, **settings):
-    """spec, value and answer as a page gets them for these settings."""
-    defaults = {symbol: control.default for symbol, control in explorer.controls.items()}
-    explorer.value = defaults | settings
-    explorer.table()
-    found = explorer.get_state()
-    return [json.loads(json.dumps(found[key])) for key in ("spec", "value", "answer")]
-
-
 @pytest.fixture
 def shown(explorer):
     return state(explorer)
-
-
-def draw(page, shown, **answer):
-    """A new view of it."""
-    spec, value, known = shown
-    page.evaluate(DRAW, [spec, value, known | answer])
-    return ExplorerPage(page)
-
-
-def redraw(page, shown, **answer):
-    """The same view with other numbers, as when a slider moves."""
-    page.evaluate("([spec, value, answer]) => view.draw(value, answer)", [*shown[:2], shown[2] | answer])
-
-
-def settle(page):
-    """Until the observer has told the bars their width, and they are drawn."""
-    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
 def in_stage(terms, stage, **changed):
@@ -229,10 +184,6 @@ def test_hatches_tell_terms_apart_without_colour(page, shown):
     )
     assert len(set(used)) == 3  # of four terms; the first is plain
     assert all(page.locator(f'pattern[id="{name}"] path').get_attribute("d") for name in set(used))
-
-
-def captions(page):
-    return [text.strip() for text in page.locator(".eb-bars .eb-caption").all_text_contents()]
 
 
 def test_captions_give_both_totals_and_the_change_since_the_stage_before(page, shown):

@@ -1,16 +1,10 @@
 """Sizes as JavaScript, in Chromium: for expressions and letters drawn at random, the integers that Python computes."""
 
-import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
-from lab import chromium, find_chromium
 
 from utils.expressions import Expression
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
-]
 LETTERS = ("b", "s", "d", "L", "f")
 EVALUATE = """([js, named]) => {
   const value = new Function(...Object.keys(named), `"use strict"; return (${js});`)(...Object.values(named));
@@ -32,12 +26,6 @@ def larger(smaller):
 
 
 expressions = st.recursive(leaves, larger, max_leaves=8)
-
-
-@pytest.fixture(scope="module")
-def page():
-    with chromium() as page:
-        yield page
 
 
 def value_of(expression, named):

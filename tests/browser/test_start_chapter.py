@@ -3,25 +3,13 @@
 import re
 
 import nbformat
-import pytest
-from lab import REPOSITORY, find_chromium, open_chapter
+from lab import REPOSITORY
 
 from utils import SimulatedGPU
 from utils.start_experiments import tensor_of
 
 NOTEBOOK = REPOSITORY / "chapters" / "00_start_here.ipynb"
 FIRST, STEP = 13_312, 256  # KiB: where the slider starts, and what a key adds
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"),
-]
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    with open_chapter(NOTEBOOK, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
-        yield page
 
 
 def bill(n_kib: int) -> str:
