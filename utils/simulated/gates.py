@@ -10,6 +10,7 @@ import torch.optim.swa_utils
 import torch.utils._foreach_utils
 
 from .attachment import OPEN_MEMORIES, attached
+from .autocast import answer_as_cuda, cast_as_cuda
 from .composites import COMPOSITES, as_pytorch_does
 from .conversion import keep_parameters, keep_what_gets_data
 from .copying import copy_storages
@@ -177,6 +178,8 @@ def _pin_without_a_driver():
 
 _CHANGES = (
     _override_operators,
+    cast_as_cuda,
+    answer_as_cuda,
     _accept_meta_in_optimizers,
     _accept_meta_in_fast_paths,
     keep_parameters,
