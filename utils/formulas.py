@@ -231,7 +231,8 @@ def mlp_saved(
         )
     if autocast and (from_output or name.removesuffix("_") in _OTHERWISE_UNDER_AUTOCAST):
         raise ValueError(
-            f"autocast=True needs an activation that runs in its input's type: got {activation!r}; try 'gelu' or 'relu'."
+            "autocast=True needs an activation that runs in its input's type: "
+            f"got {activation!r}; try 'gelu' or 'relu'."
         )
     has_dropout = is_on(dropout)
     reads_result = from_output or name in _READS_RESULT
