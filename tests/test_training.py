@@ -1,6 +1,5 @@
 """Training steps in named phases: those of a GPT against the recorded ones, and what each setting does."""
 
-import re
 from dataclasses import dataclass
 
 import pytest
@@ -8,8 +7,8 @@ import torch
 from reference_files import load
 from running import run_case, up_to_last_mark
 
-from utils import GPT, LinearStack, SimulatedGPU, Trace
-from utils.training import ADAMW, StepSettings, adamw, random_tokens, train_in_phases, train_steps
+from utils import GPT, SimulatedGPU, Trace
+from utils.training import StepSettings, random_tokens, train_steps
 
 SIZES = {
     "tiny": {"V": 1000, "s": 64, "b": 4, "d": 128, "L": 2, "a": 4},
