@@ -1,4 +1,4 @@
-"""A training step in named phases: what each leaves, and what that consists of."""
+"""The readings of a run: what each phase leaves, and what that consists of."""
 
 import pytest
 import torch

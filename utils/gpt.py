@@ -8,6 +8,7 @@ from torch import nn
 
 from .layers import Block, check_positive
 
+VOCABULARY_SIZE, CONTEXT_LENGTH = 50304, 1024  # of all four; GPT-2's 50,257 tokens, filled up to a multiple of 64
 SIZES = {
     "gpt2": {"n_layers": 12, "d_model": 768, "n_heads": 12},
     "gpt2-medium": {"n_layers": 24, "d_model": 1024, "n_heads": 16},
@@ -20,10 +21,31 @@ _STANDARD_DEVIATION = 0.02  # of the weights of a fresh model
 _NO_TARGET = -1  # a target that does not count in the loss
 
 
+def letters(name: str) -> dict[str, int]:
+    """The letters s, d, a, L and V of one of the four sizes, as formulas take them; s is its context length.
+
+    Raises: ValueError for an unknown name.
+    """
+    _check_name(name)
+    named = SIZES[name]
+    return {
+        "s": CONTEXT_LENGTH,
+        "d": named["d_model"],
+        "a": named["n_heads"],
+        "L": named["n_layers"],
+        "V": VOCABULARY_SIZE,
+    }
+
+
+def _check_name(name: str) -> None:
+    if name not in SIZES:
+        raise ValueError(f"name must be one of {', '.join(SIZES)}: got name={name!r}.")
+
+
 class GPT(nn.Module):
     """GPT-2's shape: `tokens` and `positions` (Embeddings), `dropout`, `blocks`, `norm`, and a `head` tied to `tokens`.
 
-    The defaults are nanoGPT's: GPT-2 small, its vocabulary of 50,257 filled up to a multiple of 64, no biases. `kind`,
+    The defaults are nanoGPT's: GPT-2 small without biases. `kind`,
     `act_fn`, `bias` and `dropout_prob` are those of `Block`. Called with targets, it returns all logits and the mean
     cross entropy, in which targets of -1 do not count; without, the logits of the last position and None.
 
@@ -35,8 +57,8 @@ class GPT(nn.Module):
 
     def __init__(
         self,
-        vocabulary_size=50304,
-        context_length=1024,
+        vocabulary_size=VOCABULARY_SIZE,
+        context_length=CONTEXT_LENGTH,
         d_model=768,
         n_layers=12,
         n_heads=12,
@@ -71,8 +93,7 @@ class GPT(nn.Module):
 
         Raises: ValueError for an unknown name, and as `GPT` does; TypeError for a setting that there is not.
         """
-        if name not in SIZES:
-            raise ValueError(f"name must be one of {', '.join(SIZES)}: got name={name!r}.")
+        _check_name(name)
         return cls(**SIZES[name] | changes)
 
     def _initialise(self) -> None:

@@ -92,7 +92,8 @@ class StepSettings:
     `micro_batches`: backward runs so often before a step, each time on a batch of its own, and gradients add up.
     `autocast`: the half-precision type of forward, or None. `optimizer`: a form of `adamw`, or a function that makes
     an optimizer for a model. `clip_norm`: the norm that gradients are clipped to, or None. `scaler`: whether a
-    GradScaler scales the loss. `set_to_none`: whether `zero_grad` drops gradients or fills them with zeros.
+    GradScaler scales the loss (on a simulated GPU it finds no infinities and skips no step). `set_to_none`: whether
+    `zero_grad` drops gradients or fills them with zeros.
     `keep_outputs`: what else the model returns beside its loss (the logits of a GPT) keeps its name until the next
     forward replaces it, as in most scripts; without, it is let go at the end of forward.
 
