@@ -43,6 +43,7 @@ FORMULAS = [
     "utils.phase_formulas",
     "utils.block_formulas",
     "utils.gpt_formulas",
+    "utils.gpt_held",
     "utils.expressions",
     "utils.comparison",
 ]

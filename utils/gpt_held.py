@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from .block_formulas import block_saved
 from .formulas import Formula, Selector, Term, is_on
+from .gpt_formulas import parameter_count
 
 PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
 _STATES = {"none": 0, "SGD": 0, "AdamW": 2, "AdamW, fused": 2}  # numbers for each parameter
@@ -54,15 +55,6 @@ class GPTSettings:
         return 4 if self.precision == "float32" else 2
 
 
-def parameters(*, bias: bool = False) -> str:
-    """How many numbers the parameters of a GPT have, as an expression: its head is its token embedding.
-
-    Source: held to the modules by tests/test_gpt_held.py.
-    """
-    biases = (" + 11*L*d", " + d") if bias else ("", "")
-    return f"12*L*d**2 + 2*L*d{biases[0]} + d*(V + s) + d{biases[1]}"
-
-
 def held_after_forward(settings: GPTSettings) -> Formula:
     """What a GPU holds when the forward of a training step has ended, every byte of it.
 
@@ -98,7 +90,7 @@ def _title(settings: GPTSettings) -> str:
 
 def _standing(settings: GPTSettings) -> list[Term]:
     """What is there in every phase."""
-    count, each = parameters(bias=settings.bias), settings.weight_bytes
+    count, each = parameter_count(bias=settings.bias).text, settings.weight_bytes
     terms = [Term("parameters", count, each, _rows("parameters"), "the model")]
     if settings.attention == "explicit":
         terms.append(Term("buffers", "L*s**2", each, _rows("buffers"), "a causal mask in each block"))
