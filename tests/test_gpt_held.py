@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from utils import GPT, SimulatedGPU
-from utils.gpt_held import PRECISIONS, GPTSettings, held_after_forward, held_in_loss
+from utils.gpt_held import PRECISIONS, GPTSettings, held_after_forward, held_in_embedding, held_in_loss
 from utils.training import StepSettings, random_tokens, train_steps
 
 KERNELS = {"FlashAttention": "flash", "EfficientAttention": "efficient", "CudnnAttention": "cudnn"}
@@ -74,7 +74,7 @@ def train(letters, model, precision, training, gpu_name):
 
 
 @pytest.mark.parametrize("seed", range(N_DRAWN))
-def test_every_byte_at_both_moments(seed):
+def test_every_byte_at_each_moment(seed):
     letters, *rest = settings(seed)
     trace, held = train(letters, *rest)
     after_forward = trace.position("step 3 forward")
@@ -82,6 +82,13 @@ def test_every_byte_at_both_moments(seed):
     operation = MAKES_THE_LAST.get(held.precision, "aten::_log_softmax_backward_data")
     in_loss = next(i for i, e in enumerate(trace.events) if i > after_forward and e.operation == operation)
     assert held_in_loss(held).bytes(**letters) == trace.requested_bytes(in_loss + 1)
+    in_embedding = max(i for i, e in enumerate(trace.events) if is_in_embedding(e, held))
+    assert held_in_embedding(held).bytes(**letters) == trace.requested_bytes(in_embedding + 1)
+
+
+def is_in_embedding(event, held) -> bool:
+    operation = "aten::embedding_dense_backward" if held.is_autocast else "aten::add.Tensor"
+    return (event.action, event.operation, event.module) == ("alloc", operation, "tokens")
 
 
 def test_the_draw_meets_every_choice():

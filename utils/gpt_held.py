@@ -1,4 +1,4 @@
-"""The closed form of a GPT's training step: every byte requested at the end of forward, and at the peak in the loss."""
+"""The closed form of a GPT's training step: every byte requested at the end of forward and where the peak falls."""
 
 from dataclasses import dataclass, replace
 
@@ -81,6 +81,26 @@ def held_in_loss(settings: GPTSettings) -> Formula:
     """
     terms = (*_standing(settings), *_saved(settings, in_loss=True), *_outputs(settings), *_loss_gradients(settings))
     return Formula(f"{_title(settings)}: held in the loss's backward", terms)
+
+
+def held_in_embedding(settings: GPTSettings) -> Formula:
+    """What a GPU holds when backward ends, in the token embedding: the peak of a large model and few tokens.
+
+    The embedding is the head too, so that its gradient comes twice, and both are there at once: the head's has waited
+    since backward began. Under autocast the second is added into the first; else the sum is a third.
+
+    Counts: as `held_after_forward`, for b s up to 3072 tokens: for more, the kernel sorts them, in buffers of its own.
+    Shapes, Unit, Raises, Source: as `held_after_forward`.
+    """
+    each = settings.weight_bytes
+    count, of_tokens = parameter_count(bias=settings.bias).text, "V*d"
+    on_their_way = f"2*{of_tokens} + b*s*d" if settings.is_autocast else f"3*{of_tokens}"
+    fresh = [] if settings.holds_gradients else [("gradients", f"{count} - {of_tokens}", "gradients", "of all others")]
+    rows = [*fresh, ("gradients on their way", f"{on_their_way} + 1", "temporaries", "twice the token embedding's")]
+    terms = [Term(name, size, each, _rows(category), why) for name, size, category, why in rows]
+    return Formula(
+        f"{_title(settings)}: held in the embedding's backward", (*_standing(settings), *_outputs(settings), *terms)
+    )
 
 
 def _title(settings: GPTSettings) -> str:
