@@ -297,7 +297,7 @@ def decorated(env):
         @env.autocast(to)
         def forward(x, w=w, to=to):
             assert (torch.is_autocast_enabled("cuda"), torch.is_autocast_cache_enabled()) == (True, True)
-            assert (torch.get_autocast_dtype("cuda"), torch.get_autocast_gpu_dtype()) == (to, to)
+            assert torch.get_autocast_dtype("cuda") == to
             x = x.to(torch.get_autocast_dtype("cuda")) if torch.is_autocast_enabled("cuda") else x
             return F.linear(F.linear(x, w), w)
 

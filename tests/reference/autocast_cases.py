@@ -4,6 +4,7 @@ Each of PyTorch's lists (half precision, float32, float32 as the result's type, 
 them, mixed types, float64, integers, and numbers on the CPU.
 """
 
+import itertools
 import random
 
 import torch
@@ -279,6 +280,24 @@ def composed(env):
 
 
 @case
+def gradients_across(env):
+    """Gradients that lie transposed, as a transposed result hands them on."""
+    functions = {name: f for name, f in (IN_FLOAT32 | COMPOSED).items() if "norm" in name} | {
+        name: functions[name] for functions, name in ((IN_HALF_PRECISION, "linear"), (IN_FLOAT32, "exp"))
+    }
+    rng = random.Random(SEED + 10)
+    for (name, function), to in itertools.product(functions.items(), HALF):
+        t = Maker(env, rng)
+        n, m, k = (rng.randint(2, 70) for _ in range(3))
+        with env.autocast(to):
+            y = function(t, n, m, k).transpose(-1, -2)
+        if y.requires_grad:
+            y.backward(torch.empty_like(y, memory_format=torch.contiguous_format))
+        env.mark(f"{name} {to}")
+        del t, y
+
+
+@case
 def float64(env):
     """float64 stays as it is, and is no reason to promote."""
     functions = IN_HALF_PRECISION | IN_FLOAT32 | TO_FLOAT32 | COMPOSED
@@ -390,6 +409,8 @@ def beside_the_cpu(env):
             z = there(y.to(env.device))
             env.mark(f"{to} on the GPU")
             u = z * torch.tensor(2.0) + torch.tensor(1.0).exp() * there.weight.sum()
+            u = torch.where(u > 0, u, torch.tensor(0.0)) + torch.where(z > 0, torch.tensor(1.0), z)
+            u = u + torch.where(there.bias > 0, there.bias, torch.tensor(0.0))
             env.mark(f"{to} numbers")
             loss = u.sum() + F.layer_norm(z.detach().cpu(), (50,)).sum().to(env.device)
         env.mark(f"{to} end")

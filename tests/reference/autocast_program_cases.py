@@ -14,6 +14,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 _spec = importlib.util.spec_from_file_location(
@@ -268,9 +269,16 @@ KINDS = {
 }
 
 
+def _checkpoint_once():
+    """The first checkpoint imports modules, which leaves reference cycles that hold the frames of the call."""
+    checkpoint(torch.sin, torch.ones(1, requires_grad=True), use_reentrant=True)
+    gc.collect()
+
+
 @case
 def checkpoints(env):
     """Each kind, with dropout and without, the cache on and off; backward inside the context and outside."""
+    _checkpoint_once()
     for to, (kind, options), dropout in itertools.product(HALF, KINDS.items(), (0.0, 0.1)):
         for manner, inside in itertools.product(MANNERS, (False, True)):
             # there, the order of the gradients depends on how many nodes each thread has made before
@@ -296,8 +304,33 @@ def checkpoints(env):
 
 
 @case
+def products_kept(env):
+    """Selective checkpoints of what PyTorch computes in place where no dispatch mode looks on."""
+    _checkpoint_once()
+    w, bias = _weight(env, 40, 40), _weight(env, 40)
+    programs = {
+        "linear, transposed": lambda x: F.linear(x.transpose(0, 1), w, bias),
+        "attention in mathematics": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True),
+        "smoothed": lambda x: F.cross_entropy(
+            x[0], torch.zeros_like(x[0, :, 0], dtype=torch.int64), label_smoothing=0.1
+        ),
+        "gate": lambda x: F.dropout(F.silu(F.linear(x, w)) * F.linear(x, w, bias), 0.1),
+    }
+    for to, (name, program) in itertools.product((None, *HALF), programs.items()):
+        x = _input(env, 3, 20, 40, grad=True)
+        with sdpa_kernel([SDPBackend.MATH]):
+            with env.autocast(to or torch.bfloat16, enabled=to is not None):
+                y = checkpoint(program, x, **KINDS["products kept"])
+                env.mark(f"{to} {name} forward")
+            y.sum().backward()
+            env.mark(f"{to} {name} backward")
+        del x, y
+
+
+@case
 def checkpoints_and_contexts(env):
     """A context inside of what is recomputed, around one of two checkpoints, and a checkpoint in a checkpoint."""
+    _checkpoint_once()
     for to, (kind, options) in itertools.product(HALF, list(KINDS.items())[:2]):
         model, x = _mlp(40).to(env.device), _input(env, 20, 40, grad=True)
 
