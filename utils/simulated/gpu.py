@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from ..deep_graphs import let_go
 from ..trace import Trace
 from .dispatch import Dispatch, attached
 from .gates import GATES
@@ -120,6 +121,7 @@ class SimulatedGPU:
 
     @property
     def _allocator(self):
+        let_go()
         self._memory.settle()
         return self._memory.allocator
 
@@ -182,6 +184,7 @@ class SimulatedGPU:
     @property
     def trace(self) -> Trace:
         """Every allocation and free so far, in order."""
+        let_go()
         self._memory.settle()
         return self._memory.trace
 
