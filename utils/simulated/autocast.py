@@ -7,13 +7,11 @@ turns them on and off.
 Source: aten/src/ATen/autocast_mode.h and autocast_mode.cpp; tests/test_autocast.py compares the lists with that header.
 """
 
-import threading
 import warnings
 
 import torch
 
 from .attachment import attached
-from .replacing import all_of, replaced
 
 DTYPES = (torch.float16, torch.bfloat16)
 KEY = torch._C.DispatchKey.AutocastCUDA
@@ -56,7 +54,7 @@ def _is_eligible(value) -> bool:
     )
 
 
-class _WeightCache:
+class WeightCache:
     """The half-precision copies of weights: each is made at the weight's first use, and kept until autocast ends.
 
     It is one for all threads, and does not ask which half type a copy has: an autocast of another type inside takes
@@ -78,7 +76,7 @@ class _WeightCache:
         self._copies.clear()
 
 
-_CACHE = _WeightCache()
+CACHE = WeightCache()
 
 
 def _is_weight(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
@@ -100,7 +98,7 @@ def _cast(value, dtype: torch.dtype):
         return [_cast(item, dtype) for item in value]
     if not _is_eligible(value) or value.dtype is dtype:
         return value
-    return _CACHE.copy_of(value, dtype) if _is_weight(value, dtype) else value.to(dtype)
+    return CACHE.copy_of(value, dtype) if _is_weight(value, dtype) else value.to(dtype)
 
 
 def _cast_all(args: tuple, dtype: torch.dtype) -> list:
@@ -234,94 +232,6 @@ def cast_as_cuda():
 
     def undo() -> None:
         library._destroy()
-        _CACHE.clear()
+        CACHE.clear()
 
     return undo
-
-
-# what torch.autocast asks by device type
-
-
-def answer_as_cuda():
-    """Let `torch.autocast("cuda")` work without a CUDA build, and know a simulated GPU's tensors, which are "meta"."""
-
-    def unless_attached(answer):
-        return lambda original: lambda *args, **kwargs: answer if attached() else original(*args, **kwargs)
-
-    def also_meta(original):
-        return lambda device_type="cuda", *rest, **kwargs: original(_as_cuda(device_type), *rest, **kwargs)
-
-    def init(original):
-        return lambda self, device_type, *rest, **kwargs: original(self, _as_cuda(device_type), *rest, **kwargs)
-
-    def clear(original):
-        def clear_autocast_cache() -> None:
-            _CACHE.clear()
-            original()
-
-        return clear_autocast_cache
-
-    def cast_inputs(original):
-        return lambda value, device_type, dtype: original(value, _as_meta(device_type), dtype)
-
-    amp = torch.amp.autocast_mode
-    by_type = "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"
-    changes = [
-        (torch.cuda.amp.common, "amp_definitely_not_available", unless_attached(False)),
-        (torch.cuda, "is_bf16_supported", _is_bf16_supported),
-        (torch, "autocast_increment_nesting", _nest(1)),
-        (torch, "autocast_decrement_nesting", _nest(-1)),
-        *((torch, name, also_meta) for name in by_type),
-        *((module, "is_autocast_available", also_meta) for module in (amp, torch.amp)),
-        (torch.autocast, "__init__", init),
-        (torch, "clear_autocast_cache", clear),
-        (amp, "_cast", cast_inputs),
-    ]
-    return all_of([replaced(*change) for change in changes])
-
-
-def _is_bf16_supported(original):
-    """Every GPU does; one before Ampere in software, which PyTorch finds out, once, by making a tensor."""
-
-    def answer(including_emulation: bool = True) -> bool:
-        if not attached():
-            return original(including_emulation)
-        mode = attached()[-1]
-        if mode.memory.spec.capability >= (8, 0) or not including_emulation:
-            return mode.memory.spec.capability >= (8, 0)
-        if not mode.tried_bfloat16:
-            mode.tried_bfloat16, mode.memory.operation = True, "aten::_to_copy"
-            mode.memory.while_taken(torch.bfloat16.itemsize)
-        return True
-
-    return answer
-
-
-_IN_BACKWARD = threading.local()
-
-
-def _nest(step: int):
-    """How deep contexts are nested, each thread counts for itself, and backward runs on a thread of its own on CUDA.
-
-    A context that backward enters, to compute again what a checkpoint left out or in `custom_bwd`, is outermost there:
-    its end drops all copies, also when the program is still within a context.
-    """
-
-    def counting(original):
-        def count() -> int:
-            if not attached() or torch._C._current_graph_task_id() == -1:
-                return original()
-            _IN_BACKWARD.depth = getattr(_IN_BACKWARD, "depth", 0) + step
-            return _IN_BACKWARD.depth
-
-        return count
-
-    return counting
-
-
-def _as_cuda(device_type):
-    return "cuda" if device_type == "meta" and attached() else device_type
-
-
-def _as_meta(device_type):
-    return "meta" if device_type == "cuda" and attached() else device_type

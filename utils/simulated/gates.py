@@ -10,7 +10,8 @@ import torch.optim.swa_utils
 import torch.utils._foreach_utils
 
 from .attachment import OPEN_MEMORIES, attached
-from .autocast import answer_as_cuda, cast_as_cuda
+from .autocast import cast_as_cuda
+from .autocast_gates import answer_as_cuda
 from .composites import COMPOSITES, as_pytorch_does
 from .conversion import keep_parameters, keep_what_gets_data
 from .copying import copy_storages
