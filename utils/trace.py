@@ -1,12 +1,13 @@
 """What happened to a GPU's memory, in order: one type for simulated, measured and recorded runs."""
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .events import Event
+from .owners import Attribution, Owners
 from .trace_formats import events_of_recording, events_of_snapshot, viewer_snapshot
 
 ORIGINS = ("simulated", "measured", "recorded")
@@ -15,6 +16,8 @@ ORIGINS = ("simulated", "measured", "recorded")
 @dataclass
 class Trace:
     """The events of one GPU, oldest first, and where they come from.
+
+    `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look at what is there now.
 
     Counts: allocations of the caching allocator and its segments; not the CUDA context.
     Raises: ValueError for an `origin` that is none of "simulated", "measured", "recorded".
@@ -25,6 +28,9 @@ class Trace:
     torch_version: str = ""
     events: list[Event] = field(default_factory=list)
     phase: str = ""
+    owners: Owners = field(default_factory=Owners, repr=False, compare=False)
+    look: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.origin not in ORIGINS:
@@ -78,6 +84,15 @@ class Trace:
         if first > last:
             raise ValueError(f"after must come before until: got after={after!r}, until={until!r}.")
         return self.events[first + 1 : last]
+
+    def attribution(self) -> Attribution:
+        """What each allocation is at any instant, by what is known now; on a simulated GPU it looks around first."""
+        if self.look:
+            self.look()
+        state = len(self.events), self.owners.changes
+        if self._attributed is None or self._attributed[0] != state:
+            self._attributed = state, Attribution(self.events, self.owners)
+        return self._attributed[1]
 
     def requested_bytes(self, position: int | None = None) -> int:
         """Bytes requested and not yet freed just before event number `position` (default: at the end)."""
