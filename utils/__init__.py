@@ -6,6 +6,7 @@ Importing it attaches nothing: PyTorch behaves differently only while a simulate
 from .contexts import AllocatedMemContext, SavedTensorContext
 from .device import LiveGPU, SimulatedGPU, open_gpu
 from .layers import MLP, Attention, Block, LinearStack
+from .ledger import Ledger
 from .trace import Trace
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "AllocatedMemContext",
     "Attention",
     "Block",
+    "Ledger",
     "LinearStack",
     "LiveGPU",
     "SavedTensorContext",

@@ -37,13 +37,20 @@ PALETTE = (
 
 CATEGORIES = {
     "parameters": "slate",
+    "buffers": "brown",
     "optimizer state": "purple",
     "cuBLAS workspace": "olive",
     "input": "blue",
+    "inputs": "blue",
+    "autocast copies": "cyan",
     "activations": "green",
     "loss": "indigo",
+    "outputs": "indigo",
     "gradients": "rose",
     "temporaries": "gold",
+    "other tensors": "magenta",
+    "unattributed": "navy",
+    "slack": "orange",
 }
 """The colour of each category of a training step's memory, in the order in which figures stack them."""
 

@@ -85,6 +85,28 @@ class Trace:
             raise ValueError(f"after must come before until: got after={after!r}, until={until!r}.")
         return self.events[first + 1 : last]
 
+    def peak_position(self, *, after: str = "", until: str = "") -> int:
+        """The position right after the event at which the most is allocated, between two marks if they are given.
+
+        Counts: whole blocks where the trace knows them, requested bytes where not; the first of several such events.
+        Raises: ValueError for a mark that there is not, or an order that there is not.
+        """
+        if after and until:
+            self.between(after, until)
+        first = self.position(after) if after else 0
+        last = self.position(until) if until else len(self.events)
+        whole = any(event.block_bytes for event in self.events)
+        best, now, sizes = (-1, first), 0, {}
+        for position, event in enumerate(self.events[:last]):
+            if event.action == "alloc":
+                sizes[event.allocation] = event.block_bytes if whole else event.n_bytes
+                now += sizes[event.allocation]
+            elif event.action == "free":
+                now -= sizes.pop(event.allocation, 0)
+            if position >= first and now > best[0]:
+                best = now, position + 1
+        return best[1]
+
     def attribution(self) -> Attribution:
         """What each allocation is at any instant, by what is known now; on a simulated GPU it looks around first."""
         if self.look:

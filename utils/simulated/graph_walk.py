@@ -17,6 +17,7 @@ class GraphWalk:
 
     A node's slots are read once. Under a checkpoint a slot holds a placeholder: what the region was given is kept for
     its first node, and what a backward computes again is kept for the node and slot that the placeholder stands in.
+    `inner` has the numbers of the nodes that others led to in the last walk.
     """
 
     def __init__(
@@ -24,6 +25,7 @@ class GraphWalk:
     ) -> None:
         self._owners, self._position, self._module_of, self._numbers_of = owners, position, module_of, numbers_of
         self._known: dict[int, GraphNode | None] = {}
+        self.inner: set[int] = set()
         self._namesakes: dict[tuple[str, str], list[GraphNode]] = {}
         self._stands_for: dict[int, weakref.ref] = {}
         self._placeholders = weakref.WeakKeyDictionary()
@@ -32,6 +34,7 @@ class GraphWalk:
     def walk(self, roots: Iterable[Node]) -> tuple[list[GraphNode], list[torch.Tensor]]:
         """The nodes behind these roots that keep something, in autograd's order, and the leaves of the graph."""
         self._forget_the_dead()
+        self.inner = set()
         todo, seen, leaves = list(roots), set(), []
         new: list[tuple[int, str, list]] = []
         while todo:
@@ -43,7 +46,9 @@ class GraphWalk:
                 seen.add(number)
                 if number not in self._known:
                     new.append((number, node_name(node), self._read(node)))
-                todo += [following for following, _ in node.next_functions if following is not None]
+                following = [other for other, _ in node.next_functions if other is not None]
+                self.inner.update(other._sequence_nr() for other in following)
+                todo += following
             elif (leaf := getattr(node, "variable", None)) is not None:
                 leaves.append(leaf)
         for number, name, slots in sorted(new, key=lambda entry: entry[0]):

@@ -221,7 +221,11 @@ class Observer:
             for parameter in _parameters_of(optimizer):
                 self._note_gradient(parameter)
             self._note_state(optimizer)
-        self._walk([x for x in tensors if x.grad_fn is not None])
+        results = [x for x in tensors if x.grad_fn is not None]
+        self._walk(results)
+        for tensor in results:
+            if tensor.grad_fn._sequence_nr() not in self.graph.inner:
+                self.note(tensor, "outputs")
         for tensor in tensors:
             if tensor.is_leaf or tensor.retains_grad:
                 self._note_gradient(tensor)
