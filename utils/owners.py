@@ -12,7 +12,7 @@ from .events import Event
 STATE = ("parameters", "buffers", "optimizer state", "gradients")
 """Categories of what outlives a step; each such allocation is named by its module and parameter."""
 
-BY_PRIORITY = (*STATE, "inputs", "autocast copies", "activations", "outputs")
+BY_PRIORITY = (*STATE, "inputs", "autocast copies", "activations", "outputs", "temporaries")
 """What was observed to have several of these roles counts as the first of them."""
 
 NEVER = 1 << 60  # a position after every other

@@ -183,10 +183,11 @@ def _see_backward():
     def seeing(original):
         def run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options):
             with ExitStack() as stack:
-                passes = [stack.enter_context(mode.observer.backward(roots, retain_graph, inputs)) for mode in attached()]
+                for mode in attached():
+                    stack.enter_context(mode.observer.backward(roots, gradients, retain_graph, inputs))
                 results = original(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
             if not options.get("accumulate_grad"):
-                for mode in attached()[: len(passes)]:
+                for mode in attached():
                     mode.observer.note_results(results, inputs)
             return results
 

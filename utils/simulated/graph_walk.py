@@ -2,9 +2,11 @@
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType
 
 import torch
 from torch.autograd.graph import Node
+from torch.utils import checkpoint
 
 from ..owners import NEVER, STATE, GraphNode, Kept, Owners
 from ..saved_tensors import node_name, raw_slots
@@ -150,20 +152,30 @@ class GraphWalk:
         self._owners.changes += 1
 
 
+def _enclosed(function, kind: type):
+    """What a function has of this kind in its closure, or None."""
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:  # empty
+            continue
+        if isinstance(content, kind):
+            return content
+    return None
+
+
 def _frame_of(unpack_hook):
     """The frame of the checkpoint that made this hook, if one did."""
-    for cell in getattr(unpack_hook, "__closure__", None) or ():
-        if isinstance(cell.cell_contents, torch.utils.checkpoint._CheckpointFrame):
-            return cell.cell_contents
-    return None
+    inner = _enclosed(unpack_hook, FunctionType)  # with debugging on, a hook around the hook
+    frame = checkpoint._CheckpointFrame
+    return _enclosed(unpack_hook, frame) or _enclosed(inner, frame)
 
 
 def _selected(frame) -> Iterator[torch.Tensor]:
     """The tensors that a selective checkpoint has chosen to keep for its region."""
-    for cell in frame.recompute_fn.__closure__ or ():
-        if isinstance(cell.cell_contents, torch.utils.checkpoint._CachedTorchDispatchMode):
-            for calls in cell.cell_contents.storage.values():
-                yield from _tensors_of(list(calls.values()))
+    mode = _enclosed(frame.recompute_fn, checkpoint._CachedTorchDispatchMode)
+    for calls in mode.storage.values() if mode else ():
+        yield from _tensors_of(list(calls.values()))
 
 
 def _tensors_of(entries) -> Iterator[torch.Tensor]:

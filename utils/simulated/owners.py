@@ -94,13 +94,14 @@ class Observer:
                 self._note_input(tensor)
             self._forward = self._begin("forward")
 
-    def _leave_forward(self, module: nn.Module, args, kwargs, output) -> None:
+    def _leave_forward(self, module: nn.Module, args, *rest) -> None:
+        """`rest` is the keyword arguments and the output; the output alone where forward has failed."""
         # the paths' own hook has run before this one, so that the root is not among the running modules any more
         if self.memory.labels.modules.depth == 0 and torch._C._current_graph_task_id() == -1:
             self._finish(self._forward)
-            for tensor in _tensors_in((args, kwargs)):
+            for tensor in _tensors_in((args, *rest[:-1])):
                 self._note_input(tensor)
-            outputs = list(_tensors_in(output))
+            outputs = list(_tensors_in(rest[-1]))
             for tensor in outputs:
                 self.note(tensor, "outputs")
             self._walk(outputs)
@@ -108,12 +109,14 @@ class Observer:
     # backward
 
     @contextmanager
-    def backward(self, roots, retain_graph: bool, inputs: tuple) -> Iterator[None]:
+    def backward(self, roots, gradients, retain_graph: bool, inputs: tuple) -> Iterator[None]:
         """Note what the graph of these roots keeps before it runs; and after, that it is gone, and the gradients."""
         span = self._begin("backward")
         roots = list(_tensors_in(roots))
         for tensor in roots:
             self.note(tensor, "outputs")
+        for tensor in _tensors_in(gradients):
+            self._note_start(tensor)
         nodes, leaves = self._walk(roots)
         backward = Pass(self._position(), nodes, releases=not (retain_graph or inputs))
         self.owners.passes.append(backward)
@@ -144,6 +147,14 @@ class Observer:
         for leaf in leaves:
             self._note_leaf(leaf)
         return nodes, leaves
+
+    def _note_start(self, gradient: torch.Tensor) -> None:
+        """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
+        last = next((e for e in reversed(self.memory.trace.events) if e.action == "alloc"), None)
+        for number in self.numbers_of(gradient):
+            made_now = number == last.allocation and last.operation == "aten::ones_like"
+            if number not in self.owners.roles:
+                self.owners.add(number, Role("temporaries" if made_now else "gradients"))
 
     def _note_leaf(self, leaf: torch.Tensor) -> None:
         for number in self.numbers_of(leaf):
