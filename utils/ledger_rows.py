@@ -58,7 +58,8 @@ def rows_at(trace: Trace, position: int) -> list[Row]:
 
 
 def _row(event: Event, category: str, role: Role | None, kept: list[Kept], tensor, namesakes: Counter) -> Row:
-    module = role.module if role else kept[0].node.module if kept and category not in _NAMED else event.module
+    keepers = [event.module if k.node.module is None else k.node.module for k in kept]
+    module = role.module if role else keepers[0] if keepers and category not in _NAMED else event.module
     name = role.name if role else ""
     operation = event.operation.removeprefix("aten::")
     shape, dtype = (None if tensor is None or tensor[0] is None else tuple(tensor[0])), tensor and tensor[1]
@@ -69,8 +70,9 @@ def _row(event: Event, category: str, role: Role | None, kept: list[Kept], tenso
     about = shape, dtype, event.n_bytes, event.allocation
     slots = [SavedTensor(module, category, called, *about, namesakes[module, category, called])]
     if category not in _NAMED:
-        slots += [SavedTensor(k.node.module, k.node.name, k.slot, *about, k.node.nth) for k in kept]
-    kept_for = tuple(f"{k.node.name}.{k.slot}" for k in kept)
+        places = zip(keepers, kept, strict=True)
+        slots += [SavedTensor(module, k.node.name, k.slot, *about, k.node.nth) for module, k in places]
+    kept_for = tuple(f"{k.node.name}.{k.slot}".rstrip(".") for k in kept)
     slack_bytes = max(event.block_bytes - event.n_bytes, 0) if event.block_bytes else 0
     return Row(
         category, module, operation, name, shape, dtype, event.n_bytes, slack_bytes, kept_for, event.allocation,

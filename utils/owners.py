@@ -31,11 +31,12 @@ class GraphNode:
     """What is remembered of an autograd node that keeps tensors for backward.
 
     `number` is autograd's own; nodes of one name in one module are told apart by `nth`. `since` and `until` are the
-    positions in the trace between which it keeps what it saved, as far as is known now.
+    positions in the trace between which it keeps what it saved, as far as is known now. `module` is None where each
+    allocation belongs to the module that made it.
     """
 
     number: int
-    module: str
+    module: str | None
     name: str
     nth: int
     seen_at: int
@@ -101,7 +102,9 @@ class Owners:
     def role(self, number: int) -> Role | None:
         """The foremost role that was noted."""
         roles = self.roles.get(number)
-        return min(roles, key=lambda role: BY_PRIORITY.index(role.category)) if roles else None
+        if roles is None or len(roles) == 1:
+            return roles and roles[0]
+        return min(roles, key=lambda role: BY_PRIORITY.index(role.category))
 
     def keep(self, number: int, kept: Kept) -> None:
         """Note that a slot keeps an allocation."""

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from types import FunctionType
 
 import torch
@@ -31,7 +32,7 @@ class GraphWalk:
         self._namesakes: dict[tuple[str, str], list[GraphNode]] = {}
         self._stands_for: dict[int, weakref.ref] = {}
         self._placeholders = weakref.WeakKeyDictionary()
-        self._frames = weakref.WeakSet()
+        self._frames = weakref.WeakKeyDictionary()
 
     def walk(self, roots: Iterable[Node]) -> tuple[list[GraphNode], list[torch.Tensor]]:
         """The nodes behind these roots that keep something, in autograd's order, and the leaves of the graph."""
@@ -62,7 +63,7 @@ class GraphWalk:
         found = []
         for slot, saved in raw_slots(node):
             if isinstance(saved.data, torch.Tensor):
-                found.append((slot, list(self._numbers_of(saved.data))))
+                found.append((slot, self._numbers_of(saved.data)))
             elif saved.unpack_hook is not None:
                 found.append((slot, (saved.data, _frame_of(saved.unpack_hook))))
         return found
@@ -109,27 +110,32 @@ class GraphWalk:
             self._stands_for[node.number] = weakref.ref(placeholder)
         except TypeError:  # a hook of another kind, as that of save_on_cpu
             return
-        if frame is None or frame in self._frames:
-            return
-        self._frames.add(frame)
-        holders: list[GraphNode] = []
-        weakref.finalize(frame, self._frame_died, holders).atexit = False
+        if frame in self._frames:
+            for holder in self._frames[frame]:
+                holder.module = _common(holder.module, node.module)
+        elif frame is not None:
+            self._note_frame(node, frame)
+
+    def _note_frame(self, node: GraphNode, frame) -> None:
+        """What a checkpoint itself keeps, by the module that has all nodes of its region; what it was told to keep."""
+        given = GraphNode(node.number, node.module, "checkpoint", 1, node.seen_at)
+        chosen = GraphNode(node.number, None, "selective checkpoint", 1, node.seen_at)
+        self._owners.nodes += given, chosen
+        self._frames[frame] = [given]
+        weakref.finalize(frame, self._frame_died, [given, chosen]).atexit = False
         for i, saved in enumerate(frame.saved_args):
             tensor = getattr(saved, "data", None)
             if isinstance(tensor, torch.Tensor):
-                holders.append(self._keep(node, f"inputs[{i}]", tensor, "checkpoint"))
+                self._keep(Kept(given, f"inputs[{i}]"), tensor)
         for tensor in _selected(frame):
-            holders.append(self._keep(node, "kept", tensor, "selective checkpoint"))
+            self._keep(Kept(chosen, ""), tensor)
 
     def _frame_died(self, holders: list[GraphNode]) -> None:
         self.release(holders, self._position())
 
-    def _keep(self, node: GraphNode, slot: str, tensor: torch.Tensor, name: str) -> GraphNode:
-        holder = GraphNode(node.number, node.module, name, 1, node.seen_at)
-        self._owners.nodes.append(holder)
+    def _keep(self, kept: Kept, tensor: torch.Tensor) -> None:
         for allocation in self._numbers_of(tensor):
-            self._owners.keep(allocation, Kept(holder, slot))
-        return holder
+            self._owners.keep(allocation, kept)
 
     def note_recomputed(self, frame, task: int) -> None:
         """Note, when a checkpoint has computed a region again, for which nodes and slots it keeps the results."""
@@ -140,8 +146,7 @@ class GraphWalk:
             handle = placeholder.handles.get(task) if place else None
             if handle is not None and handle in again:
                 node, slot = place
-                for allocation in self._numbers_of(again[handle]):
-                    self._owners.keep(allocation, Kept(node, slot, self._position() - 1))
+                self._keep(Kept(node, slot, self._position() - 1), again[handle])
 
     def release(self, nodes: Iterable[GraphNode], position: int) -> None:
         """Note that a backward has freed what these nodes kept."""
@@ -150,6 +155,12 @@ class GraphWalk:
             self._known.pop(node.number, None)
             self._stands_for.pop(node.number, None)
         self._owners.changes += 1
+
+
+def _common(one: str, other: str) -> str:
+    """The innermost module that two are, or are in."""
+    parts = takewhile(lambda pair: pair[0] == pair[1], zip(one.split("."), other.split("."), strict=False))
+    return ".".join(part for part, _ in parts)
 
 
 def _enclosed(function, kind: type):

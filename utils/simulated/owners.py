@@ -47,16 +47,11 @@ class Observer:
 
     # what tensors and modules say
 
-    def numbers_of(self, tensor: torch.Tensor) -> Iterator[int]:
+    def numbers_of(self, tensor: torch.Tensor) -> list[int]:
         """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
-        if tensor.layout is torch.strided and type(tensor) in _PLAIN:
-            storages = (tensor.untyped_storage(),)
-        else:
-            storages = storages_of(tensor)
-        for storage in storages:
-            record = RECORDS.get(storage._cdata)
-            if record is not None and record.number is not None and record.memory is self.memory:
-                yield record.number
+        plain = type(tensor) in _PLAIN and tensor.layout is torch.strided
+        records = [RECORDS.get(x._cdata) for x in ((tensor.untyped_storage(),) if plain else storages_of(tensor))]
+        return [r.number for r in records if r is not None and r.number is not None and r.memory is self.memory]
 
     def note(self, tensor: torch.Tensor, category: str, module: str = "", name: str = "") -> None:
         """Note what a tensor is."""
@@ -68,7 +63,10 @@ class Observer:
         self.note(copy, category, *self._known_as(of)[1:])
 
     def _known_as(self, tensor: torch.Tensor) -> Role:
-        return next((r for n in self.numbers_of(tensor) if (r := self.owners.role(n))), Role(""))
+        for number in self.numbers_of(tensor):
+            if number in self.owners.roles:
+                return self.owners.role(number)
+        return _UNKNOWN
 
     def _note_model(self, module: nn.Module) -> None:
         for category, members in (("parameters", module.named_parameters()), ("buffers", module.named_buffers())):
@@ -224,7 +222,7 @@ class Observer:
         found = gc.get_objects()
         for module in _outermost([x for x in found if issubclass(type(x), nn.Module)]):
             self._note_model(module)
-        tensors = [x for x in found if issubclass(type(x), torch.Tensor) and any(True for _ in self.numbers_of(x))]
+        tensors = [x for x in found if issubclass(type(x), torch.Tensor) and self.numbers_of(x)]
         for tensor in tensors:
             if isinstance(tensor, nn.Parameter):
                 self._note_leaf(tensor)
@@ -244,6 +242,7 @@ class Observer:
 
 
 _PLAIN = (torch.Tensor, nn.Parameter)
+_UNKNOWN = Role("")
 
 
 def _split(path: str) -> tuple[str, str]:
