@@ -32,6 +32,9 @@ class Environment:
     def device(self) -> torch.device:
         return self.gpu.device
 
+    def autocast(self, dtype: torch.dtype, **options):
+        return self.gpu.autocast(dtype, **options)
+
     def mark(self, name: str) -> None:
         stats = self.gpu.memory_stats()
         self.marks.append({"name": name} | {reading: stats[key] for reading, key in READINGS.items()})

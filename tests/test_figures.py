@@ -7,7 +7,8 @@ from utils import LinearStack, SavedTensorContext, SimulatedGPU, Trace
 from utils.events import Event
 from utils.figures import stacked_bars, timeline
 from utils.graph_figure import graph
-from utils.training import categories, train_in_phases
+from utils.readings import categories
+from utils.training import train_in_phases
 from utils.units import MiB
 
 

@@ -21,6 +21,7 @@ LAYERS = [
     [
         "utils.contexts",
         "utils.ledger",
+        "utils.readings",
         "utils.training",
         "utils.record",
         "utils.experiments",
@@ -41,11 +42,14 @@ FORMULAS = [
     "utils.formulas",
     "utils.phase_formulas",
     "utils.block_formulas",
+    "utils.gpt_formulas",
+    "utils.gpt_held",
     "utils.expressions",
     "utils.comparison",
 ]
 BESIDE = {
     "utils.layers": [],
+    "utils.gpt": ["utils.layers"],
     "utils.activations": [],
     "utils.derivatives": [],
     "utils.checkpointing": [],

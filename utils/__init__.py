@@ -5,11 +5,13 @@ Importing it attaches nothing: PyTorch behaves differently only while a simulate
 
 from .contexts import AllocatedMemContext, SavedTensorContext
 from .device import LiveGPU, SimulatedGPU, open_gpu
+from .gpt import GPT
 from .layers import MLP, Attention, Block, LinearStack
 from .ledger import Ledger
 from .trace import Trace
 
 __all__ = [
+    "GPT",
     "MLP",
     "AllocatedMemContext",
     "Attention",

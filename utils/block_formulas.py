@@ -25,53 +25,66 @@ _KERNELS = {  # the node of each kernel, its logsumexp, and what it keeps for dr
 
 
 def block_parts(
-    *, attention: str, activation: str, dropout: float | bool | None = False, from_output: bool = False
+    *,
+    attention: str,
+    activation: str,
+    dropout: float | bool | None = False,
+    from_output: bool = False,
+    autocast: bool = False,
 ) -> dict[str, Formula]:
     """What a pre-norm `Block` keeps for backward, as a Formula for each of its four sub-layers.
 
     `attention` is the kernel that the GPU takes for `kind="sdpa"` ("flash", "efficient" or "cudnn"), or "explicit";
-    `activation`, `dropout` and `from_output` are those of `mlp_saved`.
+    `activation`, `dropout` and `from_output` are those of `mlp_saved`. With `autocast` the weights and x are float32,
+    and e is 2, the bytes of autocast's type.
 
     Shapes: x[b,s,d] -> norm1 -> attention of a heads -> + x -> norm2 -> mlp -> + -> y[b,s,d], elements of e bytes
     Counts: each storage once, all parameters trained, in training mode, with or without biases; flash, efficient and
-            cuDNN's attention for heads of a multiple of 8 numbers (others are padded). Not the parameters, not y; not
-            under autocast. Of the efficient kernel, seed and offset lie in CPU memory: 16 bytes that the GPU lacks.
+            cuDNN's attention for heads of a multiple of 8 numbers (others are padded). Not the parameters, nor
+            autocast's copies of them, not y. Of the efficient kernel, seed and offset lie in CPU memory: 16 bytes that
+            the GPU lacks.
     Unit:   bytes, exact; no allocator rounding.
     Raises: ValueError for an attention that is none of ATTENTIONS, and as `mlp_saved` does.
     Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/test_block_formulas.py.
     """
     if attention not in ATTENTIONS:
         raise ValueError(f"attention must be one of {', '.join(ATTENTIONS)}: got attention={attention!r}.")
-    mlp = mlp_saved(activation=activation, dropout=dropout, from_output=from_output)
+    mlp = mlp_saved(activation=activation, dropout=dropout, from_output=from_output, autocast=autocast)
     terms = {
-        "norm1": _norm("norm1"),
-        "attention": _attention(attention, is_on(dropout)),
-        "norm2": _norm("norm2"),
+        "norm1": _norm("norm1", 4 if autocast else "e"),
+        "attention": _attention(attention, is_on(dropout), autocast),
+        "norm2": _norm("norm2", 4 if autocast else "e"),
         "mlp": [replace(term, selectors=tuple(map(_inside_mlp, term.selectors))) for term in mlp.terms],
     }
     return {part: Formula(f"{part}: kept for backward", tuple(terms[part])) for part in PARTS}
 
 
 def block_saved(
-    *, attention: str, activation: str, dropout: float | bool | None = False, from_output: bool = False
+    *,
+    attention: str,
+    activation: str,
+    dropout: float | bool | None = False,
+    from_output: bool = False,
+    autocast: bool = False,
 ) -> Formula:
     """The same as one Formula, whose terms have the sub-layer before their name: "norm1: input".
 
     Shapes, Counts, Unit, Raises: as `block_parts`.
     """
-    parts = block_parts(attention=attention, activation=activation, dropout=dropout, from_output=from_output).items()
+    parts = block_parts(
+        attention=attention, activation=activation, dropout=dropout, from_output=from_output, autocast=autocast
+    ).items()
     terms = [replace(term, name=f"{part}: {term.name}") for part, formula in parts for term in formula.terms]
-    named = (
-        f"{attention}, {activation}" + (" from its output" if from_output else "") + (", dropout" if dropout else "")
-    )
+    extras = {" from its output": from_output, ", dropout": dropout, ", autocast": autocast}
+    named = f"{attention}, {activation}" + "".join(name for name, is_so in extras.items() if is_so)
     return Formula(f"Block with {named}: kept for backward", tuple(terms))
 
 
-def _norm(module: str) -> list[Term]:
+def _norm(module: str, element_bytes: int | str) -> list[Term]:
     node = "NativeLayerNormBackward*"
     statistics = Selector(module, node, "result1"), Selector(module, node, "result2")
     return [
-        Term("input", "b*s*d", "e", (Selector(module, node, "input"),), "all three gradients of the norm"),
+        Term("input", "b*s*d", element_bytes, (Selector(module, node, "input"),), "all three gradients of the norm"),
         Term("statistics", "2*b*s", 4, statistics, "mean and 1/deviation of each position, in float32"),
     ]
 
@@ -80,9 +93,9 @@ def _linear_input(module: str) -> tuple[Selector, ...]:
     return Selector(module, "AddmmBackward*", "mat1"), Selector(module, "MmBackward*", "self")
 
 
-def _attention(attention: str, has_dropout: bool) -> list[Term]:
+def _attention(attention: str, has_dropout: bool, autocast: bool) -> list[Term]:
     terms = [Term("input", "b*s*d", "e", _linear_input("attention.qkv"), "weight gradient of qkv")]
-    terms += _explicit(has_dropout) if attention == "explicit" else _kernel(attention)
+    terms += _explicit(has_dropout, autocast) if attention == "explicit" else _kernel(attention)
     why = "weight gradient of out" + ("" if attention == "explicit" else "; gradient of the softmax")
     output = _linear_input("attention.out")
     if attention != "explicit":
@@ -110,20 +123,25 @@ def _kernel(attention: str) -> list[Term]:
     ]
 
 
-def _explicit(has_dropout: bool) -> list[Term]:
-    """The two products are nodes of one name: the first makes the scores, the second applies them to v."""
+def _explicit(has_dropout: bool, autocast: bool) -> list[Term]:
+    """The two products are nodes of one name: the first makes the scores, the second applies them to v.
+
+    Under autocast the softmax runs in float32, and the second product has a copy of its result in half precision.
+    """
+    softmax_bytes, has_copy = (4, True) if autocast else ("e", has_dropout)
     bmm, softmax = "BmmBackward*", "SoftmaxBackward*"
     scores, applied = Selector("attention", bmm, "self", 1), Selector("attention", bmm, "self", 2)
     qkv = scores, Selector("attention", bmm, "mat2", 1), Selector("attention", bmm, "mat2", 2)
     result = Selector("attention", softmax, "result")
-    weights = (result,) if has_dropout else (result, applied)
+    weights = (result,) if has_copy else (result, applied)
     terms = [
         Term("q, k, v", "3*b*s*d", "e", qkv, "gradients of each other, and of the weights"),
         Term("causal mask", "s**2", 1, (Selector("attention", "MaskedFillBackward*", "mask"),), "a bool each"),
-        Term("weights", "a*b*s**2", "e", weights, "derivative of the softmax, from its output"),
+        Term("weights", "a*b*s**2", softmax_bytes, weights, "derivative of the softmax, from its output"),
     ]
-    if has_dropout:
-        terms.append(Term("dropped weights", "a*b*s**2", "e", (applied,), "gradient of v"))
+    if has_copy:
+        name = "dropped weights" if has_dropout else "weights, in half precision"
+        terms.append(Term(name, "a*b*s**2", "e", (applied,), "gradient of v"))
     return terms
 
 

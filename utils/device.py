@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import torch
 
+from .simulated.autocast import autocast
 from .simulated.dispatch import attached
 from .simulated.gpu import SimulatedGPU
 from .simulated.specs import GPUSpec
@@ -83,6 +84,9 @@ class LiveGPU:
 
     def reset_accumulated_memory_stats(self) -> None:
         return torch.cuda.reset_accumulated_memory_stats(self.device)
+
+    def autocast(self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None):
+        return autocast(dtype, enabled, cache_enabled)
 
     def synchronize(self) -> None:
         return torch.cuda.synchronize(self.device)

@@ -9,8 +9,9 @@ import torch
 
 from .contexts import AllocatedMemContext, SavedTensorContext
 from .layers import MLP, LinearStack, check_positive
+from .readings import Readings
 from .saved_tensors import SavedTensor
-from .training import Readings, train_in_phases
+from .training import train_in_phases
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": torch.optim.SGD,

@@ -194,6 +194,7 @@ _READS_MORE = {
     "Softsign": ("denominator", "other", "the 1 + |h| that it divides by"),
     "Tanhshrink": ("tanh output", "result", "the tanh that it subtracts"),
 }
+_OTHERWISE_UNDER_AUTOCAST = set("LogSoftmax PReLU Softmax Softmax2d Softmin Softplus".split())
 _FROM_OUTPUT = set(
     "CELU ELU Hardshrink Hardsigmoid Hardtanh LeakyReLU LogSigmoid ReLU6 SELU Sigmoid Softplus Softshrink Softsign "
     "Tanh Threshold".split()
@@ -203,20 +204,27 @@ ACTIVATIONS = tuple(sorted(_READS_INPUT | _READS_COPY | _READS_RESULT | {"Identi
 
 
 def mlp_saved(
-    *, activation: str, dropout: float | bool | None = False, bias: bool = True, from_output: bool = False
+    *,
+    activation: str,
+    dropout: float | bool | None = False,
+    bias: bool = True,
+    from_output: bool = False,
+    autocast: bool = False,
 ) -> Formula:
     """Tensors that `Linear -> activation -> Linear -> dropout` keeps for backward on a CUDA GPU, term by term.
 
     `activation` is the name of a class of torch.nn, case and underscores ignored; an underscore at the end asks for its
     in-place form: "gelu", "LeakyReLU", "leaky_relu_". `dropout` is its probability, or whether there is any. `bias`
     says whether the Linears have one; that changes which node keeps an input, not what is kept. `from_output` says that
-    the activation is the one of utils.activations of that name, which keeps its output.
+    the activation is the one of utils.activations of that name, which keeps its output. With `autocast` the weights and
+    x are float32, and e is 2: both Linears keep inputs of autocast's type, the first one a copy of x.
 
     Shapes: x[b,s,d] -> h[b,s,4d] -> g[b,s,4d] -> y[b,s,d], elements of e bytes
     Counts: each storage once, all parameters trained, in training mode; whether x requires grad does not matter. Not
-            the parameters, not y; not under autocast, whose casts are kept too.
+            the parameters, nor autocast's copies of them, not y.
     Unit:   bytes, exact; no allocator rounding.
-    Raises: ValueError for an activation whose backward is not known and for a dropout outside [0, 1).
+    Raises: ValueError for an activation whose backward is not known or that autocast would run in float32, and for a
+            dropout outside [0, 1).
     Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/test_formulas.py.
     """
     name = _activation(activation)
@@ -224,6 +232,11 @@ def mlp_saved(
         raise ValueError(
             f"from_output needs an activation of utils.activations: got {activation!r}; one of "
             f"{', '.join(sorted(_FROM_OUTPUT))}."
+        )
+    if autocast and (from_output or name.removesuffix("_") in _OTHERWISE_UNDER_AUTOCAST):
+        raise ValueError(
+            "autocast=True needs an activation that runs in its input's type: "
+            f"got {activation!r}; try 'gelu' or 'relu'."
         )
     has_dropout = is_on(dropout)
     reads_result = from_output or name in _READS_RESULT

@@ -138,21 +138,27 @@ class Attention(nn.Module):
         if kind == "explicit":
             check_positive(context_length=context_length)
             ones = torch.ones(1, 1, context_length, context_length, **factory)
-            self.register_buffer("mask", ones.tril())
+            self.register_buffer(
+                "mask", ones.tril_()
+            )  # in place: made on a GPU, it takes what it takes when moved there
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.dim() != 3:
             raise ValueError(f"x must be x[b, s, d]: got {x.dim()} dimensions, {tuple(x.shape)}.")
         b, s, d = x.shape
         q, k, v = (y.view(b, s, self.n_heads, d // self.n_heads).transpose(1, 2) for y in self.qkv(x).split(d, dim=2))
-        y = self._explicit(q, k, v) if self.kind == "explicit" else self._sdpa(q, k, v)
+        if self.kind == "explicit":
+            weights = self._weights(q, k)  # their name lasts to the end of forward, as in nanoGPT
+            y = weights @ v
+        else:
+            y = self._sdpa(q, k, v)
         return self.dropout(self.out(y.transpose(1, 2).contiguous().view(b, s, d)))
 
     def _sdpa(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         dropout_p = self.weight_dropout.p if self.training else 0.0
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_p, is_causal=True)
 
-    def _explicit(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    def _weights(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         s, context_length = q.size(-2), self.mask.size(-1)
         if s > context_length:
             raise ValueError(f"x may have context_length={context_length} positions at most: got {s}.")
@@ -160,8 +166,7 @@ class Attention(nn.Module):
         # One name for all: each stage is let go as soon as the next is there, unless autograd keeps it.
         weights = weights.masked_fill(self.mask[:, :, :s, :s] == 0, float("-inf"))
         weights = F.softmax(weights, dim=-1)
-        weights = self.weight_dropout(weights)
-        return weights @ v
+        return self.weight_dropout(weights)
 
 
 def _check_heads(d_model: int, n_heads: int) -> None:

@@ -51,8 +51,8 @@ class Recorder:
         self.marks: list[dict] = []
         self.positions: list[tuple[int, int]] = []
 
-    def autocast(self, dtype: torch.dtype) -> torch.autocast:
-        return torch.autocast("cuda", dtype=dtype)
+    def autocast(self, dtype: torch.dtype, **options) -> torch.autocast:
+        return self.gpu.autocast(dtype, **options)
 
     def mark(self, name: str) -> None:
         """Note the allocator's figures of this instant, and how many allocations and frees came before it."""

@@ -1,84 +1,17 @@
-"""A training step in named phases, and what a GPU's memory holds after each of them."""
+"""Training steps in named phases, on a simulated or a live GPU, and its memory after each phase."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from .comparison import html_table, text_table
 from .layers import check_positive
-from .trace import Trace
+from .readings import TO_DEVICE, Log, Readings
 
-TO_DEVICE = "model to device"
 PHASES = ("forward", "backward", "step", "zero_grad")
-TEMPORARIES = "temporaries"
-_MADE_IN = {
-    TO_DEVICE: "parameters",
-    "input": "input",
-    "forward": "activations",
-    "loss": "loss",
-    "backward": "gradients",
-    "step": "optimizer state",
-}
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A GPU's memory at the end of one phase.
-
-    Counts: `change_bytes` since the phase before; `peak_bytes`, the most there was during this phase; `parts`, what the
-            allocated bytes consist of, by category, on a simulated GPU (empty on a live one).
-    Unit:   bytes, of whole blocks.
-    """
-
-    iteration: int
-    phase: str
-    allocated_bytes: int
-    change_bytes: int
-    peak_bytes: int
-    parts: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, repr=False)
-class Readings:
-    """All readings of a run, oldest first: `run[0, "model to device"]`, then `run[1, "forward"]` and so on."""
-
-    title: str
-    rows: tuple[Reading, ...]
-
-    def __getitem__(self, key: tuple[int, str]) -> Reading:
-        for row in self.rows:
-            if (row.iteration, row.phase) == key:
-                return row
-        known = ", ".join(str((row.iteration, row.phase)) for row in self.rows)
-        raise KeyError(f"a reading is named by iteration and phase: got {key!r}, has {known}.")
-
-    def __iter__(self) -> Iterator[Reading]:
-        return iter(self.rows)
-
-    @property
-    def figures(self) -> dict[str, int]:
-        """The allocated bytes after each phase, by its name."""
-        return {_mark(row.iteration, row.phase): row.allocated_bytes for row in self.rows}
-
-    def of(self, iteration: int) -> "Readings":
-        """The readings of one iteration."""
-        return Readings(f"{self.title}, iteration {iteration}", tuple(r for r in self.rows if r.iteration == iteration))
-
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        rows = [
-            [str(r.iteration or ""), r.phase, f"{r.allocated_bytes:,d}", f"{r.change_bytes:+,d}", f"{r.peak_bytes:,d}"]
-            for r in self.rows
-        ]
-        return ["iteration", "phase", "allocated bytes", "change", "peak within"], rows
-
-    def __repr__(self) -> str:
-        return text_table(self.title, *self._table(), numbers=3)
-
-    def _repr_html_(self) -> str:
-        return html_table(self.title, *self._table(), numbers=3)
+"""Those of an iteration of `train_in_phases`."""
 
 
 def train_in_phases(
@@ -99,7 +32,7 @@ def train_in_phases(
     Raises: ValueError for an n_iterations that is no positive integer; whatever the model raises.
     """
     check_positive(n_iterations=n_iterations)
-    log = _Log(gpu)
+    log = Log(gpu)
     with log.phase(0, TO_DEVICE):
         model = make_model()
         optimizer = make_optimizer([parameter for parameter in model.parameters() if parameter.requires_grad])
@@ -121,73 +54,144 @@ def train_in_phases(
     return log.readings(f"{type(model).__name__} on {gpu.name}, {gpu.origin}")
 
 
-def _mark(iteration: int, phase: str) -> str:
-    return f"iteration {iteration} {phase}" if iteration else phase
+STEP_PHASES = ("batch", "forward", "backward", "clip", "optimizer", "zero_grad")
+"""Those of a step of `train_steps`: the first three for each micro-batch, "clip" where gradients are clipped."""
+
+ADAMW = {"fused": {"fused": True}, "foreach": {"foreach": True}, "loop": {"foreach": False}}
+"""The three forms of PyTorch's AdamW: one kernel for many parameters, one operation for all, one after the other."""
 
 
-class _Log:
-    """Takes the readings of one run, and labels the trace of a simulated GPU as it goes."""
+def adamw(model: nn.Module, form: str = "fused") -> torch.optim.AdamW:
+    """AdamW as nanoGPT sets it: weight decay for matrices and embeddings, none for biases and norms.
 
-    def __init__(self, gpu):
-        self._gpu = gpu
-        self._trace: Trace | None = getattr(gpu, "trace", None)
-        self._rows: list[tuple[int, str, int, int]] = []
-
-    def labelled(self, label: str):
-        """Whatever is allocated in this block of code is marked as made in it."""
-        return self._trace.in_phase(label) if self._trace is not None else nullcontext()
-
-    @contextmanager
-    def phase(self, iteration: int, name: str) -> Iterator[None]:
-        self._gpu.reset_peak_memory_stats()
-        with self.labelled(name):
-            yield
-        self._rows.append((iteration, name, self._gpu.memory_allocated(), self._gpu.max_memory_allocated()))
-        if self._trace is not None:
-            self._trace.mark(_mark(iteration, name))
-
-    def readings(self, title: str) -> Readings:
-        parts = parts_at_marks(self._trace)[-len(self._rows) :] if self._trace is not None else [{}] * len(self._rows)
-        rows, before_bytes = [], 0
-        for (iteration, phase, n_bytes, peak_bytes), consists_of in zip(self._rows, parts, strict=True):
-            rows.append(Reading(iteration, phase, n_bytes, n_bytes - before_bytes, peak_bytes, consists_of))
-            before_bytes = n_bytes
-        return Readings(title, tuple(rows))
-
-
-def categories(trace: Trace) -> dict[int, str]:
-    """What each allocation of a trace is, by its number, judged by when it was made and how long it lived.
-
-    What lives past the mark at the end of its phase is what that phase makes: parameters, input, activations, loss,
-    gradients, optimizer state. What is gone by then is a temporary. What has a name of its own is that.
+    Raises: ValueError for a form that is none of ADAMW.
     """
-    found: dict[int, str] = {}
-    made_at: dict[int, int] = {}
-    n_marks = 0
-    for event in trace:
-        if event.action == "mark":
-            n_marks += 1
-        elif event.action == "alloc":
-            made_at[event.allocation] = n_marks
-            found[event.allocation] = event.name or _MADE_IN.get(event.phase, "other")
-        elif event.action == "free" and made_at.get(event.allocation) == n_marks:
-            found[event.allocation] = TEMPORARIES
-    return found
+    if form not in ADAMW:
+        raise ValueError(f"form must be one of {', '.join(ADAMW)}: got form={form!r}.")
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [parameter for parameter in trained if parameter.dim() >= 2], "weight_decay": 0.1},
+        {"params": [parameter for parameter in trained if parameter.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), **ADAMW[form])
 
 
-def parts_at_marks(trace: Trace) -> list[dict[str, int]]:
-    """For each mark of a trace, the allocated bytes at that moment by category, in the order in which they came up.
+def random_tokens(gpu, *, b: int, s: int, V: int) -> Iterator[torch.Tensor]:
+    """Tokens and targets for a GPT, drawn on the CPU and moved to the GPU one after the other.
 
-    Unit: bytes, of whole blocks.
+    Shapes: tokens[b, s], targets[b, s], of 8-byte integers below V
     """
-    category = categories(trace)
-    present: dict[str, int] = {}
-    result = []
-    for event in trace:
-        if event.action == "mark":
-            result.append({name: n_bytes for name, n_bytes in present.items() if n_bytes})
-        elif event.action in ("alloc", "free"):
-            name = category.get(event.allocation, "other")
-            sign = 1 if event.action == "alloc" else -1
-            present[name] = present.get(name, 0) + sign * event.block_bytes
-    return result
+    for _ in ("tokens", "targets"):
+        yield torch.randint(V, (b, s)).to(gpu.device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSettings:
+    """How a training step is done.
+
+    `micro_batches`: backward runs so often before a step, each time on a batch of its own, and gradients add up.
+    `autocast`: the half-precision type of forward, or None. `optimizer`: a form of `adamw`, or a function that makes
+    an optimizer for a model. `clip_norm`: the norm that gradients are clipped to, or None. `scaler`: whether a
+    GradScaler scales the loss (on a simulated GPU it finds no infinities and skips no step). `set_to_none`: whether
+    `zero_grad` drops gradients or fills them with zeros.
+    `keep_outputs`: what else the model returns beside its loss (the logits of a GPT) keeps its name until the next
+    forward replaces it, as in most scripts; without, it is let go at the end of forward.
+
+    Raises: ValueError for micro_batches or a clip_norm that are not positive, and for an unknown optimizer.
+    """
+
+    micro_batches: int = 1
+    autocast: torch.dtype | None = None
+    optimizer: str | Callable[[nn.Module], torch.optim.Optimizer] = "fused"
+    clip_norm: float | None = None
+    scaler: bool = False
+    set_to_none: bool = True
+    keep_outputs: bool = True
+
+    def __post_init__(self) -> None:
+        check_positive(micro_batches=self.micro_batches)
+        if not callable(self.optimizer) and self.optimizer not in ADAMW:
+            known = f"{', '.join(ADAMW)}, or a function that makes one for a model"
+            raise ValueError(f"optimizer must be one of {known}: got optimizer={self.optimizer!r}.")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ValueError(f"clip_norm must be positive: got clip_norm={self.clip_norm!r}; None does not clip.")
+
+
+def train_steps(
+    gpu,
+    make_model: Callable[[], nn.Module],
+    make_batch: Callable[[], Iterable[torch.Tensor]],
+    settings: StepSettings = StepSettings(),
+    *,
+    n_steps: int = 3,
+    at_mark: Callable[[str], object] | None = None,
+) -> Readings:
+    """Train for a few steps on an open GPU, and read its memory after each phase: `run[2, "forward"]`.
+
+    `model(*batch)` returns the loss, or a tuple that ends with it. `make_batch` gives what it is called with, one after
+    the other: each takes the place of its forerunner before the next is made, as with a name for each. The phases are
+    STEP_PHASES, behind "model": `run[0, "model"]`; with micro-batches `run[2, "micro 1 forward"]`. On a simulated GPU
+    each ends with a mark in the trace, "step 2 micro 1 forward". At each mark, `at_mark` is called with its name, and
+    may look at the GPU: `Ledger.now`, `gpu.memory_snapshot`. The loss keeps its name until the next replaces it.
+
+    Counts: as `Reading`, workspaces too; without `parts`, which are a ledger's to tell.
+    Unit:   bytes.
+    Raises: ValueError for an n_steps that is no positive integer; whatever the model raises.
+    """
+    check_positive(n_steps=n_steps)
+    log = Log(gpu, "step", at_mark)
+    with log.phase(0, "model"):
+        model = make_model()
+    run = _Run(gpu, model, settings)
+    for step in range(1, n_steps + 1):
+        for number in range(1, settings.micro_batches + 1):
+            micro = f"micro {number} " if settings.micro_batches > 1 else ""
+            with log.phase(step, "batch", micro):
+                run.take(make_batch())
+            with log.phase(step, "forward", micro):
+                run.forward()
+            with log.phase(step, "backward", micro):
+                run.scaler.scale(run.loss).backward()
+        if settings.clip_norm is not None:
+            with log.phase(step, "clip"):
+                run.clip()
+        with log.phase(step, "optimizer"):
+            run.scaler.step(run.optimizer)
+            run.scaler.update()
+        with log.phase(step, "zero_grad"):
+            run.optimizer.zero_grad(set_to_none=settings.set_to_none)
+    return log.readings(f"{type(model).__name__} on {gpu.name}, {gpu.origin}", with_parts=False)
+
+
+class _Run:
+    """What a training script has names for; each holds its tensor until the next one is there."""
+
+    def __init__(self, gpu, model: nn.Module, settings: StepSettings):
+        self.gpu, self.model, self.settings = gpu, model, settings
+        how = settings.optimizer
+        self.optimizer = how(model) if callable(how) else adamw(model, how)
+        self.scaler = torch.amp.GradScaler(gpu.device.type, enabled=settings.scaler)
+        self.batch: list[torch.Tensor] = []
+        self.outputs: list = []
+        self.loss: torch.Tensor | None = None
+
+    def take(self, batch: Iterable[torch.Tensor]) -> None:
+        for place, tensor in enumerate(batch):
+            self.batch[place : place + 1] = [tensor]
+
+    def forward(self) -> None:
+        dtype = self.settings.autocast
+        with nullcontext() if dtype is None else self.gpu.autocast(dtype):
+            *self.outputs, self.loss = _as_tuple(self.model(*self.batch))
+        if not self.settings.keep_outputs:
+            self.outputs.clear()
+        if self.settings.micro_batches > 1:
+            self.loss = self.loss / self.settings.micro_batches
+
+    def clip(self) -> None:
+        self.scaler.unscale_(self.optimizer)
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
+
+
+def _as_tuple(returned) -> tuple:
+    return returned if isinstance(returned, tuple) else (returned,)

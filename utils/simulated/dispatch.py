@@ -10,6 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .attachment import OPEN_MEMORIES, attached
+from .autocast import KEY
 from .call import Call
 from .composed import COMPOSED
 from .composites import COMPOSITES, as_pytorch_does
@@ -62,6 +63,8 @@ class Dispatch(TorchDispatchMode):
 
     def __enter__(self) -> "Dispatch":
         super().__enter__()
+        self._autocast = torch._C._IncludeDispatchKeyGuard(KEY)  # meta tensors do not have the key of themselves
+        self._autocast.__enter__()
         attached().append(self)
         OPEN_MEMORIES.add(self.memory)
         return self
@@ -69,6 +72,7 @@ class Dispatch(TorchDispatchMode):
     def __exit__(self, *exception) -> None:
         attached().remove(self)
         OPEN_MEMORIES.discard(self.memory)
+        self._autocast.__exit__(None, None, None)
         super().__exit__(*exception)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):

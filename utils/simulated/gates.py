@@ -12,6 +12,7 @@ import torch.utils._foreach_utils
 import torch.utils.checkpoint
 
 from .attachment import OPEN_MEMORIES, attached
+from .autocast import answer_as_cuda, cast_as_cuda
 from .composites import COMPOSITES, as_pytorch_does
 from .conversion import keep_parameters, keep_what_gets_data
 from .copying import copy_storages
@@ -212,6 +213,8 @@ def _see_recomputation():
 
 _CHANGES = (
     _override_operators,
+    cast_as_cuda,
+    answer_as_cuda,
     _accept_meta_in_optimizers,
     _accept_meta_in_fast_paths,
     keep_parameters,

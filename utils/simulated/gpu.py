@@ -7,6 +7,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from ..trace import Trace
+from .autocast import autocast
 from .dispatch import Dispatch, attached
 from .gates import GATES
 from .memory import Memory
@@ -166,6 +167,10 @@ class SimulatedGPU:
     def empty_cache(self) -> None:
         """Give segments in which nothing is in use back to the driver."""
         self._allocator.empty_cache()
+
+    def autocast(self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None):
+        """A context in which operators cast as under `torch.autocast("cuda", dtype=dtype)`."""
+        return autocast(dtype, enabled, cache_enabled)
 
     def synchronize(self) -> None:
         """Wait for the GPU: here there is nothing to wait for."""

@@ -129,9 +129,15 @@ def variance(call: Call) -> None:
     reduce(call, x, reduced_dims(x, _argument(call, 1, "dim")), output.element_size(), partial, vector=2)
 
 
-@rule(aten.linalg_vector_norm.default)
+@rule(
+    aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dtype,
+    aten.norm.ScalarOpt_dim_dtype,
+)  # fmt: skip
 def vector_norm(call: Call) -> None:
-    """The result, a copy of the input in its type, staging, semaphores. Source: ReduceNormKernel.cu."""
+    """The result, a copy of the input in its type, staging, semaphores.
+
+    Source: ReduceNormKernel.cu; impl_func_norm in aten/src/ATen/native/ReduceOps.cpp, for the older names.
+    """
     call.place_all()
     given = call.args[0]
     x = _converted(call, given, call.result.dtype)

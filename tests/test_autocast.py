@@ -1,0 +1,245 @@
+"""Autocast on a simulated GPU: CUDA's lists, its casts, its cache of weights, and what it leaves alone."""
+
+import re
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from running import ones
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from utils import SimulatedGPU
+from utils.simulated import autocast as casts
+
+HEADER = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
+POLICIES = {  # the macro of the header that lists a policy's operators, and its policy here
+    "LOWER_PRECISION_FP": casts._in_lower_precision,
+    "FP32": casts._in_float32,
+    "FP32_SET_OPT_DTYPE": casts._to_float32,
+    "PROMOTE": casts._in_widest,
+}
+HALVES = (torch.float16, torch.bfloat16)
+
+
+@pytest.fixture
+def gpu():
+    with SimulatedGPU("a100-80gb") as gpu:
+        yield gpu
+
+
+@pytest.mark.parametrize(("macro", "policy"), POLICIES.items())
+def test_the_lists_are_those_of_the_header(macro, policy):
+    listed = re.search(rf"#define AT_FORALL_{macro}\(_\)(.*?)\n\n", HEADER.read_text(), re.DOTALL)[1]
+    names = {".".join(re.split(r",\s*", name)) for name in re.findall(r"_\(([\w, ]+)\)", listed)}
+    ours = {name for name, ours in casts.policies().items() if ours is policy}
+    registered_elsewhere = {"cudnn_convolution", "cudnn_convolution_transpose"}  # by CUDA alone, not in the macro
+    assert len(names) > 10
+    assert ours - registered_elsewhere == names
+
+
+def test_every_operator_that_autocast_knows_has_a_policy():
+    names = torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")
+    assert {name.removeprefix("aten::") for name in names} == set(casts.policies())
+    assert len(names) == 119
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_each_policy_casts(gpu, dtype):
+    x, half, y = ones(gpu, 4, 4), ones(gpu, 4, 4, dtype=dtype), ones(gpu, 4, 4, dtype=torch.float64)
+    with gpu.autocast(dtype):
+        assert (x @ x).dtype is (x @ half).dtype is F.linear(half, x).dtype is dtype
+        assert half.exp().dtype is F.layer_norm(half, (4,)).dtype is torch.float32
+        assert half.softmax(-1).dtype is half.sum().dtype is torch.float32
+        assert half.softmax(-1, dtype=dtype).dtype is half.sum(dtype=dtype).dtype is dtype
+        assert torch.ops.aten.norm.Scalar(half).dtype is torch.ops.aten.norm.ScalarOpt_dim(half, 2, [0]).dtype
+        assert torch.ops.aten.norm.Scalar(half).dtype is torch.float32
+        assert torch.addcmul(half, half, x).dtype is torch.float32
+        assert torch.addcmul(half, half, half).dtype is dtype
+        assert (half + half).dtype is F.gelu(half).dtype is dtype
+        assert (y @ y).dtype is y.exp().dtype is y.sum().dtype is torch.float64
+        assert torch.einsum("ij,jk->ik", x, x).dtype is dtype
+    assert (x @ x).dtype is torch.float32
+
+
+def test_integers_are_left_alone(gpu):
+    x = torch.ones(4, device=gpu.device, dtype=torch.int64)
+    with gpu.autocast(torch.bfloat16):
+        assert x.sum().dtype is torch.int64
+        assert x.cumsum(0).dtype is torch.int64
+
+
+def test_tensors_of_the_cpu_are_left_alone(gpu):
+    x = torch.ones(4, 4)
+    with gpu.autocast(torch.bfloat16):
+        assert (x @ x).dtype is torch.float32
+        assert torch.equal(x @ x, torch.full((4, 4), 4.0))
+        assert F.cross_entropy(x, torch.zeros(4, dtype=torch.int64)).dtype is torch.float32
+
+
+def test_a_weight_has_one_copy_until_autocast_ends(gpu):
+    x, weight = ones(gpu, 512, 512), ones(gpu, 512, 512, requires_grad=True)
+    gpu.load_libraries()
+    before = gpu.memory_allocated()
+    with gpu.autocast(torch.bfloat16), torch.no_grad():
+        x @ weight
+        x @ weight
+        assert gpu.memory_allocated() - before == 512 * 512 * 2
+    assert gpu.memory_allocated() == before
+
+
+def test_a_graph_keeps_the_copy_longer(gpu):
+    x, weight = ones(gpu, 512, 512, requires_grad=True), ones(gpu, 512, 512, requires_grad=True)
+    gpu.load_libraries()
+    before = gpu.memory_allocated()
+    with gpu.autocast(torch.bfloat16):
+        y = x @ weight
+    assert gpu.memory_allocated() - before == 3 * 512 * 512 * 2  # both operands' copies, and y
+    del y
+    assert gpu.memory_allocated() == before
+
+
+def copies(gpu, compute) -> int:
+    """How many copies `compute` makes: what it allocates beyond its one result."""
+    key = "allocation.all.allocated"
+    before = gpu.memory_stats()[key]
+    compute()
+    return gpu.memory_stats()[key] - before - 1
+
+
+def test_what_is_no_weight_is_cast_each_time(gpu):
+    weight, data = ones(gpu, 8, 8, requires_grad=True), ones(gpu, 8, 8)
+    gpu.load_libraries()
+    with gpu.autocast(torch.bfloat16):
+        assert [copies(gpu, lambda: data @ weight) for _ in range(2)] == [2, 1]  # data is no weight
+        assert [copies(gpu, lambda: data @ weight.t()) for _ in range(2)] == [2, 2]  # nor is a view
+        assert [copies(gpu, lambda: data @ (weight.detach())) for _ in range(2)] == [2, 2]
+    with gpu.autocast(torch.bfloat16, cache_enabled=False):
+        assert [copies(gpu, lambda: data @ weight) for _ in range(2)] == [2, 2]
+    with gpu.autocast(torch.bfloat16), torch.inference_mode():
+        assert [copies(gpu, lambda: data @ weight) for _ in range(2)] == [2, 2]
+
+
+def test_a_copy_made_under_no_grad_still_leads_to_its_weight(gpu):
+    weight, data = ones(gpu, 8, 8, requires_grad=True), ones(gpu, 8, 8)
+    with gpu.autocast(torch.bfloat16):
+        with torch.no_grad():
+            data @ weight
+        y = data @ weight
+    y.sum().backward()
+    assert weight.grad is not None
+
+
+def test_nesting(gpu):
+    weight = ones(gpu, 8, 8, requires_grad=True)
+    with gpu.autocast(torch.bfloat16):
+        assert (weight @ weight).dtype is torch.bfloat16
+        with gpu.autocast(torch.bfloat16, enabled=False):
+            assert (weight @ weight).dtype is torch.float32
+            with gpu.autocast(torch.float16):  # the copy that is there is taken, of whichever type
+                assert (weight @ weight).dtype is torch.bfloat16
+                assert (weight.detach() @ weight.detach()).dtype is torch.float16
+        assert copies(gpu, lambda: weight @ weight) == 0  # the cache lives as long as the outermost context
+    assert not torch.is_autocast_enabled("cuda")
+
+
+def test_pytorchs_own_names_mean_the_simulated_gpu(gpu):
+    x = ones(gpu, 8, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for device_type in ("cuda", x.device.type):
+            with torch.autocast(device_type, dtype=torch.bfloat16):
+                assert torch.is_autocast_enabled(device_type)
+                assert torch.get_autocast_dtype(device_type) is torch.bfloat16
+                assert (x @ x).dtype is torch.bfloat16
+        with torch.autocast("cuda"):
+            assert (x @ x).dtype is torch.float16
+
+
+def test_custom_functions_follow_their_decorators(gpu):
+    seen = []
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float16)
+        def forward(ctx, x):
+            seen.append((x.dtype, torch.is_autocast_enabled("cuda")))
+            return x * x
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cuda")
+        def backward(ctx, gradient):
+            seen.append((gradient.dtype, torch.is_autocast_enabled("cuda")))
+            return gradient
+
+    x = ones(gpu, 8, 8, requires_grad=True)
+    with gpu.autocast(torch.bfloat16):
+        y = Square.apply(x)
+    y.sum().backward()
+    assert seen == [(torch.float16, False), (torch.float16, False)]
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_a_checkpoint_runs_again_under_the_autocast_it_began_in(gpu, use_reentrant):
+    seen = []
+
+    class Watched(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            seen.append(y.dtype)
+            return y.tanh()  # which keeps its result, so that the region runs again to its end
+
+    layer, x = Watched(8, 8, device=gpu.device), ones(gpu, 8, 8, requires_grad=True)
+    with gpu.autocast(torch.bfloat16):
+        y = checkpoint(layer, x, use_reentrant=use_reentrant)
+    y.sum().backward()
+    assert seen == [torch.bfloat16, torch.bfloat16]
+
+
+def test_binary_cross_entropy_is_refused(gpu):
+    x = ones(gpu, 4)
+    with gpu.autocast(torch.float16), pytest.raises(RuntimeError, match="not safe under autocast.*with_logits"):
+        F.binary_cross_entropy(x, x)
+
+
+def test_a_third_type_is_refused_where_types_are_promoted(gpu):
+    x = ones(gpu, 4, dtype=torch.bfloat16)
+    with gpu.autocast(torch.float16), pytest.raises(RuntimeError, match="addcmul.*takes torch.float16 and float32.*bf"):
+        torch.addcmul(x, x, x)
+
+
+def test_other_types_are_refused(gpu):
+    with pytest.raises(ValueError, match="torch.float16 or torch.bfloat16: got dtype=torch.float32"):
+        gpu.autocast(torch.float32)
+
+
+def test_closing_the_gpu_restores_everything():
+    names = "is_autocast_enabled", "get_autocast_dtype", "clear_autocast_cache"
+    before = [getattr(torch, name) for name in names]
+    with SimulatedGPU("a100-80gb") as gpu, gpu.autocast(torch.bfloat16):
+        assert [getattr(torch, name) for name in names] != before
+    assert [getattr(torch, name) for name in names] == before
+    assert not torch._C._dispatch_tls_is_dispatch_key_included(casts.KEY)
+    x = torch.ones(4, 4, device="meta")
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (x @ x).dtype is torch.float32
+    with pytest.warns(UserWarning, match="CUDA is not available"):
+        torch.autocast("cuda", dtype=torch.bfloat16)
+
+
+def test_autocast_is_the_threads_own(gpu):
+    seen = []
+
+    def elsewhere():
+        with SimulatedGPU("h100-80gb") as other:
+            x = ones(other, 4, 4)
+            seen.append((x @ x).dtype)
+
+    with gpu.autocast(torch.bfloat16):
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+    assert seen == [torch.float32]

@@ -1,0 +1,198 @@
+"""The closed form of a GPT's training step: every byte requested at the end of forward and where the peak falls."""
+
+from dataclasses import dataclass, replace
+
+from .block_formulas import block_saved
+from .formulas import Formula, Selector, Term, is_on
+from .gpt_formulas import parameter_count
+
+PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
+_STATES = {"none": 0, "SGD": 0, "AdamW": 2, "AdamW, fused": 2}  # numbers for each parameter
+OPTIMIZERS = tuple(_STATES)
+_STEP_BYTES = 4  # of the count of steps, which the fused optimizer keeps on the GPU, one for each parameter tensor
+A100_WORKSPACE_BYTES = 8_519_680
+
+
+@dataclass(frozen=True)
+class GPTSettings:
+    """What a training step of a `GPT` depends on beside its sizes.
+
+    `precision` is that of weights and activations, or "autocast": float32 weights under autocast to a half type.
+    `attention` is the kernel that runs ("flash", "efficient", "cudnn") or "explicit". `holds_logits` says that the
+    program still has the logits in backward; `holds_gradients` that it has gradients before it, as with
+    `set_to_none=False` or in all micro-batches but the first. The step is not the first: optimizer state is there, and
+    so are the two cuBLAS workspaces, of `workspace_bytes` each.
+
+    Raises: ValueError for a precision or an optimizer that is none of PRECISIONS, OPTIMIZERS.
+    """
+
+    precision: str = "autocast"
+    attention: str = "flash"
+    bias: bool = False
+    dropout: float = 0.0
+    optimizer: str = "AdamW, fused"
+    holds_logits: bool = True
+    holds_gradients: bool = False
+    workspace_bytes: int = A100_WORKSPACE_BYTES
+
+    def __post_init__(self) -> None:
+        for name, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}: got {name}={getattr(self, name)!r}.")
+
+    @property
+    def is_autocast(self) -> bool:
+        return self.precision == "autocast"
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of a number of the weights, the residual stream and the loss."""
+        return 4 if self.precision in ("autocast", "float32") else 2
+
+    @property
+    def element_bytes(self) -> int:
+        """Of a number that goes into a product of matrices, and of the logits."""
+        return 4 if self.precision == "float32" else 2
+
+
+def held_after_forward(settings: GPTSettings) -> Formula:
+    """What a GPU holds when the forward of a training step has ended, every byte of it.
+
+    Shapes: tokens[b, s], targets[b, s] -> L blocks of width d with a heads -> logits[b, s, V], loss; a context of s
+    Counts: each storage once, training mode, all parameters trained, after autocast's context was left. Not the
+            allocator's rounding.
+    Unit:   bytes, exact.
+    Raises: ValueError as `block_saved` does.
+    Source: held to the simulated ledger, row by row, by tests/test_gpt_held.py.
+    """
+    terms = (*_standing(settings), *_saved(settings), *_outputs(settings))
+    return Formula(f"{_title(settings)}: held after forward", terms)
+
+
+def held_in_loss(settings: GPTSettings) -> Formula:
+    """What a GPU holds while backward goes through the loss: the step's peak unless the vocabulary is small.
+
+    It is the moment at which the gradient of the logits' log-probabilities is there and the loss has given back
+    nothing yet. Under autocast nll_loss alone makes it so, in float32; else log_softmax, beside the gradient that
+    nll_loss made.
+
+    Shapes, Counts, Unit, Raises, Source: as `held_after_forward`. That this moment is the step's peak depends on the
+            sizes: `Ledger.at_peak` shows where it is.
+    """
+    terms = (*_standing(settings), *_saved(settings, in_loss=True), *_outputs(settings), *_loss_gradients(settings))
+    return Formula(f"{_title(settings)}: held in the loss's backward", terms)
+
+
+def held_in_embedding(settings: GPTSettings) -> Formula:
+    """What a GPU holds when backward ends, in the token embedding: the peak of a large model and few tokens.
+
+    The embedding is the head too, so that its gradient comes twice, and both are there at once: the head's has waited
+    since backward began. Under autocast the second is added into the first; else the sum is a third.
+
+    Counts: as `held_after_forward`, for b s up to 3072 tokens: for more, the kernel sorts them, in buffers of its own.
+    Shapes, Unit, Raises, Source: as `held_after_forward`.
+    """
+    each = settings.weight_bytes
+    count, of_tokens = parameter_count(bias=settings.bias).text, "V*d"
+    on_their_way = f"2*{of_tokens} + b*s*d" if settings.is_autocast else f"3*{of_tokens}"
+    fresh = [] if settings.holds_gradients else [("gradients", f"{count} - {of_tokens}", "gradients", "of all others")]
+    rows = [*fresh, ("gradients on their way", f"{on_their_way} + 1", "temporaries", "twice the token embedding's")]
+    terms = [Term(name, size, each, _rows(category), why) for name, size, category, why in rows]
+    return Formula(
+        f"{_title(settings)}: held in the embedding's backward", (*_standing(settings), *_outputs(settings), *terms)
+    )
+
+
+def _title(settings: GPTSettings) -> str:
+    extras = (", bias" if settings.bias else "") + (", dropout" if settings.dropout else "")
+    return f"GPT, {settings.precision}, {settings.attention}{extras}"
+
+
+def _standing(settings: GPTSettings) -> list[Term]:
+    """What is there in every phase."""
+    count, each = parameter_count(bias=settings.bias).text, settings.weight_bytes
+    terms = [Term("parameters", count, each, _rows("parameters"), "the model")]
+    if settings.attention == "explicit":
+        terms.append(Term("buffers", "L*s**2", each, _rows("buffers"), "a causal mask in each block"))
+    if settings.holds_gradients:
+        terms.append(Term("gradients", count, each, _rows("gradients"), "of the step or the micro-batch before"))
+    if n_states := _STATES[settings.optimizer]:
+        fused = settings.optimizer.endswith("fused")
+        tensors = "12*L + 4" if settings.bias else "6*L + 3"
+        size = f"{n_states * each}*({count})" + (f" + {_STEP_BYTES}*({tensors})" if fused else "")
+        terms.append(Term("optimizer state", size, 1, _rows("optimizer state"), "two averages of each gradient"))
+    return [
+        *terms,
+        Term("inputs", "2*b*s", 8, _rows("inputs"), "tokens and targets, int64"),
+        Term("cuBLAS workspaces", "2", settings.workspace_bytes, _rows("cuBLAS workspace"), "forward and backward"),
+    ]
+
+
+def _saved(settings: GPTSettings, in_loss: bool = False) -> list[Term]:
+    """What autograd keeps for backward."""
+    block = block_saved(
+        attention=settings.attention, activation="gelu", dropout=settings.dropout, autocast=settings.is_autocast
+    )
+    e = settings.element_bytes
+    stream = settings.weight_bytes
+    norm = "NativeLayerNormBackward*"
+    statistics = Selector("norm", norm, "result1"), Selector("norm", norm, "result2")
+    terms = [Term("positions", "s", 8, (Selector("positions", "EmbeddingBackward*", "indices"),), "int64")]
+    if is_on(settings.dropout):
+        mask = Selector("dropout", "NativeDropoutBackward*", "result1")
+        terms.append(Term("embedding: dropout mask", "b*s*d", 1, (mask,), "which elements dropout let pass"))
+    terms += [_in_every_block(term, e) for term in block.terms if not _lies_on_cpu(term, settings)]
+    terms += [
+        Term("norm: input", "b*s*d", stream, (Selector("norm", norm, "input"),), "gradients of the last norm"),
+        Term("norm: statistics", "2*b*s", 4, statistics, "mean and 1/deviation of each position"),
+        Term("head: input", "b*s*d", e, (Selector("head", "MmBackward*", "self"),), "weight gradient of the head"),
+    ]
+    if settings.is_autocast:
+        copies = Term("weight copies", "12*L*d**2 + V*d", 2, _rows("autocast copies"), "gradients of products' inputs")
+        terms.append(copies)
+    return terms + _loss_saved(settings, in_loss)
+
+
+def _loss_saved(settings: GPTSettings, in_loss: bool) -> list[Term]:
+    """Of the two parts of cross entropy: under autocast nll_loss runs in float32, and has a copy of its own."""
+    result, given = Selector("", "LogSoftmaxBackward*", "result"), Selector("", "NllLossBackward*", "self")
+    e, exact = settings.element_bytes, settings.weight_bytes
+    weight = Selector("", "NllLossBackward*", "total_weight")
+    total = Term("loss: total weight", "1", exact, (weight,), "how many targets the mean is over")
+    if settings.is_autocast:
+        return [
+            Term("loss: log-probabilities", "b*s*V", e, (result,), "derivative of log_softmax, from its output"),
+            Term("loss: log-probabilities in float32", "b*s*V", 4, (given,), "nll_loss saves its input"),
+            total,
+        ]
+    kept = Term("loss: log-probabilities", "b*s*V", e, (result, given), "derivative of log_softmax, from its output")
+    return [kept] if in_loss else [kept, total]  # nll_loss has been through by then
+
+
+def _outputs(settings: GPTSettings) -> list[Term]:
+    size = f"{settings.element_bytes}*b*s*V + " if settings.holds_logits else ""
+    what = "logits and loss" if settings.holds_logits else "loss"
+    return [Term(what, f"{size}{settings.weight_bytes}", 1, _rows("outputs"), "the program has names for them")]
+
+
+def _loss_gradients(settings: GPTSettings) -> list[Term]:
+    """Gradients on their way, beside the 1 that backward begins with."""
+    sizes = [4] if settings.is_autocast else [settings.element_bytes] * 2
+    size = f"{sum(sizes)}*b*s*V + {settings.weight_bytes}"
+    why = "of the loss, and of the log-probabilities" + ("" if settings.is_autocast else " and of the logits")
+    return [Term("gradients on their way", size, 1, _rows("temporaries"), why)]
+
+
+def _rows(category: str) -> tuple[Selector, ...]:
+    return (Selector("*", category, "*"),)
+
+
+def _lies_on_cpu(term: Term, settings: GPTSettings) -> bool:
+    """Seed and offset of the memory-efficient kernel."""
+    return settings.attention == "efficient" and term.name == "attention: random state"
+
+
+def _in_every_block(term: Term, e: int) -> Term:
+    each = e if term.element_bytes == "e" else term.element_bytes
+    selectors = tuple(replace(selector, module=f"blocks.*.{selector.module}") for selector in term.selectors)
+    return replace(term, elements=f"L*({term.elements})", element_bytes=each, selectors=selectors)
