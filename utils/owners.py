@@ -126,6 +126,8 @@ class Attribution:
     def __init__(self, events: list[Event], owners: Owners) -> None:
         self._owners = owners
         self._starts = [span[0] for span in owners.spans]
+        has_modules = any(kind == "forward" for *_, kind in owners.spans)
+        self._data = "other tensors" if has_modules else "inputs"  # what modules are given says so itself
         self.made: dict[int, Event] = {}
         self.made_at: dict[int, int] = {}
         self.freed_at: dict[int, int] = {}
@@ -170,7 +172,7 @@ class Attribution:
         if first <= BY_PRIORITY.index("autocast copies"):
             return role.category
         if position < self.kept_until(number):
-            return "inputs" if self._came_from_outside(event) else "activations"
+            return self._data if self._came_from_outside(event) else "activations"
         return role.category if role else self._unobserved(number)
 
     def kept_until(self, number: int) -> int:
@@ -189,7 +191,7 @@ class Attribution:
         return tuple(self._owners.spans[i])
 
     def _came_from_outside(self, event: Event) -> bool:
-        """Whether it was made from nothing on the GPU, and by no module: data that a program without modules reads."""
+        """Whether it was made from nothing on the GPU, and by no module: as data is that a program without modules reads."""
         made_here = event.operation.removeprefix("aten::").split(".")[0] in _MAKE_FROM_NOTHING
         return made_here and self._span(self.made_at[event.allocation]) is None
 
