@@ -14,7 +14,6 @@ from .trace import Trace
 from .units import exact
 
 
-
 class Ledger:
     """All rows at one instant of a trace, in the order in which they were allocated.
 
@@ -153,7 +152,7 @@ class Ledger:
         return formula.compare(self.slots, **letters)
 
     def explained_by(self, formula: Formula) -> "Ledger":
-        """The same rows, each with the name of the formula's term that speaks of it. Raises: ValueError, as `account`."""
+        """The same rows, each with the name of the formula's term for it. Raises: ValueError, as `account`."""
         rows = [replace(row, term=formula.term_of(list(row.slots))) for row in self.rows]
         return Ledger(f"{self.title}, by {formula.title}", rows, self.trace)
 

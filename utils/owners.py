@@ -74,7 +74,8 @@ class Owners:
 
     `tensors` has shape and dtype of what tensors hold; `counts` how many nodes autograd had made at each allocation;
     `live` those that are not freed;
-    `spans` when the outermost forward, backward or step was under way. Empty for a trace from elsewhere.
+    `spans` when the outermost forward, backward or step was under way. Not `observed`, and empty, for a trace from
+    elsewhere.
     """
 
     tensors: dict[int, tuple] = field(default_factory=dict)
@@ -85,6 +86,7 @@ class Owners:
     passes: list[Pass] = field(default_factory=list)
     spans: list[list] = field(default_factory=list)
     live: set[int] = field(default_factory=set)
+    observed: bool = False
     changes: int = 0
 
     def add(self, number: int, role: Role) -> None:
@@ -110,7 +112,6 @@ class Owners:
         """Note that a slot keeps an allocation."""
         self.kept.setdefault(number, []).append(kept)
         self.changes += 1
-
 
     def moved(self, old: int | None, new: int | None) -> None:
         """Note that a storage was resized: what it was, it is still. Its tensors' new shapes are not known here."""
@@ -166,7 +167,7 @@ class Attribution:
         if event.name:
             return event.name
         if number not in owners.tensors:
-            return "temporaries" if owners.tensors else "unattributed"
+            return "temporaries" if owners.observed else "unattributed"
         role = owners.role(number)
         first = BY_PRIORITY.index(role.category) if role else len(BY_PRIORITY)
         if first <= BY_PRIORITY.index("autocast copies"):
@@ -191,7 +192,7 @@ class Attribution:
         return tuple(self._owners.spans[i])
 
     def _came_from_outside(self, event: Event) -> bool:
-        """Whether it was made from nothing on the GPU, and by no module: as data is that a program without modules reads."""
+        """Whether no module made it, of nothing on the GPU: so is the data of a program without modules."""
         made_here = event.operation.removeprefix("aten::").split(".")[0] in _MAKE_FROM_NOTHING
         return made_here and self._span(self.made_at[event.allocation]) is None
 
@@ -206,4 +207,3 @@ _MAKE_FROM_NOTHING = frozenset(
     "empty empty_strided zeros ones full rand randn randint randperm arange linspace eye tril_indices scalar_tensor "
     "_to_copy normal uniform".split()
 )
-

@@ -17,7 +17,7 @@ ORIGINS = ("simulated", "measured", "recorded")
 class Trace:
     """The events of one GPU, oldest first, and where they come from.
 
-    `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look at what is there now.
+    `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look around now.
 
     Counts: allocations of the caching allocator and its segments; not the CUDA context.
     Raises: ValueError for an `origin` that is none of "simulated", "measured", "recorded".

@@ -59,7 +59,7 @@ class GraphWalk:
         return [node for number in sorted(seen) if (node := self._known[number]) is not None], leaves
 
     def _read(self, node: Node) -> list[tuple[str, object]]:
-        """(slot, allocations) for each tensor that a node keeps; (slot, placeholder and its frame) under a checkpoint."""
+        """For each tensor that a node keeps: slot and allocations; under a checkpoint, placeholder and frame."""
         found = []
         for slot, saved in raw_slots(node):
             if isinstance(saved.data, torch.Tensor):

@@ -55,6 +55,7 @@ class Memory:
         self.trace = Trace("simulated", spec.name, spec.torch_version)
         self.allocator = CachingAllocator(spec.allocator_bytes, self._segment_changed)
         self.owners = self.trace.owners
+        self.owners.observed = True
         self.operation = ""
         self.labels = Labels(self.trace)
         self.blas_workspaces: dict[str, Block] = {}

@@ -9,10 +9,11 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ..owners import NEVER, Pass, Role
+from ..owners import Pass, Role
 from ..saved_tensors import storages_of
 from .graph_walk import GraphWalk
 from .memory import RECORDS, Memory
+from .spans import Spans
 
 
 class Observer:
@@ -28,8 +29,8 @@ class Observer:
         self._handles: list = []
         self._looked_at: tuple = ()
         self._forward: list | None = None
-        self._passes: list[Pass] = []
         self._steps: list = []
+        self._spans = Spans(self.owners, memory.labels, self._position)
 
     def open(self) -> None:
         self._handles = [
@@ -90,13 +91,13 @@ class Observer:
             self._note_model(module)
             for tensor in _tensors_in(args):
                 self._note_input(tensor)
-            self._forward = self._begin("forward")
+            self._forward = self._spans.begin("forward")
 
     def _leave_forward(self, module: nn.Module, args, *rest) -> None:
         """`rest` is the keyword arguments and the output; the output alone where forward has failed."""
         # the paths' own hook has run before this one, so that the root is not among the running modules any more
         if self.memory.labels.modules.depth == 0 and torch._C._current_graph_task_id() == -1:
-            self._finish(self._forward)
+            self._spans.finish(self._forward)
             for tensor in _tensors_in((args, *rest[:-1])):
                 self._note_input(tensor)
             outputs = list(_tensors_in(rest[-1]))
@@ -109,7 +110,7 @@ class Observer:
     @contextmanager
     def backward(self, roots, gradients, retain_graph: bool, inputs: tuple) -> Iterator[None]:
         """Note what the graph of these roots keeps before it runs; and after, that it is gone, and the gradients."""
-        span = self._begin("backward")
+        span = self._spans.begin("backward")
         roots = list(_tensors_in(roots))
         for tensor in roots:
             self.note(tensor, "outputs")
@@ -118,7 +119,7 @@ class Observer:
         nodes, leaves = self._walk(roots)
         backward = Pass(self._position(), nodes, releases=not (retain_graph or inputs))
         self.owners.passes.append(backward)
-        self._passes.append(backward)
+        self._spans.n_backwards += 1
         try:
             yield
             if backward.releases:
@@ -127,8 +128,8 @@ class Observer:
                 self._note_gradient(leaf)
         finally:
             backward.end = self._position()
-            self._passes.pop()
-            self._finish(span)
+            self._spans.n_backwards -= 1
+            self._spans.finish(span)
 
     def note_recomputed(self, frame, task: int) -> None:
         """Note what a checkpoint has just computed again."""
@@ -166,7 +167,7 @@ class Observer:
     # step
 
     def _enter_step(self, optimizer, _args, _kwargs) -> None:
-        self._steps.append(self._begin("step"))
+        self._steps.append(self._spans.begin("step"))
         for parameter in _parameters_of(optimizer):
             if self._known_as(parameter).category not in ("parameters", "buffers"):
                 self.note(parameter, "parameters")
@@ -174,7 +175,7 @@ class Observer:
 
     def _leave_step(self, optimizer, _args, _kwargs) -> None:
         self._note_state(optimizer)
-        self._finish(self._steps.pop() if self._steps else None)
+        self._spans.finish(self._steps.pop() if self._steps else None)
 
     def _note_state(self, optimizer: torch.optim.Optimizer) -> None:
         for parameter in _parameters_of(optimizer):
@@ -187,29 +188,6 @@ class Observer:
 
     def _position(self) -> int:
         return len(self.memory.trace.events)
-
-    def _begin(self, kind: str) -> list | None:
-        """The span of an outermost forward, backward or step that begins; None if it is inside of another."""
-        spans = self.owners.spans
-        if spans and spans[-1][1] == NEVER:
-            if self._is_on(spans[-1][2], kind):
-                return None
-            spans[-1][1] = self._position()  # one that failed has left without telling
-        spans.append([self._position(), NEVER, kind])
-        return spans[-1]
-
-    def _is_on(self, kind: str, new: str) -> bool:
-        """Whether a span of this kind is under way, when a new one begins."""
-        if kind == "backward":
-            return bool(self._passes)
-        if kind == "step":
-            return self.memory.labels.in_step()
-        return new != "forward" and self.memory.labels.modules.depth > 0
-
-    def _finish(self, span: list | None) -> None:
-        if span is not None:
-            span[1] = min(span[1], self._position())
-        self.owners.changes += 1
 
     # on demand
 
