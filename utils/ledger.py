@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from .comparison import Comparison
 from .events import Event
@@ -53,7 +54,7 @@ class Ledger:
                 "trace.position(name)."
             )
         ledger = cls(f"{trace.gpu}, {trace.origin}, {name}after {position:,d} events", rows_at(trace, position), trace)
-        ledger._must_add_up(trace.events[:position])
+        ledger._must_add_up(trace.events, position)
         return ledger
 
     @classmethod
@@ -162,11 +163,12 @@ class Ledger:
     def _repr_html_(self) -> str:
         return self.by("category")._repr_html_()
 
-    def _must_add_up(self, events: list[Event]) -> None:
-        """The allocator's counters after the last of these events, as far as it noted them, against the rows."""
-        counted = next((e for e in reversed(events) if e.action in ("alloc", "free") or _counts(e)), None)
-        if counted is not None and _counts(counted):
-            if any(row.slack_bytes for row in self.rows) or counted.block_bytes:
+    def _must_add_up(self, events: list[Event], position: int) -> None:
+        """The rows against the allocator's counters, where the last event before them, or a mark here, has these."""
+        here = [event for event in events[position : position + 1] if event.action == "mark"]
+        before = (event for event in reversed(events[:position]) if event.action in ("alloc", "free"))
+        for counted in (*here, *islice(before, 1)):
+            if counted.block_bytes:
                 self._must_be("allocated", self.allocated_bytes, counted.allocated_bytes)
             self._must_be("requested", self.requested_bytes, counted.requested_bytes)
 
@@ -176,7 +178,3 @@ class Ledger:
                 f"a ledger's rows must add up to what the allocator counts: {self.title}, {len(self.rows)} rows have "
                 f"{exact(n_bytes)} {what}, and it counts {exact(counted)}: {exact(counted - n_bytes)} have no owner."
             )
-
-
-def _counts(event: Event) -> bool:
-    return event.allocated_bytes is not None
