@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from .ledger_levels import levels as ledger_levels
-from .palette import CATEGORIES, assign
+from .palette import CATEGORIES, NARROWER, assign
 from .trace import Trace
 from .units import MiB, exact, short
 
@@ -90,8 +90,9 @@ def timeline(
     first = marks[after] if after else 0
     last = marks[until] if until else max(marks.values(), default=len(levels) - 1)
     levels = levels[first : last + 1]
-    names = [name for name in CATEGORIES if any(name in level for level in levels)]
-    names += sorted({name for level in levels for name in level} - set(names))
+    order = {name: place for place, name in enumerate(CATEGORIES)}
+    names = sorted({name for level in levels for name in level})
+    names.sort(key=lambda name: order.get(NARROWER.get(name, name), len(order)))
     with book_figure(title, 3.6) as (figure, axes):
         _draw_areas(axes, names, levels)
         if category is None:

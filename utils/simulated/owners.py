@@ -51,7 +51,11 @@ class Observer:
     def numbers_of(self, tensor: torch.Tensor) -> list[int]:
         """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
         plain = type(tensor) in _PLAIN and tensor.layout is torch.strided
-        records = [RECORDS.get(x._cdata) for x in ((tensor.untyped_storage(),) if plain else storages_of(tensor))]
+        try:
+            storages = (tensor.untyped_storage(),) if plain else storages_of(tensor)
+        except NotImplementedError:  # inside torch.func, where tensors are wrapped
+            return []
+        records = [RECORDS.get(storage._cdata) for storage in storages]
         return [r.number for r in records if r is not None and r.number is not None and r.memory is self.memory]
 
     def note(self, tensor: torch.Tensor, category: str, module: str = "", name: str = "") -> None:
