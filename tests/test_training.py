@@ -78,8 +78,6 @@ class Case:
 
 @pytest.mark.parametrize(("size", "variant", "card"), CASES)
 def test_a_gpt_trains_as_the_recorded_one(size, variant, card):
-    if "autocast" in VARIANTS[variant][1] and not hasattr(SimulatedGPU, "autocast"):
-        pytest.skip("no autocast yet")
     case, recorded = Case(size, variant), load(f"gpt2_{size}_{variant}", card)
     trace = run_case(case, card).gpu.trace
     for row, mark in zip(case.readings, recorded["marks"], strict=True):
