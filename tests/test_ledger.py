@@ -64,6 +64,17 @@ def test_rows_add_up_at_every_event(file, name):
         assert ledger.allocated_bytes == sum(event.block_bytes for event in live)
 
 
+def test_every_allocation_and_free_carries_the_allocator_s_own_counters(gpu):
+    net, sums = model(gpu), (0, 0)
+    net(data(gpu)).sum().backward()
+    for event in gpu.trace:
+        if event.action in ("alloc", "free"):
+            sign = 1 if event.action == "alloc" else -1
+            sums = sums[0] + sign * event.block_bytes, sums[1] + sign * event.n_bytes
+            assert (event.allocated_bytes, event.requested_bytes) == sums
+    assert sums == (gpu.memory_allocated(), gpu.memory_stats()["requested_bytes.all.current"])
+
+
 def test_a_remainder_is_an_error(gpu):
     x = data(gpu)
     event = gpu.trace.events[-1]
@@ -169,13 +180,32 @@ def test_in_the_midst_of_backward_nodes_that_ran_keep_nothing(gpu):
     assert Ledger.at(gpu.trace, kept[0]).by("category")["gradients"].n_bytes == MATRIX
 
 
-def test_a_retained_graph_is_kept_until_the_backward_that_does_not_retain_it(gpu):
+def test_in_the_midst_of_backward_a_node_that_freed_nothing_has_let_go_too(gpu):
+    """Both products keep x alone, which lives on; backward runs the last one made first."""
+    first, last = (torch.randn(64, 64, device=gpu.device, requires_grad=True) for _ in range(2))
+    x = data(gpu)
+    (((x @ first).tanh()) + (x @ last).tanh()).sum().backward()
+    results = [e.allocation for e in gpu.trace if e.operation == "aten::tanh"]
+    freed = {e.allocation: i + 1 for i, e in enumerate(gpu.trace) if e.action == "free" and e.allocation in results}
+    by_last, by_first = (Ledger.at(gpu.trace, freed[number]) for number in reversed(results))
+    number = next(e.allocation for e in gpu.trace if e.n_bytes == ROWS)
+    assert row(by_last, ROWS, allocation=number).kept_for == ("MmBackward0.self", "MmBackward0.self")
+    assert row(by_first, ROWS, allocation=number).kept_for == ("MmBackward0.self",)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_retained_graph_is_kept_until_it_goes_or_a_backward_does_not_retain_it(gpu, again):
     net, x = model(gpu), data(gpu)
     y = net(x).sum()
     y.backward(retain_graph=True)
-    assert rows(Ledger.now(gpu), "category")["activations"] == 2 * ROWS
-    assert row(Ledger.now(gpu), ROWS, category="inputs").kept_for == ("MmBackward0.self",)
-    y.backward()
+    gpu.trace.mark("retained")
+    if again:
+        y.backward()
+    else:
+        del y
+    retained = Ledger.at(gpu.trace, "retained")
+    assert rows(retained, "category")["activations"] == 2 * ROWS
+    assert row(retained, ROWS, category="inputs").kept_for == ("MmBackward0.self",)
     assert "activations" not in rows(Ledger.now(gpu), "category")
     assert rows(Ledger.now(gpu), "category")["gradients"] == 2 * MATRIX
 
@@ -326,6 +356,7 @@ def test_a_selective_checkpoint_keeps_what_it_was_told_to(gpu):
     assert chosen == [("0", "mm", ("selective checkpoint",)), ("2", "mm", ("selective checkpoint",))]
     y.backward()
     assert "activations" not in rows(Ledger.now(gpu), "category")
+    assert not [r for r in Ledger.now(gpu) if r.kept_for]
 
 
 def test_a_reentrant_checkpoint(gpu):
@@ -384,7 +415,7 @@ def test_a_recording_s_bytes_are_unattributed_and_add_up_at_its_marks():
     for mark in recording["marks"]:
         ledger = Ledger.at(trace, mark["name"])
         assert ledger.parts == {"unattributed": mark["requested"]}
-    assert ledger.by("operation")["embedding"] if "embedding" in rows(ledger, "operation") else True
+    assert len(ledger.by("operation")) > 5
     broken = {**recording, "marks": [{**mark, "requested": mark["requested"] + 4} for mark in recording["marks"]]}
     with pytest.raises(RuntimeError, match="must add up"):
         Ledger.at(Trace.from_recording(broken), "model")
