@@ -8,6 +8,7 @@ from torch.autograd.graph import Node
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .comparison import text_table
+from .deep_graphs import HARMLESS, looked_at
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,11 @@ def graph_nodes(output: torch.Tensor | Sequence[torch.Tensor]) -> list[Node]:
             if node is not None and node not in found:
                 found.add(node)
                 todo.append(node)
-    return sorted(found, key=lambda node: node._sequence_nr())
+    nodes = sorted(found, key=lambda node: node._sequence_nr())
+    if len(nodes) > HARMLESS:  # their deletion would overflow the stack, now that Python has an object for each
+        for node in reversed(nodes):
+            looked_at(node)
+    return nodes
 
 
 def _grad_fn(output: torch.Tensor) -> Node:

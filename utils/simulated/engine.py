@@ -8,6 +8,7 @@ import sys
 
 import torch
 
+from ..deep_graphs import running_node
 from .elementwise import is_dense
 from .memory import RECORDS
 
@@ -50,7 +51,7 @@ def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops
     in_place, formulas = IN_FORMULAS[func]
     if formulas is None:
         return in_place
-    node = torch._C._current_autograd_node()
+    node = running_node()
     known = node.name() in formulas and (formulas is not _WITH_LOGITS or _made_for(node, into))
     return in_place if known else func
 
@@ -69,7 +70,7 @@ def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
         return False
     if sys._getframe(2).f_code is not _FROM_ENGINE or not isinstance(new, torch.Tensor):
         return False
-    if torch._C._current_autograd_node().name() in _ADDING and _made_for(torch._C._current_autograd_node(), old):
+    if running_node().name() in _ADDING and _made_for(running_node(), old):
         return False
     uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
     return uses == _UNSHARED and sys.getrefcount(old) <= _UNNAMED and is_dense(old)

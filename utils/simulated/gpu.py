@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from ..deep_graphs import let_go
 from ..trace import Trace
 from .autocast import autocast
 from .dispatch import Dispatch, attached
@@ -125,6 +126,7 @@ class SimulatedGPU:
 
     @property
     def _allocator(self):
+        let_go()
         self._memory.settle()
         return self._memory.allocator
 
@@ -191,6 +193,7 @@ class SimulatedGPU:
     @property
     def trace(self) -> Trace:
         """Every allocation and free so far, in order."""
+        let_go()
         self._memory.settle()
         return self._memory.trace
 

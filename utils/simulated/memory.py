@@ -11,6 +11,7 @@ from collections import deque
 
 import torch
 
+from ..deep_graphs import let_go, running_node
 from ..events import Event
 from ..trace import Trace
 from ..units import exact
@@ -65,6 +66,7 @@ class Memory:
 
     def take(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
         """A block of at least `n_bytes`, and the number of the allocation; what no tensor will hold needs a name."""
+        let_go()
         with self._lock:
             try:
                 block = self.allocator.malloc(n_bytes)
@@ -87,7 +89,7 @@ class Memory:
 
     def _maker(self) -> tuple[str, str]:
         """The autograd node that is running, and the module that it or what runs now belongs to."""
-        if torch._C._current_graph_task_id() != -1 and (running := torch._C._current_autograd_node()):
+        if torch._C._current_graph_task_id() != -1 and (running := running_node()):
             return running.name(), self.labels.module_of(running)
         return "", self.labels.modules.current
 
