@@ -15,6 +15,7 @@ from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.nn.attention import SDPBackend
 
 from . import attention_efficient, attention_flash  # noqa: F401 (they register their kernels and rules)
+from .attachment import another_mode_is_on
 from .attention_choice import HALF, Attention, choose
 from .call import Call, rule
 from .kernels import KERNELS
@@ -138,7 +139,8 @@ def attention_in_mathematics(
     """Attention of products, a softmax and dropout, half precision in float32; the mask is added in place.
 
     Every intermediate has a name of its own, and so lives until the end, as in C++; the compiler casts the weights
-    before it multiplies by the values. PyTorch's own composite would add the mask out of place under a dispatch mode.
+    before it multiplies by the values. PyTorch's own composite would add the mask out of place under any dispatch mode;
+    on CUDA it does so under one of the program's own.
     Source: _scaled_dot_product_attention_math in attention.cpp.
     """
     dtype = query.dtype
@@ -157,7 +159,7 @@ def attention_in_mathematics(
     keys, values = _repeat_heads(query, key, value) if enable_gqa else (key, value)
     weights = torch.matmul(scaled, keys.transpose(-2, -1) * factor)
     if attn_mask is not None:
-        weights.add_(attn_mask)
+        weights = weights.add(attn_mask) if another_mode_is_on() else weights.add_(attn_mask)
     weights = torch._safe_softmax(weights, -1)
     if dropout_p > 0:
         if dropout_mask is not None:
@@ -227,12 +229,22 @@ def fused_sdp_choice(call: Call) -> None:
 KERNELS[aten._fused_sdp_choice.default] = _fused_sdp_choice
 
 
+def _was_on_cpu(x: torch.Tensor) -> bool:
+    """The dispatch mode puts a number of the CPU on the GPU in passing, unseen by the memory."""
+    return x.untyped_storage()._cdata not in RECORDS
+
+
 @rule(aten.where.self)
 def where(call: Call) -> None:
-    """The result; a deterministic run fills it first, by way of a number of its own.
+    """What has another type than the result in that type, numbers of the CPU on the GPU; then the result.
 
-    Source: fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
+    A deterministic run fills it first, by way of a number of its own.
+    Source: where_self_out in TensorCompare.cpp; fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
     """
+    dtype = call.result.dtype
+    held = [call.memory.take(x.numel() * dtype.itemsize) for x in call.args[1:3] if x.dtype != dtype or _was_on_cpu(x)]
     call.place_all()
+    for block, number in reversed(held):
+        call.memory.give_back(block, number)
     if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
         call.while_taken(call.result.element_size())

@@ -7,6 +7,7 @@ turns them on and off.
 Source: aten/src/ATen/autocast_mode.h and autocast_mode.cpp; tests/test_autocast.py compares the lists with that header.
 """
 
+import threading
 import warnings
 
 import torch
@@ -109,21 +110,29 @@ def _cast_all(args: tuple, dtype: torch.dtype) -> list:
     return [_cast(value, dtype) for value in reversed(args)][::-1]
 
 
+def _below(operator, args: list | None, kwargs: dict):
+    """Call an operator without autocast. An error must not hold the copies: C++ has dropped them by then."""
+    with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
+        try:
+            return operator(*args, **kwargs)
+        except Exception as error:
+            args = None
+            raise error.with_traceback(None) from None
+
+
 # policies: each makes the kernel of an operator
 
 
 def _in_lower_precision(operator):
     def kernel(*args, **kwargs):
-        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
-            return operator(*_cast_all(args, torch.get_autocast_dtype("cuda")), **kwargs)
+        return _below(operator, _cast_all(args, torch.get_autocast_dtype("cuda")), kwargs)
 
     return kernel
 
 
 def _in_float32(operator):
     def kernel(*args, **kwargs):
-        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
-            return operator(*_cast_all(args, torch.float32), **kwargs)
+        return _below(operator, _cast_all(args, torch.float32), kwargs)
 
     return kernel
 
@@ -161,8 +170,7 @@ def _to_given_type(operator):
 
 def _in_widest(operator):
     def kernel(*args, **kwargs):
-        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
-            return operator(*_cast_all(args, _widest(operator, args)), **kwargs)
+        return _below(operator, _cast_all(args, _widest(operator, args)), kwargs)
 
     return kernel
 
@@ -262,7 +270,9 @@ def answer_as_cuda():
     by_type = "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"
     changes = [
         (torch.cuda.amp.common, "amp_definitely_not_available", unless_attached(False)),
-        (torch.cuda, "is_bf16_supported", unless_attached(True)),
+        (torch.cuda, "is_bf16_supported", _is_bf16_supported),
+        (torch, "autocast_increment_nesting", _nest(1)),
+        (torch, "autocast_decrement_nesting", _nest(-1)),
         *((torch, name, also_meta) for name in by_type),
         *((module, "is_autocast_available", also_meta) for module in (amp, torch.amp)),
         (torch.autocast, "__init__", init),
@@ -270,6 +280,45 @@ def answer_as_cuda():
         (amp, "_cast", cast_inputs),
     ]
     return all_of([replaced(*change) for change in changes])
+
+
+def _is_bf16_supported(original):
+    """Every GPU does; one before Ampere in software, which PyTorch finds out, once, by making a tensor."""
+
+    def answer(including_emulation: bool = True) -> bool:
+        if not attached():
+            return original(including_emulation)
+        mode = attached()[-1]
+        if mode.memory.spec.capability >= (8, 0) or not including_emulation:
+            return mode.memory.spec.capability >= (8, 0)
+        if not mode.tried_bfloat16:
+            mode.tried_bfloat16, mode.memory.operation = True, "aten::_to_copy"
+            mode.memory.while_taken(torch.bfloat16.itemsize)
+        return True
+
+    return answer
+
+
+_IN_BACKWARD = threading.local()
+
+
+def _nest(step: int):
+    """How deep contexts are nested, each thread counts for itself, and backward runs on a thread of its own on CUDA.
+
+    A context that backward enters, to compute again what a checkpoint left out or in `custom_bwd`, is outermost there:
+    its end drops all copies, also when the program is still within a context.
+    """
+
+    def counting(original):
+        def count() -> int:
+            if not attached() or torch._C._current_graph_task_id() == -1:
+                return original()
+            _IN_BACKWARD.depth = getattr(_IN_BACKWARD, "depth", 0) + step
+            return _IN_BACKWARD.depth
+
+        return count
+
+    return counting
 
 
 def _as_cuda(device_type):

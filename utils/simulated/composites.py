@@ -6,7 +6,7 @@ place of that registration; there the dispatch mode meets these operators itself
 
 import torch
 
-from .attachment import attached
+from .attachment import another_mode_is_on, attached
 from .attention import attention_in_mathematics, scaled_dot_product_attention
 
 aten = torch.ops.aten
@@ -28,11 +28,11 @@ def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 
 
 def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """The bias of a Linear over a non-contiguous input is added in place; under any dispatch mode it would not be.
+    """The bias of a Linear over a non-contiguous input is added in place, unless the program has a dispatch mode on.
 
     Source: linear in aten/src/ATen/native/Linear.cpp, which asks isTensorSubclassLike.
     """
-    if x.dim() == 2 or x.is_contiguous():
+    if x.dim() == 2 or x.is_contiguous() or another_mode_is_on():
         return as_pytorch_does(aten.linear.default, x, weight, bias)
     result = _times_transposed(x, weight)
     return result if bias is None else result.add_(bias)

@@ -48,7 +48,7 @@ class Dispatch(TorchDispatchMode):
         self.memory, self.owner = memory, owner
         self.unmodelled: set[str] = set()
         self.ran: set[torch._ops.OpOverload] = set()
-        self._told_values = self.prints = self.loads_to_cpu = self.makes_tensor = False
+        self._told_values = self.prints = self.loads_to_cpu = self.makes_tensor = self.tried_bfloat16 = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
 
     @classmethod

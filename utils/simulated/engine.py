@@ -25,6 +25,7 @@ IN_FORMULAS = {
     aten.index_add.default: (aten.index_add_.default, None),
     aten.index_put.default: (aten._index_put_impl_.default, ("IndexBackward0",)),
     aten.logical_and.default: (aten.logical_and_.default, _EXTREMES),
+    aten.masked_fill.Scalar: (aten.masked_fill_.Scalar, ("Atan2Backward0",)),
     aten.sub.Tensor: (aten.sub_.Tensor, _WITH_LOGITS),
     aten.mul.Tensor: (aten.mul_.Tensor, _WITH_LOGITS),
     aten.div.Tensor: (aten.div_.Tensor, _WITH_LOGITS),
@@ -36,7 +37,7 @@ Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and 
 """
 
 
-_ADDING = ("VarMeanBackward0", "StdMeanBackward0")
+_ADDING = ("Atan2Backward0", "StdMeanBackward0", "VarMeanBackward0")
 """Formulas that add two tensors of their own, out of place."""
 
 

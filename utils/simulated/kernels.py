@@ -7,6 +7,7 @@ it hands every other case, wrong arguments too, to PyTorch.
 
 import torch
 
+from .attachment import attached
 from .elementwise import ELEMENTWISE, overload
 
 aten = torch.ops.aten
@@ -24,12 +25,20 @@ def _one_type(name: str, *tensors: torch.Tensor) -> None:
         raise NotImplementedError(f"CUDA multiplies matrices of floating point: {name} got {types[0]}; try x.float().")
 
 
+def _run_into_error(n_bytes: int) -> None:
+    memory = attached()[-1].memory
+    memory.operation = "aten::mm"
+    memory.while_taken(n_bytes)
+
+
 def _floating(x: torch.Tensor, name: str) -> None:
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         raise NotImplementedError(f"CUDA's {name} wants floating point: got {x.dtype}; try x.float().")
 
 
 def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    if left.dtype != right.dtype and left.dim() == right.dim() == 2:  # found out on CUDA with the result in hand
+        _run_into_error(left.shape[0] * right.shape[1] * left.element_size())
     _one_type("mm", left, right)
     if left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and left.dtype == right.dtype:
         return left.new_empty((left.shape[0], right.shape[1]))
@@ -85,6 +94,21 @@ def _native_dropout_backward(gradient: torch.Tensor, *_, **__) -> torch.Tensor:
 def _contiguous_like(_, x: torch.Tensor, *__) -> torch.Tensor:
     """Gradients of losses are made contiguous on CUDA, however the input lies."""
     return x.new_empty(x.shape)
+
+
+def _power_of_number(number, x: torch.Tensor) -> torch.Tensor:
+    """Contiguous on CUDA, however the exponents lie."""
+    return x.new_empty(x.shape, dtype=torch.result_type(x, number))
+
+
+def _norm_backward(operator: torch._ops.OpOverload):
+    """The gradient of the input is contiguous on CUDA, however that of the result lies."""
+
+    def kernel(*args, **kwargs):
+        first, *others = operator(*args, **kwargs)
+        return (first if first is None else first.new_empty(first.shape), *others)
+
+    return kernel
 
 
 def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
@@ -144,5 +168,9 @@ KERNELS = {
     aten.smooth_l1_loss.default: _pointwise_loss,
     aten.mse_loss_backward.default: _contiguous_like,
     aten.smooth_l1_loss_backward.default: _contiguous_like,
+    aten.huber_loss_backward.default: _contiguous_like,
+    aten.pow.Scalar: _power_of_number,
+    aten.native_layer_norm_backward.default: _norm_backward(aten.native_layer_norm_backward.default),
+    aten._fused_rms_norm_backward.default: _norm_backward(aten._fused_rms_norm_backward.default),
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
 }
