@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from utils import LinearStack, SavedTensorContext, SimulatedGPU, Trace
+from utils import Ledger, LinearStack, SavedTensorContext, SimulatedGPU, Trace
 from utils.events import Event
 from utils.figures import stacked_bars, timeline
 from utils.graph_figure import graph
 from utils.readings import categories
 from utils.training import train_in_phases
-from utils.units import MiB
+from utils.units import MiB, exact
 
 
 def test_stacked_bars():
@@ -105,6 +105,65 @@ def test_a_timeline_of_one_iteration_stacks_categories_in_the_book_s_order(trace
     assert len({area.get_hatch() for area in axes.collections}) == 8
     with pytest.raises(ValueError, match="must be one of this trace's: got 'iteration 9', has model to device, "):
         timeline("No such", trace, {}, until="iteration 9")
+
+
+@pytest.fixture(scope="module")
+def script():
+    """A script that marks nothing: two steps of AdamW."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        model = torch.nn.Linear(1000, 1000, device=gpu.device)
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(2):
+            model(torch.empty(3000, 1000, device=gpu.device)).relu().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return gpu.trace
+
+
+def test_a_timeline_by_the_ledger_shades_phases_and_names_the_peak(script):
+    figure = timeline("Two steps", script)
+    axes = figure.axes[0]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "parameters",
+        "optimizer state",
+        "cuBLAS workspace",
+        "inputs",
+        "activations",
+        "outputs",
+        "gradients",
+        "temporaries",
+        "slack",
+    ]
+    peak = Ledger.at_peak(script)
+    assert f"peak {exact(peak.allocated_bytes)}" in words(axes)
+    assert highest(axes) == pytest.approx(peak.allocated_bytes / MiB)
+    phases = [e.phase for e in script if e.action in ("alloc", "free")]
+    assert [word for word in words(axes) if not word.startswith("peak")] == ["backward", "step", "backward", "step"]
+    spans = [(patch.get_x(), patch.get_x() + patch.get_width(), patch.get_alpha()) for patch in axes.patches]
+    for start, end, _ in spans:
+        assert len({phases[i - 1] for i in range(round(start), round(end))}) == 1
+    shades = {phases[round(start) - 1]: alpha for start, _, alpha in spans}
+    assert len(set(shades.values())) == 3
+    assert len(spans) == 6
+
+
+def test_a_timeline_by_the_ledger_between_marks(trace):
+    part = {"after": "iteration 1 zero_grad", "until": "iteration 2 backward"}
+    axes = timeline("No step", trace, **part).axes[0]
+    assert "peak 49,642,496 bytes (47.3 MiB)" in words(axes)
+    old = timeline("No step", trace, categories(trace), **part).axes[0]
+    assert highest(axes) == highest(old)
+    assert axes.get_xlim() == old.get_xlim()
+
+
+def test_bars_of_a_ledger(script):
+    peak = Ledger.at_peak(script)
+    figure = stacked_bars("At the peak", {"peak": peak.parts}, unit="MiB allocated")
+    axes = figure.axes[0]
+    assert sum(patch.get_width() for patch in axes.patches) == pytest.approx(peak.allocated_bytes / MiB)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(peak.parts)
+    assert list(peak.parts)[-1] == "slack"
+    assert axes.get_xlabel() == "MiB allocated"
 
 
 def test_a_timeline_of_a_recording_shows_requested_bytes():

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from utils import GPT, SimulatedGPU
+from utils import GPT, Ledger, SimulatedGPU
 from utils.gpt_held import PRECISIONS, GPTSettings, held_after_forward, held_in_embedding, held_in_loss
 from utils.training import StepSettings, random_tokens, train_steps
 
@@ -78,12 +78,19 @@ def test_every_byte_at_each_moment(seed):
     letters, *rest = settings(seed)
     trace, held = train(letters, *rest)
     after_forward = trace.position("step 3 forward")
-    assert held_after_forward(held).bytes(**letters) == trace.requested_bytes(after_forward)
+    agrees(held_after_forward(held), letters, Ledger.at(trace, after_forward))
     operation = MAKES_THE_LAST.get(held.precision, "aten::_log_softmax_backward_data")
     in_loss = next(i for i, e in enumerate(trace.events) if i > after_forward and e.operation == operation)
-    assert held_in_loss(held).bytes(**letters) == trace.requested_bytes(in_loss + 1)
+    agrees(held_in_loss(held), letters, Ledger.at(trace, in_loss + 1))
     in_embedding = max(i for i, e in enumerate(trace.events) if is_in_embedding(e, held))
-    assert held_in_embedding(held).bytes(**letters) == trace.requested_bytes(in_embedding + 1)
+    agrees(held_in_embedding(held), letters, Ledger.at(trace, in_embedding + 1))
+
+
+def agrees(formula, letters, ledger):
+    """Term by term; every row of the ledger has a term, and one only."""
+    comparison = ledger.compare(formula, **letters)
+    assert comparison.is_exact, comparison
+    assert comparison.accounted_bytes == ledger.requested_bytes
 
 
 def is_in_embedding(event, held) -> bool:

@@ -15,12 +15,15 @@ ALLOCATOR = ["utils.simulated.allocator", "utils.simulated.allocator_blocks", "u
 # A module may import those of its own line and of the lines above it. A package stands for what is inside it.
 LAYERS = [
     ["utils.units", "utils.simulated.specs", *ALLOCATOR],
-    ["utils.trace", "utils.trace_formats", "utils.events"],
+    ["utils.trace", "utils.trace_formats", "utils.events", "utils.owners"],
     ["utils.simulated"],
     ["utils.device"],
     [
         "utils.contexts",
         "utils.ledger",
+        "utils.ledger_levels",
+        "utils.ledger_rows",
+        "utils.ledger_tables",
         "utils.readings",
         "utils.training",
         "utils.record",

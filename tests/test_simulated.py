@@ -6,7 +6,8 @@ import pytest
 from reference_files import all_files, load
 from running import cases, run_case, up_to_last_mark
 
-from utils import Trace
+from utils import Ledger, Trace
+from utils.ledger_levels import levels
 
 COVERED = ("three_tensors", "two_by_two_matmul", "mlp_*", "chain*", "block_*", "block8_*", "gpt2_*")
 CASES = cases("cases") | cases("gpt2_cases")
@@ -25,6 +26,8 @@ def test_marks_and_events_are_those_of_cuda(name, card):
     if "events" in recording:  # the larger cases were recorded with their marks alone
         assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
     assert not run.gpu.unmodelled
+    levels(run.gpu.trace)  # raises if categories and slack do not add up to the allocator's counters at every event
+    assert sum(Ledger.at_peak(run.gpu.trace).parts.values()) == max(mark["peak"] for mark in run.marks)
 
 
 def test_a_second_run_in_the_same_process_gives_the_same():

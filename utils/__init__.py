@@ -7,6 +7,7 @@ from .contexts import AllocatedMemContext, SavedTensorContext
 from .device import LiveGPU, SimulatedGPU, open_gpu
 from .gpt import GPT
 from .layers import MLP, Attention, Block, LinearStack
+from .ledger import Ledger
 from .trace import Trace
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "AllocatedMemContext",
     "Attention",
     "Block",
+    "Ledger",
     "LinearStack",
     "LiveGPU",
     "SavedTensorContext",

@@ -21,7 +21,8 @@ class Event:
 
     Counts: `n_bytes` is what was requested; a segment's is its whole size, a failed request's is rounded
             up to a whole block, a mark's is 0. `block_bytes` is the block,
-            with rounding and slack.
+            with rounding and slack. `allocated_bytes` and `requested_bytes` are what the allocator counts in all, right
+            after the event, by its own counters; None where that is not known.
     """
 
     action: str
@@ -34,6 +35,8 @@ class Event:
     module: str = ""
     address: int | None = None
     block_bytes: int = 0
+    allocated_bytes: int | None = None
+    requested_bytes: int | None = None
 
 
 def as_text(events: Iterable[Event]) -> str:

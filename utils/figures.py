@@ -7,7 +7,8 @@ from itertools import pairwise
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from .palette import CATEGORIES, assign
+from .ledger_levels import levels as ledger_levels
+from .palette import CATEGORIES, NARROWER, assign
 from .trace import Trace
 from .units import MiB, exact, short
 
@@ -70,11 +71,14 @@ def stacked_bars(title: str, bars: Mapping[str, Mapping[str, int]], unit: str = 
     return figure
 
 
-def timeline(title: str, trace: Trace, category: Mapping[int, str], *, after: str = "", until: str = "") -> Figure:
-    """A trace as areas over its events, stacked by category; marks part the phases, and the peak is labelled.
+def timeline(
+    title: str, trace: Trace, category: Mapping[int, str] | None = None, *, after: str = "", until: str = ""
+) -> Figure:
+    """A trace as areas over its events, stacked by category; the peak is labelled.
 
-    `category` names each allocation by its number. `after` and `until` are marks: the part between them is drawn;
-    without, all up to the last mark.
+    The categories are those of the ledger, slack apart; forward, backward and step are shaded and named. Or `category`
+    names each allocation by its number, and marks part the phases. `after` and `until` are marks: the part between them
+    is drawn; without, all up to the last mark, or to the end where there is none.
 
     Counts: whole blocks where the trace knows them (simulated, measured), requested bytes where not (recorded).
     Unit:   the axis is in MiB; the label of the peak in bytes.
@@ -82,22 +86,45 @@ def timeline(title: str, trace: Trace, category: Mapping[int, str], *, after: st
     """
     for mark in filter(None, (after, until)):
         trace.position(mark)
-    marks, levels = _levels(trace, category)
+    marks, levels = _levels(trace, category) if category is not None else _ledger_levels(trace)
     first = marks[after] if after else 0
     last = marks[until] if until else max(marks.values(), default=len(levels) - 1)
     levels = levels[first : last + 1]
-    names = [name for name in CATEGORIES if any(name in level for level in levels)]
-    names += sorted({name for level in levels for name in level} - set(names))
+    order = {name: place for place, name in enumerate(CATEGORIES)}
+    names = sorted({name for level in levels for name in level})
+    names.sort(key=lambda name: order.get(NARROWER.get(name, name), len(order)))
     with book_figure(title, 3.6) as (figure, axes):
         _draw_areas(axes, names, levels)
-        within = {name: at - first for name, at in marks.items() if first <= at <= last}
-        _draw_phases(axes, {"": 0} | within if first == 0 else within)
+        if category is None:
+            _shade_phases(axes, _phases(trace)[first : last + 1])
+        else:
+            within = {name: at - first for name, at in marks.items() if first <= at <= last}
+            _draw_phases(axes, {"": 0} | within if first == 0 else within)
         _draw_peak(axes, [sum(level.values()) for level in levels])
         axes.set_xlabel("allocations and frees, in order")
         whole = any(event.block_bytes for event in trace)
         axes.set_ylabel(f"MiB {'allocated' if whole else 'requested'}")
         legend(axes)
     return figure
+
+
+def _ledger_levels(trace: Trace) -> tuple[dict[str, int], list[dict[str, int]]]:
+    """As `_levels`, by the ledger's categories."""
+    by_event = ledger_levels(trace)
+    marks: dict[str, int] = {}
+    levels = [by_event[0]]
+    for event, level in zip(trace, by_event[1:], strict=True):
+        if event.action == "mark":
+            marks[event.name] = len(levels) - 1
+            levels[-1] = level
+        elif event.action in ("alloc", "free"):
+            levels.append(level)
+    return marks, levels
+
+
+def _phases(trace: Trace) -> list[str]:
+    """The phase of each allocation and free; before the first of them there is none."""
+    return ["", *(event.phase for event in trace if event.action in ("alloc", "free"))]
 
 
 def _levels(trace: Trace, category: Mapping[int, str]) -> tuple[dict[str, int], list[dict[str, int]]]:
@@ -141,6 +168,19 @@ def _draw_phases(axes: plt.Axes, marks: Mapping[str, int]) -> None:
             axes.text((start + end) / 2, 0.91, phase, **place)
     for group, ends in groups.items():
         axes.text((min(ends) + max(ends)) / 2, 0.99, group, **place)
+
+
+def _shade_phases(axes: plt.Axes, phases: list[str]) -> None:
+    """A shade behind each phase, the same for phases of one name, and its name above where there is room for it."""
+    place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
+    ends = [i for i in range(1, len(phases)) if phases[i] != phases[i - 1]]
+    shaded = [(a, b) for a, b in pairwise([0, *ends, len(phases)]) if phases[a]]
+    names = list(dict.fromkeys(phases[start] for start, _ in shaded))
+    for start, end in shaded:
+        shade = (0.10, 0.26, 0.18)[names.index(phases[start]) % 3]
+        axes.axvspan(start, end, facecolor=INK, alpha=shade, linewidth=0, zorder=0)
+        if end - start > 0.0125 * len(phases[start]) * axes.get_xlim()[1]:
+            axes.text((start + end) / 2, 0.97, phases[start], **place)
 
 
 def _draw_peak(axes: plt.Axes, totals: list[int]) -> None:

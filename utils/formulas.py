@@ -136,7 +136,7 @@ class Formula:
         found = {term.name: 0 for term in self.terms}
         for rows_of_storage in storages.values():
             if rows_of_storage[0].storage_bytes:
-                found[self._term_of(rows_of_storage)] += rows_of_storage[0].storage_bytes
+                found[self.term_of(rows_of_storage)] += rows_of_storage[0].storage_bytes
         return found
 
     def compare(self, rows_or_account, **letters: int) -> Comparison:
@@ -150,7 +150,11 @@ class Formula:
             raise ValueError(f"an account names the terms of {self.title!r}: got {unknown[0]!r}.")
         return Comparison(self.title, tuple((name, n, accounted.get(name, 0)) for name, n in predicted.items()))
 
-    def _term_of(self, rows: list) -> str:
+    def term_of(self, rows: list) -> str:
+        """The name of the one term that selects a storage, by the rows of the slots that keep it.
+
+        Raises: ValueError if no term does, or more than one.
+        """
         names = [t.name for t in self.terms if any(s.matches(row) for s in t.selectors for row in rows)]
         if len(names) == 1:
             return names[0]

@@ -94,9 +94,13 @@ def held_in_embedding(settings: GPTSettings) -> Formula:
     """
     each = settings.weight_bytes
     count, of_tokens = parameter_count(bias=settings.bias).text, "V*d"
-    on_their_way = f"2*{of_tokens} + b*s*d" if settings.is_autocast else f"3*{of_tokens}"
-    fresh = [] if settings.holds_gradients else [("gradients", f"{count} - {of_tokens}", "gradients", "of all others")]
-    rows = [*fresh, ("gradients on their way", f"{on_their_way} + 1", "temporaries", "twice the token embedding's")]
+    n_on_their_way = 2 + (not settings.is_autocast) - (not settings.holds_gradients)
+    on_their_way = f"{n_on_their_way}*{of_tokens}" + (" + b*s*d" if settings.is_autocast else "")
+    fresh = [] if settings.holds_gradients else [("gradients", count, "gradients", "the embedding's among them")]
+    rows = [
+        *fresh,
+        ("gradients on their way", f"{on_their_way} + 1", "temporaries", "the embedding's that do not stay"),
+    ]
     terms = [Term(name, size, each, _rows(category), why) for name, size, category, why in rows]
     return Formula(
         f"{_title(settings)}: held in the embedding's backward", (*_standing(settings), *_outputs(settings), *terms)

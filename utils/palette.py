@@ -37,15 +37,23 @@ PALETTE = (
 
 CATEGORIES = {
     "parameters": "slate",
+    "buffers": "brown",
     "optimizer state": "purple",
     "cuBLAS workspace": "olive",
-    "input": "blue",
+    "inputs": "blue",
+    "autocast copies": "cyan",
     "activations": "green",
-    "loss": "indigo",
+    "outputs": "indigo",
     "gradients": "rose",
     "temporaries": "gold",
+    "other tensors": "magenta",
+    "unattributed": "navy",
+    "slack": "orange",
 }
 """The colour of each category of a training step's memory, in the order in which figures stack them."""
+
+NARROWER = {"input": "inputs", "loss": "outputs"}
+"""Names for the one tensor of a category, which have its colour and its place."""
 
 BLOCKS = {"requested": "cyan", "slack": "orange"}
 """The colour of each part of the allocator's blocks."""
@@ -74,7 +82,7 @@ def assign(names) -> dict[str, Colour]:
         )
     own: dict[str, str] = {}
     for name in unique:
-        colour = (BLOCKS | TERMS | CATEGORIES).get(name)
+        colour = (BLOCKS | TERMS | CATEGORIES).get(NARROWER.get(name, name))
         if colour and colour not in own.values():  # the first comer keeps it where a term and a category meet
             own[name] = colour
     free = (colour.name for colour in PALETTE if colour.name not in own.values())

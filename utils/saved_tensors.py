@@ -130,6 +130,22 @@ def packed_slots(node: Node) -> Iterator[tuple[str, object]]:
                 yield (f"{slot}[{index}]" if several else slot), saved.data
 
 
+def raw_slots(node: Node) -> Iterator[tuple[str, object]]:
+    """For each tensor that `node` keeps: the slot's name and PyTorch's own record of it; no hook is run.
+
+    The record's `data` is the tensor, or what a pack hook returned for it, and None once backward has freed it.
+    """
+    for slot in _slots(type(node), node):
+        try:
+            raw = getattr(node, f"_raw_saved_{slot}")
+        except RuntimeError:  # freed
+            continue
+        if isinstance(raw, tuple):
+            yield from ((f"{slot}[{index}]", saved) for index, saved in enumerate(raw) if saved is not None)
+        elif raw is not None:
+            yield slot, raw
+
+
 _SLOTS: dict[type, tuple[str, ...]] = {}
 
 

@@ -1,12 +1,13 @@
 """What happened to a GPU's memory, in order: one type for simulated, measured and recorded runs."""
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from .events import Event
+from .owners import Attribution, Owners
 from .trace_formats import events_of_recording, events_of_snapshot, viewer_snapshot
 
 ORIGINS = ("simulated", "measured", "recorded")
@@ -15,6 +16,8 @@ ORIGINS = ("simulated", "measured", "recorded")
 @dataclass
 class Trace:
     """The events of one GPU, oldest first, and where they come from.
+
+    `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look around now.
 
     Counts: allocations of the caching allocator and its segments; not the CUDA context.
     Raises: ValueError for an `origin` that is none of "simulated", "measured", "recorded".
@@ -25,6 +28,9 @@ class Trace:
     torch_version: str = ""
     events: list[Event] = field(default_factory=list)
     phase: str = ""
+    owners: Owners = field(default_factory=Owners, repr=False, compare=False)
+    look: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.origin not in ORIGINS:
@@ -78,6 +84,37 @@ class Trace:
         if first > last:
             raise ValueError(f"after must come before until: got after={after!r}, until={until!r}.")
         return self.events[first + 1 : last]
+
+    def peak_position(self, *, after: str = "", until: str = "") -> int:
+        """The position right after the event at which the most is allocated, between two marks if they are given.
+
+        Counts: whole blocks where the trace knows them, requested bytes where not; the first of several such events.
+        Raises: ValueError for a mark that there is not, or an order that there is not.
+        """
+        if after and until:
+            self.between(after, until)
+        first = self.position(after) if after else 0
+        last = self.position(until) if until else len(self.events)
+        whole = any(event.block_bytes for event in self.events)
+        best, now, sizes = (-1, first), 0, {}
+        for position, event in enumerate(self.events[:last]):
+            if event.action == "alloc":
+                sizes[event.allocation] = event.block_bytes if whole else event.n_bytes
+                now += sizes[event.allocation]
+            elif event.action == "free":
+                now -= sizes.pop(event.allocation, 0)
+            if position >= first and now > best[0]:
+                best = now, position + 1
+        return best[1]
+
+    def attribution(self) -> Attribution:
+        """What each allocation is at any instant, by what is known now; on a simulated GPU it looks around first."""
+        if self.look:
+            self.look()
+        state = len(self.events), self.owners.changes
+        if self._attributed is None or self._attributed[0] != state:
+            self._attributed = state, Attribution(self.events, self.owners)
+        return self._attributed[1]
 
     def requested_bytes(self, position: int | None = None) -> int:
         """Bytes requested and not yet freed just before event number `position` (default: at the end)."""

@@ -28,6 +28,7 @@ def events_of_recording(recording: dict) -> list[Event]:
         raise ValueError(f"the recording must hold events: {name} has marks alone.")
     events: list[Event] = []
     sizes: dict[int, int] = {}
+    marks = iter(recording.get("marks", ()))
     for action, *rest in recording["events"]:
         if action == "alloc":
             number, n_bytes, operation, node, phase = rest
@@ -36,7 +37,9 @@ def events_of_recording(recording: dict) -> list[Event]:
         elif action == "free":
             events.append(Event(action, sizes[rest[0]], rest[0]))
         elif action == "mark":
-            events.append(Event(action, name=rest[0]))
+            figures = next(marks, {})
+            counted = figures.get("allocated"), figures.get("requested")
+            events.append(Event(action, name=rest[0], allocated_bytes=counted[0], requested_bytes=counted[1]))
         else:
             events.append(Event(action, rest[0]))
     return events

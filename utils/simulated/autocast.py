@@ -69,6 +69,8 @@ class WeightCache:
         if found is None:
             with torch.enable_grad():  # the copy may first be asked for under no_grad, and later with gradients
                 copy = weight.to(dtype)
+            for mode in attached():
+                mode.observer.note_copy(copy, weight, "autocast copies")
             self._copies[weight._cdata] = found = torch._C._WeakTensorRef(weight), copy
         return found[1]
 

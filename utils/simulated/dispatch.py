@@ -175,7 +175,7 @@ class Dispatch(TorchDispatchMode):
     def _adopt(self, tensor: torch.Tensor):
         """Give a place to what `torch.tensor` has made unseen and now detaches, which it does in `inference_mode`."""
         self.memory.operation = "aten::_to_copy"
-        self.memory.place(tensor.untyped_storage())
+        self.memory.place_if_new(tensor)
         return RECORDS[tensor.untyped_storage()._cdata]
 
     def _may_mix(self, func, kwargs) -> bool:

@@ -3,11 +3,13 @@
 import sys
 import threading
 import warnings
+from contextlib import ExitStack
 from functools import partial
 
 import torch
 import torch.optim.swa_utils
 import torch.utils._foreach_utils
+import torch.utils.checkpoint
 
 from .attachment import OPEN_MEMORIES, attached
 from .autocast import cast_as_cuda
@@ -154,7 +156,7 @@ def _see_what_tensor_makes():
             if made.is_meta and made.untyped_storage()._cdata not in RECORDS:
                 memory = mode.memory
                 memory.operation = "aten::_to_copy"
-                memory.place(made.untyped_storage())
+                memory.place_if_new(made)
             return made
 
         return make
@@ -177,6 +179,39 @@ def _pin_without_a_driver():
     return replaced(torch.Tensor, "pin_memory", pinning)
 
 
+def _see_backward():
+    """No hook tells when a backward begins and ends."""
+
+    def seeing(original):
+        def run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options):
+            with ExitStack() as stack:
+                for mode in attached():
+                    stack.enter_context(mode.observer.backward(roots, gradients, retain_graph, inputs))
+                results = original(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
+            if not options.get("accumulate_grad"):
+                for mode in attached():
+                    mode.observer.note_results(results, inputs)
+            return results
+
+        return run
+
+    return replaced(torch.autograd, "_engine_run_backward", seeing)
+
+
+def _see_recomputation():
+    """A checkpoint keeps what it computes again where nobody else looks, and checks it once it has."""
+
+    def seeing(original):
+        def check(frame, task):
+            for mode in attached():
+                mode.observer.note_recomputed(frame, task)
+            return original(frame, task)
+
+        return check
+
+    return replaced(torch.utils.checkpoint._CheckpointFrame, "check_recomputed_tensors_match", seeing)
+
+
 _CHANGES = (
     _override_operators,
     cast_as_cuda,
@@ -192,4 +227,6 @@ _CHANGES = (
     load_zeros,
     load_without_complaint,
     _pin_without_a_driver,
+    _see_backward,
+    _see_recomputation,
 )

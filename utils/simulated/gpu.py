@@ -12,6 +12,7 @@ from .autocast import autocast
 from .dispatch import Dispatch, attached
 from .gates import GATES
 from .memory import Memory
+from .owners import Observer
 from .specs import GPUSpec, find_spec
 
 
@@ -45,6 +46,7 @@ class SimulatedGPU:
         self.spec = name if isinstance(name, GPUSpec) else find_spec(name)
         self._memory = Memory(self.spec)
         self._mode = Dispatch(self._memory, owner=self)
+        self._mode.observer = self._observer = Observer(self._memory)
         self._thread: int | None = None
 
     def __repr__(self) -> str:
@@ -63,6 +65,7 @@ class SimulatedGPU:
             raise RuntimeError(f"a simulated GPU can be opened once at a time: {self.spec.name} is open already.")
         GATES.open()
         self._memory.labels.open()
+        self._observer.open()
         self._mode.__enter__()
         self._thread = threading.get_ident()
         return self
@@ -84,6 +87,7 @@ class SimulatedGPU:
             raise RuntimeError(f"modes must be left innermost first: {type(top).__name__} is on: leave it first.")
         self._thread = None
         self._mode.__exit__(None, None, None)
+        self._observer.close()
         self._memory.labels.close()
         GATES.close()
 

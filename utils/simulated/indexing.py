@@ -33,7 +33,7 @@ def adopt_lists(indices, memory: Memory) -> None:
     for i in indices:
         if i is not None and i.is_meta and i.untyped_storage()._cdata not in RECORDS and getrefcount(i) <= _UNNAMED:
             memory.operation = "aten::_to_copy"
-            memory.place(i.untyped_storage())
+            memory.place_if_new(i)
 
 
 @rule(aten.index.Tensor)

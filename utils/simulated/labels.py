@@ -51,7 +51,7 @@ class Labels:
             return self._trace.phase
         task, depth = torch._C._current_graph_task_id(), self.modules.depth
         steps = self._steps.running
-        if steps and not self._in_step():
+        if steps and not self.in_step():
             steps.clear()
         if steps and steps[-1] == (task, depth):
             return "step"
@@ -74,7 +74,7 @@ class Labels:
         if self._steps.running:
             self._steps.running.pop()
 
-    def _in_step(self) -> bool:
+    def in_step(self) -> bool:
         """Whether an optimizer's step is still on the call stack: one that failed left without telling."""
         frame = sys._getframe(1)
         while frame is not None and frame.f_code is not self._steps.caller:

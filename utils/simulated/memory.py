@@ -55,6 +55,8 @@ class Memory:
         self.spec = spec
         self.trace = Trace("simulated", spec.name, spec.torch_version)
         self.allocator = CachingAllocator(spec.allocator_bytes, self._segment_changed)
+        self.owners = self.trace.owners
+        self.owners.observed = True
         self.operation = ""
         self.labels = Labels(self.trace)
         self.blas_workspaces: dict[str, Block] = {}
@@ -93,8 +95,12 @@ class Memory:
 
     def _allocation(self, n_bytes: int, number: int, block: Block, name: str) -> Event:
         (node, module), phase = self._maker(), self.labels.phase()
-        operation = self.operation
-        return Event("alloc", n_bytes, number, operation, node, phase, name, module, block.address, block.size_bytes)
+        self.owners.counts.append(torch.autograd._get_sequence_nr())
+        self.owners.live.add(number)
+        return Event(
+            "alloc", n_bytes, number, self.operation, node, phase, name, module, block.address, block.size_bytes,
+            self.allocator.allocated_bytes, self.allocator.requested_bytes,
+        )  # fmt: skip
 
     def give_back(self, block: Block, number: int) -> None:
         """Free a block now, or as soon as the allocator has finished what it is doing."""
@@ -113,19 +119,25 @@ class Memory:
             try:
                 while self._waiting:
                     block, number = self._waiting.popleft()
-                    self.trace.events.append(self._release(block, number))
+                    event = self._release(block, number)
                     self.allocator.free(block)
+                    event.allocated_bytes = self.allocator.allocated_bytes
+                    event.requested_bytes = self.allocator.requested_bytes
+                    self.trace.events.append(event)
             finally:
                 self._lock.release()
 
     def _release(self, block: Block, number: int) -> Event:
+        self.owners.live.discard(number)
         phase, n_bytes = self.labels.phase(), block.requested_bytes
         return Event("free", n_bytes, number, phase=phase, address=block.address, block_bytes=block.size_bytes)
 
-    def place(self, storage: torch.UntypedStorage) -> None:
+    def _place(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
         """Give a new storage its block, for as long as it lives. A storage of no bytes gets none."""
         n_bytes = storage.nbytes()
         block, number = self.take(n_bytes) if n_bytes else (None, None)
+        if number is not None:
+            self.owners.tensors[number] = tensor.shape, tensor.dtype
         record = StorageRecord(storage, _storage_died)
         record.memory, record.key, record.n_bytes = self, storage._cdata, n_bytes
         record.block, record.number = block, number
@@ -136,7 +148,7 @@ class Memory:
         storage = tensor.untyped_storage()
         record = RECORDS.get(storage._cdata)
         if record is None:
-            self.place(storage)
+            self._place(storage, tensor)
         elif record.n_bytes != storage.nbytes():
             self.move(record, storage.nbytes())
 
@@ -148,6 +160,7 @@ class Memory:
         old = record.block, record.number
         record.block, record.number = self.take(n_bytes) if n_bytes else (None, None)
         record.n_bytes = n_bytes
+        self.owners.moved(old[1], record.number)
         if old[0] is not None:
             self.give_back(*old)
 

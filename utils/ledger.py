@@ -1,0 +1,180 @@
+"""The ledger of a GPU's memory: at one instant, whom each allocated byte serves, row by row, with nothing left over."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+from .comparison import Comparison
+from .events import Event
+from .formulas import Formula
+from .ledger_rows import Row, check_columns, rows_at
+from .ledger_tables import LedgerChange, LedgerTable
+from .palette import CATEGORIES
+from .saved_tensors import SavedTensor
+from .trace import Trace
+from .units import exact
+
+
+class Ledger:
+    """All rows at one instant of a trace, in the order in which they were allocated.
+
+    Printed, it shows its categories; `by("module")`, `by("category", "operation")` group it by any columns of Row, and
+    `rows` has every allocation. `later - earlier` says what changed.
+
+    Counts: every allocation of the caching allocator, with slack; not what is reserved and free.
+    Unit:   bytes.
+    Raises: RuntimeError if the rows do not add up to what the allocator's own counters say: that would be an error of
+            the book.
+    """
+
+    def __init__(self, title: str, rows: Iterable[Row], trace: Trace | None = None):
+        self.title, self.rows, self.trace = title, tuple(rows), trace
+
+    @classmethod
+    def now(cls, gpu) -> "Ledger":
+        """What a GPU holds now. Of a live one only the blocks are known: their owners are unattributed."""
+        if not hasattr(gpu, "trace"):
+            return cls._of_blocks(gpu)
+        return cls.at(gpu.trace)
+
+    @classmethod
+    def at(cls, trace: Trace, position: int | str | None = None) -> "Ledger":
+        """What there is just before event number `position`, or at the mark of that name (default: at the end).
+
+        Raises: ValueError for a position or a mark that the trace does not have.
+        """
+        name = f"{position!r}, " if isinstance(position, str) else ""
+        if isinstance(position, str):
+            position = trace.position(position)
+        elif position is None:
+            position = len(trace)
+        elif not 0 <= position <= len(trace):
+            raise ValueError(
+                f"position must be from 0 to {len(trace)}, the number of events: got {position}; a mark's is "
+                "trace.position(name)."
+            )
+        ledger = cls(f"{trace.gpu}, {trace.origin}, {name}after {position:,d} events", rows_at(trace, position), trace)
+        ledger._must_add_up(trace.events, position)
+        return ledger
+
+    @classmethod
+    def at_peak(cls, trace: Trace, *, after: str = "", until: str = "") -> "Ledger":
+        """What there is right after the event at which the most is allocated, between two marks if they are given.
+
+        Counts: whole blocks where the trace knows them, requested bytes where not; the first of several such events.
+        Raises: ValueError for a mark that the trace does not have, and for an order that there is not.
+        """
+        position = trace.peak_position(after=after, until=until)
+        ledger = cls.at(trace, position)
+        ledger.title = f"{trace.gpu}, {trace.origin}, at the peak, after {position:,d} events"
+        return ledger
+
+    @classmethod
+    def _of_blocks(cls, gpu) -> "Ledger":
+        blocks = [block for segment in gpu.memory_snapshot() for block in segment["blocks"]]
+        in_use = [block for block in blocks if block["state"] != "inactive"]
+        rows = [
+            Row("unattributed", "", "", "", None, None, b["requested_size"], b["size"] - b["requested_size"], (), i)
+            for i, b in enumerate(in_use)
+        ]
+        ledger = cls(f"{gpu.name}, {gpu.origin}, now", rows)
+        ledger._must_be("allocated", ledger.allocated_bytes, gpu.memory_allocated())
+        return ledger
+
+    @property
+    def requested_bytes(self) -> int:
+        """What was asked for, in all."""
+        return sum(row.n_bytes for row in self.rows)
+
+    @property
+    def slack_bytes(self) -> int:
+        """What blocks have beyond the requests: rounding, and what was not worth a block of its own."""
+        return sum(row.slack_bytes for row in self.rows)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Whole blocks: requested bytes and slack."""
+        return self.requested_bytes + self.slack_bytes
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Requested bytes by category, in the book's order, and slack: what `figures.stacked_bars` draws."""
+        found: dict[str, int] = {}
+        for row in self.rows:
+            found[row.category] = found.get(row.category, 0) + row.n_bytes
+        in_order = [name for name in CATEGORIES if name in found]
+        parts = {name: found[name] for name in in_order + [name for name in found if name not in CATEGORIES]}
+        return parts | ({"slack": self.slack_bytes} if self.slack_bytes else {})
+
+    def of(self, **columns) -> "Ledger":
+        """The rows that have these values: `of(category="activations", module="blocks.0.mlp")`.
+
+        Raises: ValueError for a column that Row does not have.
+        """
+        check_columns(columns)
+        rows = [row for row in self.rows if all(getattr(row, name) == value for name, value in columns.items())]
+        shown = ", ".join(f"{name} {value!r}" for name, value in columns.items())
+        return Ledger(f"{self.title}: {shown}", rows, self.trace)
+
+    def by(self, *columns: str) -> LedgerTable:
+        """The rows in groups that agree in these columns of Row, with their sums.
+
+        Raises: ValueError for a column that Row does not have.
+        """
+        check_columns(columns)
+        return LedgerTable(self.title, columns, self.rows)
+
+    def __sub__(self, earlier: "Ledger") -> LedgerChange:
+        same = self.trace is not None and self.trace is earlier.trace
+        return LedgerChange(f"from {earlier.title} to {self.title}", earlier.rows, self.rows, same)
+
+    # with a formula
+
+    @property
+    def slots(self) -> list[SavedTensor]:
+        """For each row what a Formula's selectors can speak of: (module, category, name), and each slot that keeps it.
+
+        A parameter, a buffer, a gradient, optimizer state and an autocast copy have their own name alone.
+        """
+        return [slot for row in self.rows for slot in row.slots]
+
+    def account(self, formula: Formula) -> dict[str, int]:
+        """Requested bytes under the names of a formula's terms. Raises: ValueError for a row with no term, or two."""
+        return formula.account(self.slots)
+
+    def compare(self, formula: Formula, **letters: int) -> Comparison:
+        """What a formula predicts beside what is here, term by term. Raises: ValueError, as `account`."""
+        return formula.compare(self.slots, **letters)
+
+    def explained_by(self, formula: Formula) -> "Ledger":
+        """The same rows, each with the name of the formula's term for it. Raises: ValueError, as `account`."""
+        rows = [replace(row, term=formula.term_of(list(row.slots))) for row in self.rows]
+        return Ledger(f"{self.title}, by {formula.title}", rows, self.trace)
+
+    def __repr__(self) -> str:
+        return repr(self.by("category"))
+
+    def _repr_html_(self) -> str:
+        return self.by("category")._repr_html_()
+
+    def _must_add_up(self, events: list[Event], position: int) -> None:
+        """The rows against the allocator's counters, where the last event before them, or a mark here, has these."""
+        here = [event for event in events[position : position + 1] if event.action == "mark"]
+        before = (event for event in reversed(events[:position]) if event.action in ("alloc", "free"))
+        for counted in (*here, *islice(before, 1)):
+            if counted.block_bytes:
+                self._must_be("allocated", self.allocated_bytes, counted.allocated_bytes)
+            self._must_be("requested", self.requested_bytes, counted.requested_bytes)
+
+    def _must_be(self, what: str, n_bytes: int, counted: int | None) -> None:
+        if counted is not None and n_bytes != counted:
+            raise RuntimeError(
+                f"a ledger's rows must add up to what the allocator counts: {self.title}, {len(self.rows)} rows have "
+                f"{exact(n_bytes)} {what}, and it counts {exact(counted)}: {exact(counted - n_bytes)} have no owner."
+            )

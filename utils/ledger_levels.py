@@ -1,0 +1,73 @@
+"""What each allocation of a trace is, and how many bytes each category has after every event."""
+
+from collections import defaultdict
+
+from .events import Event
+from .owners import NEVER, Attribution
+from .trace import Trace
+from .units import exact
+
+
+def categories_of(trace: Trace) -> dict[int, str]:
+    """One category for each allocation, by its number: what it is first, from when it was made on."""
+    attribution = trace.attribution()
+    return {number: attribution.category(number, at + 1) for number, at in attribution.made_at.items()}
+
+
+def levels(trace: Trace) -> list[dict[str, int]]:
+    """The bytes of each category after every event of a trace, marks too; the first entry is before all of them.
+
+    An allocation may change its category while it lives: what autograd let go of and a program still holds.
+
+    Counts: requested bytes, and "slack" where the trace knows whole blocks.
+    Unit:   bytes.
+    Raises: RuntimeError if, after any event, they do not add up to what the allocator's own counters say.
+    """
+    attribution = trace.attribution()
+    turns = _turns(attribution)
+    now: dict[str, int] = defaultdict(int)
+    what: dict[int, str] = {}
+    result: list[dict[str, int]] = [{}]
+    for position, event in enumerate(trace.events, start=1):
+        _apply(event, position, attribution, now, what)
+        for number in turns.get(position, ()):
+            if number in what:
+                n_bytes = attribution.made[number].n_bytes
+                now[what[number]] -= n_bytes
+                what[number] = attribution.category(number, position)
+                now[what[number]] += n_bytes
+        result.append({name: n_bytes for name, n_bytes in now.items() if n_bytes})
+        _check(trace, event, position, result[-1])
+    return result
+
+
+def _turns(attribution: Attribution) -> dict[int, list[int]]:
+    """At which position which allocations become something else."""
+    turns: dict[int, list[int]] = defaultdict(list)
+    for number in attribution.made_at:
+        until = attribution.kept_until(number)
+        if 0 < until < NEVER:
+            turns[until].append(number)
+    return turns
+
+
+def _apply(event: Event, position: int, attribution: Attribution, now: dict[str, int], what: dict[int, str]) -> None:
+    if event.action == "alloc":
+        what[event.allocation] = attribution.category(event.allocation, position)
+        sign = 1
+    elif event.action == "free" and event.allocation in what:
+        event, sign = attribution.made[event.allocation], -1
+    else:
+        return
+    name = what[event.allocation] if sign > 0 else what.pop(event.allocation)
+    now[name] += sign * event.n_bytes
+    now["slack"] += sign * (event.block_bytes - event.n_bytes if event.block_bytes else 0)
+
+
+def _check(trace: Trace, event: Event, position: int, level: dict[str, int]) -> None:
+    counted = event.allocated_bytes if event.block_bytes else event.requested_bytes
+    if counted is not None and sum(level.values()) != counted:
+        raise RuntimeError(
+            f"categories must add up to what the allocator counts: {trace.gpu}, after event {position}, they have "
+            f"{exact(sum(level.values()))}, and it counts {exact(counted)}."
+        )

@@ -1,0 +1,197 @@
+"""Walks autograd graphs and notes which allocation is kept in which slot, without keeping a node or a tensor alive."""
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
+from types import FunctionType
+
+import torch
+from torch.autograd.graph import Node
+from torch.utils import checkpoint
+
+from ..owners import NEVER, STATE, GraphNode, Kept, Owners
+from ..saved_tensors import node_name, raw_slots
+
+_ACCUMULATORS = 1 << 63  # their numbers are above this: autograd runs them first
+
+
+class GraphWalk:
+    """What is known of the graphs on one GPU: nodes by autograd's number, until they have let go.
+
+    A node's slots are read once. Under a checkpoint a slot holds a placeholder: what the region was given is kept for
+    its first node, and what a backward computes again is kept for the node and slot that the placeholder stands in.
+    `inner` has the numbers of the nodes that others led to in the last walk.
+    """
+
+    def __init__(
+        self, owners: Owners, position: Callable[[], int], module_of: Callable[[int], str], numbers_of: Callable
+    ) -> None:
+        self._owners, self._position, self._module_of, self._numbers_of = owners, position, module_of, numbers_of
+        self._known: dict[int, GraphNode | None] = {}
+        self.inner: set[int] = set()
+        self._namesakes: dict[tuple[str, str], list[GraphNode]] = {}
+        self._stands_for: dict[int, weakref.ref] = {}
+        self._placeholders = weakref.WeakKeyDictionary()
+        self._frames = weakref.WeakKeyDictionary()
+
+    def walk(self, roots: Iterable[Node]) -> tuple[list[GraphNode], list[torch.Tensor]]:
+        """The nodes behind these roots that keep something, in autograd's order, and the leaves of the graph."""
+        self._forget_the_dead()
+        self.inner = set()
+        todo, seen, leaves = list(roots), set(), []
+        new: list[tuple[int, str, list]] = []
+        while todo:
+            node = todo.pop()
+            number = node._sequence_nr()
+            if number in seen:
+                continue
+            if number < _ACCUMULATORS:
+                seen.add(number)
+                if number not in self._known:
+                    new.append((number, node_name(node), self._read(node)))
+                following = [other for other, _ in node.next_functions if other is not None]
+                self.inner.update(other._sequence_nr() for other in following)
+                todo += following
+            elif (leaf := getattr(node, "variable", None)) is not None:
+                leaves.append(leaf)
+        for number, name, slots in sorted(new, key=lambda entry: entry[0]):
+            self._note(number, name, slots)
+        return [node for number in sorted(seen) if (node := self._known[number]) is not None], leaves
+
+    def _read(self, node: Node) -> list[tuple[str, object]]:
+        """For each tensor that a node keeps: slot and allocations; under a checkpoint, placeholder and frame."""
+        found = []
+        for slot, saved in raw_slots(node):
+            if isinstance(saved.data, torch.Tensor):
+                found.append((slot, self._numbers_of(saved.data)))
+            elif saved.unpack_hook is not None:
+                found.append((slot, (saved.data, _frame_of(saved.unpack_hook))))
+        return found
+
+    def _note(self, number: int, name: str, slots: list) -> None:
+        module = self._module_of(number)
+        node = GraphNode(number, module, name, 0, self._position())
+        counts = False
+        for slot, what in slots:
+            if isinstance(what, list):
+                for allocation in what:
+                    node.allocations.append(allocation)
+                    self._owners.keep(allocation, Kept(node, slot))
+                    counts |= not self._is_state(allocation)
+            else:
+                counts = True
+                self._note_placeholder(node, slot, *what)
+        self._known[number] = node if slots else None
+        if slots:
+            self._owners.nodes.append(node)
+        if counts:
+            namesakes = self._namesakes.setdefault((module, name), [])
+            node.nth = namesakes[-1].nth + 1 if namesakes else 1
+            namesakes.append(node)
+
+    def _forget_the_dead(self) -> None:
+        """Nodes are counted anew, module by module, when those before have let go of what they kept."""
+        alive = {name: [node for node in nodes if self._is_alive(node)] for name, nodes in self._namesakes.items()}
+        self._namesakes = {name: nodes for name, nodes in alive.items() if nodes}
+
+    def _is_alive(self, node: GraphNode) -> bool:
+        stands = self._stands_for.get(node.number)
+        if node.released_at != NEVER or stands is not None and stands() is None:
+            return False
+        return self._owners.live.issuperset(node.allocations)
+
+    def _is_state(self, allocation: int) -> bool:
+        role = self._owners.role(allocation)
+        return role is not None and role.category in STATE
+
+    def _note_placeholder(self, node: GraphNode, slot: str, placeholder, frame) -> None:
+        try:
+            self._placeholders[placeholder] = node, slot
+            self._stands_for[node.number] = weakref.ref(placeholder)
+        except TypeError:  # a hook of another kind, as that of save_on_cpu
+            return
+        if frame in self._frames:
+            for holder in self._frames[frame]:
+                holder.module = _common(holder.module, node.module)
+        elif frame is not None:
+            self._note_frame(node, frame)
+
+    def _note_frame(self, node: GraphNode, frame) -> None:
+        """What a checkpoint itself keeps, by the module that has all nodes of its region; what it was told to keep."""
+        given = GraphNode(node.number, node.module, "checkpoint", 1, node.seen_at)
+        chosen = GraphNode(node.number, None, "selective checkpoint", 1, node.seen_at)
+        self._owners.nodes += given, chosen
+        self._frames[frame] = [given]
+        weakref.finalize(frame, self._frame_died, [given, chosen]).atexit = False
+        for i, saved in enumerate(frame.saved_args):
+            tensor = getattr(saved, "data", None)
+            if isinstance(tensor, torch.Tensor):
+                self._keep(Kept(given, f"inputs[{i}]"), tensor)
+        for tensor in _selected(frame):
+            self._keep(Kept(chosen, ""), tensor)
+
+    def _frame_died(self, holders: list[GraphNode]) -> None:
+        self.release(holders, self._position())
+
+    def _keep(self, kept: Kept, tensor: torch.Tensor) -> None:
+        for allocation in self._numbers_of(tensor):
+            self._owners.keep(allocation, kept)
+
+    def note_recomputed(self, frame, task: int) -> None:
+        """Note, when a checkpoint has computed a region again, for which nodes and slots it keeps the results."""
+        again = frame.recomputed[task]
+        for reference in frame.weak_holders:
+            placeholder = reference()
+            place = self._placeholders.get(placeholder) if placeholder is not None else None
+            handle = placeholder.handles.get(task) if place else None
+            if handle is not None and handle in again:
+                node, slot = place
+                self._keep(Kept(node, slot, self._position() - 1), again[handle])
+
+    def release(self, nodes: Iterable[GraphNode], position: int) -> None:
+        """Note that a backward has freed what these nodes kept."""
+        for node in nodes:
+            node.released_at = min(node.released_at, position)
+            self._known.pop(node.number, None)
+            self._stands_for.pop(node.number, None)
+        self._owners.changes += 1
+
+
+def _common(one: str, other: str) -> str:
+    """The innermost module that two are, or are in."""
+    parts = takewhile(lambda pair: pair[0] == pair[1], zip(one.split("."), other.split("."), strict=False))
+    return ".".join(part for part, _ in parts)
+
+
+def _enclosed(function, kind: type):
+    """What a function has of this kind in its closure, or None."""
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:  # empty
+            continue
+        if isinstance(content, kind):
+            return content
+    return None
+
+
+def _frame_of(unpack_hook):
+    """The frame of the checkpoint that made this hook, if one did."""
+    inner = _enclosed(unpack_hook, FunctionType)  # with debugging on, a hook around the hook
+    frame = checkpoint._CheckpointFrame
+    return _enclosed(unpack_hook, frame) or _enclosed(inner, frame)
+
+
+def _selected(frame) -> Iterator[torch.Tensor]:
+    """The tensors that a selective checkpoint has chosen to keep for its region."""
+    mode = _enclosed(frame.recompute_fn, checkpoint._CachedTorchDispatchMode)
+    for calls in mode.storage.values() if mode else ():
+        yield from _tensors_of(list(calls.values()))
+
+
+def _tensors_of(entries) -> Iterator[torch.Tensor]:
+    for entry in entries:
+        if isinstance(entry, (list, tuple)):
+            yield from _tensors_of(entry)
+        elif isinstance(value := getattr(entry, "val", None), torch.Tensor):
+            yield value

@@ -1,0 +1,259 @@
+"""Observes, while a program runs on a simulated GPU, whom its memory serves: model, optimizer, data or autograd."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from ..owners import Pass, Role
+from ..saved_tensors import storages_of
+from .graph_walk import GraphWalk
+from .memory import RECORDS, Memory
+from .spans import Spans
+
+
+class Observer:
+    """Notes in a trace's owners what each allocation of one GPU is, at the moments at which that shows.
+
+    These are: the start and the end of the outermost module's forward, of a backward, and of an optimizer's step; and
+    when it is asked to look at all that is there. It refers to no tensor, module or node in between.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory, self.owners = memory, memory.trace.owners
+        self.graph = GraphWalk(self.owners, self._position, memory.labels.modules.of_sequence_number, self.numbers_of)
+        self._handles: list = []
+        self._looked_at: tuple = ()
+        self._forward: list | None = None
+        self._steps: list = []
+        self._spans = Spans(self.owners, memory.labels, self._position)
+
+    def open(self) -> None:
+        self._handles = [
+            register_module_forward_pre_hook(self._enter_forward),
+            register_module_forward_hook(self._leave_forward, with_kwargs=True, always_call=True),
+            register_optimizer_step_pre_hook(self._enter_step),
+            register_optimizer_step_post_hook(self._leave_step),
+        ]
+        self.memory.trace.look = self.look
+
+    def close(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    # what tensors and modules say
+
+    def numbers_of(self, tensor: torch.Tensor) -> list[int]:
+        """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
+        plain = type(tensor) in _PLAIN and tensor.layout is torch.strided
+        try:
+            storages = (tensor.untyped_storage(),) if plain else storages_of(tensor)
+        except NotImplementedError:  # inside torch.func, where tensors are wrapped
+            return []
+        records = [RECORDS.get(storage._cdata) for storage in storages]
+        return [r.number for r in records if r is not None and r.number is not None and r.memory is self.memory]
+
+    def note(self, tensor: torch.Tensor, category: str, module: str = "", name: str = "") -> None:
+        """Note what a tensor is."""
+        for number in self.numbers_of(tensor):
+            self.owners.add(number, Role(category, module, name))
+
+    def note_copy(self, copy: torch.Tensor, of: torch.Tensor, category: str) -> None:
+        """Note that a tensor is a copy of one whose module and name are known."""
+        self.note(copy, category, *self._known_as(of)[1:])
+
+    def _known_as(self, tensor: torch.Tensor) -> Role:
+        for number in self.numbers_of(tensor):
+            if number in self.owners.roles:
+                return self.owners.role(number)
+        return _UNKNOWN
+
+    def _note_model(self, module: nn.Module) -> None:
+        for category, members in (("parameters", module.named_parameters()), ("buffers", module.named_buffers())):
+            for path, tensor in members:
+                self.note(tensor, category, *_split(path))
+
+    def _note_input(self, tensor: torch.Tensor) -> None:
+        """What a module is given is data, unless it is another module's result."""
+        if tensor.grad_fn is None:
+            for number in self.numbers_of(tensor):
+                if number not in self.owners.roles:
+                    self.owners.add(number, Role("inputs"))
+
+    # forward
+
+    def _is_root(self) -> bool:
+        return self.memory.labels.modules.depth == 1 and torch._C._current_graph_task_id() == -1
+
+    def _enter_forward(self, module: nn.Module, args) -> None:
+        if self._is_root():
+            self._note_model(module)
+            for tensor in _tensors_in(args):
+                self._note_input(tensor)
+            self._forward = self._spans.begin("forward")
+
+    def _leave_forward(self, module: nn.Module, args, *rest) -> None:
+        """`rest` is the keyword arguments and the output; the output alone where forward has failed."""
+        # the paths' own hook has run before this one, so that the root is not among the running modules any more
+        if self.memory.labels.modules.depth == 0 and torch._C._current_graph_task_id() == -1:
+            self._spans.finish(self._forward)
+            for tensor in _tensors_in((args, *rest[:-1])):
+                self._note_input(tensor)
+            outputs = list(_tensors_in(rest[-1]))
+            for tensor in outputs:
+                self.note(tensor, "outputs")
+            self._walk(outputs)
+
+    # backward
+
+    @contextmanager
+    def backward(self, roots, gradients, retain_graph: bool, inputs: tuple) -> Iterator[None]:
+        """Note what the graph of these roots keeps before it runs; and after, that it is gone, and the gradients."""
+        span = self._spans.begin("backward")
+        roots = list(_tensors_in(roots))
+        for tensor in roots:
+            self.note(tensor, "outputs")
+        for tensor in _tensors_in(gradients):
+            self._note_start(tensor)
+        nodes, leaves = self._walk(roots)
+        backward = Pass(self._position(), nodes, releases=not (retain_graph or inputs))
+        self.owners.passes.append(backward)
+        self._spans.n_backwards += 1
+        try:
+            yield
+            if backward.releases:
+                self.graph.release(nodes, self._position())
+            for leaf in leaves:
+                self._note_gradient(leaf)
+        finally:
+            backward.end = self._position()
+            self._spans.n_backwards -= 1
+            self._spans.finish(span)
+
+    def note_recomputed(self, frame, task: int) -> None:
+        """Note what a checkpoint has just computed again."""
+        self.graph.note_recomputed(frame, task)
+
+    def note_results(self, gradients, inputs) -> None:
+        """What `torch.autograd.grad` returns."""
+        for gradient, x in zip(_in_order(gradients), _in_order(inputs), strict=False):
+            if isinstance(gradient, torch.Tensor):
+                self.note(gradient, "gradients", *self._known_as(x)[1:])
+
+    def _walk(self, roots: list[torch.Tensor]) -> tuple[list, list[torch.Tensor]]:
+        nodes, leaves = self.graph.walk([x.grad_fn for x in roots if x.grad_fn is not None])
+        for leaf in leaves:
+            self._note_leaf(leaf)
+        return nodes, leaves
+
+    def _note_start(self, gradient: torch.Tensor) -> None:
+        """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
+        last = next((e for e in reversed(self.memory.trace.events) if e.action == "alloc"), None)
+        for number in self.numbers_of(gradient):
+            made_now = number == last.allocation and last.operation == "aten::ones_like"
+            if number not in self.owners.roles:
+                self.owners.add(number, Role("temporaries" if made_now else "gradients"))
+
+    def _note_leaf(self, leaf: torch.Tensor) -> None:
+        for number in self.numbers_of(leaf):
+            if number not in self.owners.roles:
+                self.owners.add(number, Role("parameters" if isinstance(leaf, nn.Parameter) else "inputs"))
+
+    def _note_gradient(self, leaf: torch.Tensor) -> None:
+        if leaf.grad is not None:
+            self.note(leaf.grad, "gradients", *self._known_as(leaf)[1:])
+
+    # step
+
+    def _enter_step(self, optimizer, _args, _kwargs) -> None:
+        self._steps.append(self._spans.begin("step"))
+        for parameter in _parameters_of(optimizer):
+            if self._known_as(parameter).category not in ("parameters", "buffers"):
+                self.note(parameter, "parameters")
+            self._note_gradient(parameter)
+
+    def _leave_step(self, optimizer, _args, _kwargs) -> None:
+        self._note_state(optimizer)
+        self._spans.finish(self._steps.pop() if self._steps else None)
+
+    def _note_state(self, optimizer: torch.optim.Optimizer) -> None:
+        for parameter in _parameters_of(optimizer):
+            _, module, name = self._known_as(parameter)
+            for key, value in optimizer.state.get(parameter, {}).items():
+                for tensor in _tensors_in(value):
+                    self.note(tensor, "optimizer state", module, f"{name}.{key}" if name else str(key))
+
+    # when
+
+    def _position(self) -> int:
+        return len(self.memory.trace.events)
+
+    # on demand
+
+    def look(self) -> None:
+        """Look at every tensor, module and optimizer that there is now."""
+        self.memory.settle()
+        state = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
+        if state == self._looked_at:
+            return
+        found = gc.get_objects()
+        for module in _outermost([x for x in found if issubclass(type(x), nn.Module)]):
+            self._note_model(module)
+        tensors = [x for x in found if issubclass(type(x), torch.Tensor) and self.numbers_of(x)]
+        for tensor in tensors:
+            if isinstance(tensor, nn.Parameter):
+                self._note_leaf(tensor)
+        for optimizer in (x for x in found if issubclass(type(x), torch.optim.Optimizer)):
+            for parameter in _parameters_of(optimizer):
+                self._note_gradient(parameter)
+            self._note_state(optimizer)
+        results = [x for x in tensors if x.grad_fn is not None]
+        self._walk(results)
+        for tensor in results:
+            if tensor.grad_fn._sequence_nr() not in self.graph.inner:
+                self.note(tensor, "outputs")
+        for tensor in tensors:
+            if tensor.is_leaf or tensor.retains_grad:
+                self._note_gradient(tensor)
+        self._looked_at = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
+
+
+_PLAIN = (torch.Tensor, nn.Parameter)
+_UNKNOWN = Role("")
+
+
+def _split(path: str) -> tuple[str, str]:
+    module, _, name = path.rpartition(".")
+    return module, name
+
+
+def _in_order(values) -> tuple:
+    return (values,) if isinstance(values, torch.Tensor) else tuple(values or ())
+
+
+def _tensors_in(value, depth: int = 0) -> Iterator[torch.Tensor]:
+    """The tensors in arguments or results, also inside lists, dicts and objects with attributes."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth < 8:
+        if isinstance(value, dict):
+            value = value.values()
+        elif not isinstance(value, (list, tuple)):
+            return
+        for item in value:
+            yield from _tensors_in(item, depth + 1)
+
+
+def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
+    inner = {id(child) for module in modules for child in module.__dict__.get("_modules", {}).values()}
+    return [module for module in modules if id(module) not in inner and "_modules" in module.__dict__]

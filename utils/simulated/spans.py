@@ -1,0 +1,42 @@
+"""When, in a trace, the outermost forward, backward or optimizer step was under way."""
+
+from collections.abc import Callable
+
+from ..owners import NEVER, Owners
+from .labels import Labels
+
+
+class Spans:
+    """Writes the spans of a trace's owners as forwards, backwards and steps begin and end.
+
+    What is inside of another is part of it: a step's closure, a gradient taken in forward, a checkpoint's forward in
+    backward. One that failed and did not tell ends where the next begins.
+    """
+
+    def __init__(self, owners: Owners, labels: Labels, position: Callable[[], int]) -> None:
+        self._owners, self._labels, self._position = owners, labels, position
+        self.n_backwards = 0
+
+    def begin(self, kind: str) -> list | None:
+        """A new span, to be finished later; None if it is inside of another."""
+        spans = self._owners.spans
+        if spans and spans[-1][1] == NEVER:
+            if self._is_on(spans[-1][2], kind):
+                return None
+            spans[-1][1] = self._position()
+        spans.append([self._position(), NEVER, kind])
+        return spans[-1]
+
+    def finish(self, span: list | None) -> None:
+        """What `begin` returned has ended."""
+        if span is not None:
+            span[1] = min(span[1], self._position())
+        self._owners.changes += 1
+
+    def _is_on(self, kind: str, new: str) -> bool:
+        """Whether a span of this kind is under way, when a new one begins."""
+        if kind == "backward":
+            return self.n_backwards > 0
+        if kind == "step":
+            return self._labels.in_step()
+        return new != "forward" and self._labels.modules.depth > 0
