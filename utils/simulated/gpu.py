@@ -147,7 +147,12 @@ class SimulatedGPU:
         return self._allocator.max_reserved_bytes
 
     def memory_stats(self) -> dict[str, int]:
-        """The allocator's counters under the keys of `torch.cuda.memory_stats`."""
+        """The allocator's counters under the keys of `torch.cuda.memory_stats`.
+
+        Counts: how often holes came and went, `inactive_split.*.allocated` and `.freed`, may be off where an autograd
+                graph is the last to hold parameters: it drops them in another order here, for its nodes have been
+                looked at. No other figure depends on the order of frees that follow one another.
+        """
         return self._allocator.memory_stats()
 
     def memory_snapshot(self) -> list[dict]:
