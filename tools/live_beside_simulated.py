@@ -60,7 +60,7 @@ def under_autocast(gpu) -> Iterator[str]:
     optimizer = adamw(model)
     for step in (1, 2):
         tokens, targets = random_tokens(gpu, b=4, s=64, V=1000)
-        with gpu.autocast(torch.bfloat16):
+        with gpu.autocast(torch.float16):
             logits, loss = model(tokens, targets)
             yield f"GPT under autocast, forward {step}: logits in {logits.dtype}, loss in {loss.dtype}"
         loss.backward()

@@ -149,9 +149,9 @@ class SimulatedGPU:
     def memory_stats(self) -> dict[str, int]:
         """The allocator's counters under the keys of `torch.cuda.memory_stats`.
 
-        Counts: how often holes came and went, `inactive_split.*.allocated` and `.freed`, may be off where an autograd
-                graph is the last to hold parameters: it drops them in another order here, for its nodes have been
-                looked at. No other figure depends on the order of frees that follow one another.
+        Counts: all as on CUDA, but for how often holes came and went, `inactive_split.*.allocated` and `.freed`: they
+                depend on the order of frees that follow one another directly, which can be another here, as where an
+                autograd graph is the last to hold parameters. No other figure depends on it.
         """
         return self._allocator.memory_stats()
 
