@@ -9,6 +9,7 @@ import torch
 from torch.autograd.graph import Node
 from torch.utils import checkpoint
 
+from ..deep_graphs import looked_at
 from ..owners import NEVER, STATE, GraphNode, Kept, Owners
 from ..saved_tensors import node_name, raw_slots
 
@@ -41,7 +42,7 @@ class GraphWalk:
         todo, seen, leaves = list(roots), set(), []
         new: list[tuple[int, str, list]] = []
         while todo:
-            node = todo.pop()
+            node = looked_at(todo.pop())
             number = node._sequence_nr()
             if number in seen:
                 continue
