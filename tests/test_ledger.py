@@ -1,7 +1,10 @@
 """A ledger has a row for every byte, says whom it serves at every instant, and adds up to the allocator's figure."""
 
 import gc
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +19,7 @@ from utils.events import Event
 from utils.formulas import Formula, Selector, Term, mlp_saved
 from utils.ledger_levels import categories_of, levels
 
+ROOT = Path(__file__).resolve().parent.parent
 WORKSPACE = 8_519_680
 MATRIX, ROWS = 64 * 64 * 4, 8 * 64 * 4  # bytes of a weight, of an activation
 TINY = [
@@ -386,15 +390,31 @@ def test_autocast_copies_have_the_name_of_their_weight(gpu):
 # ----------------------------------------------------------------------------------------------------------- depth
 
 
-def test_a_long_chain_of_nodes_is_walked_and_let_go(gpu):
-    y = torch.ones(4, device=gpu.device, requires_grad=True)
-    for _ in range(20_000):
-        y = y.sin()
-    assert len(Ledger.now(gpu).of(category="activations")) == 19_999
+DEEP = """
+import torch
+from utils import Ledger, SimulatedGPU
+
+class Chain(torch.nn.Module):
+    def forward(self, x):
+        for _ in range(60_000):
+            x = x.sin()
+        return x
+
+with SimulatedGPU() as gpu:
+    x = torch.ones(4, device=gpu.device, requires_grad=True)
+    y = Chain()(x)
+    assert len(Ledger.now(gpu).of(category="activations")) == 59_999
     del y
-    gc.collect()
-    assert gpu.memory_allocated() == 0
+    assert gpu.memory_allocated() == 512
     assert "activations" not in Ledger.now(gpu).parts
+print("done")
+"""
+
+
+def test_a_deep_graph_is_walked_and_let_go():
+    """In a process of its own: a stack that overflows would end this one."""
+    run = subprocess.run([sys.executable, "-c", DEEP], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert (run.returncode, run.stdout.strip()) == (0, "done"), run.stderr
 
 
 def test_looking_keeps_nothing_alive(gpu):
