@@ -20,6 +20,7 @@ LAYERS = [
     ["utils.device"],
     [
         "utils.contexts",
+        "utils.capacity",
         "utils.ledger",
         "utils.ledger_levels",
         "utils.ledger_rows",
@@ -30,6 +31,7 @@ LAYERS = [
         "utils.experiments",
         "utils.start_experiments",
         "utils.block_experiments",
+        "utils.gpt_experiments",
         "utils.activation_runs",
     ],
     ["utils.activation_survey"],
@@ -38,7 +40,7 @@ LAYERS = [
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure"],
     ["utils.exercises"],
     ["utils.explorers"],
-    ["utils.activation_curves"],
+    ["utils.activation_curves", "utils.gpt_explorer"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [
