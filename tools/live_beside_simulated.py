@@ -16,10 +16,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from utils import MLP, AllocatedMemContext, Block, LiveGPU, SavedTensorContext, SimulatedGPU, open_gpu
+from utils import GPT, MLP, AllocatedMemContext, Block, LiveGPU, SavedTensorContext, SimulatedGPU, open_gpu
 from utils.comparison import text_table
 from utils.device import current_gpu
 from utils.simulated.specs import SPECS
+from utils.training import adamw, random_tokens
 
 # ------------------------------------------------------------------------------------------------------- programs
 # Each yields a name wherever the figures of both GPUs are to be compared.
@@ -37,6 +38,7 @@ def training_steps(gpu) -> Iterator[str]:
         optimizer.step()
         yield f"MLP, AdamW {step}"
         optimizer.zero_grad()
+    del loss  # the graph goes first: see SimulatedGPU.memory_stats
 
 
 def transformer_block(gpu) -> Iterator[str]:
@@ -49,8 +51,23 @@ def transformer_block(gpu) -> Iterator[str]:
     with AllocatedMemContext() as mem:
         y.backward(torch.ones_like(y))
     yield f"block, backward: {mem.delta['allocated']:,d} bytes allocated, {mem.delta['freed']:,d} freed"
-    # The graph goes first: saved-tensor hooks change in which order one on CUDA drops parameters, and holes show that.
-    del y
+    del y  # as above
+
+
+def under_autocast(gpu) -> Iterator[str]:
+    """A small GPT, two steps under autocast with a fused AdamW; weights stay on after forward, cast."""
+    model = GPT(1000, 64, 128, 2, 4, 0.1, gpu.device)
+    optimizer = adamw(model)
+    for step in (1, 2):
+        tokens, targets = random_tokens(gpu, b=4, s=64, V=1000)
+        with gpu.autocast(torch.float16):
+            logits, loss = model(tokens, targets)
+            yield f"GPT under autocast, forward {step}: logits in {logits.dtype}, loss in {loss.dtype}"
+        loss.backward()
+        yield f"GPT under autocast, backward {step}"
+        optimizer.step()
+        optimizer.zero_grad()
+    del loss, logits  # as above
 
 
 def pattern(gpu) -> Iterator[str]:
@@ -87,7 +104,7 @@ def out_of_memory(gpu) -> Iterator[str]:
     yield "work after it"
 
 
-PROGRAMS = (training_steps, transformer_block, pattern, out_of_memory)
+PROGRAMS = (training_steps, transformer_block, under_autocast, pattern, out_of_memory)
 
 # ---------------------------------------------------------------------------------------------- what a GPU answers
 
@@ -145,6 +162,7 @@ def run(make: Callable, name) -> Answers:
         once["mem_get_info"] = gpu.mem_get_info()
         once["get_device_properties"] = tuple(getattr(gpu.get_device_properties(), name) for name in PROPERTIES)
         once |= {name: f"returns {getattr(gpu, name)()}" for name in CHANGES}
+        once["autocast"] = products_under_autocast(gpu)
         once |= {"name": gpu.name, "device": str(gpu.device), "origin": gpu.origin, "spec": gpu.spec}
         once |= {"is_open": str(gpu.is_open), "repr": repr(gpu)}
     once["close"] = f"returns {gpu.close()}; then is_open is {gpu.is_open}"
@@ -152,6 +170,15 @@ def run(make: Callable, name) -> Answers:
     once["open_gpu"], once["current_gpu"] = type(opened).__name__, type(current_gpu()).__name__
     opened.close()
     return answers
+
+
+def products_under_autocast(gpu) -> str:
+    """The types of a product of float32 matrices, under each of autocast's."""
+    x, found = torch.ones(2, 2, device=gpu.device), []
+    for dtype in (torch.float16, torch.bfloat16):
+        with gpu.autocast(dtype):
+            found.append(str((x @ x).dtype))
+    return ", ".join(found)
 
 
 def taken_by(gpu, function: Callable) -> int:

@@ -147,7 +147,12 @@ class SimulatedGPU:
         return self._allocator.max_reserved_bytes
 
     def memory_stats(self) -> dict[str, int]:
-        """The allocator's counters under the keys of `torch.cuda.memory_stats`."""
+        """The allocator's counters under the keys of `torch.cuda.memory_stats`.
+
+        Counts: all as on CUDA, but for how often holes came and went, `inactive_split.*.allocated` and `.freed`: they
+                depend on the order of frees that follow one another directly, which can be another here, as where an
+                autograd graph is the last to hold parameters. No other figure depends on it.
+        """
         return self._allocator.memory_stats()
 
     def memory_snapshot(self) -> list[dict]:
