@@ -5,11 +5,11 @@ import torch
 
 from utils import Ledger, LinearStack, SavedTensorContext, SimulatedGPU, Trace
 from utils.events import Event
-from utils.figures import stacked_bars, timeline
+from utils.figures import predicted_beside, stacked_bars, timeline
 from utils.graph_figure import graph
 from utils.readings import categories
 from utils.training import train_in_phases
-from utils.units import MiB, exact
+from utils.units import GiB, MiB, exact
 
 
 def test_stacked_bars():
@@ -220,3 +220,17 @@ def test_boxes_of_a_graph_do_not_touch():
     boxes = [patch.get_bbox() for patch in axes.patches]
     assert len(boxes) == 2 * 5 + 5
     assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+
+
+def test_predictions_and_by_how_much_they_are_off():
+    figure = predicted_beside("Off", {"one": (9 * GiB, 10 * GiB, 10 * GiB), "two": (21 * GiB, 20 * GiB, 20 * GiB)})
+    assert [text.get_text().strip() for text in figure.axes[0].texts] == [
+        "9.000, off by -1,073,741,824 bytes (-10.0%)",
+        "10.000, off by 0 bytes",
+        "10.000",
+        "21.000, off by 1,073,741,824 bytes (5.0%)",
+        "20.000, off by 0 bytes",
+        "20.000",
+    ]
+    assert sorted(patch.get_width() for patch in figure.axes[0].patches) == [9, 10, 10, 20, 20, 21]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["one", "two"]

@@ -20,6 +20,7 @@ LAYERS = [
     ["utils.device"],
     [
         "utils.contexts",
+        "utils.capacity",
         "utils.ledger",
         "utils.ledger_levels",
         "utils.ledger_rows",
@@ -30,15 +31,18 @@ LAYERS = [
         "utils.experiments",
         "utils.start_experiments",
         "utils.block_experiments",
+        "utils.gpt_experiments",
         "utils.activation_runs",
+        "utils.gpt_runs",
+        "utils.stacking",
     ],
     ["utils.activation_survey"],
     ["utils.side_by_side"],
     ["utils.policies", "utils.parallel"],
-    ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure"],
+    ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
     ["utils.exercises"],
     ["utils.explorers"],
-    ["utils.activation_curves"],
+    ["utils.activation_curves", "utils.gpt_explorer"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [
@@ -77,6 +81,7 @@ PACKAGES = {
     "utils.figures": {"torch", "numpy", "matplotlib", "IPython"},
     "utils.graph_figure": {"torch", "matplotlib"},
     "utils.memory_map": {"torch", "matplotlib"},
+    "utils.viewer_figures": {"matplotlib"},
     "utils.curve_figure": {"torch", "matplotlib"},
     "utils.derivatives": set(),
     "utils.explorers": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},

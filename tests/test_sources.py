@@ -16,7 +16,7 @@ CHAPTERS = Path(__file__).parent.parent / "chapters"
 LESSONS = {"A": 10, "B": 8, "C": 7, "D": 10, "E": 6}
 
 START, BACKWARD, MLP = "00_start_here", "01_what_backward_needs", "02_mlp_memory"
-OUTPUTS = "03_activations_from_outputs"
+OUTPUTS, NANOGPT = "03_activations_from_outputs", "04_every_byte_of_nanogpt"
 TAUGHT = {
     "A1": (BACKWARD, "Why tensors are cached"),
     "A2": (MLP, "The layer, the letters and the GPU"),
@@ -27,6 +27,7 @@ TAUGHT = {
     "A7": (START, "The two contexts"),
     "A8": (MLP, "What PyTorch really keeps"),
     "A9": (OUTPUTS, "The whole block, to the last 16 bytes"),
+    "A10": (NANOGPT, "The missing 262,176,768 bytes"),
     "B1": (BACKWARD, "The chain rule, term by term"),
     "B2": (BACKWARD, "When an input need not be kept"),
     "B3": (BACKWARD, "Backward gives back as it goes"),
@@ -34,10 +35,16 @@ TAUGHT = {
     "B5": (BACKWARD, "Freezing two hundred layers"),
     "B6": (BACKWARD, "The peak, and a rule of thumb"),
     "D1": (START, "Allocated, reserved and the context"),
+    "D2": (NANOGPT, "When gradients persist"),
+    "D3": (NANOGPT, "Counting the parameters"),
+    "D4": (NANOGPT, "Between two steps"),
+    "D5": (NANOGPT, "Activations under autocast, tensor by tensor"),
+    "D6": (NANOGPT, "The formula that says 12 GiB"),
+    "D7": (NANOGPT, "Where the peak falls, and why"),
+    "D8": (NANOGPT, "Reading a snapshot"),
     "D9": (START, "The cuBLAS workspace"),
 }
 TO_COME = {
-    "04_every_byte_of_nanogpt": ("A10", "D2", "D3", "D4", "D5", "D6", "D7", "D8"),
     "05_checkpointing": ("B7", "B8", "C1", "C2", "C5", "C6", "C7", "E1", "E2", "E3", "E4", "E5", "E6"),
     "06_many_gpus": ("C3", "C4", "D10"),
 }

@@ -47,8 +47,7 @@ class Expression:
     def __init__(self, text: str | int):
         self.text = str(text).replace("·", "*")  # as tables show a product
         try:
-            self._tree = ast.parse(self.text, mode="eval").body
-            self.letters = tuple(in_order(_check(self._tree)))
+            self._tree, self.letters = _parsed(self.text)
         except (SyntaxError, TypeError) as error:
             rule = "a size is made of whole numbers, letters, + - * / and whole powers, blocks(size) and up(size, 32)"
             raise ValueError(f"{rule}: got {self.text!r}.") from error
@@ -81,6 +80,13 @@ class Expression:
 
     def __str__(self) -> str:
         return _pretty(self._tree, 0)
+
+
+@cache
+def _parsed(text: str) -> tuple[ast.AST, tuple[str, ...]]:
+    """The syntax tree, which is not to be changed, and its letters: hundreds of formulas share their sizes."""
+    tree = ast.parse(text, mode="eval").body
+    return tree, tuple(in_order(_check(tree)))
 
 
 def _check(node: ast.AST) -> set[str]:

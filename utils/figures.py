@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from .ledger_levels import levels as ledger_levels
 from .palette import CATEGORIES, NARROWER, assign
 from .trace import Trace
-from .units import MiB, exact, short
+from .units import GiB, MiB, exact, short
 
+_PREDICTED = ("estimate", "closed form", "simulated")
 INK = "#7a7f87"  # read on white and on black alike: figures have no background of their own
 _STYLE = {
     "figure.facecolor": "none",
@@ -67,6 +68,29 @@ def stacked_bars(title: str, bars: Mapping[str, Mapping[str, int]], unit: str = 
         axes.set_xlabel(unit)
         axes.spines["left"].set_visible(False)
         axes.tick_params(left=False)
+        legend(axes)
+    return figure
+
+
+def predicted_beside(title: str, peaks: Mapping[str, tuple[int, int, int]]) -> Figure:
+    """For each name the bars of an estimate, of a closed form and of a run, and by how much the two are off.
+
+    Unit:   bytes; the axis is in GiB.
+    """
+    looks = list(assign(_PREDICTED).items())
+    with book_figure(title, 0.9 + 0.95 * len(peaks)) as (figure, axes):
+        for row, found in enumerate(peaks.values()):
+            for place, ((name, colour), n_bytes) in enumerate(zip(looks, found, strict=True)):
+                at = row + 0.27 * (place - 1)
+                axes.barh(at, n_bytes / GiB, height=0.25, color=colour.light, hatch=colour.hatch, label=name)
+                off = n_bytes - found[-1]
+                error = f", off by {off:,} bytes" + (f" ({off / found[-1]:.1%})" if off else "") if place < 2 else ""
+                said = f" {n_bytes / GiB:.3f}{error}"
+                axes.text(n_bytes / GiB, at, said, va="center", size=8)
+        axes.set_yticks(range(len(peaks)), list(peaks))
+        axes.invert_yaxis()
+        axes.margins(x=0.5)
+        axes.set_xlabel("GiB requested at the peak")
         legend(axes)
     return figure
 

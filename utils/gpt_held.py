@@ -1,8 +1,10 @@
 """The closed form of a GPT's training step: every byte requested at the end of forward and where the peak falls."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from .block_formulas import block_saved
+from .expressions import in_order, monomials
 from .formulas import Formula, Selector, Term, is_on
 from .gpt_formulas import parameter_count
 
@@ -20,8 +22,8 @@ class GPTSettings:
     `precision` is that of weights and activations, or "autocast": float32 weights under autocast to a half type.
     `attention` is the kernel that runs ("flash", "efficient", "cudnn") or "explicit". `holds_logits` says that the
     program still has the logits in backward; `holds_gradients` that it has gradients before it, as with
-    `set_to_none=False` or in all micro-batches but the first. The step is not the first: optimizer state is there, and
-    so are the two cuBLAS workspaces, of `workspace_bytes` each.
+    `set_to_none=False` or in all micro-batches but the first; `divides_loss` that it divides the loss by their number.
+    The step is not the first: optimizer state is there, and so are both cuBLAS workspaces, of `workspace_bytes` each.
 
     Raises: ValueError for a precision or an optimizer that is none of PRECISIONS, OPTIMIZERS.
     """
@@ -34,6 +36,7 @@ class GPTSettings:
     holds_logits: bool = True
     holds_gradients: bool = False
     workspace_bytes: int = A100_WORKSPACE_BYTES
+    divides_loss: bool = False
 
     def __post_init__(self) -> None:
         for name, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
@@ -182,7 +185,8 @@ def _outputs(settings: GPTSettings) -> list[Term]:
 def _loss_gradients(settings: GPTSettings) -> list[Term]:
     """Gradients on their way, beside the 1 that backward begins with."""
     sizes = [4] if settings.is_autocast else [settings.element_bytes] * 2
-    size = f"{sum(sizes)}*b*s*V + {settings.weight_bytes}"
+    n_starts = 2 if settings.divides_loss and settings.is_autocast else 1  # nll_loss is through, else, with what it got
+    size = f"{sum(sizes)}*b*s*V + {n_starts * settings.weight_bytes}"
     why = "of the loss, and of the log-probabilities" + ("" if settings.is_autocast else " and of the logits")
     return [Term("gradients on their way", size, 1, _rows("temporaries"), why)]
 
@@ -200,3 +204,36 @@ def _in_every_block(term: Term, e: int) -> Term:
     each = e if term.element_bytes == "e" else term.element_bytes
     selectors = tuple(replace(selector, module=f"blocks.*.{selector.module}") for selector in term.selectors)
     return replace(term, elements=f"L*({term.elements})", element_bytes=each, selectors=selectors)
+
+
+def by_category(formula: Formula) -> Formula:
+    """The same bytes, one term for each category of the ledger: what autograd keeps is "activations".
+
+    Counts, Unit, Source: as the formula given, one of this module.
+    """
+    terms: dict[str, list[Term]] = {}
+    for term in formula.terms:
+        terms.setdefault(_category(term), []).append(term)
+    merged = [found[0] if len(found) == 1 else _sum(tuple(found), _WHY[name]) for name, found in terms.items()]
+    named = [replace(term, name=name) for name, term in zip(terms, merged, strict=True)]
+    return Formula(formula.title, tuple(named))
+
+
+_WHY = {"activations": "what autograd keeps for backward"}
+
+
+def _category(term: Term) -> str:
+    selector = term.selectors[0]
+    return selector.node if (selector.module, selector.slot) == ("*", "*") else "activations"
+
+
+@cache
+def _sum(terms: tuple[Term, ...], why: str) -> Term:
+    """All of them as one, its size expanded, except for sizes that are rounded."""
+    rounded = [term for term in terms if "up(" in term.size.text]
+    plain = sum(term.size.sympy() for term in terms if term not in rounded)
+    products = [f"({term.size.text})" for term in rounded]
+    for factor, powers in monomials(plain):
+        letters = [letter if powers[letter] == 1 else f"{letter}**{powers[letter]}" for letter in in_order(powers)]
+        products.append("*".join([str(factor), *letters] if factor != 1 or not letters else letters))
+    return Term("", " + ".join(products), 1, tuple(s for term in terms for s in term.selectors), why)

@@ -1,0 +1,239 @@
+"""The exercises of chapter 4: each answer is held to training steps on the simulated GPU."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from ..contexts import SavedTensorContext
+from ..gpt import letters
+from ..gpt_held import GPTSettings, held_in_loss
+from ..gpt_runs import gpt_steps, requested_at_peak, step_peak
+from ..ledger import Ledger
+from ..simulated.gpu import SimulatedGPU
+from ..training import StepSettings
+from ..units import exact
+from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
+
+BF16 = StepSettings(autocast=torch.bfloat16)
+DROPPED = StepSettings(autocast=torch.bfloat16, keep_outputs=False)
+SMALL_CARD = "rtx3090-24gb"
+BASE = GPTSettings("autocast", "explicit", holds_gradients=True)
+CHANGES = {
+    "flash attention": {"attention": "flash"},
+    "pure bfloat16": {"precision": "bfloat16"},
+    "logits let go": {"holds_logits": False},
+    "gradients dropped": {"holds_gradients": False},
+    "SGD": {"optimizer": "SGD"},
+}
+"""Changes of the run of `saves_most`, by the names that it takes."""
+LONG, SHORT = {"b": 3, "s": 4096}, {"b": 48, "s": 256}
+GQA_SHAPES = (
+    {"b": 2, "s": 512, "d": 768, "a": 12, "g": 4},
+    {"b": 1, "s": 64, "d": 256, "a": 8, "g": 1},
+    {"b": 3, "s": 40, "d": 64, "a": 4, "g": 4},
+)
+
+
+def between_steps(answer: int | None) -> Verdict:
+    """Exercise 1: what GPT-2 medium with flash attention requests between two steps, gradients and logits dropped."""
+    return check(answer, *_between_steps())
+
+
+@cache
+def _between_steps() -> tuple[int, dict[int, str]]:
+    with SimulatedGPU("a100-80gb") as gpu:
+        run = gpt_steps(gpu, "gpt2-medium", b=8, kind="sdpa", settings=DROPPED, n_steps=1)
+    workspaces, data, steps = 2 * 8_519_680, 2 * 8 * 1024 * 8, 4 * (6 * 24 + 3)
+    N = sum(row.n_bytes for row in Ledger.at(gpu.trace, "step 1 zero_grad").of(category="parameters")) // 4
+    truth = run[1, "zero_grad"].requested_bytes
+    assert truth == 12 * N + data + workspaces + steps + 4
+    mistakes = {
+        truth + 4 * N: "Gradients are dropped in this run.",
+        truth - workspaces: "Forward and backward each have a cuBLAS workspace.",
+        truth - workspaces // 2: "There are two cuBLAS workspaces, one for forward and one for backward.",
+        truth - steps: "Fused AdamW counts its steps on the GPU, for each parameter tensor, in float32.",
+        truth - 4: "One scalar still has a name.",
+        truth
+        - 4
+        - steps: "Two kinds of small things are missing: one scalar that still has a name, and AdamW's counts.",
+        truth - data: "The last batch is still there: tokens and targets.",
+        truth - data // 2: "Targets are integers of 8 bytes as well.",
+        truth + 4 * 24 * 1024**2: "Only explicit attention has masks.",
+    }
+    return truth, mistakes
+
+
+def one_more_block(answer: int | None) -> Verdict:
+    """Exercise 2: by how much the peak of the article's run, in requested bytes, grows with a thirteenth block."""
+    return check(answer, *_one_more_block())
+
+
+@cache
+def _one_more_block() -> tuple[int, dict[int, str]]:
+    with_one, with_two = (requested_at_peak(b=12, n_layers=n) for n in (1, 2))
+    truth, e, n = with_two - with_one, 12 * 1024 * 768, 12 * 768**2 + 2 * 768
+    activations, mask, statistics = 36 * e + 6 * 12 * 12 * 1024**2, 1024**2, 16 * 12 * 1024
+    assert truth == 16 * n + 5 * mask + activations + statistics + 24 * 768**2 + 6 * 4
+    mistakes = {
+        activations: "Those are the large activations alone; the block's parameters take part four times.",
+        truth - 24: "Fused AdamW counts its steps for each of the block's six parameters.",
+        truth - 24 * 768**2: "Autocast keeps a copy of each weight that a product uses.",
+        truth - statistics: "Each norm keeps two numbers a position.",
+        truth - mask: "masked_fill keeps a mask of bools, beside the buffer of floats.",
+        truth - 4 * mask: "Each block has a causal mask of floats, its buffer.",
+        truth - 5 * mask: "Each block has a causal mask, a buffer of floats, and masked_fill keeps one of bools.",
+        truth - 4 * n: "Weights, gradients and two moments: four times the parameters.",
+        16 * n + activations: "The large terms are right. What do autocast, masked_fill, the norms, the buffer and "
+        "AdamW's counts add?",
+    }
+    return truth, mistakes
+
+
+def largest_batch(answer: int | None) -> Verdict:
+    """Exercise 3: with which batch GPT-2 small still trains on a 24 GB card, flash attention, logits held."""
+    if answer is None:
+        return NO_ANSWER
+    if isinstance(answer, bool) or not isinstance(answer, int) or answer < 1:
+        return not_yet(f"a batch is a whole number from 1: got {answer!r}.")
+    if answer > 64 or (complaint := _does_not_fit(answer)):
+        why = "far too many." if answer > 64 else complaint
+        return not_yet(f"a batch of {answer} does not fit: {why}")
+    if not _does_not_fit(answer + 1):
+        return not_yet(f"a batch of {answer} fits, and so does {answer + 1}.")
+    return right(f"three steps fit with {answer}, and not with {answer + 1}: {_does_not_fit(answer + 1)}")
+
+
+@cache
+def _does_not_fit(b: int) -> str:
+    """Why three steps do not run; empty where they do."""
+    try:
+        with SimulatedGPU(SMALL_CARD) as gpu:
+            gpt_steps(gpu, b=b, kind="sdpa", settings=BF16, n_steps=3)
+    except torch.OutOfMemoryError:
+        needed_bytes = held_in_loss(GPTSettings("autocast", "flash")).bytes(b=b, **letters("gpt2"))
+        room_bytes = gpu.spec.allocator_bytes
+        if needed_bytes > room_bytes:
+            return f"its peak requests {exact(needed_bytes)}, and there are {exact(room_bytes)} beside the context."
+        return (
+            f"its peak requests {exact(needed_bytes)}, less than the {exact(room_bytes)} beside the context, but the "
+            "allocator cannot place them: what is free lies in pieces."
+        )
+    return ""
+
+
+def saves_most(answer: tuple[str, str] | None) -> Verdict:
+    """Exercise 4: which of CHANGES lowers the peak most, with long sequences and with short ones."""
+    if answer is None:
+        return NO_ANSWER
+    names = ", ".join(map(repr, CHANGES))
+    if not isinstance(answer, list | tuple) or len(answer) != 2 or any(name not in CHANGES for name in answer):
+        return not_yet(f"the answer is two names of {names}: first for s = 4096, then for s = 256; got {answer!r}.")
+    for name, shape in zip(answer, (LONG, SHORT), strict=True):
+        saved = _saved(shape)
+        if name != max(saved, key=saved.get):
+            return not_yet(f"at s = {shape['s']}, {name!r} saves {exact(saved[name])}, and another change saves more.")
+    saved = ", ".join(f"{exact(_saved(shape)[name])}" for name, shape in zip(answer, (LONG, SHORT), strict=True))
+    return right(f"they save {saved}.")
+
+
+def _saved(shape: dict[str, int]) -> dict[str, int]:
+    """By each change, held to a run by tests/test_exercises_nanogpt.py."""
+    values = letters("gpt2") | shape
+    before_bytes = held_in_loss(BASE).bytes(**values)
+    return {name: before_bytes - held_in_loss(replace(BASE, **how)).bytes(**values) for name, how in CHANGES.items()}
+
+
+class _Monitored(nn.Module):
+    """A model that a colleague has put into a module, perhaps to watch it."""
+
+    def __init__(self, model: nn.Module, watches: bool):
+        super().__init__()
+        self.model, self.watches, self.last_logits = model, watches, None
+
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        logits, loss = self.model(tokens, targets)
+        if self.watches:
+            self.last_logits = logits
+        return loss
+
+
+def two_ledgers() -> tuple[Ledger, Ledger]:
+    """Ledgers at the peak of two runs: as planned, and as a colleague changed it."""
+    ledgers = []
+    for watches in (False, True):
+        with SimulatedGPU("a100-80gb") as gpu:
+            gpt_steps(gpu, kind="sdpa", settings=DROPPED, wrap=lambda model, w=watches: _Monitored(model, w))
+        ledgers.append(step_peak(gpu.trace))
+    return tuple(ledgers)
+
+
+def who_holds(answer: tuple[int, ...] | None) -> Verdict:
+    """Exercise 5: the shape of the tensor that makes the difference between `two_ledgers`."""
+    if answer is None:
+        return NO_ANSWER
+    if not isinstance(answer, list | tuple) or not all(isinstance(n, int) for n in answer):
+        return not_yet(f"a shape is a tuple of whole numbers: got {answer!r}.")
+    truth = (12, 1024, 50304)
+    if tuple(answer) in (truth, (12 * 1024, 50304)):
+        return right(
+            "the logits, 2 bytes each. The colleague's module has a name for them, so backward cannot free them."
+        )
+    n_bytes = 2 * torch.Size(answer).numel()
+    return not_yet(
+        f"a tensor of this shape has {exact(n_bytes)} in half precision; which is as large as the difference?"
+    )
+
+
+def grouped_query(function: Callable[..., int | None]) -> Verdict:
+    """Exercise 6: what attention with a heads for queries and g for keys and values keeps, in bfloat16 under flash."""
+    mistakes = {
+        "That is attention with as many heads for keys and values as for queries.": lambda b, s, d, a, g: (
+            10 * b * s * d + 4 * a * b * s + 24
+        ),
+        "The logsumexp is missing.": lambda b, s, d, a, g: _large(b, s, d, a, g) + 24,
+        "The logsumexp is that of the queries' heads.": lambda b, s, d, a, g: (
+            _large(b, s, d, a, g) + 4 * g * b * s + 24
+        ),
+        "Two scalars are missing, of 16 bytes and 8.": lambda b, s, d, a, g: _large(b, s, d, a, g) + 4 * a * b * s,
+        "The large terms are right; the logsumexp and two scalars are missing.": _large,
+        "A key has d/a numbers in each of g heads, and so has a value.": lambda b, s, d, a, g: (
+            6 * b * s * d + 2 * b * s * d * g // a + 4 * a * b * s + 24
+        ),
+    }
+    return check_function(function, _grouped_query_bytes, GQA_SHAPES, mistakes)
+
+
+def _large(b: int, s: int, d: int, a: int, g: int) -> int:
+    return 6 * b * s * d + 4 * b * s * d * g // a
+
+
+class _GroupedQuery(nn.Module):
+    """Causal attention in which a heads of queries share g heads of keys and values."""
+
+    def __init__(self, d: int, a: int, g: int, device):
+        super().__init__()
+        self.heads = a, g, g
+        factory = {"device": device, "dtype": torch.bfloat16, "bias": False}
+        self.qkv = nn.Linear(d, d + 2 * g * d // a, **factory)
+        self.out = nn.Linear(d, d, **factory)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, s, d = x.shape
+        width = d // self.heads[0]
+        parts = self.qkv(x).split([n * width for n in self.heads], dim=2)
+        q, k, v = (y.view(b, s, n, width).transpose(1, 2) for y, n in zip(parts, self.heads, strict=True))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        return self.out(y.transpose(1, 2).contiguous().view(b, s, d))
+
+
+def _grouped_query_bytes(b: int, s: int, d: int, a: int, g: int) -> int:
+    with SimulatedGPU("a100-80gb") as gpu:
+        model = _GroupedQuery(d, a, g, gpu.device)
+        x = torch.empty(b, s, d, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
+        with SavedTensorContext(model.parameters()) as saved:
+            _y = model(x)  # what it keeps lives as long as its graph
+        return saved.saved_tensor_mem

@@ -1,0 +1,192 @@
+"""A GPT's training step on a simulated GPU that has room for it: its ledger at three moments, and where it fits."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+from torch.nn.attention import SDPBackend
+
+from .capacity import Fit, fit
+from .formulas import Formula
+from .gpt import GPT, letters
+from .gpt_held import GPTSettings, by_category, held_after_forward, held_in_embedding, held_in_loss
+from .ledger import Ledger
+from .palette import CATEGORIES
+from .simulated.attention_choice import Attention, choose
+from .simulated.gpu import SimulatedGPU
+from .simulated.specs import GPUSpec, find_spec
+from .trace import Trace
+from .training import StepSettings, random_tokens, train_steps
+from .units import GiB
+
+MOMENTS = {
+    "end of forward": held_after_forward,
+    "backward of the loss": held_in_loss,
+    "backward of the embedding": held_in_embedding,
+}
+"""The moments of a step for which there is a closed form: forward's end, and two in backward."""
+
+
+def _sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters())
+
+
+OPTIMIZERS = {"AdamW, fused": "fused", "AdamW, foreach": "foreach", "SGD": _sgd}
+PRECISIONS = ("autocast", "float32", "half")
+ATTENTIONS = ("fused", "explicit")
+MICRO_BATCHES = 2  # where gradients add up: in those that follow, as in the second, they are there from the start
+_ROOM_BYTES = 1024 * 1024 * GiB
+_HELD = {"AdamW, foreach": "AdamW"}  # by the names of utils.gpt_held
+_KERNELS = {
+    SDPBackend.FLASH_ATTENTION: "flash",
+    SDPBackend.EFFICIENT_ATTENTION: "efficient",
+    SDPBackend.CUDNN_ATTENTION: "cudnn",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTStep:
+    """A way to train one of the four GPT-2s, without biases and with a context of s, on a simulated GPU.
+
+    `precision` "half" is bfloat16, and so is autocast's type, or float16 on a GPU before Ampere. `attention` "fused" is
+    PyTorch's own, with the kernel that it takes on that GPU. `accumulates`: a step has MICRO_BATCHES micro-batches.
+    `keeps_logits`: as in most scripts, until the next forward replaces them.
+
+    Raises: ValueError for a name that is not known.
+    """
+
+    model: str = "gpt2"
+    b: int = 12
+    s: int = 1024
+    precision: str = "autocast"
+    attention: str = "fused"
+    dropout: float = 0.0
+    optimizer: str = "AdamW, fused"
+    accumulates: bool = False
+    keeps_logits: bool = True
+    gpu: str = "a100-80gb"
+
+    def __post_init__(self) -> None:
+        known = {"precision": PRECISIONS, "attention": ATTENTIONS, "optimizer": OPTIMIZERS}
+        for name, options in known.items():
+            if getattr(self, name) not in options:
+                raise ValueError(f"{name} must be one of {'; '.join(options)}: got {name}={getattr(self, name)!r}.")
+
+    @property
+    def spec(self) -> GPUSpec:
+        return find_spec(self.gpu)
+
+    @property
+    def letters(self) -> dict[str, int]:
+        """The letters of the closed forms."""
+        return letters(self.model) | {"b": self.b, "s": self.s}
+
+    @property
+    def half(self) -> torch.dtype:
+        """The half-precision type that the GPU computes in."""
+        return torch.bfloat16 if self.spec.capability >= (8, 0) else torch.float16
+
+    @property
+    def held(self) -> GPTSettings:
+        """The same, as the closed forms take it."""
+        half = str(self.half).removeprefix("torch.")
+        kernel = self.attention if self.attention == "explicit" else _kernel(self.gpu, self.precision, self.dropout)
+        return GPTSettings(
+            half if self.precision == "half" else self.precision,
+            kernel,
+            dropout=self.dropout,
+            optimizer=_HELD.get(self.optimizer, self.optimizer),
+            holds_logits=self.keeps_logits,
+            holds_gradients=self.accumulates,
+            workspace_bytes=self.spec.cublas_workspace_bytes,
+            divides_loss=self.accumulates,
+        )
+
+    def run(self) -> "GPTRun":
+        """Train for two steps: from the second on, each asks for the same, if not of the same blocks."""
+        half = self.half
+        dtype = half if self.precision == "half" else torch.float32
+        how = StepSettings(
+            micro_batches=MICRO_BATCHES if self.accumulates else 1,
+            autocast=half if self.precision == "autocast" else None,
+            optimizer=OPTIMIZERS[self.optimizer],
+            keep_outputs=self.keeps_logits,
+        )
+        model = {"context_length": self.s, "kind": "sdpa" if self.attention == "fused" else "explicit"}
+        with SimulatedGPU(replace(self.spec, total_bytes=_ROOM_BYTES)) as gpu:
+            train_steps(
+                gpu,
+                lambda: GPT.from_name(self.model, dropout_prob=self.dropout, device=gpu.device, dtype=dtype, **model),
+                lambda: random_tokens(gpu, b=self.b, s=self.s, V=self.letters["V"]),
+                how,
+                n_steps=2,
+            )
+        # Nothing of the run is left to look at; looking would take as long as the run in a large process.
+        return GPTRun(self, replace(gpu.trace, look=None))
+
+
+@cache
+def _kernel(gpu: str, precision: str, dropout: float) -> str:
+    """The attention kernel that PyTorch takes; whatever the model, a head has 64 numbers."""
+    step = GPTStep(gpu=gpu, precision=precision)
+    dtype = torch.float32 if precision == "float32" else step.half
+    qkv = [torch.empty(1, 1, 2, 64, dtype=dtype, device="meta", requires_grad=True) for _ in range(3)]
+    return _KERNELS[choose(Attention(*qkv, dropout=dropout, causal=True), step.spec)]
+
+
+@dataclass(frozen=True)
+class GPTRun:
+    """The trace of two steps, and what can be read from the second."""
+
+    step: GPTStep
+    trace: Trace
+    after = "step 1 zero_grad"
+    until = "step 2 zero_grad"
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """For each of MOMENTS, the position in the trace."""
+        micro = f"micro {MICRO_BATCHES} " if self.step.accumulates else ""
+        forward = self.trace.position(f"step 2 {micro}forward")
+        is_autocast = self.step.precision == "autocast"
+        loss = "aten::nll_loss_backward" if is_autocast else "aten::_log_softmax_backward_data"
+        embedding = "aten::embedding_dense_backward" if is_autocast else "aten::add.Tensor"
+        n_bytes = self.step.letters["V"] * self.step.letters["d"] * self.step.held.weight_bytes
+        return {
+            "end of forward": forward,
+            "backward of the loss": 1 + self._first(forward, loss),
+            "backward of the embedding": 1 + self._first(forward, embedding, module="tokens", n_bytes=n_bytes),
+        }
+
+    def _first(self, start: int, operation: str, **wanted) -> int:
+        """The position of an operation's first allocation after `start`."""
+        wanted |= {"action": "alloc", "operation": operation}
+        for position in range(start, len(self.trace)):
+            if all(getattr(self.trace.events[position], name) == value for name, value in wanted.items()):
+                return position
+        raise ValueError(f"a training step must have {operation} in its backward: this one has not.")
+
+    @property
+    def peak(self) -> int:
+        """The position at which the most is allocated in the step."""
+        return self.trace.peak_position(after=self.after, until=self.until)
+
+    def account(self) -> dict[str, dict[str, int]]:
+        """For each of MOMENTS, the requested bytes of each category of the ledger."""
+        ledgers = {name: Ledger.at(self.trace, position) for name, position in self.positions.items()}
+        return {name: {k: n for k, n in found.parts.items() if k != "slack"} for name, found in ledgers.items()}
+
+    def fit(self) -> Fit:
+        """Whether training like this fits on the GPU, and by how much."""
+        return fit(self.trace, self.step.spec, after=self.after, until=self.until)
+
+
+@cache
+def predicted(held: GPTSettings) -> dict[str, Formula]:
+    """For each of MOMENTS, the closed form with one term for each category of the ledger, in the book's order."""
+    formulas = {name: by_category(form(held)) for name, form in MOMENTS.items()}
+    order = list(CATEGORIES)
+    return {
+        name: replace(formula, terms=tuple(sorted(formula.terms, key=lambda term: order.index(term.name))))
+        for name, formula in formulas.items()
+    }
