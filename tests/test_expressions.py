@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.expressions import ROUNDING_BYTES, Expression, in_order, latex, monomials
+from utils.expressions import ROUNDING_BYTES, Expression, in_order
+from utils.notation import latex, monomials, plain
 from utils.simulated import allocator_blocks
 
 TEXTS = [
@@ -113,6 +114,21 @@ def test_monomials_add_up(letters):
 def test_as_people_and_latex_write_it(text, shown, mathematics):
     assert str(Expression(text)) == shown
     assert latex(Expression(text).sympy()) == mathematics
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("b*s*d*(34 + 5*a*s/d)", "5·b·s²·a + 34·b·s·d"),
+        ("d*(2 - s) - b", "−b − s·d + 2·d"),
+        ("b/(s*d) + b*s/2", "b·s/2 + b/(s·d)"),
+        ("4*a*b*up(s, 32) + 16", "4·b·a·⌈s⌉₃₂ + 16"),
+        ("blocks(4*blocks(s) + b)", "⌈b + 4·⌈s⌉₅₁₂⌉₅₁₂"),
+        ("b - b", "0"),
+    ],
+)
+def test_multiplied_out_in_plain_text(text, shown):
+    assert plain(Expression(text).sympy()) == shown
 
 
 def test_letters_come_in_the_order_of_the_book():

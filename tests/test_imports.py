@@ -52,6 +52,7 @@ FORMULAS = [
     "utils.gpt_formulas",
     "utils.gpt_held",
     "utils.expressions",
+    "utils.notation",
     "utils.comparison",
 ]
 BESIDE = {

@@ -20,9 +20,9 @@ _SIGNS = {  # as written, how tightly it binds, and how tightly what stands on i
     ast.Mult: ("·", 3, 3),
 }
 ROUNDING_BYTES = 512  # to whole multiples of it the caching allocator rounds what is requested
-_BRACKET = r"\lceil"  # how the LaTeX of a rounded size begins: in a product it comes after the letters
-_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+BRACKETS = (r"\lceil", "⌈")  # how a rounded size begins, in LaTeX and in text: in a product it comes after the letters
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 def in_order(letters) -> list[str]:
@@ -32,7 +32,7 @@ def in_order(letters) -> list[str]:
 
 def _rank(letter: str) -> tuple:
     known = BOOK_LETTERS.index(letter) if letter in BOOK_LETTERS else len(BOOK_LETTERS)
-    return (known, letter.startswith(_BRACKET), letter)
+    return (known, letter.startswith(BRACKETS), letter)
 
 
 class Expression:
@@ -67,7 +67,7 @@ class Expression:
         """The same as a sympy expression; its symbols are plain, so that `subs({"b": 2})` finds them."""
         import sympy
 
-        return _evaluate(self._tree, sympy.Integer, lambda name: sympy.Symbol(name), _up_of_sympy())
+        return _evaluate(self._tree, sympy.Integer, lambda name: sympy.Symbol(name), up_of_sympy())
 
     def javascript(self) -> str:
         """The same as an expression of JavaScript, with a Number for each letter.
@@ -151,7 +151,7 @@ def _rounded(value: Fraction, multiple: int) -> Fraction:
 
 
 @cache
-def _up_of_sympy():
+def up_of_sympy():
     """up(x, m) as a function of sympy: it stays as it is until x is a number."""
     import sympy
 
@@ -167,62 +167,14 @@ def _pretty(node: ast.AST, around: int) -> str:
     """As a person writes it: 4·b·s·d, s², ⌈b·s⌉₅₁₂. `around` is the precedence of the operator outside."""
     if isinstance(node, ast.Call):
         size, multiple = _rounding(node)
-        return f"⌈{_pretty(size, 0)}⌉" + str(multiple).translate(_SUBSCRIPTS)
+        return f"⌈{_pretty(size, 0)}⌉" + str(multiple).translate(SUBSCRIPTS)
     if not isinstance(node, ast.BinOp):
         return node.id if isinstance(node, ast.Name) else f"{node.value:d}"
     if isinstance(node.op, ast.Pow):
-        return _pretty(node.left, 4) + str(node.right.value).translate(_SUPERSCRIPTS)
+        return _pretty(node.left, 4) + str(node.right.value).translate(SUPERSCRIPTS)
     sign, own, right = _SIGNS[type(node.op)]
     text = _pretty(node.left, own) + sign + _pretty(node.right, right)
     return f"({text})" if around > own else text
-
-
-def monomials(expression) -> list[tuple[Fraction, dict[str, int]]]:
-    """A sympy expression as a sum of (coefficient, {letter: power}), in a stable order; powers may be negative.
-
-    Raises: ValueError for one that divides by a sum.
-    """
-    import sympy
-
-    found = []
-    for summand in sympy.Add.make_args(sympy.expand(expression)):
-        coefficient, product = summand.as_coeff_Mul()
-        powers = {str(base): int(power) for base, power in product.as_powers_dict().items() if base != 1}
-        if not all(base.is_Symbol for base in product.as_powers_dict() if base != 1):
-            raise ValueError(f"a size may be divided by numbers and letters, not by a sum: got {expression}.")
-        if coefficient:
-            found.append((Fraction(int(coefficient.p), int(coefficient.q)), powers))
-    order = in_order(letter for _, powers in found for letter in powers)
-    return sorted(found, key=lambda item: [-item[1].get(letter, 0) for letter in order])
-
-
-def latex(expression) -> str:
-    """A sympy expression as LaTeX, expanded, each product in the order of the book's letters."""
-    text = ""
-    for coefficient, powers in monomials(_with_brackets(expression)):
-        sign = "-" if coefficient < 0 else "+" if text else ""
-        above = _latex_product(abs(coefficient.numerator), {key: n for key, n in powers.items() if n > 0})
-        below = _latex_product(coefficient.denominator, {key: -n for key, n in powers.items() if n < 0})
-        text += f" {sign} " + (above if below == "1" else rf"\frac{{{above}}}{{{below}}}")
-    return " ".join(text.split()) or "0"
-
-
-def _with_brackets(expression):
-    """The same with a symbol for each rounded size, whose name is its LaTeX; the inner ones first."""
-    import sympy
-
-    return expression.replace(
-        _up_of_sympy(), lambda size, multiple: sympy.Symbol(rf"{_BRACKET} {latex(size)} \rceil_{{{multiple}}}")
-    )
-
-
-def _latex_product(number: int, powers: dict[str, int]) -> str:
-    factors = [f"{number}"] if number != 1 or not powers else []
-    for name in in_order(powers):
-        is_plain = len(name) == 1 or name.startswith(_BRACKET)
-        letter = name if is_plain else rf"\mathit{{{name}}}".replace("_", r"\_")
-        factors.append(letter if powers[name] == 1 else f"{letter}^{{{powers[name]}}}")
-    return r" \, ".join(factors)
 
 
 def _in_numbers(node: ast.AST) -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from .comparison import Comparison, html_table, text_table
-from .expressions import Expression, in_order, latex
+from .expressions import Expression, in_order
+from .notation import latex, plain
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,11 @@ class Formula:
         """The whole as LaTeX, expanded; a letter that is given is put in: `latex(e=2)`."""
         values = {symbol: letters[symbol.name] for symbol in self.expression.free_symbols if symbol.name in letters}
         return latex(self.expression.subs(values))
+
+    @property
+    def text(self) -> str:
+        """The whole in plain text, multiplied out: "18·b·s·d + 4·a·b·s"."""
+        return plain(self.expression)
 
     def javascript(self) -> list[dict[str, str]]:
         """For each term {"name", "why", "text", "letters", "js"}: `js` is its bytes as an expression in the letters.

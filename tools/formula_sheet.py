@@ -1,0 +1,178 @@
+"""Writes the formula sheet of chapters 2 to 4, one page to print, from the formulas that the book computes with.
+
+    python tools/formula_sheet.py        writes book/formula_sheet.html
+
+Print it from a browser: A4, landscape. tests/test_formula_sheet.py holds that the page is up to date and one page long.
+"""
+
+from html import escape
+from pathlib import Path
+
+from utils.block_formulas import ATTENTIONS, PARTS, block_parts, block_saved
+from utils.expressions import BOOK_LETTERS, ROUNDING_BYTES, Expression
+from utils.formulas import Formula, Term, mlp_saved
+from utils.gpt import SIZES, letters
+from utils.gpt_formulas import (
+    autocast_activations,
+    gpt_weights,
+    half_precision_activations,
+    parameter_count,
+    peak_estimate,
+    steady_state,
+)
+from utils.gpt_held import GPTSettings, held_after_forward, held_in_embedding, held_in_loss
+from utils.simulated import allocator_blocks
+from utils.units import short
+
+PAGE = Path(__file__).resolve().parent.parent / "book" / "formula_sheet.html"
+LETTERS = {
+    "b": "batch",
+    "s": "sequence length, and context",
+    "d": "model width",
+    "a": "attention heads",
+    "L": "layers",
+    "V": "vocabulary",
+    "t": "tensor-parallel GPUs",
+    "e": "bytes of an element",
+}
+_STYLE = """
+@page { size: A4 landscape; margin: 8mm; }
+body { font: 7.3pt/1.27 "DejaVu Sans", "Segoe UI", sans-serif; margin: 0; color: #111; background: #fff;
+       columns: 3; column-gap: 6mm; column-fill: auto; height: 193mm; }
+h1 { font-size: 12pt; margin: 0 0 1mm; } p { margin: .4mm 0; }
+h2 { font-size: 9pt; margin: 2.5mm 0 .5mm; border-bottom: .4mm solid #1f64a8; break-after: avoid; }
+table { border-collapse: collapse; width: 100%; break-inside: avoid; }
+caption { text-align: left; font-weight: bold; padding: 1.2mm 0 .2mm; }
+td { padding: 0 1.5mm 0 0; vertical-align: top; } td.why { color: #444; font-size: 6.3pt; }
+table.numbers { font-size: 5.9pt; white-space: nowrap; } table.numbers td + td { text-align: right; }
+@media screen { body { height: auto; max-width: 285mm; padding: 8mm; margin: auto; column-fill: balance; } }
+@media screen and (max-width: 900px) { body { columns: 1; font-size: 11pt; } td.why, table.numbers { font-size: 9pt; } }
+"""
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+def page() -> str:
+    """The whole sheet as HTML."""
+    parts = [_head(), _allocator(), *_chapter_2(), *_chapter_3(), *_chapter_4()]
+    title = "Every Byte: formula sheet"
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{title}</title>'
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>\n<body>\n' + "\n".join(
+        (*parts, "</body></html>\n")
+    )
+
+
+def _head() -> str:
+    known = ", ".join(f"<b>{letter}</b> {LETTERS[letter]}" for letter in BOOK_LETTERS)
+    rounded = Expression("blocks(x)")
+    return (
+        f"<h1>Every Byte: formula sheet</h1><p>{known}. All sizes are bytes, as requested; the allocator rounds each "
+        f"request x up to {rounded}, a multiple of {ROUNDING_BYTES}. Kept for backward: each storage once, without the "
+        "parameters and the output. PyTorch 2.13's rules.</p>"
+    )
+
+
+def _chapter_2() -> list[str]:
+    totals = {
+        "GELU": mlp_saved(activation="gelu"),
+        "ReLU, or any other from its output": mlp_saved(activation="relu"),
+        "GELU, dropout": mlp_saved(activation="gelu", dropout=True),
+    }
+    kept = mlp_saved(activation="gelu", dropout=True)
+    return ["<h2>2 An MLP: d → 4d → d</h2>", _terms("Kept, with GELU and dropout", kept), _sums("In all", totals)]
+
+
+def _chapter_3() -> list[str]:
+    parts = block_parts(attention="flash", activation="gelu", dropout=True)
+    tables = [_terms(f"{part}, with dropout", parts[part]) for part in PARTS if part in ("norm1", "attention")]
+    attentions = {f"{name}, GELU": block_saved(attention=name, activation="gelu") for name in ATTENTIONS}
+    more = {
+        "flash, ReLU": block_saved(attention="flash", activation="relu"),
+        "explicit, GELU, dropout": block_saved(attention="explicit", activation="gelu", dropout=True),
+    }
+    return [
+        "<h2>3 A block: norm1, attention, norm2 (as norm1), mlp</h2>",
+        *tables,
+        _sums("In all, by attention and activation", attentions | more),
+    ]
+
+
+def _chapter_4() -> list[str]:
+    flash = held_after_forward(GPTSettings())
+    explicit = held_after_forward(GPTSettings(attention="explicit"))
+    known = {term.name for term in flash.terms}
+    moments = {"in the loss": held_in_loss, "in the embedding": held_in_embedding}
+    on_their_way = [(name, held(GPTSettings()).terms[-1]) for name, held in moments.items()]
+    estimates = {
+        "between steps, gradients kept": steady_state(),
+        "activations under autocast": autocast_activations(),
+        "activations, all at 2 bytes": half_precision_activations(),
+        "peak": peak_estimate(),
+    }
+    weights = [(term.name, Expression(term.elements), term.why) for term in gpt_weights().terms]
+    return [
+        "<h2>4 A GPT in nanoGPT's shape</h2>",
+        _table("N, the number of parameters", [*weights, ("in all, without biases", parameter_count(), "")]),
+        _terms("Held after forward: autocast, flash attention, fused AdamW", flash),
+        _table("With explicit attention also", [_row(term) for term in explicit.terms if term.name not in known]),
+        _table("Where the peak may fall: gradients on their way", [(name, t.size, t.why) for name, t in on_their_way]),
+        _sums("Published estimates", estimates),
+        _models(),
+    ]
+
+
+def _models() -> str:
+    """The four published sizes in numbers."""
+    head = ["bytes", "parameters", "after forward", "in the loss", "in embedding"]
+    rows = []
+    for name in SIZES:
+        sizes = letters(name) | {"b": 1}
+        held = [
+            moment(GPTSettings()).bytes(**sizes) for moment in (held_after_forward, held_in_loss, held_in_embedding)
+        ]
+        rows.append([name, *(f"{number:,d}" for number in (parameter_count().value(sizes), *held))])
+    cells = ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in (head, *rows)]
+    return (
+        f'<table class="numbers"><caption>The four GPT-2s as above, b = 1, s = 1,024</caption>{"".join(cells)}</table>'
+    )
+
+
+def _allocator() -> str:
+    own, small = short(allocator_blocks.OWN_SEGMENT_BYTES), short(allocator_blocks.LARGEST_SMALL_BYTES)
+    rows = [
+        ("a block", "⌈x⌉ to 512 B, and what is not split off", ""),
+        (f"up to {small}", f"in segments of {short(allocator_blocks.SMALL_SEGMENT_BYTES)}", ""),
+        (f"below {own}", f"in segments of {short(allocator_blocks.LARGE_SEGMENT_BYTES)}", ""),
+        ("larger", f"a segment of its own, a multiple of {short(allocator_blocks.SEGMENT_ROUNDING_BYTES)}", ""),
+        ("split off", f"a remainder of 512 B or more (small), above {small} (large)", ""),
+    ]
+    return _table("The caching allocator: allocated are whole blocks, reserved whole segments", rows)
+
+
+def _row(term: Term) -> tuple[str, Expression, str]:
+    return term.name, term.size, term.why
+
+
+def _terms(title: str, formula: Formula) -> str:
+    return _table(title, [_row(term) for term in formula.terms])
+
+
+def _sums(title: str, formulas: dict[str, Formula]) -> str:
+    return _table(title, [(name, formula.text, "") for name, formula in formulas.items()])
+
+
+def _table(title: str, rows: list[tuple]) -> str:
+    cells = [
+        f"<tr><td>{escape(name)}</td><td>{escape(str(size))}</td>"
+        + (f'<td class="why">{escape(why)}</td>' if why else "")
+        + "</tr>"
+        for name, size, why in rows
+    ]
+    return f"<table><caption>{escape(title)}</caption>{''.join(cells)}</table>"
+
+
+if __name__ == "__main__":
+    main()
