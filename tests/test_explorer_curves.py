@@ -168,7 +168,7 @@ def test_the_captions_follow_the_table_where_there_is_no_page():
 def test_all_activations_with_two_curves_each_take_little_room():
     explorer = block_with_curves.make()
     assert len(block_with_curves.NAMES) >= 20
-    assert len(explorer.spec["formulas"]) == 6 * len(block_with_curves.NAMES)
+    assert len(explorer.spec["which"]) == 6 * len(block_with_curves.NAMES)
     assert [len(entry["curves"]) for entry in explorer.spec["curves"]] == [2] * len(block_with_curves.NAMES)
     assert len(json.dumps(explorer.spec)) < 100_000
     folded = [entry["when"]["activation"] for entry in explorer.spec["curves"] if entry["curves"][0]["mark"]]

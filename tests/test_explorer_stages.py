@@ -28,8 +28,8 @@ def test_the_page_gets_the_stages_and_each_term_with_its_own():
     spec = make().spec
     json.dumps(spec)
     assert spec["stages"] == list(STAGES)
-    assert [f["when"] for f in spec["formulas"]] == [{"optimizer": name} for name in ("SGD", "SGD, momentum", "Adam")]
-    terms = [spec["terms"][place] for place in spec["formulas"][2]["terms"]]
+    assert spec["which"] == [0, 1, 2]  # SGD, SGD with momentum, Adam
+    terms = [spec["terms"][place] for place in spec["formulas"][2]]
     assert [(term["stage"], term["name"]) for term in terms][:4] == [
         ("model to device", "weights"), ("forward", "weights"), ("forward", "kept inputs"), ("backward", "weights"),
     ]  # fmt: skip

@@ -45,11 +45,11 @@ class ExplorerPage:
         handle = self.root.element_handle()
         self.page.wait_for_function("node => node.dataset.state !== 'waiting'", arg=handle, timeout=timeout_s * 1000)
 
-    def rows(self) -> list[tuple[str, int, int | None]]:
+    def rows(self) -> list[tuple[str, int | None, int | None]]:
         """Term, predicted and simulated bytes of each row but totals, from the text that a reader sees."""
         return [self._row(row) for row in self.root.locator("tbody tr[data-term]").all()]
 
-    def stages(self) -> list[tuple[str, int, int | None]]:
+    def stages(self) -> list[tuple[str, int | None, int | None]]:
         """The same of each stage's own row."""
         return [self._row(row) for row in self.root.locator(".eb-stage tr").all()]
 
@@ -59,7 +59,7 @@ class ExplorerPage:
         if button.get_attribute("aria-expanded") == "false":
             button.click()
 
-    def total(self) -> tuple[str, int, int | None]:
+    def total(self) -> tuple[str, int | None, int | None]:
         """The last row."""
         return self._row(self.root.locator("tfoot tr"))
 
@@ -73,7 +73,7 @@ class ExplorerPage:
         """Of the account: waiting, ready or failed."""
         return self.root.get_attribute("data-state")
 
-    def _row(self, row: Locator) -> tuple[str, int, int | None]:
+    def _row(self, row: Locator) -> tuple[str, int | None, int | None]:
         """Reads one row and checks that its data attributes say what its text says."""
         name = row.get_attribute("data-term") or row.get_attribute("data-stage")
         assert name in row.locator("th").inner_text()
@@ -81,7 +81,7 @@ class ExplorerPage:
         predicted, simulated, difference = (self._number(row, kind) for kind in kinds)
         attributes = [row.get_attribute(f"data-{kind}") for kind in kinds]
         assert attributes == [None if n is None else str(n) for n in (predicted, simulated, difference)]
-        assert difference == (None if simulated is None else simulated - predicted)
+        assert difference == (None if None in (predicted, simulated) else simulated - predicted)
         return name, predicted, simulated
 
     @staticmethod

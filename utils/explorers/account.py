@@ -3,8 +3,10 @@
 import traceback
 from dataclasses import dataclass, field
 
+from ..capacity import Fit
 from ..trace import ORIGINS
 from .stages import UNNAMED, terms_by_stage
+from .timeline import Timeline
 
 _LONGEST = 400  # characters: some errors go on about environment variables
 
@@ -14,7 +16,8 @@ class Account:
     """The bytes of each term as a GPU keeps them, and where that GPU stands.
 
     Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction. For
-            a formula in stages they are {stage: {term: bytes}}, with every stage of it.
+            a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline` and `fit` are shown
+            above them: a step event by event, and whether it fits on the GPU.
     Unit:   bytes, exact.
     Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
     """
@@ -23,6 +26,8 @@ class Account:
     origin: str = "simulated"  # by the simulated GPU; "measured" on a real one; "recorded" in a file
     device: str = ""
     note: str = field(default="")  # what else the reader should know, such as "PyTorch 2.13 rules"
+    timeline: Timeline | None = None
+    fit: Fit | None = None
 
     def __post_init__(self):
         if self.origin not in ORIGINS:
@@ -40,6 +45,30 @@ class Account:
         """Where the account comes from, in a few words."""
         place = f"{self.origin} on {self.device}" if self.device else self.origin
         return f"{place}, {self.note}" if self.note else place
+
+    def answer(self) -> dict:
+        """What a page gets of it."""
+        fit = self.fit and {"fits": self.fit.fits, "headline": self.fit.headline, "reasons": self.fit.reasons}
+        return {
+            "terms": dict(self.terms), "origin": self.origin, "badge": self.badge, "error": "",
+            "timeline": self.timeline and self.timeline.spec(), "fit": fit,
+        }  # fmt: skip
+
+
+def failed(error: str) -> dict:
+    """What a page gets where there is no account."""
+    return {"terms": None, "origin": "", "badge": "", "error": error, "timeline": None, "fit": None}
+
+
+def said_of(answer: dict, *more: str) -> str:
+    """What an answer says beside its numbers: why there is no account; or its badge, the verdict, the peak."""
+    said = [answer["error"] or answer["badge"]]
+    if fit := answer["fit"]:
+        said += [f"{fit['headline']}.", fit["reasons"]]
+    if answer["timeline"]:
+        said.append(answer["timeline"]["caption"])
+    said += more
+    return " ".join([said[0] if len(said) == 1 else f"{said[0].rstrip('.')}.", *said[1:]])
 
 
 def sentence(error: BaseException) -> str:

@@ -6,6 +6,7 @@ import { exact, short } from "./formula.js";
 const ALONE = { height: 26, character: 6.6 }; // a stage without a name; the width of a character tells what fits
 const STACKED = { height: 14, character: 5.9, className: "eb-thin" };
 const CAPTION = 6.6; // width of one of a caption's characters
+const NAME = 7.5; // and of one of a stage's name, which is bold
 
 /** A box in a term's colour and hatch with the first of the texts that fits. */
 function segment(texts, x, width, { height, character, className = "" }, colour, hatch) {
@@ -50,7 +51,7 @@ const alone = (stage, { state, origin }) => ({
 function stacked(stage, before, top, { state, origin, width, longest }) {
   const totals = `${title(stage)} · ${accountTitle(stage, state, origin)}`;
   const change = before && !stage.unsized && !before.unsized ? stage.predicted - before.predicted : 0;
-  const beside = longest * CAPTION + 22;
+  const beside = longest * NAME + 12;
   const isNarrow = beside + (totals.length + 14) * CAPTION > width; // then the totals have a line of their own
   const name = caption(top + 11, build("tspan", { class: "eb-name" }, stage.name));
   const line = caption(top + (isNarrow ? 26 : 11), totals, isNarrow ? 0 : beside);
@@ -108,8 +109,8 @@ function drawBars(svg, width, spec, compared, origin, end, ids) {
 
 function key(name, number, colour, hatch) {
   const width = number < 10 ? 20 : 26; // room for two digits
-  const swatch = segment([`${number}`], 0, width, { ...ALONE, height: 20 }, colour, hatch);
-  return build("li", {}, build("svg", { width, height: 20, "aria-hidden": "true" }, swatch), name);
+  const box = segment([`${number}`], 0, width, { ...ALONE, height: 20 }, colour, hatch);
+  return build("li", {}, build("svg", { width, height: 20, "aria-hidden": "true" }, box), name);
 }
 
 /** `elements` for the page, the `svg` among them, and `draw`. Stages with names have one legend for all. */

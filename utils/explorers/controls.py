@@ -30,16 +30,27 @@ class Control:
     def choice(symbol, label, options, *, value=None, letter=None, letters=None) -> "ChoiceControl":
         """One of several options: a list of names, or {name: value}. `value` is the first option unless given.
 
-        Without `letter` the choice selects a formula. With `letter="e", letters={name: number}` it is a letter of it.
+        Without `letter` and `letters` the choice selects a formula. With `letter="e", letters={name: number}` it is a
+        letter of it, and with `letters={name: {letter: number}}` several of them.
         """
         values = dict(options) if isinstance(options, Mapping) else {str(option): option for option in options}
         default = next(iter(values.values()), None) if value is None else value
-        return ChoiceControl(symbol, label, values, default, letter, dict(letters) if letters else None)
+        return ChoiceControl(symbol, label, values, default, _by_option(symbol, letter, letters))
 
     @staticmethod
     def toggle(symbol, label, *, value=False) -> "ChoiceControl":
         """Off or on: a checkbox that selects a formula."""
-        return ChoiceControl(symbol, label, {"off": False, "on": True}, value, None, None, kind="toggle")
+        return ChoiceControl(symbol, label, {"off": False, "on": True}, value, kind="toggle")
+
+
+def _by_option(symbol: str, letter: str | None, letters: Mapping | None) -> dict[str, dict[str, int]] | None:
+    """{option: {letter: number}} from either way to write it; None for a choice that is no letter."""
+    if letter is None and not letters:
+        return None
+    has_all = bool(letters) and all(isinstance(numbers, Mapping) for numbers in letters.values())
+    if not letters or has_all == (letter is not None):
+        raise ValueError(f"letter and letters go together: got letter={letter!r}, letters={letters!r} for {symbol!r}.")
+    return {name: dict(numbers) if has_all else {letter: numbers} for name, numbers in letters.items()}
 
 
 @dataclass(frozen=True)
@@ -120,29 +131,25 @@ class ChoiceControl(Control):
     label: str
     values: dict[str, Any]
     default: Any
-    letter: str | None = None
-    numbers: dict[str, int] | None = None
+    numbers: dict[str, dict[str, int]] | None = None
     kind: str = "choice"
 
     def __post_init__(self):
         if not self.values:
             raise ValueError(f"options must hold at least one option: got none for {self.symbol!r}.")
-        if (self.letter is None) != (self.numbers is None):
-            raise ValueError(
-                f"letter and letters go together: got letter={self.letter!r}, letters={self.numbers!r} "
-                f"for {self.symbol!r}."
-            )
         if self.numbers is not None and list(self.numbers) != list(self.values):
             raise ValueError(
                 f"letters must give a number to each option, in order: got {list(self.numbers)} for {self.symbol!r}, "
                 f"whose options are {list(self.values)}."
             )
+        if self.numbers is not None and len({tuple(numbers) for numbers in self.numbers.values()}) != 1:
+            raise ValueError(f"letters must give each option the same letters, in order: got {self.numbers}.")
         self.check(self.default)
 
     @property
     def options(self) -> Sequence | None:
-        """The values that select a formula; None for a choice that is a letter."""
-        return list(self.values.values()) if self.letter is None else None
+        """The values that select a formula; None for a choice that is letters."""
+        return list(self.values.values()) if self.numbers is None else None
 
     def check(self, value):
         """The option equal to the value. Raises ValueError with the options if there is none."""
@@ -164,14 +171,14 @@ class ChoiceControl(Control):
         return self.values[data]
 
     def letters(self, value) -> dict[str, int]:
-        """The number of the option under the choice's letter; nothing for a choice that selects a formula."""
-        return {} if self.letter is None else {self.letter: self.numbers[self.to_page(value)]}
+        """The option's number for each letter of the choice; nothing for a choice that selects a formula."""
+        return {} if self.numbers is None else self.numbers[self.to_page(value)]
 
     def spec(self) -> dict:
-        """What a page needs to draw the choice and to read its letter."""
+        """What a page needs to draw the choice and to read its letters."""
         return {
             "kind": self.kind, "symbol": self.symbol, "label": self.label, "options": list(self.values),
-            "letter": self.letter, "numbers": self.numbers,
+            "numbers": self.numbers,
         }  # fmt: skip
 
 

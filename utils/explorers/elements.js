@@ -23,3 +23,6 @@ const HATCHES = {
 /** An SVG pattern that draws a hatch. */
 export const pattern = (id, hatch) =>
   build("pattern", { id, width: 8, height: 8, patternUnits: "userSpaceOnUse" }, build("path", { d: HATCHES[hatch] ?? "" }));
+
+/** A small square in a term's colour with its number, for a line of text. */
+export const swatch = (number, colour) => build("span", { class: "eb-swatch", style: tone(colour) }, String(number));

@@ -5,9 +5,8 @@ answer, a synced trait, carries the request's number and the settings that it is
 way at most and asks again when the settings have moved on, so the newest setting wins.
 """
 
-import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import anywidget
@@ -15,15 +14,15 @@ import traitlets
 from ipywidgets import ValueWidget
 
 from ..formulas import Formula
-from ..palette import assign
-from .account import Account, release, sentence
-from .controls import Control, combinations
+from .account import Account, failed, release, said_of, sentence
+from .controls import Control
 from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module
-from .stages import UNNAMED, as_given, check_account, check_same_stages, formulas_by_stage, terms_by_stage, word
+from .spec import letters_of, make_spec
+from .stages import Limit, as_given, check_account, formulas_by_stage, terms_by_stage, word
 from .table import SettingTable
 
-_NO_ANSWER = {"request": 0, "settings": None, "terms": None, "origin": "", "badge": "", "error": ""}
+_NO_ANSWER = {"request": 0, "settings": None, **failed("")}
 
 
 class _Setting(traitlets.TraitType):
@@ -56,6 +55,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     run on another thread than the cells, so it opens its own GPU, and whatever it raises becomes a sentence in the
     explorer.
     `parts=True` says that the stages are parts of one whole, such as the sub-layers of a block: they add up to a total.
+    `limits` says up to where a stage's formula holds, as {stage: Limit}; beyond, it predicts nothing.
     `curves(settings)` gives the curves to draw, a list of Curve; it is called once for each combination of the choices
     in `curves_of` (of all that are no letter, unless given), with the settings of these alone.
     `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
@@ -68,7 +68,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
 
     _esm = one_module()
     _css = Path(__file__).parent / "explorer.css"
-    spec = traitlets.Dict().tag(sync=True)  # title, controls, stages, parts, terms, formulas, curves, colours
+    spec = traitlets.Dict().tag(sync=True)  # title, controls, and what spec.py and curves.py make
     value = traitlets.Dict().tag(sync=True, to_json=_to_page, from_json=_from_page)
     answer = traitlets.Dict().tag(sync=True)  # the last account, with the request and the settings that it is for
     description = traitlets.Unicode()  # `interact` looks for it
@@ -81,6 +81,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         formula: Callable[[dict], Formula | dict[str, Formula]],
         measure: Callable[[dict], Account],
         parts: bool = False,
+        limits: Mapping[str, Limit] | None = None,
         curves: Callable[[dict], list[Curve]] | None = None,
         curves_of: Sequence[str] | None = None,
     ):
@@ -91,7 +92,9 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         self._one_at_a_time = threading.Lock()
         self.add_traits(**{symbol: _Setting(control) for symbol, control in self.controls.items()})
         start = {symbol: control.default for symbol, control in self.controls.items()}
-        spec = self._spec(title, start, parts) | {"curves": curves_by_choice(curves, curves_of, self.controls)}
+        self.limits = dict(limits or {})
+        spec = make_spec(title, self.controls, formula, parts, self.limits)
+        spec |= {"curves": curves_by_choice(curves, curves_of, self.controls)}
         super().__init__(spec=spec, value=start, answer=_NO_ANSWER, description=title)
         self.observe(self._one_setting_changed, list(self.controls))
         self.on_msg(lambda _, content, __: self._serve(content["request"], content["settings"]))
@@ -99,11 +102,18 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     def predict(self, settings: dict) -> dict[str, int] | dict[str, dict[str, int]]:
         """The formula's bytes for a setting, by term, or {stage: {term: bytes}}: what the page shows as predicted.
 
+        A stage beyond its limit is left out.
+
         Raises: ValueError for a size that is no whole number or negative at this setting.
         """
-        letters = self._letters(settings)
+        letters = letters_of(self.controls, settings)
         formulas = formulas_by_stage(self.formula(settings))
-        return as_given({stage: formula.by_term(**letters) for stage, formula in formulas.items()})
+        beyond = self._beyond(letters)
+        return as_given({s: formula.by_term(**letters) for s, formula in formulas.items() if s not in beyond})
+
+    def _beyond(self, letters: Mapping[str, int]) -> dict[str, Limit]:
+        """The stages beyond their limit."""
+        return {stage: limit for stage, limit in self.limits.items() if not limit.holds(letters)}
 
     def table(self) -> SettingTable:
         """The present setting as a plain table: predicted, accounted, difference."""
@@ -111,51 +121,15 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         answer = self._answer_now(settings)
         title = f"{self.spec['title']}: {', '.join(f'{symbol} = {name}' for symbol, name in settings.items())}"
         formulas = formulas_by_stage(self.formula(self.value))
-        said = answer["error"] or answer["badge"]
+        letters = letters_of(self.controls, self.value)
+        beyond = self._beyond(letters)
+        said = said_of(answer, *(limit.sentence(stage) for stage, limit in beyond.items()))
         try:
             self.predict(self.value)
         except ValueError as error:
             said = f"{said} No prediction of this setting: {error}"
         accounted = None if answer["terms"] is None else terms_by_stage(answer["terms"])
-        return SettingTable(title, formulas, self._letters(self.value), accounted, said, self.spec["parts"])
-
-    def _letters(self, settings: dict) -> dict[str, int]:
-        letters = {}
-        for symbol, control in self.controls.items():
-            letters |= control.letters(settings[symbol])
-        return letters
-
-    def _check_letters(self, start: dict, terms: list[dict]) -> None:
-        given = self._letters(start)
-        for term in terms:
-            if missing := [letter for letter in term["letters"] if letter not in given]:
-                raise ValueError(
-                    f"each letter of a formula needs a control: got {missing[0]!r} in {term['name']!r}, but the "
-                    f"controls give {', '.join(given)}; add Control.range({missing[0]!r}, …)."
-                )
-
-    def _spec(self, title: str, start: dict, parts: bool) -> dict:
-        formulas, stages, places = [], None, {}  # places: of each term in the list that all formulas share
-        for chosen in combinations(list(self.controls.values())):
-            when = _to_page(chosen, self)
-            found = formulas_by_stage(self.formula(start | chosen))
-            stages = stages or list(found)
-            setting = ", ".join(f"{symbol}={name}" for symbol, name in when.items())
-            check_same_stages(stages, list(found), setting, word(parts))
-            terms = [term for item in found.items() for term in _terms(*item)]
-            self._check_letters(start, terms)
-            formulas.append({"when": when, "terms": [places.setdefault(json.dumps(t), len(places)) for t in terms]})
-        terms = [json.loads(term) for term in places]
-        colours = assign(term["name"] for term in terms)
-        return {
-            "title": title,
-            "controls": [control.spec() for control in self.controls.values()],
-            "stages": stages,
-            "parts": parts,
-            "terms": terms,
-            "formulas": formulas,
-            "colours": {name: colour._asdict() for name, colour in colours.items()},
-        }
+        return SettingTable(title, formulas, letters, accounted, said, self.spec["parts"], tuple(beyond))
 
     @traitlets.validate("value")
     def _whole_setting(self, proposal) -> dict:
@@ -200,8 +174,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         except Exception as error:  # whatever it is: the reader needs a sentence, the kernel has to live
             text = sentence(error)
             release(error)
-            return {"terms": None, "origin": "", "badge": "", "error": text}
-        return {"terms": dict(account.terms), "origin": account.origin, "badge": account.badge, "error": ""}
+            return failed(text)
+        return account.answer()
 
     def _answer_now(self, settings_of_page: dict) -> dict:
         """The answer for a setting, taken at once if the last one is of another; it keeps the last one's number."""
@@ -219,10 +193,6 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         data, metadata = super()._repr_mimebundle_(**kwargs)
         captions = captions_at(self.spec["curves"], _to_page(self.value, self))
         return data | {"text/html": self.table()._repr_html_() + captions}, metadata
-
-
-def _terms(stage: str, formula: Formula) -> list[dict]:
-    return [term if stage == UNNAMED else {"stage": stage, **term} for term in formula.javascript()]
 
 
 def _by_symbol(controls: Sequence[Control]) -> dict[str, Control]:

@@ -1,12 +1,14 @@
 // What an explorer computes: exact numbers as text, the formula at a setting, predicted beside accounted.
 //
 // Plain functions of three plain objects, which the other files pass on; a page without a kernel calls them too.
-//   spec    {title, controls, stages: [name], parts, terms: [{stage, name, why, text, letters, js}],
-//            formulas: [{when, terms: [place of a term]}], curves: [{when, curves}], colours: {name: {light, dark, hatch}}};
-//            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole
+//   spec    {title, controls, stages: [name], parts, limits: {stage: {letters, js, reason}},
+//            terms: [{stage, name, why, text, letters, js}], formulas: [[place of a term]], which: [place of a formula],
+//            curves: [{when, curves}], colours: {name: {light, dark, hatch}}};
+//            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole; which: for
+//            each combination of the choices that are no letters, as if counting with them, the last choice fastest
 //   value   {symbol: number or name of an option}
-//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error}: an account
-//           and the value it is for
+//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, fit}:
+//           an account and the value it is for; timeline as timeline.js draws it, fit: {fits, headline, reasons}, or null
 
 const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString makes one for each number
 
@@ -34,12 +36,12 @@ export function letters(spec, value) {
   const found = {};
   for (const control of spec.controls) {
     if (control.kind === "range") found[control.symbol] = value[control.symbol];
-    else if (control.letter) found[control.letter] = control.numbers[value[control.symbol]];
+    else Object.assign(found, control.numbers?.[value[control.symbol]]);
   }
   return found;
 }
 
-const compiled = new WeakMap(); // term -> function: each formula is compiled once
+const compiled = new WeakMap(); // term or limit -> function: each is compiled once
 
 function evaluate(term, named) {
   if (!compiled.has(term)) compiled.set(term, new Function(...Object.keys(named), `"use strict"; return (${term.js});`));
@@ -50,23 +52,38 @@ function evaluate(term, named) {
 export const chosen = (entries, value) =>
   entries.find(({ when }) => Object.entries(when).every(([symbol, name]) => value[symbol] === name));
 
-/** The terms of the formula that the value selects, each with its bytes; NaN where the letters give no size. */
+/** Where the terms of the formula for the choices of this value are among all. */
+function placesAt({ controls, which, formulas }, value) {
+  const choices = controls.filter(({ options, numbers }) => options && !numbers);
+  return formulas[which[choices.reduce((n, { symbol, options }) => n * options.length + options.indexOf(value[symbol]), 0)]];
+}
+
+/** The stages whose formula does not hold at this value, each {stage, reason}. */
+export function beyond(spec, value) {
+  const named = letters(spec, value);
+  const limits = Object.entries(spec.limits ?? {});
+  return limits.filter(([, limit]) => Number.isNaN(evaluate(limit, named))).map(([stage, { reason }]) => ({ stage, reason }));
+}
+
+/** The terms of the formula that the value selects, each with its bytes; NaN where the letters give no size, and where
+ * the formula of its stage does not hold. */
 export function predict(spec, value) {
   const named = letters(spec, value);
-  const terms = chosen(spec.formulas, value).terms.map((place) => spec.terms[place]);
-  return terms.map((term) => ({ stage: "", ...term, bytes: evaluate(term, named) }));
+  const out = beyond(spec, value).map(({ stage }) => stage);
+  const terms = placesAt(spec, value).map((place) => spec.terms[place]);
+  return terms.map((term) => ({ stage: "", ...term, bytes: out.includes(term.stage) ? NaN : evaluate(term, named) }));
 }
 
 /** Why there is no prediction: the first term whose size is negative or no whole number, with its letters; or "". */
-export function misfit(spec, value) {
-  const term = predict(spec, value).find(({ bytes }) => Number.isNaN(bytes));
+function misfit(spec, value, terms, out) {
+  const term = terms.find(({ stage, bytes }) => Number.isNaN(bytes) && !out.some((limit) => limit.stage === stage));
   if (!term) return "";
   const named = letters(spec, value);
   const setting = term.letters.map((letter) => `${letter} = ${exact(named[letter])}`).join(", ");
   return `No prediction of this setting: ${term.text} must be a whole number, 0 or more; it is not for ${setting}.`;
 }
 
-const sum = (numbers) => numbers.reduce((total, n) => total + (n ?? 0), 0);
+export const sum = (numbers) => numbers.reduce((total, n) => total + (n ?? 0), 0);
 const sized = (bytes) => (Number.isNaN(bytes) ? { predicted: null, unsized: true } : { predicted: bytes });
 
 const withDifference = (row, state) =>
@@ -92,13 +109,14 @@ function compareWhole(stages, state) {
 
 /** Predicted beside accounted: each stage and each of its rows has `predicted` (null: unknown; `unsized`: the letters
  * give no size), `accounted` (null: none) and `difference` (null: one of them is missing); so has `whole`, of parts
- * (null: they are none). `state` is "waiting" (the answer is for another value), "failed" or "ready". */
+ * (null: they are none). `state` is "waiting" (the answer is for another value), "failed" or "ready"; `beyond` as above. */
 export function compare(spec, value, answer) {
   const terms = predict(spec, value);
+  const out = beyond(spec, value);
   const state = !same(spec, answer?.settings, value) ? "waiting" : answer.error ? "failed" : "ready";
   const counted = spec.stages[0] === "" && answer?.terms ? { "": answer.terms } : answer?.terms;
   const stages = spec.stages.map((name) => compareStage(name, terms.filter(({ stage }) => stage === name), counted?.[name], state));
-  return { state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value) };
+  return { state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value, terms, out), beyond: out };
 }
 
 /** The bytes at the bars' right end: a power of two with room for each stage of every formula at these letters, and for
@@ -106,8 +124,8 @@ export function compare(spec, value, answer) {
 export function scale(spec, value, { state, stages }) {
   const named = letters(spec, value);
   const evaluated = spec.terms.map((term) => ({ stage: "", ...term, bytes: evaluate(term, named) }));
-  const totals = spec.formulas.flatMap((formula) => {
-    const terms = formula.terms.map((place) => evaluated[place]);
+  const totals = spec.formulas.flatMap((places) => {
+    const terms = places.map((place) => evaluated[place]);
     return spec.stages.map((name) => sum(terms.map(({ stage, bytes }) => (stage === name && bytes) || 0)));
   });
   const accounted = state === "ready" ? stages.map((stage) => stage.accounted) : [];

@@ -1,10 +1,52 @@
 """The stages of one setting, phases of a step or parts of a whole; what has none is one stage without a name."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from ..expressions import Expression
 from ..formulas import Formula
 
 UNNAMED = ""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Up to where the formula of a stage holds: as long as `room`, written as in Expression, is 0 or more.
+
+    `reason` ends the sentence that says so.
+    """
+
+    room: str
+    reason: str
+
+    def holds(self, letters: Mapping[str, int]) -> bool:
+        """Whether the formula holds for these letters."""
+        try:
+            Expression(self.room).value(letters)
+        except ValueError:
+            return False
+        return True
+
+    def sentence(self, stage: str) -> str:
+        """Why there is no prediction of a stage."""
+        return f"No prediction of {stage}: {self.reason}"
+
+    def spec(self) -> dict:
+        """What a page needs to decide it: `js` is NaN where the formula does not hold."""
+        room = Expression(self.room)
+        return {"letters": list(room.letters), "js": room.javascript(), "reason": self.reason}
+
+
+def check_limits(limits: Mapping[str, Limit], stages: Sequence[str], letters: Sequence[str]) -> None:
+    """Raises ValueError for a limit of a stage that there is not, or with a letter that no control gives."""
+    for stage, limit in limits.items():
+        if stage not in stages or stage == UNNAMED:
+            raise ValueError(f"limits must name stages of the formula: got {stage!r}; there are {', '.join(stages)}.")
+        if missing := [letter for letter in Expression(limit.room).letters if letter not in letters]:
+            raise ValueError(
+                f"each letter of a limit needs a control: got {missing[0]!r} in {limit.room!r}, but the controls give "
+                f"{', '.join(letters)}."
+            )
 
 
 def word(parts: bool) -> str:

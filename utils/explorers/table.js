@@ -1,6 +1,6 @@
 // The table of an explorer: one row for each term; terms in stages are folded below a row for the stage.
 
-import { build, tone } from "./elements.js";
+import { build, swatch } from "./elements.js";
 import { exact, short } from "./formula.js";
 
 const CELL = { role: "cell" };
@@ -32,10 +32,9 @@ const figures = (line, state) => ({
 });
 
 function termRow(line, state, origin, colour) {
-  const swatch = line.number ? build("span", { class: "eb-swatch", style: tone(colour) }, String(line.number)) : "";
   const name = build("span", {}, line.name, line.why ? build("small", {}, line.why) : "");
   return build("tr", { role: "row", "data-stage": line.stage || null, "data-term": line.name, ...figures(line, state) },
-    build("th", { role: "rowheader", scope: "row" }, build("div", { class: "eb-term" }, swatch, name)),
+    build("th", { role: "rowheader", scope: "row" }, build("div", { class: "eb-term" }, line.number ? swatch(line.number, colour) : "", name)),
     ...cells(line, state, origin));
 }
 

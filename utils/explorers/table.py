@@ -19,7 +19,8 @@ class SettingTable:
 
     Counts: a term that only one side knows keeps its row, with a dash on the other side; so does a size that these
             letters make negative or no whole number. Terms that have no stage end in their total; each stage begins
-            with its own. `parts`: the stages are parts of one whole, and the table ends with their total.
+            with its own. `parts`: the stages are parts of one whole, and the table ends with their total. `beyond`: the
+            stages of which there is no prediction.
     """
 
     title: str
@@ -28,6 +29,7 @@ class SettingTable:
     accounted: dict[str, Mapping[str, int]] | None
     said: str
     parts: bool = False
+    beyond: tuple[str, ...] = ()
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         rows, sums = [], []
@@ -44,7 +46,8 @@ class SettingTable:
 
     def _rows(self, stage: str, formula: Formula) -> tuple[list[list[str]], tuple]:
         """The rows of its terms, and what a row of all of them says: name, text, predicted and accounted bytes."""
-        predicted = {term.name: _bytes(term, self.letters) for term in formula.terms}
+        is_beyond = stage in self.beyond
+        predicted = {term.name: None if is_beyond else _bytes(term, self.letters) for term in formula.terms}
         accounted = {} if self.accounted is None else self.accounted[stage]
         texts = {term.name: str(term.size) for term in formula.terms}
         indent = "" if stage == UNNAMED else _INDENT

@@ -1,14 +1,16 @@
-// What the status line of an explorer says of predicted beside accounted.
+// What an explorer says of predicted beside accounted, in its status line, and of whether the setting fits on the GPU.
 
+import { build } from "./elements.js";
 import { exact } from "./formula.js";
 
 const amount = (n) => `${n > 0 ? "+" : ""}${exact(n)}`;
 
-function agreement({ stages, whole }, origin) {
+function agreement({ stages, whole, beyond }, origin) {
   if (stages[0].name === "") return `Predicted and ${origin} agree in every term: ${exact(stages[0].accounted)} bytes.`;
   if (whole) return `Predicted and ${origin} agree in every term of every part: ${exact(whole.accounted)} bytes in total.`;
   const largest = stages.reduce((best, stage) => (stage.accounted > best.accounted ? stage : best));
-  return `Predicted and ${origin} agree in every term of every stage. Of these moments, ${largest.name} has the most: ${exact(largest.accounted)} bytes.`;
+  const which = beyond.length ? "every stage that has a prediction" : "every stage";
+  return `Predicted and ${origin} agree in every term of ${which}. Of these moments, ${largest.name} has the most: ${exact(largest.accounted)} bytes.`;
 }
 
 const inTotal = (whole, origin) => {
@@ -19,6 +21,11 @@ const inTotal = (whole, origin) => {
 
 /** What the status line says: the verdict, the error in place of the account, or that it is being taken. */
 export function verdict(compared, answer) {
+  const limits = compared.beyond.map(({ stage, reason }) => `No prediction of ${stage}: ${reason}`);
+  return [comparison(compared, answer), ...limits].join(" ");
+}
+
+function comparison(compared, answer) {
   const { state, stages, whole, misfit } = compared;
   const start = misfit ? `${misfit} ` : "";
   if (state === "waiting") return `${start}Taking the account of this setting…`;
@@ -30,4 +37,21 @@ export function verdict(compared, answer) {
   }
   const places = off.map(({ name, rows }) => `in ${name}: ${rows.map((row) => `${row.name} by ${amount(row.difference)}`).join(", ")}`);
   return `${start}Predicted and ${answer.origin} differ, in bytes, ${places.join("; ")}.${inTotal(whole, answer.origin)}`;
+}
+
+/** `element` for the page, empty as long as there is no verdict, and `draw(state, fit)`. */
+export function createFit() {
+  const headline = build("strong", {});
+  const reasons = build("span", {});
+  const element = build("p", { class: "eb-fit", "aria-live": "polite", hidden: "" }, headline, " ", reasons);
+  function draw(state, fit) {
+    element.hidden = !fit;
+    if (!fit) return;
+    const isWaiting = state === "waiting"; // then the verdict is another setting's
+    element.dataset.fits = isWaiting ? "waiting" : String(fit.fits);
+    const text = isWaiting ? "Does it fit? Training on the simulated GPU…" : `${fit.headline}.`;
+    if (headline.textContent !== text) headline.textContent = text;
+    reasons.textContent = isWaiting ? "" : fit.reasons;
+  }
+  return { element, draw };
 }

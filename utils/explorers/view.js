@@ -1,4 +1,4 @@
-// What an explorer shows: its controls, curves, the bars on one scale, a verdict, and the table they come from.
+// What an explorer shows: its controls, a timeline, curves, the bars on one scale, verdicts, and the table they come from.
 
 import { createBars } from "./bars.js";
 import { createControl } from "./controls.js";
@@ -6,7 +6,8 @@ import { createCurves } from "./curves.js";
 import { build } from "./elements.js";
 import { compare, scale } from "./formula.js";
 import { createTable } from "./table.js";
-import { verdict } from "./verdict.js";
+import { createTimeline } from "./timeline.js";
+import { createFit, verdict } from "./verdict.js";
 
 /** One number for each term, the same in all stages: in order of appearance, those that the formula lacks last. */
 function numbered(compared) {
@@ -32,11 +33,13 @@ export function createView(spec, onChange) {
   const badge = build("span", { class: "eb-badge" });
   const curves = createCurves(spec);
   const bars = createBars(spec, prefix);
+  const fit = createFit();
+  const timeline = createTimeline(prefix);
   const table = createTable(spec, prefix);
   const element = build("section", { class: "eb", "aria-label": spec.title },
     build("div", { class: "eb-head" }, build("strong", {}, spec.title), badge),
     build("div", { class: "eb-controls" }, ...controls.map(([, { element }]) => element)),
-    ...curves.elements, ...bars.elements, status, table.element);
+    fit.element, timeline.element, ...curves.elements, ...bars.elements, status, table.element);
 
   let origin = "accounted"; // of the last account: a heading that stays while the next is taken
   function draw(value, answer) {
@@ -49,6 +52,8 @@ export function createView(spec, onChange) {
     element.dataset.value = JSON.stringify(value);
     element.dataset.alarm = String(compared.state === "failed" || compared.misfit !== "");
     element.setAttribute("aria-busy", String(compared.state === "waiting"));
+    fit.draw(compared.state, answer?.fit);
+    timeline.draw(width, compared, answer?.timeline);
     curves.draw(width, value);
     bars.draw(width, compared, origin, scale(spec, value, compared));
     table.draw(compared, origin);

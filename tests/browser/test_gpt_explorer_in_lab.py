@@ -1,0 +1,114 @@
+"""A GPT's explorer in JupyterLab with its kernel: busy at once, the newest setting wins, an answer within a second."""
+
+import nbformat
+import pytest
+from explorer_page import ExplorerPage
+from lab import open_chapter
+
+from utils.gpt_experiments import GPTStep
+from utils.gpt_explorer import account
+
+CELL = "from utils.gpt_explorer import gpt_explorer\n\nexplorer = gpt_explorer()\nexplorer"
+N_MOVES = 7
+# Moves the batch's slider and waits until the account is there: milliseconds to the busy state, and to the end.
+MOVE = """async (root) => {
+  const frame = () => new Promise(requestAnimationFrame);
+  const slider = root.querySelector('[data-symbol="b"]');
+  slider.value = Number(slider.value) === 2 ? 3 : 2;
+  await frame();
+  const start = performance.now();
+  slider.dispatchEvent(new Event("input", { bubbles: true }));
+  await frame();
+  const busy = root.getAttribute("aria-busy") === "true" ? performance.now() - start : NaN;
+  await new Promise((done) => {
+    const seen = new MutationObserver(() => root.dataset.state === "ready" && (seen.disconnect(), done()));
+    seen.observe(root, { attributes: true, attributeFilter: ["data-state"] });
+  });
+  await frame();
+  return [busy, performance.now() - start];
+}"""
+# Goes through settings faster than any is answered, and notes whose accounts are shown, from then to the last one's.
+RUSH = """async (root) => {
+  const shown = [];
+  const note = () => root.dataset.state === "ready" && shown.push(JSON.parse(root.dataset.value).b);
+  const seen = new MutationObserver(note);
+  const slider = root.querySelector('[data-symbol="b"]');
+  seen.observe(root, { attributes: true, attributeFilter: ["data-state", "data-value"] });
+  for (const stop of [0, 1, 2, 3, 4, 5]) {
+    slider.value = stop;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+    await new Promise((done) => setTimeout(done, 40));
+  }
+  while (!shown.length) await new Promise((done) => setTimeout(done, 20));
+  seen.disconnect();
+  return shown;
+}"""
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A notebook of one cell, with the explorer of GPT-2 small."""
+    folder = tmp_path_factory.mktemp("book")
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    path = folder / "explorer.ipynb"
+    nbformat.write(notebook, path)
+    with open_chapter(path, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
+        yield page
+
+
+@pytest.fixture
+def explorer(page):
+    explorer = ExplorerPage(page)
+    explorer.settle()
+    return explorer
+
+
+def test_it_shows_what_python_computes(explorer):
+    for changed in ({"b": 2, "s": 512}, {"precision": "half", "gpu": "h100-80gb", "attention": "explicit"}):
+        explorer.set(explorer.value | changed)
+        value = explorer.value
+        settings = value | {
+            "dropout": {"off": 0.0, "p = 0.1": 0.1}[value["dropout"]],
+            "accumulates": value["accumulates"] == "on",
+            "keeps_logits": value["keeps_logits"] == "on",
+        }
+        expected = account(settings)
+        for (stage, predicted, simulated), terms in zip(explorer.stages(), expected.terms.values(), strict=True):
+            assert simulated == predicted == sum(terms.values()), stage
+        assert explorer.root.locator(".eb-fit").inner_text() == f"{expected.fit.headline}. {expected.fit.reasons}"
+        assert explorer.root.locator(".eb-areas").get_attribute("aria-label") == expected.timeline.caption
+    explorer.set(explorer.value | {"precision": "autocast", "attention": "fused", "gpu": "a100-80gb"})
+
+
+def test_a_setting_without_room_says_by_how_much(explorer):
+    explorer.set(explorer.value | {"model": "gpt2-medium", "b": 64, "s": 1024, "gpu": "t4-16gb"})
+    assert explorer.state == "ready"
+    expected = GPTStep(model="gpt2-medium", b=64, s=1024, gpu="t4-16gb").run().fit()
+    assert explorer.root.locator(".eb-fit strong").inner_text() == f"{expected.headline}."
+    assert "Memory runs out in " in explorer.root.locator(".eb-fit").inner_text()
+    explorer.set(explorer.value | {"model": "gpt2", "b": 2, "s": 512, "gpu": "a100-80gb"})
+
+
+def test_the_newest_setting_wins(explorer):
+    """Of six settings in a quarter of a second the last one's account is shown, and none of those between."""
+    explorer.set(explorer.value | {"b": 3})  # where the slider does not stop
+    shown = explorer.page.evaluate(RUSH, explorer.root.element_handle())
+    assert set(shown) == {32}
+    assert explorer.value["b"] == 32
+    assert explorer.root.locator('.eb-stage [data-stage="end of forward"]').get_attribute("data-difference") == "0"
+
+
+def test_it_is_busy_at_once_and_answers_soon(explorer, capsys):
+    """GPT-2 small within a second, on a machine that does nothing else: the fastest counts, all are printed."""
+    explorer.set(explorer.value | {"b": 12, "s": 1024})
+    times = [explorer.page.evaluate(MOVE, explorer.root.element_handle()) for _ in range(N_MOVES)]
+    busy, ready = zip(*times, strict=True)
+    with capsys.disabled():
+        print(f"\nGPT-2 small, milliseconds: busy after {_listed(busy)}; answered after {_listed(ready)}")
+    assert min(busy) < 100
+    assert min(ready) < 1000
+
+
+def _listed(times) -> str:
+    return ", ".join(f"{time:.0f}" for time in sorted(times))

@@ -1,0 +1,114 @@
+// The plot of a timeline: areas stacked by category over a step's columns, phases shaded, the peak marked.
+
+import { build, pattern, tone } from "./elements.js";
+import { short, sum } from "./formula.js";
+
+const AREAS = { height: 216, above: 20, left: 62 }; // pixels; above: names of phases, left: bytes
+const LETTER = 6.8; // width of one of a caption's characters
+const ROOM = 14; // pixels each way that a category's number needs
+const DRAWN_UP_TO = 1.5; // a capacity that is more times the peak lies beyond the plot
+
+/** The bytes in all, at a column. */
+export const bytesAt = (timeline, column) => sum(Object.values(timeline.columns).map((numbers) => numbers[column]));
+
+/** Pixels of columns (the left edge) and of bytes, round bytes for the axis, and the capacity if it is to be drawn. */
+function createScales(timeline, width) {
+  const most = Math.max(...timeline.reserved, bytesAt(timeline, timeline.peak));
+  const capacity = timeline.capacity && timeline.capacity <= DRAWN_UP_TO * most ? timeline.capacity : 0;
+  const end = Math.max(most, capacity) * 1.12;
+  const step = 2 ** Math.ceil(Math.log2(end / 5));
+  const n = timeline.places.length;
+  return {
+    n, capacity,
+    ticks: Array.from({ length: Math.floor(end / step) + 1 }, (_, i) => i * step),
+    x: (column) => AREAS.left + ((width - AREAS.left - 1) * column) / n,
+    y: (bytes) => AREAS.above + AREAS.height * (1 - bytes / end),
+  };
+}
+
+const at = (number) => number.toFixed(1);
+
+/** A line that is level within each column, from the first to the last or back. */
+const forth = (numbers, { x, y }) => numbers.map((bytes, i) => `${at(x(i))} ${at(y(bytes))}H${at(x(i + 1))}`);
+const back = (numbers, { x, y }) => numbers.map((bytes, i) => `${at(x(i + 1))} ${at(y(bytes))}H${at(x(i))}`).reverse();
+
+/** The middle of the longest run of columns in which an area is high enough for its number; null if there is none. */
+function middle(low, high, { x, y }) {
+  const isHigh = (i) => y(low[i]) - y(high[i]) >= ROOM;
+  let best = [0, 0];
+  for (let start = 0, i = 0; i <= low.length; i++) {
+    if (i < low.length && isHigh(i)) continue;
+    if (i - start > best[1] - best[0]) best = [start, i];
+    start = i + 1;
+  }
+  const column = Math.floor((best[0] + best[1]) / 2);
+  return x(best[1]) - x(best[0]) < ROOM ? null : { x: x(column + 0.5), y: (y(low[column]) + y(high[column])) / 2 };
+}
+
+function stack({ columns, places, colours }, scales, ids, numberOf) {
+  let low = places.map(() => 0);
+  return Object.entries(columns).map(([name, bytes]) => {
+    const [below, above] = [low, low.map((n, i) => n + bytes[i])];
+    low = above;
+    const d = `M${[...forth(above, scales), ...back(below, scales)].join("L")}Z`;
+    const place = middle(below, above, scales);
+    return build("g", { class: "eb-segment", "data-category": name, style: tone(colours[name]) },
+      build("path", { d, class: "eb-fill" }),
+      colours[name].hatch ? build("path", { d, fill: `url(#${ids[name]})` }) : "",
+      place ? build("text", { ...place, "text-anchor": "middle" }, `${numberOf(name)}`) : "");
+  });
+}
+
+const note = (x, y, anchor, text, className = "") => build("text", { class: `eb-caption ${className}`, x, y, "text-anchor": anchor }, text);
+
+function shades({ phases }, { x }) {
+  return phases.flatMap(([name, first, last], i) => {
+    const [from, to] = [x(first), x(last + 1)];
+    const isWide = name.length * LETTER + 6 <= to - from;
+    return [
+      build("rect", { class: `eb-phase ${i % 2 ? "eb-odd" : ""}`, x: from, y: 0, width: to - from, height: AREAS.above + AREAS.height }),
+      isWide ? note((from + to) / 2, 14, "middle", name) : "",
+    ];
+  });
+}
+
+const axis = ({ ticks, y }) => ticks.flatMap((bytes) => [
+  build("line", { class: "eb-tick", x1: AREAS.left - 5, x2: AREAS.left, y1: y(bytes), y2: y(bytes) }),
+  note(AREAS.left - 8, y(bytes) + 4, "end", bytes ? short(bytes) : "0"),
+]);
+
+function peak(timeline, { x, y, n }) {
+  const across = x(timeline.peak + 0.5);
+  const bytes = bytesAt(timeline, timeline.peak);
+  const anchor = across < x(0.2 * n) ? "start" : across > x(0.8 * n) ? "end" : "middle";
+  return [
+    build("circle", { class: "eb-top", cx: across, cy: y(bytes), r: 4 }),
+    note(across, y(bytes) - 8, anchor, `peak ${short(bytes)}`, "eb-peak"),
+  ];
+}
+
+function lines({ reserved, peak: column }, { x, y, n, capacity }) {
+  const isRight = column < n / 2; // beside the peak's own words
+  const name = note(isRight ? x(n) - 4 : x(0) + 4, y(reserved[isRight ? n - 1 : 0]) - 5, isRight ? "end" : "start", "reserved");
+  const path = build("path", { class: "eb-reserved", d: `M${forth(reserved, { x, y }).join("L")}` });
+  if (!capacity) return [path, name];
+  return [path, name,
+    build("line", { class: "eb-capacity", x1: x(0), x2: x(n), y1: y(capacity), y2: y(capacity) }),
+    note(isRight ? x(n) - 4 : x(0) + 4, y(capacity) - 5, isRight ? "end" : "start", `room for ${short(capacity)}`, "eb-room")];
+}
+
+/** Draws a timeline into `svg`; returns for a column the pixels {x, y} of its middle, at the height of its bytes. */
+export function drawAreas(svg, width, timeline, ids, numberOf) {
+  const scales = createScales(timeline, width);
+  svg.setAttribute("height", AREAS.above + AREAS.height + 1);
+  svg.setAttribute("aria-label", timeline.caption);
+  svg.replaceChildren(
+    build("defs", {}, ...Object.entries(timeline.colours).map(([name, { hatch }]) => pattern(ids[name], hatch))),
+    ...shades(timeline, scales), ...stack(timeline, scales, ids, numberOf), ...axis(scales), ...lines(timeline, scales), ...peak(timeline, scales));
+  return (column) => ({ x: scales.x(column + 0.5), y: scales.y(bytesAt(timeline, column)) });
+}
+
+/** Where the plot begins, in pixels. */
+export const PLOT_LEFT = AREAS.left;
+/** From its top to its ground. */
+export const PLOT_BOTTOM = AREAS.above + AREAS.height;

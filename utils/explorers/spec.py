@@ -1,0 +1,90 @@
+"""What a page gets of an explorer once: its controls, and its formulas as JavaScript, one for each set of choices."""
+
+from collections.abc import Callable, Mapping
+
+from ..formulas import Formula, Term
+from ..palette import assign
+from .controls import Control, combinations
+from .stages import UNNAMED, Limit, check_limits, check_same_stages, formulas_by_stage, word
+
+Stages = Formula | dict[str, Formula]
+
+
+def letters_of(controls: Mapping[str, Control], settings: Mapping) -> dict[str, int]:
+    """The letters of the formula at a setting."""
+    letters = {}
+    for symbol, control in controls.items():
+        letters |= control.letters(settings[symbol])
+    return letters
+
+
+def make_spec(
+    title: str,
+    controls: dict[str, Control],
+    formula: Callable[[dict], Stages],
+    parts: bool,
+    limits: Mapping[str, Limit],
+) -> dict:
+    """The spec, as formula.js describes it, but for the curves.
+
+    Raises: ValueError as `Explorer` does.
+    """
+    start = {symbol: control.default for symbol, control in controls.items()}
+    found = _Formulas(controls, letters_of(controls, start), word(parts))
+    which = [found.place(formula(start | chosen), chosen) for chosen in combinations(list(controls.values()))]
+    check_limits(limits, found.stages, list(found.letters))
+    return {
+        "title": title,
+        "controls": [control.spec() for control in controls.values()],
+        "stages": found.stages,
+        "parts": parts,
+        "limits": {stage: limit.spec() for stage, limit in limits.items()},
+        "terms": list(found.terms.values()),
+        "formulas": found.formulas,
+        "which": which,
+        "colours": {name: colour._asdict() for name, colour in assign(name for _, name, *_ in found.terms).items()},
+    }
+
+
+class _Formulas:
+    """The formulas of all settings, each once; and their terms, which they share."""
+
+    def __init__(self, controls: Mapping[str, Control], letters: dict[str, int], word: str):
+        self.controls, self.letters, self.word = controls, letters, word
+        self.stages: list[str] = []
+        self.terms: dict[tuple, dict] = {}  # by stage and content
+        self.formulas: list[list[int]] = []  # of each the places of its terms
+        self._known: dict[tuple, int] = {}
+        self._places: dict[tuple, int] = {}
+
+    def place(self, found: Stages, chosen: dict) -> int:
+        """The place of this formula among all; it takes the next one, if it is new."""
+        stages = formulas_by_stage(found)
+        key = tuple(stages.items())
+        if key not in self._known:
+            self._known[key] = len(self.formulas)
+            self.formulas.append(self._add(stages, chosen))
+        return self._known[key]
+
+    def _add(self, stages: dict[str, Formula], chosen: dict) -> list[int]:
+        self.stages = self.stages or list(stages)
+        setting = ", ".join(f"{symbol}={self.controls[symbol].to_page(option)}" for symbol, option in chosen.items())
+        check_same_stages(self.stages, list(stages), setting, self.word)
+        places = []
+        for stage, formula in stages.items():
+            for term in formula.terms:
+                key = (stage, term.name, term.why, term.size.text)
+                if key not in self.terms:
+                    self.terms[key] = self._term(stage, term)
+                    self._places[key] = len(self._places)
+                places.append(self._places[key])
+        return places
+
+    def _term(self, stage: str, term: Term) -> dict:
+        if missing := [letter for letter in term.size.letters if letter not in self.letters]:
+            raise ValueError(
+                f"each letter of a formula needs a control: got {missing[0]!r} in {term.name!r}, but the "
+                f"controls give {', '.join(self.letters)}; add Control.range({missing[0]!r}, …)."
+            )
+        [described] = Formula("", (term,)).javascript()
+        return described if stage == UNNAMED else {"stage": stage, **described}

@@ -1,0 +1,77 @@
+// The timeline of an explorer: a plot of one step, a slider over its instants, and the ledger at the one chosen.
+
+import { bytesAt, drawAreas, PLOT_BOTTOM, PLOT_LEFT } from "./areas.js";
+import { build, swatch } from "./elements.js";
+import { exact, short } from "./formula.js";
+
+const phaseAt = ({ phases }, column) => phases.find(([, first, last]) => first <= column && column <= last)[0];
+
+/** What a column is, in words: its phase, whether it is the peak, and how far the step is. */
+function placeOf(timeline, column) {
+  const isPeak = column === timeline.peak;
+  const name = isPeak ? `peak, ${timeline.peak_is || phaseAt(timeline, column)}` : phaseAt(timeline, column);
+  return `${name}, after ${exact(timeline.places[column])} of ${exact(timeline.n_events)} allocations and frees`;
+}
+
+function item(name, bytes, number, colour) {
+  const words = build("span", {}, name, build("small", {}, `${exact(bytes)} bytes`));
+  return build("li", { "data-category": name, "data-bytes": bytes }, swatch(number, colour), words, build("b", {}, short(bytes)));
+}
+
+/** `element` for the page, hidden as long as there is no timeline, and `draw(width, compared, timeline)`. */
+export function createTimeline(prefix) {
+  const svg = build("svg", { role: "img", class: "eb-areas" });
+  const cursor = build("line", { class: "eb-cursor", y2: PLOT_BOTTOM });
+  const id = `${prefix}-instant`;
+  const slider = build("input", { type: "range", id, min: 0, step: 1, "data-instant": "", "data-lm-suppress-shortcuts": "true" });
+  const toPeak = build("button", { type: "button", class: "eb-to-peak" }, "to the peak");
+  const place = build("p", { class: "eb-place" });
+  const ledger = build("ul", { class: "eb-ledger", "aria-label": "the ledger at this instant" });
+  const element = build("figure", { class: "eb-timeline", hidden: "" },
+    build("div", { class: "eb-timeline-title" }, "A step of training, event by event: bytes allocated"), svg,
+    build("div", { class: "eb-instant", style: `padding-left: ${PLOT_LEFT}px` }, slider, build("div", {}, build("label", { for: id }, "instant of the step"), toPeak)),
+    place, ledger);
+
+  let shown = {}; // timeline, width, numberOf, column and the pixels of one
+  function drawInstant() {
+    const { timeline, numberOf, column, pixel } = shown;
+    slider.value = column;
+    const bytes = bytesAt(timeline, column);
+    slider.setAttribute("aria-valuetext", `${placeOf(timeline, column)}: ${exact(bytes)} bytes`);
+    const { x, y } = pixel(column);
+    for (const [name, value] of Object.entries({ x1: x, x2: x, y1: y })) cursor.setAttribute(name, value);
+    place.replaceChildren(`${placeOf(timeline, column)}: `, build("b", {}, `${exact(bytes)} bytes (${short(bytes)})`),
+      ` allocated, ${short(timeline.reserved[column])} reserved.`);
+    const present = Object.entries(timeline.columns).filter(([, numbers]) => numbers[column]);
+    present.sort(([a], [b]) => numberOf(a) - numberOf(b));
+    ledger.replaceChildren(...present.map(([name, numbers]) => item(name, numbers[column], numberOf(name), timeline.colours[name])));
+    toPeak.disabled = column === timeline.peak;
+  }
+  const move = (column) => {
+    shown = { ...shown, column };
+    drawInstant();
+  };
+  slider.addEventListener("input", () => move(Number(slider.value)));
+  toPeak.addEventListener("click", () => {
+    move(shown.timeline.peak);
+    slider.focus(); // the button is disabled now, and would lose the focus to the page
+  });
+  toPeak.addEventListener("keydown", (event) => event.stopPropagation()); // JupyterLab takes Enter
+
+  function draw(width, { stages }, timeline) {
+    element.hidden = !timeline;
+    if (!timeline) return;
+    const rows = stages.flatMap((stage) => stage.rows);
+    const names = [...new Set([...[...rows].sort((a, b) => a.number - b.number).map(({ name }) => name), ...Object.keys(timeline.columns)])];
+    const numbers = names.join();
+    if (shown.timeline === timeline && shown.width === width && shown.numbers === numbers) return;
+    const numberOf = (name) => names.indexOf(name) + 1;
+    const ids = Object.fromEntries(Object.keys(timeline.columns).map((name, i) => [name, `${prefix}-area-${i}`]));
+    const column = shown.timeline === timeline ? shown.column : timeline.peak;
+    slider.max = timeline.places.length - 1;
+    shown = { timeline, width, numbers, numberOf, column, pixel: drawAreas(svg, width, timeline, ids, numberOf) };
+    svg.append(cursor);
+    drawInstant();
+  }
+  return { element, draw };
+}
