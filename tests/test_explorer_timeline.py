@@ -78,10 +78,11 @@ def test_reserved_is_what_the_allocator_had():
         reserved = gpu.memory_reserved()
         del large
         gpu.empty_cache()
+        beside = torch.empty(10, device=gpu.device)
         gpu.trace.mark("end")
-        del small
+        del small, beside
     found = Timeline.of(gpu.trace, after="begin", until="end")
-    assert found.reserved == [2**21, reserved, reserved]
+    assert found.reserved == [2**21, reserved, reserved, 2**21]
 
 
 def test_the_peak_has_the_name_of_the_position_it_is_at(trace):

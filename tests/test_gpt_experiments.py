@@ -2,19 +2,15 @@
 
 import gc
 import random
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from utils import GPT, Ledger, SimulatedGPU
-from utils.gpt_experiments import (
-    ATTENTIONS,
-    MOMENTS,
-    OPTIMIZERS,
-    PRECISIONS,
-    GPTStep,
-    predicted,
-)
+from utils.block_experiments import one_at_a_time
+from utils.gpt_experiments import ATTENTIONS, MOMENTS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
 from utils.gpt_held import by_category
 from utils.palette import CATEGORIES
 from utils.simulated.specs import SPECS
@@ -127,6 +123,16 @@ def test_the_kernel_is_the_one_that_pytorch_takes(gpu, precision, dropout, kerne
     nodes = {event.node for event in step.run().trace}
     name = {"flash": "FlashAttention", "cudnn": "CudnnAttention", "efficient": "EfficientAttention"}[kernel]
     assert any(name in node for node in nodes)
+
+
+def test_another_thread_does_not_choose_its_kernels():
+    """`sdpa_kernel` is a setting of the whole process: while an experiment of a cell has set it, a run waits."""
+    step = GPTStep(b=1, s=32)
+    with ThreadPoolExecutor(1) as pool:
+        with one_at_a_time, sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+            nodes = pool.submit(lambda: {event.node for event in step.run().trace})
+            wait([nodes], timeout=1)
+        assert {kernel for kernel in ("Flash", "Efficient") for node in nodes.result(60) if kernel in node} == {"Flash"}
 
 
 def test_half_precision_is_what_the_gpu_computes_in():

@@ -13,7 +13,7 @@ from .experiments import Forward
 from .layers import Block, check_positive
 
 # Which kernels PyTorch may take is a setting of the whole process, and explorers account on another thread than cells.
-_one_at_a_time = threading.Lock()
+one_at_a_time = threading.Lock()
 
 _BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -84,7 +84,7 @@ def block_forward(
     x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
     chosen = sdpa_kernel(_BACKENDS[attention]) if attention in _BACKENDS else contextlib.nullcontext()
     key = "requested_bytes.all.current"
-    with _one_at_a_time, chosen, AllocatedMemContext(gpu) as mem, SavedTensorContext(block.parameters()) as saved:
+    with one_at_a_time, chosen, AllocatedMemContext(gpu) as mem, SavedTensorContext(block.parameters()) as saved:
         before_bytes = gpu.memory_stats()[key]
         y = block(x)
         requested_bytes = gpu.memory_stats()[key] - before_bytes

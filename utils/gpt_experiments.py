@@ -6,6 +6,7 @@ from functools import cache
 import torch
 from torch.nn.attention import SDPBackend
 
+from .block_experiments import one_at_a_time
 from .capacity import Fit, fit
 from .formulas import Formula
 from .gpt import GPT, letters
@@ -113,7 +114,7 @@ class GPTStep:
             keep_outputs=self.keeps_logits,
         )
         model = {"context_length": self.s, "kind": "sdpa" if self.attention == "fused" else "explicit"}
-        with SimulatedGPU(replace(self.spec, total_bytes=_ROOM_BYTES)) as gpu:
+        with one_at_a_time, SimulatedGPU(replace(self.spec, total_bytes=_ROOM_BYTES)) as gpu:
             train_steps(
                 gpu,
                 lambda: GPT.from_name(self.model, dropout_prob=self.dropout, device=gpu.device, dtype=dtype, **model),

@@ -58,8 +58,7 @@ export function createTimeline(prefix) {
   });
   toPeak.addEventListener("keydown", (event) => event.stopPropagation()); // JupyterLab takes Enter
 
-  function draw(width, { state, stages }, timeline) {
-    if (state === "waiting") return; // what is there is another setting's, and dimmed
+  function draw(width, { stages }, timeline) {
     element.hidden = !timeline;
     if (!timeline) return;
     const rows = stages.flatMap((stage) => stage.rows);
