@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from .block_formulas import block_saved
-from .expressions import in_order, monomials
+from .expressions import in_order
 from .formulas import Formula, Selector, Term, is_on
 from .gpt_formulas import parameter_count
+from .notation import monomials
 
 PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
 _STATES = {"none": 0, "SGD": 0, "AdamW": 2, "AdamW, fused": 2}  # numbers for each parameter
