@@ -116,6 +116,7 @@ benchmark: $(TEST_STAMP)
 	$(PY) benchmarks/imports.py
 	$(PY) -W ignore benchmarks/training_step.py
 	$(PY) -W ignore benchmarks/transformer_step.py
+	$(PY) -W ignore benchmarks/gpt_step.py
 	$(PY) benchmarks/slider.py
 
 format: $(TEST_STAMP)

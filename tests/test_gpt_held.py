@@ -6,13 +6,20 @@ import pytest
 import torch
 
 from utils import GPT, Ledger, SimulatedGPU
-from utils.gpt_held import PRECISIONS, GPTSettings, held_after_forward, held_in_embedding, held_in_loss
+from utils.gpt_held import (
+    held_after_forward,
+    held_in_embedding,
+    held_in_loss,
+    held_in_step,
+    peak,
+)
+from utils.gpt_settings import PRECISIONS, GPTSettings
 from utils.training import StepSettings, random_tokens, train_steps
 
 KERNELS = {"FlashAttention": "flash", "EfficientAttention": "efficient", "CudnnAttention": "cudnn"}
 MAKES_THE_LAST = {"autocast": "aten::nll_loss_backward"}  # the gradient with which the moment in the loss begins
-OPTIMIZERS = {"fused": "AdamW, fused", "foreach": "AdamW", "loop": "AdamW"}
-N_DRAWN = 40
+OPTIMIZERS = {"fused": "AdamW, fused", "foreach": "AdamW, foreach", "loop": "AdamW, loop"}
+N_DRAWN, N_LARGE = 40, 16
 
 
 def settings(seed):
@@ -65,7 +72,7 @@ def train(letters, model, precision, training, gpu_name):
         *(kernels or ["explicit"]),
         model["bias"],
         model["dropout_prob"],
-        OPTIMIZERS[training["optimizer"]],
+        OPTIMIZERS.get(training["optimizer"], "SGD"),
         holds_logits=training["keep_outputs"],
         holds_gradients=not training["set_to_none"],
         workspace_bytes=workspace_bytes,
@@ -84,6 +91,48 @@ def test_every_byte_at_each_moment(seed):
     agrees(held_in_loss(held), letters, Ledger.at(trace, in_loss + 1))
     in_embedding = max(i for i, e in enumerate(trace.events) if is_in_embedding(e, held))
     agrees(held_in_embedding(held), letters, Ledger.at(trace, in_embedding + 1))
+    if held.optimizer != "AdamW, loop" or letters["V"] >= max(4 * letters["d"], letters["s"]):
+        agrees(held_in_step(held), letters, Ledger.at(trace, largest(trace, "step 3 backward", "step 3 optimizer")))
+
+
+def largest(trace, after, until) -> int:
+    """The position between two marks at which the most is requested."""
+    first, last = trace.position(after), trace.position(until)
+    levels = [trace.requested_bytes(first)]
+    for event in trace.events[first:last]:
+        levels.append(levels[-1] + {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes)
+    return first + levels.index(max(levels))
+
+
+def large_vocabulary(seed):
+    """The same, drawn among models whose largest layers are the vocabulary's."""
+    draw = random.Random(-1 - seed)
+    letters, model, precision, training, gpu = settings(seed)
+    a = draw.choice([2, 4, 6, 8])
+    shape = {"b": draw.randint(1, 6), "s": draw.choice([128, 256, 512]), "d": a * draw.choice([32, 64, 128]), "a": a}
+    return (
+        letters | shape | {"L": draw.randint(1, 4), "V": draw.choice([32000, 50257, 50304])},
+        model,
+        precision,
+        training,
+        gpu,
+    )
+
+
+@pytest.mark.parametrize("seed", range(N_LARGE))
+def test_the_peak_of_models_with_a_large_vocabulary(seed):
+    letters, *rest = large_vocabulary(seed)
+    trace, held = train(letters, *rest)
+    at = largest(trace, "step 2 zero_grad", "step 3 zero_grad")
+    assert peak(held, **letters)[1] == trace.requested_bytes(at)
+
+
+def test_sgd_has_no_state_and_makes_nothing():
+    letters, model, precision, training, gpu = settings(0)
+    how = training | {"optimizer": lambda model: torch.optim.SGD(model.parameters())}
+    trace, held = train(letters, model, precision, how, gpu)
+    assert held.optimizer == "SGD"
+    agrees(held_in_step(held), letters, Ledger.at(trace, largest(trace, "step 3 backward", "step 3 optimizer")))
 
 
 def agrees(formula, letters, ledger):
@@ -105,7 +154,9 @@ def test_the_draw_meets_every_choice():
     assert {gpu for *_, gpu in drawn} == {"a100-80gb", "h100-80gb", "t4-16gb"}
 
 
-@pytest.mark.parametrize(("name", "value"), [("precision", "fp16"), ("optimizer", "Lion")])
+@pytest.mark.parametrize(("name", "value"), [("precision", "fp16"), ("optimizer", "Lion"), ("attention", "Explicit")])
 def test_unknown_settings_are_refused(name, value):
     with pytest.raises(ValueError, match=f"{name} must be one of .*: got {name}='{value}'"):
         GPTSettings(**{name: value})
+    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\).*: got dropout=3.0"):
+        GPTSettings(dropout=3.0)

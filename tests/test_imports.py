@@ -50,6 +50,7 @@ FORMULAS = [
     "utils.phase_formulas",
     "utils.block_formulas",
     "utils.gpt_formulas",
+    "utils.gpt_settings",
     "utils.gpt_held",
     "utils.expressions",
     "utils.notation",

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = ("formulas", "block_formulas", "phase_formulas", "gpt_formulas", "gpt_held")
+FILES = ("formulas", "block_formulas", "phase_formulas", "gpt_formulas", "gpt_settings", "gpt_held")
 _SIZE = re.compile(r"[\sA-Za-z0-9_*+\-/(),]*")  # what a string that is a size, or a piece of one, is made of
 _NO_SIZES = ("Selector", "range", "get", "Integer", "ValueError")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+(?![A-Za-z0-9_.])")

@@ -37,7 +37,6 @@ PRECISIONS = ("autocast", "float32", "half")
 ATTENTIONS = ("fused", "explicit")
 MICRO_BATCHES = 2  # where gradients add up: in those that follow, as in the second, they are there from the start
 _ROOM_BYTES = 1024 * 1024 * GiB
-_HELD = {"AdamW, foreach": "AdamW"}  # by the names of utils.gpt_held
 _KERNELS = {
     SDPBackend.FLASH_ATTENTION: "flash",
     SDPBackend.EFFICIENT_ATTENTION: "efficient",
@@ -96,7 +95,7 @@ class GPTStep:
             half if self.precision == "half" else self.precision,
             kernel,
             dropout=self.dropout,
-            optimizer=_HELD.get(self.optimizer, self.optimizer),
+            optimizer=self.optimizer,
             holds_logits=self.keeps_logits,
             holds_gradients=self.accumulates,
             workspace_bytes=self.spec.cublas_workspace_bytes,

@@ -1,62 +1,14 @@
 """The closed form of a GPT's training step: every byte requested at the end of forward and where the peak falls."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from .block_formulas import block_saved
 from .expressions import in_order
 from .formulas import Formula, Selector, Term, is_on
 from .gpt_formulas import parameter_count
+from .gpt_settings import STATES, STEP_BYTES, GPTSettings
 from .notation import monomials
-
-PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
-_STATES = {"none": 0, "SGD": 0, "AdamW": 2, "AdamW, fused": 2}  # numbers for each parameter
-OPTIMIZERS = tuple(_STATES)
-_STEP_BYTES = 4  # of the count of steps, which the fused optimizer keeps on the GPU, one for each parameter tensor
-A100_WORKSPACE_BYTES = 8_519_680
-
-
-@dataclass(frozen=True)
-class GPTSettings:
-    """What a training step of a `GPT` depends on beside its sizes.
-
-    `precision` is that of weights and activations, or "autocast": float32 weights under autocast to a half type.
-    `attention` is the kernel that runs ("flash", "efficient", "cudnn") or "explicit". `holds_logits` says that the
-    program still has the logits in backward; `holds_gradients` that it has gradients before it, as with
-    `set_to_none=False` or in all micro-batches but the first; `divides_loss` that it divides the loss by their number.
-    The step is not the first: optimizer state is there, and so are both cuBLAS workspaces, of `workspace_bytes` each.
-
-    Raises: ValueError for a precision or an optimizer that is none of PRECISIONS, OPTIMIZERS.
-    """
-
-    precision: str = "autocast"
-    attention: str = "flash"
-    bias: bool = False
-    dropout: float = 0.0
-    optimizer: str = "AdamW, fused"
-    holds_logits: bool = True
-    holds_gradients: bool = False
-    workspace_bytes: int = A100_WORKSPACE_BYTES
-    divides_loss: bool = False
-
-    def __post_init__(self) -> None:
-        for name, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}: got {name}={getattr(self, name)!r}.")
-
-    @property
-    def is_autocast(self) -> bool:
-        return self.precision == "autocast"
-
-    @property
-    def weight_bytes(self) -> int:
-        """Of a number of the weights, the residual stream and the loss."""
-        return 4 if self.precision in ("autocast", "float32") else 2
-
-    @property
-    def element_bytes(self) -> int:
-        """Of a number that goes into a product of matrices, and of the logits."""
-        return 4 if self.precision == "float32" else 2
 
 
 def held_after_forward(settings: GPTSettings) -> Formula:
@@ -74,7 +26,7 @@ def held_after_forward(settings: GPTSettings) -> Formula:
 
 
 def held_in_loss(settings: GPTSettings) -> Formula:
-    """What a GPU holds while backward goes through the loss: the step's peak unless the vocabulary is small.
+    """What a GPU holds while backward goes through the loss: the step's peak for most models (see `peak`).
 
     It is the moment at which the gradient of the logits' log-probabilities is there and the loss has given back
     nothing yet. Under autocast nll_loss alone makes it so, in float32; else log_softmax, beside the gradient that
@@ -111,6 +63,50 @@ def held_in_embedding(settings: GPTSettings) -> Formula:
     )
 
 
+def held_in_step(settings: GPTSettings) -> Formula:
+    """What a GPU holds in the optimizer's step, all gradients among it, where its form takes most for itself.
+
+    The foreach form of AdamW makes a square root for each matrix and embedding at once, the loop two for one parameter
+    at a time, of which the token embedding is the largest; the fused form and SGD write in place.
+
+    Counts: as `held_after_forward`; matrices and embeddings in a group of parameters of their own, as `adamw` of
+            utils.training has them; for the loop, a vocabulary of at least 4d and of s.
+    Shapes, Unit, Raises, Source: as `held_after_forward`.
+    """
+    each, count = settings.weight_bytes, parameter_count(bias=settings.bias).text
+    gradients = Term("gradients", count, each, _rows("gradients"), "one for each parameter")
+    roots = {"AdamW, foreach": "12*L*d**2 + d*(V + s)", "AdamW, loop": "2*V*d"}.get(settings.optimizer)
+    terms = [
+        *_standing(replace(settings, holds_gradients=False)),
+        gradients,
+        *_outputs(settings),
+        *([Term("square roots", roots, each, _rows("temporaries"), "of the averaged squares")] if roots else []),
+    ]
+    return Formula(f"{_title(settings)}: held in the optimizer's step", tuple(terms))
+
+
+MOMENTS = {
+    "after forward": held_after_forward,
+    "in the loss": held_in_loss,
+    "in the embedding": held_in_embedding,
+    "in the step": held_in_step,
+}
+"""The moments of a step that have a closed form, in their order."""
+
+
+def peak(settings: GPTSettings, **letters: int) -> tuple[str, int]:
+    """The largest of the moments, its name and its bytes.
+
+    It is the step's peak while the largest layers are the vocabulary's, as in the published GPT-2s: what a block's
+    backward takes for itself has no moment here. Else it is a lower bound. `Ledger.at_peak` shows the peak itself.
+
+    Unit:   bytes, requested.
+    Raises: ValueError, as `Formula.bytes`.
+    """
+    found = {name: held(settings).bytes(**letters) for name, held in MOMENTS.items()}
+    return max(found.items(), key=lambda item: item[1])
+
+
 def _title(settings: GPTSettings) -> str:
     extras = (", bias" if settings.bias else "") + (", dropout" if settings.dropout else "")
     return f"GPT, {settings.precision}, {settings.attention}{extras}"
@@ -124,10 +120,10 @@ def _standing(settings: GPTSettings) -> list[Term]:
         terms.append(Term("buffers", "L*s**2", each, _rows("buffers"), "a causal mask in each block"))
     if settings.holds_gradients:
         terms.append(Term("gradients", count, each, _rows("gradients"), "of the step or the micro-batch before"))
-    if n_states := _STATES[settings.optimizer]:
+    if n_states := STATES[settings.optimizer]:
         fused = settings.optimizer.endswith("fused")
         tensors = "12*L + 4" if settings.bias else "6*L + 3"
-        size = f"{n_states * each}*({count})" + (f" + {_STEP_BYTES}*({tensors})" if fused else "")
+        size = f"{n_states * each}*({count})" + (f" + {STEP_BYTES}*({tensors})" if fused else "")
         terms.append(Term("optimizer state", size, 1, _rows("optimizer state"), "two averages of each gradient"))
     return [
         *terms,

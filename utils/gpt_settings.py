@@ -1,0 +1,57 @@
+"""What a training step of a GPT depends on beside its sizes, for the closed forms."""
+
+from dataclasses import dataclass
+
+from .block_formulas import ATTENTIONS
+from .formulas import is_on
+
+PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
+STATES = {"SGD": 0, "AdamW, fused": 2, "AdamW, foreach": 2, "AdamW, loop": 2}  # numbers for each parameter
+OPTIMIZERS = tuple(STATES)
+STEP_BYTES = 4  # of the count of steps, which the fused optimizer keeps on the GPU, one for each parameter tensor
+A100_WORKSPACE_BYTES = 8_519_680
+
+
+@dataclass(frozen=True)
+class GPTSettings:
+    """What a training step of a `GPT` depends on beside its sizes.
+
+    `precision` is that of weights and activations, or "autocast": float32 weights under autocast to a half type.
+    `attention` is the kernel that runs ("flash", "efficient", "cudnn") or "explicit". `holds_logits` says that the
+    program still has the logits in backward; `holds_gradients` that it has gradients before it, as with
+    `set_to_none=False` or in all micro-batches but the first; `divides_loss` that it divides the loss by their number.
+    The step is not the first: optimizer state is there, and so are both cuBLAS workspaces, of `workspace_bytes` each.
+
+    Raises: ValueError for a precision, an attention or an optimizer that is none of PRECISIONS, ATTENTIONS, OPTIMIZERS,
+            and for a dropout outside [0, 1).
+    """
+
+    precision: str = "autocast"
+    attention: str = "flash"
+    bias: bool = False
+    dropout: float = 0.0
+    optimizer: str = "AdamW, fused"
+    holds_logits: bool = True
+    holds_gradients: bool = False
+    workspace_bytes: int = A100_WORKSPACE_BYTES
+    divides_loss: bool = False
+
+    def __post_init__(self) -> None:
+        for name, known in (("precision", PRECISIONS), ("attention", ATTENTIONS), ("optimizer", OPTIMIZERS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}: got {name}={getattr(self, name)!r}.")
+        is_on(self.dropout)
+
+    @property
+    def is_autocast(self) -> bool:
+        return self.precision == "autocast"
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of a number of the weights, the residual stream and the loss."""
+        return 4 if self.precision in ("autocast", "float32") else 2
+
+    @property
+    def element_bytes(self) -> int:
+        """Of a number that goes into a product of matrices, and of the logits."""
+        return 4 if self.precision == "float32" else 2
