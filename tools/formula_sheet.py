@@ -20,7 +20,7 @@ from utils.gpt_formulas import (
     peak_estimate,
     steady_state,
 )
-from utils.gpt_held import GPTSettings, held_after_forward, held_in_embedding, held_in_loss
+from utils.gpt_held import A100_WORKSPACE_BYTES, GPTSettings, held_after_forward, held_in_embedding, held_in_loss
 from utils.simulated import allocator_blocks
 from utils.units import short
 
@@ -34,6 +34,18 @@ LETTERS = {
     "V": "vocabulary",
     "t": "tensor-parallel GPUs",
     "e": "bytes of an element",
+}
+ESTIMATES = {
+    "between steps, gradients kept": ("16*N + 4*L*s**2 + 16*b*s", steady_state),
+    "activations under autocast": ("L*(36*Ne + 6*Na) + 6*Ne + 6*Nl", autocast_activations),
+    "activations, all at 2 bytes": ("L*(10*Ne + 24*Ne/t + 5*Na/t)", half_precision_activations),
+    "peak": ("16*N + 4*L*s**2 + L*(36*Ne + 6*Na) + 6*Ne + 10*Nl", peak_estimate),
+}
+"""Published estimates as people write them, and the formula that each must agree with: the tests hold it."""
+MOMENTS = {"in the loss": held_in_loss, "in the embedding": held_in_embedding}
+WHERE = {
+    "in the loss": "of the log-probabilities, and the 1 that backward begins with",
+    "in the embedding": "all gradients, the embedding's second one, the stream's, the 1; for b·s ≤ 3,072 tokens",
 }
 _STYLE = """
 @page { size: A4 landscape; margin: 8mm; }
@@ -104,24 +116,41 @@ def _chapter_4() -> list[str]:
     flash = held_after_forward(GPTSettings())
     explicit = held_after_forward(GPTSettings(attention="explicit"))
     known = {term.name for term in flash.terms}
-    moments = {"in the loss": held_in_loss, "in the embedding": held_in_embedding}
-    on_their_way = [(name, held(GPTSettings()).terms[-1]) for name, held in moments.items()]
-    estimates = {
-        "between steps, gradients kept": steady_state(),
-        "activations under autocast": autocast_activations(),
-        "activations, all at 2 bytes": half_precision_activations(),
-        "peak": peak_estimate(),
-    }
+    instead = "With explicit attention, in place of logsumexp and random state"
+    estimates = [(name, _with_subscripts(str(Expression(text))), "") for name, (text, _) in ESTIMATES.items()]
     weights = [(term.name, Expression(term.elements), term.why) for term in gpt_weights().terms]
     return [
         "<h2>4 A GPT in nanoGPT's shape</h2>",
         _table("N, the number of parameters", [*weights, ("in all, without biases", parameter_count(), "")]),
-        _terms("Held after forward: autocast, flash attention, fused AdamW", flash),
-        _table("With explicit attention also", [_row(term) for term in explicit.terms if term.name not in known]),
-        _table("Where the peak may fall: gradients on their way", [(name, t.size, t.why) for name, t in on_their_way]),
-        _sums("Published estimates", estimates),
+        _table(
+            "Held after forward: autocast, flash attention, fused AdamW", [_in_n(row) for row in map(_row, flash.terms)]
+        ),
+        _table(instead, [_row(term) for term in explicit.terms if term.name not in known]),
+        _table("Where the peak may fall", [_moment(name, flash, held) for name, held in MOMENTS.items()]),
+        _table("Published estimates: Nₑ = b·s·d, Nₐ = a·b·s², Nₗ = b·s·V", estimates),
         _models(),
     ]
+
+
+def _moment(name: str, forward: Formula, held) -> tuple[str, str, str]:
+    """What is there at a moment of backward: which rows of those after forward, and what comes to them."""
+    there = held(GPTSettings()).terms
+    names = {term.name for term in forward.terms}
+    stays = [term.name for term in there if term.name in names]
+    comes = [_in_n(_row(term))[1] for term in there if term.name not in names]
+    what = "all rows after forward" if set(stays) == names else " + ".join(stays)
+    return name, f"{what} + {' + '.join(comes)}", WHERE[name]
+
+
+def _in_n(row: tuple[str, Expression, str]) -> tuple[str, str, str]:
+    """The same row with N for the number of parameters."""
+    name, size, why = row
+    count = str(parameter_count())
+    return name, str(size).replace(f"({count})", "N").replace(count, "N").replace("1·V", "V"), why
+
+
+def _with_subscripts(text: str) -> str:
+    return text.replace("Ne", "Nₑ").replace("Na", "Nₐ").replace("Nl", "Nₗ")
 
 
 def _models() -> str:
@@ -153,7 +182,8 @@ def _allocator() -> str:
 
 
 def _row(term: Term) -> tuple[str, Expression, str]:
-    return term.name, term.size, term.why
+    of_an_a100 = f", {A100_WORKSPACE_BYTES:,d} each on an A100" if term.element_bytes == A100_WORKSPACE_BYTES else ""
+    return term.name, term.size, term.why + of_an_a100
 
 
 def _terms(title: str, formula: Formula) -> str:
