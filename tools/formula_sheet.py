@@ -5,6 +5,7 @@
 Print it from a browser: A4, landscape. tests/test_formula_sheet.py holds that the page is up to date and one page long.
 """
 
+import re
 from html import escape
 from pathlib import Path
 
@@ -55,6 +56,7 @@ h1 { font-size: 12pt; margin: 0 0 1mm; } p { margin: .4mm 0; }
 h2 { font-size: 9pt; margin: 2.5mm 0 .5mm; border-bottom: .4mm solid #1f64a8; break-after: avoid; }
 table { border-collapse: collapse; width: 100%; break-inside: avoid; }
 caption { text-align: left; font-weight: bold; padding: 1.2mm 0 .2mm; }
+sub { font-size: 78%; line-height: 0; }
 td { padding: 0 1.5mm 0 0; vertical-align: top; } td.why { color: #444; font-size: 6.3pt; }
 table.numbers { font-size: 5.9pt; white-space: nowrap; } table.numbers td + td { text-align: right; }
 @media screen { body { height: auto; max-width: 285mm; padding: 8mm; margin: auto; column-fill: balance; } }
@@ -117,7 +119,7 @@ def _chapter_4() -> list[str]:
     explicit = held_after_forward(GPTSettings(attention="explicit"))
     known = {term.name for term in flash.terms}
     instead = "With explicit attention, in place of logsumexp and random state"
-    estimates = [(name, _with_subscripts(str(Expression(text))), "") for name, (text, _) in ESTIMATES.items()]
+    estimates = [(name, Expression(text), "") for name, (text, _) in ESTIMATES.items()]
     weights = [(term.name, Expression(term.elements), term.why) for term in gpt_weights().terms]
     return [
         "<h2>4 A GPT in nanoGPT's shape</h2>",
@@ -127,7 +129,7 @@ def _chapter_4() -> list[str]:
         ),
         _table(instead, [_row(term) for term in explicit.terms if term.name not in known]),
         _table("Where the peak may fall", [_moment(name, flash, held) for name, held in MOMENTS.items()]),
-        _table("Published estimates: Nₑ = b·s·d, Nₐ = a·b·s², Nₗ = b·s·V", estimates),
+        _table("Published estimates: Ne = b·s·d, Na = a·b·s², Nl = b·s·V", estimates),
         _models(),
     ]
 
@@ -147,10 +149,6 @@ def _in_n(row: tuple[str, Expression, str]) -> tuple[str, str, str]:
     name, size, why = row
     count = str(parameter_count())
     return name, str(size).replace(f"({count})", "N").replace(count, "N").replace("1·V", "V"), why
-
-
-def _with_subscripts(text: str) -> str:
-    return text.replace("Ne", "Nₑ").replace("Na", "Nₐ").replace("Nl", "Nₗ")
 
 
 def _models() -> str:
@@ -196,12 +194,17 @@ def _sums(title: str, formulas: dict[str, Formula]) -> str:
 
 def _table(title: str, rows: list[tuple]) -> str:
     cells = [
-        f"<tr><td>{escape(name)}</td><td>{escape(str(size))}</td>"
+        f"<tr><td>{escape(name)}</td><td>{_shown(size)}</td>"
         + (f'<td class="why">{escape(why)}</td>' if why else "")
         + "</tr>"
         for name, size, why in rows
     ]
-    return f"<table><caption>{escape(title)}</caption>{''.join(cells)}</table>"
+    return f"<table><caption>{_shown(title)}</caption>{''.join(cells)}</table>"
+
+
+def _shown(size: object) -> str:
+    """As HTML, with Ne, Na and Nl in subscripts."""
+    return re.sub(r"\bN([eal])\b", r"N<sub>\1</sub>", escape(str(size)))
 
 
 if __name__ == "__main__":
