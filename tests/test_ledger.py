@@ -524,7 +524,30 @@ def test_ledgers_of_two_runs_are_compared_by_what_rows_are():
     change = ledgers[1] - ledgers[0]
     assert [(r.category, r.name) for r in change.appeared if r.category == "parameters"] == [("parameters", "bias")]
     assert ("parameters",) in change.groups
-    assert sum(a - g for g, a in change.groups.values()) == change.difference_bytes
+    assert sum(a - g for g, a in change.groups.values()) + change.slack_bytes == change.difference_bytes
+
+
+def test_a_block_that_is_longer_in_another_run_is_the_same_row_and_slack_is_told_apart():
+    def ledger(litter_bytes):
+        with SimulatedGPU("a100-80gb") as other:
+            torch.empty(litter_bytes, dtype=torch.uint8, device=other.device)
+            x = torch.empty(9 * 2**20, dtype=torch.uint8, device=other.device)
+            found = Ledger.now(other)
+            del x
+        return found
+
+    split, whole = ledger(1), ledger(10 * 2**20)  # a segment of 20 MiB is split; one of 10 MiB is handed out whole
+    change = whole - split
+    assert (change.gone, change.appeared, change.requested_bytes) == ((), (), 0)
+    assert change.slack_bytes == change.difference_bytes == 2**20
+    lines = str(change.by("module")).splitlines()
+    assert lines[1].split("  ")[-1].strip() == "difference"
+    assert "requested, gone" in lines[1]
+    assert [line.split() for line in lines[-3:]] == [
+        ["requested", "0", "+0", "+0"],
+        ["slack", "+1,048,576"],
+        ["allocated", "+1,048,576"],
+    ]
 
 
 # --------------------------------------------------------------------------------------------------------- formulas

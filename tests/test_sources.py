@@ -27,7 +27,7 @@ TAUGHT = {
     "A7": (START, "The two contexts"),
     "A8": (MLP, "What PyTorch really keeps"),
     "A9": (OUTPUTS, "The whole block, to the last 16 bytes"),
-    "A10": (NANOGPT, "The missing 262,176,768 bytes"),
+    "A10": (NANOGPT, "The missing 262,184,964 bytes"),
     "B1": (BACKWARD, "The chain rule, term by term"),
     "B2": (BACKWARD, "When an input need not be kept"),
     "B3": (BACKWARD, "Backward gives back as it goes"),

@@ -49,8 +49,8 @@ def test_a_part_begins_with_what_is_there():
 def test_the_outline_of_a_block():
     blocks, _ = stacked(a_trace(("a", 3), ("b", 2), "a"), 0, 3, MiB)
     assert blocks[1].outline(5) == [(2, 3), (3, 3), (3, 0), (5, 0), (5, 2), (3, 2), (3, 5), (2, 5)]
-    assert blocks[1].middle(5) == (4, 1)
-    assert blocks[1].middle(3) == (2.5, 4)
+    assert blocks[1].beginning == (2, 4)
+    assert [block.highest_bytes for block in blocks] == [3 * MiB, 5 * MiB]
 
 
 @pytest.mark.parametrize("smallest_bytes", [0, MiB])

@@ -5,6 +5,7 @@
 Print it from a browser: A4, landscape. tests/test_formula_sheet.py holds that the page is up to date and one page long.
 """
 
+import re
 from html import escape
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from utils.gpt_formulas import (
     peak_estimate,
     steady_state,
 )
-from utils.gpt_held import GPTSettings, held_after_forward, held_in_embedding, held_in_loss
+from utils.gpt_held import A100_WORKSPACE_BYTES, GPTSettings, held_after_forward, held_in_embedding, held_in_loss
 from utils.simulated import allocator_blocks
 from utils.units import short
 
@@ -35,6 +36,18 @@ LETTERS = {
     "t": "tensor-parallel GPUs",
     "e": "bytes of an element",
 }
+ESTIMATES = {
+    "between steps, gradients kept": ("16*N + 4*L*s**2 + 16*b*s", steady_state),
+    "activations under autocast": ("L*(36*Ne + 6*Na) + 6*Ne + 6*Nl", autocast_activations),
+    "activations, all at 2 bytes": ("L*(10*Ne + 24*Ne/t + 5*Na/t)", half_precision_activations),
+    "peak": ("16*N + 4*L*s**2 + L*(36*Ne + 6*Na) + 6*Ne + 10*Nl", peak_estimate),
+}
+"""Published estimates as people write them, and the formula that each must agree with: the tests hold it."""
+MOMENTS = {"in the loss": held_in_loss, "in the embedding": held_in_embedding}
+WHERE = {
+    "in the loss": "of the log-probabilities, and the 1 that backward begins with",
+    "in the embedding": "all gradients, the embedding's second one, the stream's, the 1; for b·s ≤ 3,072 tokens",
+}
 _STYLE = """
 @page { size: A4 landscape; margin: 8mm; }
 body { font: 7.3pt/1.27 "DejaVu Sans", "Segoe UI", sans-serif; margin: 0; color: #111; background: #fff;
@@ -43,6 +56,7 @@ h1 { font-size: 12pt; margin: 0 0 1mm; } p { margin: .4mm 0; }
 h2 { font-size: 9pt; margin: 2.5mm 0 .5mm; border-bottom: .4mm solid #1f64a8; break-after: avoid; }
 table { border-collapse: collapse; width: 100%; break-inside: avoid; }
 caption { text-align: left; font-weight: bold; padding: 1.2mm 0 .2mm; }
+sub { font-size: 78%; line-height: 0; }
 td { padding: 0 1.5mm 0 0; vertical-align: top; } td.why { color: #444; font-size: 6.3pt; }
 table.numbers { font-size: 5.9pt; white-space: nowrap; } table.numbers td + td { text-align: right; }
 @media screen { body { height: auto; max-width: 285mm; padding: 8mm; margin: auto; column-fill: balance; } }
@@ -104,24 +118,37 @@ def _chapter_4() -> list[str]:
     flash = held_after_forward(GPTSettings())
     explicit = held_after_forward(GPTSettings(attention="explicit"))
     known = {term.name for term in flash.terms}
-    moments = {"in the loss": held_in_loss, "in the embedding": held_in_embedding}
-    on_their_way = [(name, held(GPTSettings()).terms[-1]) for name, held in moments.items()]
-    estimates = {
-        "between steps, gradients kept": steady_state(),
-        "activations under autocast": autocast_activations(),
-        "activations, all at 2 bytes": half_precision_activations(),
-        "peak": peak_estimate(),
-    }
+    instead = "With explicit attention, in place of logsumexp and random state"
+    estimates = [(name, Expression(text), "") for name, (text, _) in ESTIMATES.items()]
     weights = [(term.name, Expression(term.elements), term.why) for term in gpt_weights().terms]
     return [
         "<h2>4 A GPT in nanoGPT's shape</h2>",
         _table("N, the number of parameters", [*weights, ("in all, without biases", parameter_count(), "")]),
-        _terms("Held after forward: autocast, flash attention, fused AdamW", flash),
-        _table("With explicit attention also", [_row(term) for term in explicit.terms if term.name not in known]),
-        _table("Where the peak may fall: gradients on their way", [(name, t.size, t.why) for name, t in on_their_way]),
-        _sums("Published estimates", estimates),
+        _table(
+            "Held after forward: autocast, flash attention, fused AdamW", [_in_n(row) for row in map(_row, flash.terms)]
+        ),
+        _table(instead, [_row(term) for term in explicit.terms if term.name not in known]),
+        _table("Where the peak may fall", [_moment(name, flash, held) for name, held in MOMENTS.items()]),
+        _table("Published estimates: Ne = b·s·d, Na = a·b·s², Nl = b·s·V", estimates),
         _models(),
     ]
+
+
+def _moment(name: str, forward: Formula, held) -> tuple[str, str, str]:
+    """What is there at a moment of backward: which rows of those after forward, and what comes to them."""
+    there = held(GPTSettings()).terms
+    names = {term.name for term in forward.terms}
+    stays = [term.name for term in there if term.name in names]
+    comes = [_in_n(_row(term))[1] for term in there if term.name not in names]
+    what = "all rows after forward" if set(stays) == names else " + ".join(stays)
+    return name, f"{what} + {' + '.join(comes)}", WHERE[name]
+
+
+def _in_n(row: tuple[str, Expression, str]) -> tuple[str, str, str]:
+    """The same row with N for the number of parameters."""
+    name, size, why = row
+    count = str(parameter_count())
+    return name, str(size).replace(f"({count})", "N").replace(count, "N").replace("1·V", "V"), why
 
 
 def _models() -> str:
@@ -153,7 +180,8 @@ def _allocator() -> str:
 
 
 def _row(term: Term) -> tuple[str, Expression, str]:
-    return term.name, term.size, term.why
+    of_an_a100 = f", {A100_WORKSPACE_BYTES:,d} each on an A100" if term.element_bytes == A100_WORKSPACE_BYTES else ""
+    return term.name, term.size, term.why + of_an_a100
 
 
 def _terms(title: str, formula: Formula) -> str:
@@ -166,12 +194,17 @@ def _sums(title: str, formulas: dict[str, Formula]) -> str:
 
 def _table(title: str, rows: list[tuple]) -> str:
     cells = [
-        f"<tr><td>{escape(name)}</td><td>{escape(str(size))}</td>"
+        f"<tr><td>{escape(name)}</td><td>{_shown(size)}</td>"
         + (f'<td class="why">{escape(why)}</td>' if why else "")
         + "</tr>"
         for name, size, why in rows
     ]
-    return f"<table><caption>{escape(title)}</caption>{''.join(cells)}</table>"
+    return f"<table><caption>{_shown(title)}</caption>{''.join(cells)}</table>"
+
+
+def _shown(size: object) -> str:
+    """As HTML, with Ne, Na and Nl in subscripts."""
+    return re.sub(r"\bN([eal])\b", r"N<sub>\1</sub>", escape(str(size)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Bytes as matplotlib figures, in the book's colours, told apart by hatch and label as well."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -124,7 +124,7 @@ def timeline(
         else:
             within = {name: at - first for name, at in marks.items() if first <= at <= last}
             _draw_phases(axes, {"": 0} | within if first == 0 else within)
-        _draw_peak(axes, [sum(level.values()) for level in levels])
+        mark_peak(axes, [sum(level.values()) for level in levels])
         axes.set_xlabel("allocations and frees, in order")
         whole = any(event.block_bytes for event in trace)
         axes.set_ylabel(f"MiB {'allocated' if whole else 'requested'}")
@@ -207,7 +207,8 @@ def _shade_phases(axes: plt.Axes, phases: list[str]) -> None:
             axes.text((start + end) / 2, 0.97, phases[start], **place)
 
 
-def _draw_peak(axes: plt.Axes, totals: list[int]) -> None:
+def mark_peak(axes: plt.Axes, totals: Sequence[int]) -> None:
+    """A dot on the first of the highest totals, in bytes on an axis in MiB, and the number beside it."""
     at = max(range(len(totals)), key=totals.__getitem__)
     side = "left" if at < 0.25 * len(totals) else "right" if at > 0.75 * len(totals) else "center"
     axes.plot(at, totals[at] / MiB, "o", color=INK, markersize=4)

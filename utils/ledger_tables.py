@@ -113,9 +113,10 @@ class LedgerTable(_Table):
 class LedgerChange(_Table):
     """What is in one ledger and not in another: `gone` and `appeared` rows. What became something else is in both.
 
-    Printed, it shows the change by category, and what the rows are; `by("module")` groups it by other columns.
+    Printed, it shows the change by category, and what the rows are; `by("module")` groups it by other columns. Ledgers
+    of two traces are compared by what their rows are, not by how large a block each of them got.
 
-    Counts: whole blocks, so that the differences add up to the allocator's.
+    Counts: requested bytes; slack apart, as one difference, with which they add up to the allocator's.
     Unit:   bytes.
     """
 
@@ -123,27 +124,35 @@ class LedgerChange(_Table):
 
     def __init__(self, title: str, earlier: Iterable[Row], later: Iterable[Row], same_trace: bool = True):
         self.title, self.columns = title, ("category",)
+        earlier, later = tuple(earlier), tuple(later)
         identity = _identity if same_trace else _description
         self.gone, self.appeared = _without(earlier, later, identity), _without(later, earlier, identity)
+        self.slack_bytes = sum(row.slack_bytes for row in later) - sum(row.slack_bytes for row in earlier)
+
+    @property
+    def requested_bytes(self) -> int:
+        """How much more is requested later."""
+        return _requested(self.appeared) - _requested(self.gone)
 
     @property
     def difference_bytes(self) -> int:
-        """How much more there is later."""
-        return _blocks(self.appeared) - _blocks(self.gone)
+        """How much more is allocated later: whole blocks."""
+        return self.requested_bytes + self.slack_bytes
 
     def by(self, *columns: str) -> "LedgerChange":
         """The same change in groups of other columns. Raises: ValueError for a column that a row does not have."""
         check_columns(columns)
         change = LedgerChange(self.title, (), ())
         change.columns, change.gone, change.appeared = columns, self.gone, self.appeared
+        change.slack_bytes = self.slack_bytes
         return change
 
     @property
     def groups(self) -> dict[tuple, tuple[int, int]]:
-        """(bytes gone, bytes appeared) of each group."""
+        """(bytes gone, bytes appeared) of each group, as requested."""
         gone, appeared = _grouped(self.columns, self.gone), _grouped(self.columns, self.appeared)
         keys = _grouped(self.columns, (*self.gone, *self.appeared))
-        return {key: (_blocks(gone.get(key, ())), _blocks(appeared.get(key, ()))) for key in keys}
+        return {key: (_requested(gone.get(key, ())), _requested(appeared.get(key, ()))) for key in keys}
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         names = [column.replace("_", " ") for column in self.columns]
@@ -152,9 +161,12 @@ class LedgerChange(_Table):
         for key, (gone, appeared) in self.groups.items():
             values = [shown(column, value) for column, value in zip(self.columns, key, strict=True)]
             cells.append([*values, _why(rows[key]), f"{-gone:,d}", f"{appeared:+,d}", f"{appeared - gone:+,d}"])
-        sums = -_blocks(self.gone), _blocks(self.appeared), self.difference_bytes
-        total = ["total", *[""] * len(self.columns), f"{sums[0]:,d}", *[f"{n:+,d}" for n in sums[1:]]]
-        return [*names, "what", "gone", "appeared", "difference"], [*cells, total]
+        blank = [""] * len(self.columns)
+        sums = -_requested(self.gone), _requested(self.appeared), self.requested_bytes
+        cells.append(["requested", *blank, f"{sums[0]:,d}", *[f"{n:+,d}" for n in sums[1:]]])
+        for name, n_bytes in (("slack", self.slack_bytes), ("allocated", self.difference_bytes)):
+            cells.append([name, *blank, "", "", f"{n_bytes:+,d}"])
+        return [*names, "what", "requested, gone", "requested, appeared", "difference"], cells
 
 
 def _why(rows: list[Row]) -> str:
@@ -168,8 +180,8 @@ def _reason(row: Row) -> str:
     return row.kept_for[0] if row.category == "activations" and row.kept_for else row.name or row.operation
 
 
-def _blocks(rows: Iterable[Row]) -> int:
-    return sum(row.n_bytes + row.slack_bytes for row in rows)
+def _requested(rows: Iterable[Row]) -> int:
+    return sum(row.n_bytes for row in rows)
 
 
 def _identity(row: Row) -> tuple:
@@ -177,7 +189,8 @@ def _identity(row: Row) -> tuple:
 
 
 def _description(row: Row) -> tuple:
-    return row.category, row.module, row.operation, row.name, row.shape, row.dtype, row.n_bytes, row.slack_bytes
+    """Without its slack, which depends on what lay free."""
+    return row.category, row.module, row.operation, row.name, row.shape, row.dtype, row.n_bytes
 
 
 def _without(rows: Iterable[Row], others: Iterable[Row], identity: Callable[[Row], tuple]) -> tuple[Row, ...]:

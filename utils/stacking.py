@@ -12,7 +12,7 @@ class Block:
 
     Counts: events are allocations and frees, from 0 where the part of the trace begins; `gone_at` is None for a block
             that is there at its end.
-    Unit:   bytes; `outline` and `middle` in MiB.
+    Unit:   bytes; `outline` and `beginning` in MiB.
     """
 
     def __init__(self, number: int, n_bytes: int, made_at: int, base: int):
@@ -29,12 +29,16 @@ class Block:
             lower += [(start, base / MiB), (stop, base / MiB)]
         return lower + [(x, y + self.n_bytes / MiB) for x, y in reversed(lower)]
 
-    def middle(self, n_events: int) -> tuple[float, float]:
-        """In the middle of the longest piece of its way."""
-        end = n_events if self.gone_at is None else self.gone_at
-        pieces = zip(self.steps, [*self.steps[1:], (end, 0)], strict=True)
-        (start, base), (stop, _) = max(pieces, key=lambda piece: piece[1][0] - piece[0][0])
-        return (start + stop) / 2, (base + self.n_bytes / 2) / MiB
+    @property
+    def highest_bytes(self) -> int:
+        """How high its upper edge ever is."""
+        return max(base for _, base in self.steps) + self.n_bytes
+
+    @property
+    def beginning(self) -> tuple[float, float]:
+        """The middle of its left edge, where it is made."""
+        start, base = self.steps[0]
+        return start, (base + self.n_bytes / 2) / MiB
 
 
 def stacked(trace: Trace, first: int, last: int, smallest_bytes: int) -> tuple[list[Block], list[tuple[int, int]]]:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from .comparison import text_table
-from .figures import INK, book_figure, legend
+from .figures import INK, book_figure, legend, mark_peak
 from .ledger_levels import categories_of
 from .ledger_rows import Row, rows_at
 from .palette import CATEGORIES, Colour, assign
@@ -19,6 +19,7 @@ SMALLER = "smaller blocks"
 _THIN = 120  # a block thinner than this part of the figure has no edge
 _HEIGHT = 0.7
 _EDGE = {"edgecolor": "white", "linewidth": 0.25}
+_DENSER = 3  # times the hatch in a segment, where its lines would be taken for borders of blocks
 
 
 def active_memory(
@@ -30,13 +31,14 @@ def active_memory(
     smallest_bytes: int = MiB,
     from_bytes: int = 0,
     labels: int = 0,
+    marks_peak: bool = False,
 ) -> Figure:
     """Each block as a shape of its own over the allocations and frees of a trace, as in "Active Memory Timeline".
 
     A block lies on those that were there before it, and sinks when one of them goes. Its colour is its category at
     first. Blocks of less than `smallest_bytes` are summed on top. `after` and `until` are marks or positions; the axis
-    begins at `from_bytes`. The `labels` largest of those that are made on the way are numbered, as `largest_blocks`
-    lists them.
+    begins at `from_bytes`, and what never comes above it is left out. The `labels` largest of those that are made on
+    the way are numbered where they begin, as `largest_blocks` lists them. `marks_peak` labels the highest place.
 
     Counts: whole blocks where the trace knows them, else requested bytes.
     Unit:   bytes; the axis is in MiB.
@@ -45,18 +47,21 @@ def active_memory(
     stack, heights = stacked(trace, *_positions(trace, after, until), smallest_bytes)
     n_events, highest = len(heights) - 1, max(map(sum, heights))
     category = categories_of(trace)
-    names = [name for name in CATEGORIES if any(category[block.number] == name for block in stack)]
+    seen = [block for block in stack if block.highest_bytes > from_bytes]
+    names = [name for name in CATEGORIES if any(category[block.number] == name for block in seen)]
     colours = assign(names)
     with book_figure(title, 4.2) as (figure, axes):
         for name in names:
-            of_name = [block for block in stack if category[block.number] == name]
+            of_name = [block for block in seen if category[block.number] == name]
             _draw_blocks(axes, name, of_name, colours[name], n_events, (highest - from_bytes) // _THIN)
         tops, totals = [top / MiB for top, _ in heights], [sum(height) / MiB for height in heights]
         axes.fill_between(range(n_events + 1), tops, totals, step="post", color=INK, linewidth=0, label=SMALLER)
         for number, block in enumerate(_largest_made(stack, labels), start=1):
-            _draw_number(axes, number, block.middle(n_events), colours[category[block.number]])
+            _draw_number(axes, number, block.beginning, n_events, colours[category[block.number]])
+        if marks_peak:
+            mark_peak(axes, list(map(sum, heights)))
         axes.set_xlim(0, n_events)
-        axes.set_ylim(from_bytes / MiB, (highest + 0.04 * (highest - from_bytes)) / MiB)
+        axes.set_ylim(from_bytes / MiB, (highest + (0.12 if marks_peak else 0.04) * (highest - from_bytes)) / MiB)
         axes.set_xlabel("allocations and frees, in order")
         axes.set_ylabel("MiB allocated" if any(event.block_bytes for event in trace) else "MiB requested")
         legend(axes, tuple(names))
@@ -70,17 +75,18 @@ def _positions(trace: Trace, after: int | str, until: int | str | None) -> tuple
 
 
 def _draw_blocks(axes, name: str, blocks: list[Block], colour: Colour, n_events: int, thin_bytes: int) -> None:
-    """Thin ones have no edge, which would hide them, and no hatch."""
+    """Thin ones have no edge, which would hide them, and no hatch; they come first, since the last is the legend's."""
     of_thin = {"facecolor": colour.light, "edgecolor": colour.light, "linewidth": 0.2}
-    for is_thin, look in ((False, {"facecolor": colour.light, "hatch": colour.hatch, **_EDGE}), (True, of_thin)):
+    for is_thin, look in ((True, of_thin), (False, {"facecolor": colour.light, "hatch": colour.hatch, **_EDGE})):
         outlines = [block.outline(n_events) for block in blocks if (block.n_bytes < thin_bytes) == is_thin]
         if outlines:
             axes.add_collection(PolyCollection(outlines, label=name, **look))
 
 
-def _draw_number(axes, number: int, place: tuple[float, float], colour: Colour) -> None:
-    behind = {"facecolor": colour.light, "edgecolor": "none", "pad": 1.5}
-    axes.text(*place, str(number), ha="center", va="center", color="white", size=9, bbox=behind)
+def _draw_number(axes, number: int, place: tuple[float, float], n_events: int, colour: Colour) -> None:
+    behind = {"facecolor": colour.light, "edgecolor": "none", "pad": 1}
+    left, middle = place
+    axes.text(left + 0.006 * n_events, middle, str(number), va="center", color="white", size=9, bbox=behind)
 
 
 def _largest_made(stack: list[Block], n: int) -> list[Block]:
@@ -155,7 +161,7 @@ def _draw_block(
     style = {"facecolor": "none", "edgecolor": INK, "linestyle": "--", "linewidth": 0.6, "label": "free"}
     if block["state"] != "inactive":
         name = owner[block["address"]]
-        style = {"facecolor": colours[name].light, "hatch": colours[name].hatch, "label": name, **_EDGE}
+        style = {"facecolor": colours[name].light, "hatch": colours[name].hatch * _DENSER, "label": name, **_EDGE}
         text |= {"color": "white", "bbox": {"facecolor": colours[name].light, "edgecolor": "none", "pad": 1.5}}
     axes.add_patch(Rectangle((left, bottom), width, _HEIGHT, clip_on=False, **style))
     label = short(block["size"])

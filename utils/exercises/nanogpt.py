@@ -60,6 +60,11 @@ def _between_steps() -> tuple[int, dict[int, str]]:
         truth
         - 4
         - steps: "Two kinds of small things are missing: one scalar that still has a name, and AdamW's counts.",
+        12 * N: "The large part is right. What do the last batch, cuBLAS, AdamW's counts and the loss add?",
+        12 * N + data: "cuBLAS's workspaces stay, and two kinds of small things: AdamW's counts and a scalar.",
+        12 * N + workspaces: "The last batch is still there, and two kinds of small things.",
+        12 * N + data + workspaces // 2: "There are two cuBLAS workspaces; AdamW's counts and a scalar are missing.",
+        8 * N + data + workspaces + steps + 4: "AdamW has two averages, 8 bytes a parameter; the weights have 4 more.",
         truth - data: "The last batch is still there: tokens and targets.",
         truth - data // 2: "Targets are integers of 8 bytes as well.",
         truth + 4 * 24 * 1024**2: "Only explicit attention has masks.",
@@ -87,6 +92,11 @@ def _one_more_block() -> tuple[int, dict[int, str]]:
         truth - 4 * mask: "Each block has a causal mask of floats, its buffer.",
         truth - 5 * mask: "Each block has a causal mask, a buffer of floats, and masked_fill keeps one of bools.",
         truth - 4 * n: "Weights, gradients and two moments: four times the parameters.",
+        12 * n + activations: "Gradients stay in the article's run, so a parameter takes 16 bytes; and there are small "
+        "terms: copies, masks, statistics, counts.",
+        12 * n: "Gradients stay too in the article's run. And what does the block keep for backward?",
+        16 * n: "Those are the parameters, their gradients and averages. What does the block keep for backward?",
+        4 * n + activations: "A parameter has a gradient and two averages as well.",
         16 * n + activations: "The large terms are right. What do autocast, masked_fill, the norms, the buffer and "
         "AdamW's counts add?",
     }
@@ -182,6 +192,8 @@ def who_holds(answer: tuple[int, ...] | None) -> Verdict:
         return right(
             "the logits, 2 bytes each. The colleague's module has a name for them, so backward cannot free them."
         )
+    if torch.Size(answer).numel() == torch.Size(truth).numel():
+        return not_yet("the size is right; give the shape as the ledger has it.")
     n_bytes = 2 * torch.Size(answer).numel()
     return not_yet(
         f"a tensor of this shape has {exact(n_bytes)} in half precision; which is as large as the difference?"
@@ -200,6 +212,12 @@ def grouped_query(function: Callable[..., int | None]) -> Verdict:
         ),
         "Two scalars are missing, of 16 bytes and 8.": lambda b, s, d, a, g: _large(b, s, d, a, g) + 4 * a * b * s,
         "The large terms are right; the logsumexp and two scalars are missing.": _large,
+        "`out` keeps its input, which is the kernel's output too: one storage.": lambda b, s, d, a, g: (
+            _large(b, s, d, a, g) + 2 * b * s * d + 4 * a * b * s + 24
+        ),
+        "q, k and v are views of qkv's output, kept once.": lambda b, s, d, a, g: (
+            2 * _large(b, s, d, a, g) - 4 * b * s * d + 4 * a * b * s + 24
+        ),
         "A key has d/a numbers in each of g heads, and so has a value.": lambda b, s, d, a, g: (
             6 * b * s * d + 2 * b * s * d * g // a + 4 * a * b * s + 24
         ),
