@@ -1,5 +1,9 @@
 """What a simulated GPU observes of a program's memory: whom it serves, whatever modules and tensors it is made of."""
 
+import copy
+import pickle
+
+import pytest
 import torch
 from torch import nn
 
@@ -30,3 +34,39 @@ def test_a_tensor_that_says_what_it_pleases_does_not_stop_a_forward(gpu):
     x = torch.Tensor._make_subclass(Odd, torch.ones(3, device=gpu.device))
     assert Net()(x) == 3
     assert len(Ledger.now(gpu)) == 1
+
+
+# --------------------------------------------------------------------------------------------- what is not modelled
+
+
+def test_a_ledger_says_from_where_on_it_is_not_exact(gpu):
+    x = torch.ones(4, 8, device=gpu.device)
+    gpu.trace.mark("exact")
+    with pytest.warns(UserWarning, match="aten::cumprod is not modelled"):
+        y = x.cumprod(0)
+    exact, not_exact = Ledger.at(gpu.trace, "exact"), Ledger.now(gpu)
+    said = "not exact, what these take meanwhile is not known: aten::cumprod"
+    assert (exact.unmodelled, not_exact.unmodelled) == ((), ("aten::cumprod",))
+    assert "not exact" not in str(exact) + exact._repr_html_()
+    tables = not_exact, not_exact.by("operation"), not_exact.by("operation").largest(1), not_exact - exact
+    for table in (*tables, not_exact.of(operation="ones"), (not_exact - exact).by("operation")):
+        assert str(table).splitlines()[-1] == said
+        assert table._repr_html_().endswith(f"<p>{said}</p>")
+    assert gpu.unmodelled == {"aten::cumprod"}
+    assert y is not None
+
+
+# ------------------------------------------------------------------------------------------------------------ copies
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_traces_and_ledgers_can_be_copied_and_pickled(gpu, copied):
+    net = nn.Linear(8, 8, device=gpu.device)
+    y = net(torch.randn(4, 8, device=gpu.device))
+    ledger = Ledger.now(gpu)
+    trace, same = copied(gpu.trace), copied(ledger)
+    assert str(same) == str(ledger)
+    assert same.rows == ledger.rows
+    del y
+    assert str(Ledger.at(trace)) == str(ledger), "a copy is of the moment at which it was made"
+    assert Ledger.now(gpu).requested_bytes < ledger.requested_bytes

@@ -19,7 +19,8 @@ class Ledger:
     """All rows at one instant of a trace, in the order in which they were allocated.
 
     Printed, it shows its categories; `by("module")`, `by("category", "operation")` group it by any columns of Row, and
-    `rows` has every allocation. `later - earlier` says what changed.
+    `rows` has every allocation. `later - earlier` says what changed. `unmodelled` has the operations up to there whose
+    temporary memory the simulated GPU does not know: while there is none, the figures are exact.
 
     Counts: every allocation of the caching allocator, with slack; not what is reserved and free.
     Unit:   bytes.
@@ -27,8 +28,8 @@ class Ledger:
             the book.
     """
 
-    def __init__(self, title: str, rows: Iterable[Row], trace: Trace | None = None):
-        self.title, self.rows, self.trace = title, tuple(rows), trace
+    def __init__(self, title: str, rows: Iterable[Row], trace: Trace | None = None, unmodelled: Iterable[str] = ()):
+        self.title, self.rows, self.trace, self.unmodelled = title, tuple(rows), trace, tuple(unmodelled)
 
     @classmethod
     def now(cls, gpu) -> "Ledger":
@@ -53,7 +54,9 @@ class Ledger:
                 f"position must be from 0 to {len(trace)}, the number of events: got {position}; a mark's is "
                 "trace.position(name)."
             )
-        ledger = cls(f"{trace.gpu}, {trace.origin}, {name}after {position:,d} events", rows_at(trace, position), trace)
+        title = f"{trace.gpu}, {trace.origin}, {name}after {position:,d} events"
+        unmodelled = [name for name, at in trace.unmodelled.items() if at <= position]
+        ledger = cls(title, rows_at(trace, position), trace, unmodelled)
         ledger._must_add_up(trace.events, position)
         return ledger
 
@@ -120,7 +123,7 @@ class Ledger:
         check_columns(columns)
         rows = [row for row in self.rows if all(getattr(row, name) == value for name, value in columns.items())]
         shown = ", ".join(f"{name} {value!r}" for name, value in columns.items())
-        return Ledger(f"{self.title}: {shown}", rows, self.trace)
+        return Ledger(f"{self.title}: {shown}", rows, self.trace, self.unmodelled)
 
     def by(self, *columns: str) -> LedgerTable:
         """The rows in groups that agree in these columns of Row, with their sums.
@@ -128,11 +131,13 @@ class Ledger:
         Raises: ValueError for a column that Row does not have.
         """
         check_columns(columns)
-        return LedgerTable(self.title, columns, self.rows)
+        return LedgerTable(self.title, columns, self.rows, self.unmodelled)
 
     def __sub__(self, earlier: "Ledger") -> LedgerChange:
         same = self.trace is not None and self.trace is earlier.trace
-        return LedgerChange(f"from {earlier.title} to {self.title}", earlier.rows, self.rows, same)
+        unmodelled = tuple(dict.fromkeys((*earlier.unmodelled, *self.unmodelled)))
+        title = f"from {earlier.title} to {self.title}"
+        return LedgerChange(title, earlier.rows, self.rows, same, unmodelled)
 
     # with a formula
 
@@ -155,7 +160,7 @@ class Ledger:
     def explained_by(self, formula: Formula) -> "Ledger":
         """The same rows, each with the name of the formula's term for it. Raises: ValueError, as `account`."""
         rows = [replace(row, term=formula.term_of(list(row.slots))) for row in self.rows]
-        return Ledger(f"{self.title}, by {formula.title}", rows, self.trace)
+        return Ledger(f"{self.title}, by {formula.title}", rows, self.trace, self.unmodelled)
 
     def __repr__(self) -> str:
         return repr(self.by("category"))
