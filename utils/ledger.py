@@ -36,6 +36,7 @@ class Ledger:
         """What a GPU holds now. Of a live one only the blocks are known: their owners are unattributed."""
         if not hasattr(gpu, "trace"):
             return cls._of_blocks(gpu)
+        gpu.trace.look(again=True)
         return cls.at(gpu.trace)
 
     @classmethod

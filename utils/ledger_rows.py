@@ -52,7 +52,8 @@ def rows_at(trace: Trace, position: int) -> list[Row]:
     for number, event in trace.live_at(position).items():
         kept = attribution.kept(number, position)
         category = attribution.category(number, position)
-        role = next((r for r in trace.owners.roles.get(number, ()) if r.category == category), None)
+        unnamed = Role(category) if category == "outputs" else None
+        role = next((r for r in trace.owners.roles.get(number, ()) if r.category == category), unnamed)
         rows.append(_row(event, category, role, kept, trace.owners.tensors.get(number), namesakes))
     return rows
 

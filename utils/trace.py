@@ -17,7 +17,8 @@ ORIGINS = ("simulated", "measured", "recorded")
 class Trace:
     """The events of one GPU, oldest first, and where they come from.
 
-    `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look around now.
+    `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look around now, and
+    `look(again=True)` also if nothing was allocated, freed or computed since it last did.
     `unmodelled` has the operations whose temporary memory it does not know, and how many events came before each. A
     copy, or a trace that was pickled, does not look any more.
 

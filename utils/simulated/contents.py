@@ -1,6 +1,7 @@
 """What arguments, results, modules and optimizers contain: which tensors, and in which storages these lie."""
 
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 
 import torch
 from torch import nn
@@ -47,12 +48,14 @@ def in_order(values) -> tuple:
 
 
 def tensors_in(value, depth: int = 0) -> Iterator[torch.Tensor]:
-    """The tensors in arguments or results, also inside lists, dicts and objects with attributes."""
+    """The tensors in arguments or results, also inside lists, tuples, dicts and dataclasses."""
     if isinstance(value, torch.Tensor):
         yield value
     elif depth < 8:
         if isinstance(value, dict):
             value = value.values()
+        elif is_dataclass(value) and not isinstance(value, type):
+            value = [getattr(value, field.name, None) for field in fields(value)]
         elif not isinstance(value, (list, tuple)):
             return
         for item in value:

@@ -104,7 +104,7 @@ class GraphWalk:
         found = []
         for slot, saved in raw_slots(node):
             if isinstance(saved.data, torch.Tensor):
-                found.append((slot, self._numbers_of(saved.data)))
+                found.append((slot, self._numbers_in(saved.data)))
             elif saved.unpack_hook is not None:
                 found.append((slot, (saved.data, _frame_of(saved.unpack_hook))))
         return found
@@ -174,8 +174,15 @@ class GraphWalk:
         self.release(holders, self._position())
 
     def _keep(self, kept: Kept, tensor: torch.Tensor) -> None:
-        for allocation in self._numbers_of(tensor):
+        for allocation in self._numbers_in(tensor):
             self._owners.keep(allocation, kept)
+
+    def _numbers_in(self, tensor: torch.Tensor) -> list[int]:
+        """The allocations in which a kept tensor lies, and whether autograd knows how it was computed."""
+        numbers = self._numbers_of(tensor)
+        if tensor.requires_grad and not tensor.is_leaf:
+            self._owners.computed.update(numbers)
+        return numbers
 
     def note_recomputed(self, frame, task: int) -> None:
         """Note, when a checkpoint has computed a region again, for which nodes and slots it keeps the results."""

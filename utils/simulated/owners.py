@@ -194,11 +194,15 @@ class Observer:
 
     # on demand
 
-    def look(self) -> None:
-        """Look at every tensor, module and optimizer that there is now."""
+    def look(self, again: bool = False) -> None:
+        """Look at every tensor, module and optimizer that there is now, if anything happened since the last look.
+
+        A program can make a tensor something else without an event, as `register_buffer` does: `again` looks anyway.
+        """
         self.memory.settle()
+        self._spans.end_what_is_over()
         state = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
-        if state == self._looked_at:
+        if state == self._looked_at and not again:
             return
         found = gc.get_objects()
         for module in outermost([x for x in found if issubclass(type(x), nn.Module)]):
@@ -213,9 +217,8 @@ class Observer:
             self._note_state(optimizer)
         results = [x for x in tensors if x.grad_fn is not None]
         self._walk(results)
-        for tensor in results:
-            if tensor.grad_fn._sequence_nr() not in self.graph.inner:
-                self.note(tensor, "outputs")
+        last = [x for x in results if x.grad_fn._sequence_nr() not in self.graph.inner]
+        self.owners.look_at({number for tensor in last for number in self.numbers_of(tensor)})
         for tensor in tensors:
             if tensor.is_leaf or tensor.retains_grad:
                 self._note_gradient(tensor)
