@@ -23,6 +23,8 @@ class Ledger:
     temporary memory the simulated GPU does not know: while there is none, the figures are exact.
 
     Counts: every allocation of the caching allocator, with slack; not what is reserved and free.
+            Of torch.func's transforms little is seen, as their tensors are wrapped: their gradients, and what is kept
+            for these, are mostly "other tensors" or "temporaries".
     Unit:   bytes.
     Raises: RuntimeError if the rows do not add up to what the allocator's own counters say: that would be an error of
             the book.
@@ -33,7 +35,13 @@ class Ledger:
 
     @classmethod
     def now(cls, gpu) -> "Ledger":
-        """What a GPU holds now. Of a live one only the blocks are known: their owners are unattributed."""
+        """What a GPU holds now. Of a live one only the blocks are known: their owners are unattributed.
+
+        Raises: TypeError for what is no GPU.
+        """
+        if not hasattr(gpu, "memory_snapshot"):
+            way_out = "; of a trace use Ledger.at(trace)" if isinstance(gpu, Trace) else ""
+            raise TypeError(f"gpu must be one that open_gpu has opened: got {type(gpu).__name__}{way_out}.")
         if not hasattr(gpu, "trace"):
             return cls._of_blocks(gpu)
         gpu.trace.look(again=True)
@@ -43,13 +51,16 @@ class Ledger:
     def at(cls, trace: Trace, position: int | str | None = None) -> "Ledger":
         """What there is just before event number `position`, or at the mark of that name (default: at the end).
 
-        Raises: ValueError for a position or a mark that the trace does not have.
+        Raises: TypeError for what is no trace or no position; ValueError for one that the trace does not have.
         """
+        _must_be_a_trace(trace)
         name = f"{position!r}, " if isinstance(position, str) else ""
         if isinstance(position, str):
             position = trace.position(position)
         elif position is None:
             position = len(trace)
+        elif not isinstance(position, int):
+            raise TypeError(f"position must be a number of events or a mark's name: got {position!r}.")
         elif not 0 <= position <= len(trace):
             raise ValueError(
                 f"position must be from 0 to {len(trace)}, the number of events: got {position}; a mark's is "
@@ -66,8 +77,9 @@ class Ledger:
         """What there is right after the event at which the most is allocated, between two marks if they are given.
 
         Counts: whole blocks where the trace knows them, requested bytes where not; the first of several such events.
-        Raises: ValueError for a mark that the trace does not have, and for an order that there is not.
+        Raises: TypeError for what is no trace; ValueError for a mark or an order of marks that it does not have.
         """
+        _must_be_a_trace(trace)
         position = trace.peak_position(after=after, until=until)
         ledger = cls.at(trace, position)
         ledger.title = f"{trace.gpu}, {trace.origin}, at the peak, after {position:,d} events"
@@ -119,9 +131,12 @@ class Ledger:
     def of(self, **columns) -> "Ledger":
         """The rows that have these values: `of(category="activations", module="blocks.0.mlp")`.
 
-        Raises: ValueError for a column that Row does not have.
+        Raises: ValueError for a column that Row does not have, and for a category that there is not.
         """
         check_columns(columns)
+        known = dict.fromkeys([*CATEGORIES, *(row.category for row in self.rows)])
+        if "category" in columns and columns["category"] not in known:
+            raise ValueError(f"category must be one of {', '.join(known)}: got {columns['category']!r}.")
         rows = [row for row in self.rows if all(getattr(row, name) == value for name, value in columns.items())]
         shown = ", ".join(f"{name} {value!r}" for name, value in columns.items())
         return Ledger(f"{self.title}: {shown}", rows, self.trace, self.unmodelled)
@@ -135,6 +150,8 @@ class Ledger:
         return LedgerTable(self.title, columns, self.rows, self.unmodelled)
 
     def __sub__(self, earlier: "Ledger") -> LedgerChange:
+        if not isinstance(earlier, Ledger):
+            return NotImplemented
         same = self.trace is not None and self.trace is earlier.trace
         unmodelled = tuple(dict.fromkeys((*earlier.unmodelled, *self.unmodelled)))
         title = f"from {earlier.title} to {self.title}"
@@ -180,7 +197,15 @@ class Ledger:
 
     def _must_be(self, what: str, n_bytes: int, counted: int | None) -> None:
         if counted is not None and n_bytes != counted:
+            remainder = counted - n_bytes
             raise RuntimeError(
                 f"a ledger's rows must add up to what the allocator counts: {self.title}, {len(self.rows)} rows have "
-                f"{exact(n_bytes)} {what}, and it counts {exact(counted)}: {exact(counted - n_bytes)} have no owner."
+                f"{exact(n_bytes)} {what}, and it counts {exact(counted)}: {exact(abs(remainder))} "
+                f"{'without an owner' if remainder > 0 else 'counted twice'}."
             )
+
+
+def _must_be_a_trace(trace: Trace) -> None:
+    if not isinstance(trace, Trace):
+        way_out = "; of a GPU use gpu.trace, or Ledger.now(gpu)" if hasattr(trace, "memory_snapshot") else ""
+        raise TypeError(f"trace must be a Trace: got {type(trace).__name__}{way_out}.")
