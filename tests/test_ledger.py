@@ -90,9 +90,29 @@ def test_a_remainder_is_an_error(gpu):
         levels(gpu.trace)
     event.allocated_bytes -= 512
     event.requested_bytes -= 1
-    with pytest.raises(RuntimeError, match="requested, and it counts 2,047 bytes .*: -1 byte have no owner"):
+    with pytest.raises(RuntimeError, match="requested, and it counts 2,047 bytes .*: 1 byte counted twice"):
         Ledger.now(gpu)
     del x
+
+
+def test_slips_are_named_with_a_way_out(gpu):
+    x = data(gpu)
+    ledger = Ledger.now(gpu)
+    for call, message in (
+        (lambda: Ledger.now(gpu.trace), "gpu must be one that open_gpu has opened: got Trace; .* use Ledger.at"),
+        (lambda: Ledger.now("a100-80gb"), "gpu must be one that open_gpu has opened: got str."),
+        (lambda: Ledger.at(gpu), "trace must be a Trace: got SimulatedGPU; .* gpu.trace, or Ledger.now"),
+        (lambda: Ledger.at_peak(gpu), "trace must be a Trace: got SimulatedGPU; .* gpu.trace, or Ledger.now"),
+        (lambda: Ledger.at_peak([]), "trace must be a Trace: got list."),
+        (lambda: Ledger.at(gpu.trace, 1.5), "position must be a number of events or a mark's name: got 1.5"),
+        (lambda: ledger - 5, "unsupported operand"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
+    with pytest.raises(ValueError, match="category must be one of parameters, .*gradients, .*: got 'gradient'"):
+        ledger.of(category="gradient")
+    assert len(ledger.of(category="gradients")) == 0
+    assert x is not None
 
 
 def test_the_peak_is_found_within_a_range(gpu):

@@ -19,41 +19,56 @@ class Ledger:
     """All rows at one instant of a trace, in the order in which they were allocated.
 
     Printed, it shows its categories; `by("module")`, `by("category", "operation")` group it by any columns of Row, and
-    `rows` has every allocation. `later - earlier` says what changed.
+    `rows` has every allocation. `later - earlier` says what changed. `unmodelled` has the operations up to there whose
+    temporary memory the simulated GPU does not know: while there is none, the figures are exact.
 
     Counts: every allocation of the caching allocator, with slack; not what is reserved and free.
+            Of torch.func's transforms little is seen, as their tensors are wrapped: their gradients, and what is kept
+            for these, are mostly "other tensors" or "temporaries".
     Unit:   bytes.
     Raises: RuntimeError if the rows do not add up to what the allocator's own counters say: that would be an error of
             the book.
     """
 
-    def __init__(self, title: str, rows: Iterable[Row], trace: Trace | None = None):
-        self.title, self.rows, self.trace = title, tuple(rows), trace
+    def __init__(self, title: str, rows: Iterable[Row], trace: Trace | None = None, unmodelled: Iterable[str] = ()):
+        self.title, self.rows, self.trace, self.unmodelled = title, tuple(rows), trace, tuple(unmodelled)
 
     @classmethod
     def now(cls, gpu) -> "Ledger":
-        """What a GPU holds now. Of a live one only the blocks are known: their owners are unattributed."""
+        """What a GPU holds now. Of a live one only the blocks are known: their owners are unattributed.
+
+        Raises: TypeError for what is no GPU.
+        """
+        if not hasattr(gpu, "memory_snapshot"):
+            way_out = "; of a trace use Ledger.at(trace)" if isinstance(gpu, Trace) else ""
+            raise TypeError(f"gpu must be one that open_gpu has opened: got {type(gpu).__name__}{way_out}.")
         if not hasattr(gpu, "trace"):
             return cls._of_blocks(gpu)
+        gpu.trace.look(again=True)
         return cls.at(gpu.trace)
 
     @classmethod
     def at(cls, trace: Trace, position: int | str | None = None) -> "Ledger":
         """What there is just before event number `position`, or at the mark of that name (default: at the end).
 
-        Raises: ValueError for a position or a mark that the trace does not have.
+        Raises: TypeError for what is no trace or no position; ValueError for one that the trace does not have.
         """
+        _must_be_a_trace(trace)
         name = f"{position!r}, " if isinstance(position, str) else ""
         if isinstance(position, str):
             position = trace.position(position)
         elif position is None:
             position = len(trace)
+        elif not isinstance(position, int):
+            raise TypeError(f"position must be a number of events or a mark's name: got {position!r}.")
         elif not 0 <= position <= len(trace):
             raise ValueError(
                 f"position must be from 0 to {len(trace)}, the number of events: got {position}; a mark's is "
                 "trace.position(name)."
             )
-        ledger = cls(f"{trace.gpu}, {trace.origin}, {name}after {position:,d} events", rows_at(trace, position), trace)
+        title = f"{trace.gpu}, {trace.origin}, {name}after {position:,d} events"
+        unmodelled = [name for name, at in trace.unmodelled.items() if at <= position]
+        ledger = cls(title, rows_at(trace, position), trace, unmodelled)
         ledger._must_add_up(trace.events, position)
         return ledger
 
@@ -62,8 +77,9 @@ class Ledger:
         """What there is right after the event at which the most is allocated, between two marks if they are given.
 
         Counts: whole blocks where the trace knows them, requested bytes where not; the first of several such events.
-        Raises: ValueError for a mark that the trace does not have, and for an order that there is not.
+        Raises: TypeError for what is no trace; ValueError for a mark or an order of marks that it does not have.
         """
+        _must_be_a_trace(trace)
         position = trace.peak_position(after=after, until=until)
         ledger = cls.at(trace, position)
         ledger.title = f"{trace.gpu}, {trace.origin}, at the peak, after {position:,d} events"
@@ -115,12 +131,15 @@ class Ledger:
     def of(self, **columns) -> "Ledger":
         """The rows that have these values: `of(category="activations", module="blocks.0.mlp")`.
 
-        Raises: ValueError for a column that Row does not have.
+        Raises: ValueError for a column that Row does not have, and for a category that there is not.
         """
         check_columns(columns)
+        known = dict.fromkeys([*CATEGORIES, *(row.category for row in self.rows)])
+        if "category" in columns and columns["category"] not in known:
+            raise ValueError(f"category must be one of {', '.join(known)}: got {columns['category']!r}.")
         rows = [row for row in self.rows if all(getattr(row, name) == value for name, value in columns.items())]
         shown = ", ".join(f"{name} {value!r}" for name, value in columns.items())
-        return Ledger(f"{self.title}: {shown}", rows, self.trace)
+        return Ledger(f"{self.title}: {shown}", rows, self.trace, self.unmodelled)
 
     def by(self, *columns: str) -> LedgerTable:
         """The rows in groups that agree in these columns of Row, with their sums.
@@ -128,11 +147,15 @@ class Ledger:
         Raises: ValueError for a column that Row does not have.
         """
         check_columns(columns)
-        return LedgerTable(self.title, columns, self.rows)
+        return LedgerTable(self.title, columns, self.rows, self.unmodelled)
 
     def __sub__(self, earlier: "Ledger") -> LedgerChange:
+        if not isinstance(earlier, Ledger):
+            return NotImplemented
         same = self.trace is not None and self.trace is earlier.trace
-        return LedgerChange(f"from {earlier.title} to {self.title}", earlier.rows, self.rows, same)
+        unmodelled = tuple(dict.fromkeys((*earlier.unmodelled, *self.unmodelled)))
+        title = f"from {earlier.title} to {self.title}"
+        return LedgerChange(title, earlier.rows, self.rows, same, unmodelled)
 
     # with a formula
 
@@ -155,7 +178,7 @@ class Ledger:
     def explained_by(self, formula: Formula) -> "Ledger":
         """The same rows, each with the name of the formula's term for it. Raises: ValueError, as `account`."""
         rows = [replace(row, term=formula.term_of(list(row.slots))) for row in self.rows]
-        return Ledger(f"{self.title}, by {formula.title}", rows, self.trace)
+        return Ledger(f"{self.title}, by {formula.title}", rows, self.trace, self.unmodelled)
 
     def __repr__(self) -> str:
         return repr(self.by("category"))
@@ -174,7 +197,15 @@ class Ledger:
 
     def _must_be(self, what: str, n_bytes: int, counted: int | None) -> None:
         if counted is not None and n_bytes != counted:
+            remainder = counted - n_bytes
             raise RuntimeError(
                 f"a ledger's rows must add up to what the allocator counts: {self.title}, {len(self.rows)} rows have "
-                f"{exact(n_bytes)} {what}, and it counts {exact(counted)}: {exact(counted - n_bytes)} have no owner."
+                f"{exact(n_bytes)} {what}, and it counts {exact(counted)}: {exact(abs(remainder))} "
+                f"{'without an owner' if remainder > 0 else 'counted twice'}."
             )
+
+
+def _must_be_a_trace(trace: Trace) -> None:
+    if not isinstance(trace, Trace):
+        way_out = "; of a GPU use gpu.trace, or Ledger.now(gpu)" if hasattr(trace, "memory_snapshot") else ""
+        raise TypeError(f"trace must be a Trace: got {type(trace).__name__}{way_out}.")

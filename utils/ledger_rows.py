@@ -22,8 +22,9 @@ class Row:
 
     `module` and `name` are the path and the parameter or state in it; of an activation, the module whose node keeps it,
     the first if several do. `operation` made it. `kept_for` has each slot of an autograd graph that keeps it, as
-    "AddmmBackward0.mat1", in the order of forward. Shape and dtype are None where no tensor holds it, and where they
-    were not seen. `slots` is what a Formula's selectors can speak of.
+    "AddmmBackward0.mat1", in the order of forward. Shape and dtype are those of the tensor that made the
+    storage, whatever views of it there are by now; None where no tensor holds it, and where they were not seen. `slots`
+    is what a Formula's selectors can speak of.
 
     Unit: bytes: `n_bytes` as requested, `slack_bytes` the rest of the block, 0 where the block is not known.
     """
@@ -52,7 +53,8 @@ def rows_at(trace: Trace, position: int) -> list[Row]:
     for number, event in trace.live_at(position).items():
         kept = attribution.kept(number, position)
         category = attribution.category(number, position)
-        role = next((r for r in trace.owners.roles.get(number, ()) if r.category == category), None)
+        unnamed = Role(category) if category == "outputs" else None
+        role = next((r for r in trace.owners.roles.get(number, ()) if r.category == category), unnamed)
         rows.append(_row(event, category, role, kept, trace.owners.tensors.get(number), namesakes))
     return rows
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from html import escape
 
 from .comparison import html_table, text_table
 from .ledger_rows import Row, check_columns, shown
@@ -40,15 +41,23 @@ class _Table:
 
     _N_NUMBERS = 0
     title: str
+    unmodelled: tuple[str, ...] = ()
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return text_table(self.title, *self._table(), numbers=self._N_NUMBERS)
+        note = self._note()
+        return text_table(self.title, *self._table(), numbers=self._N_NUMBERS) + (f"\n{note}" if note else "")
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, *self._table(), numbers=self._N_NUMBERS)
+        note = self._note()
+        table = html_table(self.title, *self._table(), numbers=self._N_NUMBERS)
+        return table + (f"<p>{escape(note)}</p>" if note else "")
+
+    def _note(self) -> str:
+        names = ", ".join(self.unmodelled)
+        return f"not exact, what these take meanwhile is not known: {names}" if names else ""
 
 
 class LedgerTable(_Table):
@@ -60,11 +69,11 @@ class LedgerTable(_Table):
 
     _N_NUMBERS = 4
 
-    def __init__(self, title: str, columns: tuple[str, ...], rows: Iterable[Row]):
+    def __init__(self, title: str, columns: tuple[str, ...], rows: Iterable[Row], unmodelled: tuple[str, ...] = ()):
         check_columns(columns)
         if not columns:
             raise ValueError('by must be given one column or more: got none; try by("category").')
-        self.title, self.columns = title, columns
+        self.title, self.columns, self.unmodelled = title, columns, unmodelled
         self.groups = tuple(
             Group(key, len(found), sum(row.n_bytes for row in found), sum(row.slack_bytes for row in found))
             for key, found in _grouped(columns, rows).items()
@@ -88,7 +97,7 @@ class LedgerTable(_Table):
     def largest(self, n: int = 10) -> "LedgerTable":
         """The n largest groups, and the rest as one."""
         in_order = sorted(self.groups, key=lambda group: -group.n_bytes - group.slack_bytes)
-        table = LedgerTable(f"{self.title}, the largest", self.columns, ())
+        table = LedgerTable(f"{self.title}, the largest", self.columns, (), self.unmodelled)
         rest = in_order[n:]
         if rest:
             key = (f"{len(rest)} more", *[""] * (len(self.columns) - 1))
@@ -122,8 +131,15 @@ class LedgerChange(_Table):
 
     _N_NUMBERS = 3
 
-    def __init__(self, title: str, earlier: Iterable[Row], later: Iterable[Row], same_trace: bool = True):
-        self.title, self.columns = title, ("category",)
+    def __init__(
+        self,
+        title: str,
+        earlier: Iterable[Row],
+        later: Iterable[Row],
+        same_trace: bool = True,
+        unmodelled: tuple[str, ...] = (),
+    ):
+        self.title, self.columns, self.unmodelled = title, ("category",), unmodelled
         earlier, later = tuple(earlier), tuple(later)
         identity = _identity if same_trace else _description
         self.gone, self.appeared = _without(earlier, later, identity), _without(later, earlier, identity)
@@ -142,7 +158,7 @@ class LedgerChange(_Table):
     def by(self, *columns: str) -> "LedgerChange":
         """The same change in groups of other columns. Raises: ValueError for a column that a row does not have."""
         check_columns(columns)
-        change = LedgerChange(self.title, (), ())
+        change = LedgerChange(self.title, (), (), unmodelled=self.unmodelled)
         change.columns, change.gone, change.appeared = columns, self.gone, self.appeared
         change.slack_bytes = self.slack_bytes
         return change

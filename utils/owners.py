@@ -25,6 +25,13 @@ class Role(NamedTuple):
     module: str = ""
     name: str = ""
 
+    def says_more_than(self, other: "Role") -> bool:
+        """Whether this one names what the other does not, or by a longer path: "weight.exp_avg" against "exp_avg"."""
+        if bool(self.name) != bool(other.name):
+            return bool(self.name)
+        longer = len(self.module) - len(other.module)
+        return longer > 0 or longer == 0 and self.name.endswith(f".{other.name}")
+
 
 @dataclass(slots=True, eq=False)
 class GraphNode:
@@ -73,9 +80,9 @@ class Owners:
     """What was observed of the allocations of one trace, by their numbers.
 
     `tensors` has shape and dtype of what tensors hold; `counts` how many nodes autograd had made at each allocation;
-    `live` those that are not freed;
-    `spans` when the outermost forward, backward or step was under way. Not `observed`, and empty, for a trace from
-    elsewhere.
+    `live` those that are not freed; `computed` those of which a graph said that a differentiable operation made them;
+    `frontier` the results from which no other had been computed at the last look; `spans` when the outermost forward,
+    backward or step was under way. Not `observed`, and empty, for a trace from elsewhere.
     """
 
     tensors: dict[int, tuple] = field(default_factory=dict)
@@ -86,15 +93,17 @@ class Owners:
     passes: list[Pass] = field(default_factory=list)
     spans: list[list] = field(default_factory=list)
     live: set[int] = field(default_factory=set)
+    computed: set[int] = field(default_factory=set)
+    frontier: set[int] = field(default_factory=set)
     observed: bool = False
     changes: int = 0
 
     def add(self, number: int, role: Role) -> None:
-        """Note a role. Of several in one category, the one with the longest module path names it."""
+        """Note a role. Of several in one category, the one that says most names it."""
         roles = self.roles.setdefault(number, [])
         for i, known in enumerate(roles):
             if known.category == role.category:
-                if len(role.module) > len(known.module):
+                if role.says_more_than(known):
                     roles[i] = role
                     self.changes += 1
                 return
@@ -113,6 +122,12 @@ class Owners:
         self.kept.setdefault(number, []).append(kept)
         self.changes += 1
 
+    def look_at(self, frontier: set[int]) -> None:
+        """Note which results no other has been computed from now."""
+        if frontier != self.frontier:
+            self.frontier = frontier
+            self.changes += 1
+
     def moved(self, old: int | None, new: int | None) -> None:
         """Note that a storage was resized: what it was, it is still. Its tensors' new shapes are not known here."""
         if new is not None:
@@ -127,8 +142,6 @@ class Attribution:
     def __init__(self, events: list[Event], owners: Owners) -> None:
         self._owners = owners
         self._starts = [span[0] for span in owners.spans]
-        has_modules = any(kind == "forward" for *_, kind in owners.spans)
-        self._data = "other tensors" if has_modules else "inputs"  # what modules are given says so itself
         self.made: dict[int, Event] = {}
         self.made_at: dict[int, int] = {}
         self.freed_at: dict[int, int] = {}
@@ -172,8 +185,12 @@ class Attribution:
         first = BY_PRIORITY.index(role.category) if role else len(BY_PRIORITY)
         if first <= BY_PRIORITY.index("autocast copies"):
             return role.category
+        if number in owners.kept and self._came_from_outside(event):
+            return "inputs"  # what modules are given says so itself
         if position < self.kept_until(number):
-            return self._data if self._came_from_outside(event) else "activations"
+            return "activations"
+        if role is None and number in owners.frontier:
+            return "outputs"
         return role.category if role else self._unobserved(number)
 
     def kept_until(self, number: int) -> int:
@@ -192,7 +209,9 @@ class Attribution:
         return tuple(self._owners.spans[i])
 
     def _came_from_outside(self, event: Event) -> bool:
-        """Whether no module made it, of nothing on the GPU: so is the data of a program without modules."""
+        """Whether no module made it, of nothing on the GPU: so is the data that modules are not given."""
+        if event.allocation in self._owners.computed:
+            return False
         made_here = event.operation.removeprefix("aten::").split(".")[0] in _MAKE_FROM_NOTHING
         return made_here and self._span(self.made_at[event.allocation]) is None
 

@@ -17,7 +17,10 @@ ORIGINS = ("simulated", "measured", "recorded")
 class Trace:
     """The events of one GPU, oldest first, and where they come from.
 
-    `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look around now.
+    `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look around now, and
+    `look(again=True)` also if nothing was allocated, freed or computed since it last did.
+    `unmodelled` has the operations whose temporary memory it does not know, and how many events came before each. A
+    copy, or a trace that was pickled, does not look any more.
 
     Counts: allocations of the caching allocator and its segments; not the CUDA context.
     Raises: ValueError for an `origin` that is none of "simulated", "measured", "recorded".
@@ -29,12 +32,16 @@ class Trace:
     events: list[Event] = field(default_factory=list)
     phase: str = ""
     owners: Owners = field(default_factory=Owners, repr=False, compare=False)
-    look: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    unmodelled: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.origin not in ORIGINS:
             raise ValueError(f"origin must be one of {', '.join(ORIGINS)}: got {self.origin!r}.")
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"look": None, "_attributed": None}
 
     def __len__(self) -> int:
         return len(self.events)

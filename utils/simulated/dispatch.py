@@ -46,7 +46,6 @@ class Dispatch(TorchDispatchMode):
     def __init__(self, memory: Memory, owner: object) -> None:
         super().__init__()
         self.memory, self.owner = memory, owner
-        self.unmodelled: set[str] = set()
         self.ran: set[torch._ops.OpOverload] = set()
         self._told_values = self.prints = self.loads_to_cpu = self.makes_tensor = self.tried_bfloat16 = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
@@ -208,8 +207,9 @@ class Dispatch(TorchDispatchMode):
 
     def not_modelled(self, name: str) -> None:
         """Say once, by name, that an operation's temporary memory is not known."""
-        if name not in self.unmodelled:
-            self.unmodelled.add(name)
+        trace = self.memory.trace
+        if name not in trace.unmodelled:
+            trace.unmodelled[name] = len(trace.events)
             warnings.warn(
                 f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not.",
                 stacklevel=6,

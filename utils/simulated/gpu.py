@@ -205,7 +205,7 @@ class SimulatedGPU:
     @property
     def unmodelled(self) -> frozenset[str]:
         """Operations that ran here whose temporary memory is not known; while it is empty, the figures are exact."""
-        return frozenset(self._mode.unmodelled)
+        return frozenset(self._memory.trace.unmodelled)
 
     @property
     def operations(self) -> frozenset[str]:

@@ -16,11 +16,26 @@ from ..saved_tensors import node_name, raw_slots
 _ACCUMULATORS = 1 << 63  # their numbers are above this: autograd runs them first
 
 
+class _Life:
+    """Lies in the `metadata` of a node, which accepts no weak reference itself, and goes when the node does."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Watch(weakref.ref):
+    """A weak reference to a node's life that knows what is remembered of the node."""
+
+    __slots__ = ("remembered",)
+
+    remembered: GraphNode
+
+
 class GraphWalk:
     """What is known of the graphs on one GPU: nodes by autograd's number, until they have let go.
 
-    A node's slots are read once. Under a checkpoint a slot holds a placeholder: what the region was given is kept for
-    its first node, and what a backward computes again is kept for the node and slot that the placeholder stands in.
+    A node's slots are read once. It has let go when a backward has freed them, or when it goes itself because nothing
+    holds its graph any more. Under a checkpoint a slot holds a placeholder: what the region was given is kept for its
+    first node, and what a backward computes again is kept for the node and slot that the placeholder stands in.
     `inner` has the numbers of the nodes that others led to in the last walk.
     """
 
@@ -31,7 +46,7 @@ class GraphWalk:
         self._known: dict[int, GraphNode | None] = {}
         self.inner: set[int] = set()
         self._namesakes: dict[tuple[str, str], list[GraphNode]] = {}
-        self._stands_for: dict[int, weakref.ref] = {}
+        self._watches: dict[int, _Watch] = {}
         self._placeholders = weakref.WeakKeyDictionary()
         self._frames = weakref.WeakKeyDictionary()
 
@@ -39,39 +54,67 @@ class GraphWalk:
         """The nodes behind these roots that keep something, in autograd's order, and the leaves of the graph."""
         self._forget_the_dead()
         self.inner = set()
-        todo, seen, leaves = list(roots), set(), []
-        new: list[tuple[int, str, list]] = []
-        while todo:
-            node = looked_at(todo.pop())
-            number = node._sequence_nr()
-            if number in seen:
-                continue
+        seen, leaves = set(), []
+        new: list[tuple[int, str, list, weakref.ref | None]] = []
+        for number, node, following in self._nodes(roots):
             if number < _ACCUMULATORS:
                 seen.add(number)
                 if number not in self._known:
-                    new.append((number, node_name(node), self._read(node)))
-                following = [other for other, _ in node.next_functions if other is not None]
+                    slots = self._read(node)
+                    new.append((number, node_name(node), slots, self._watch(node) if slots else None))
                 self.inner.update(other._sequence_nr() for other in following)
-                todo += following
             elif (leaf := getattr(node, "variable", None)) is not None:
                 leaves.append(leaf)
-        for number, name, slots in sorted(new, key=lambda entry: entry[0]):
-            self._note(number, name, slots)
+        for number, name, slots, watch in sorted(new, key=lambda entry: entry[0]):
+            self._note(number, name, slots, watch)
         return [node for number in sorted(seen) if (node := self._known[number]) is not None], leaves
+
+    @staticmethod
+    def _nodes(roots: Iterable[Node]) -> Iterator[tuple[int, Node, list[Node]]]:
+        """Each node behind the roots once, with its number and those that follow; accumulators as often as met."""
+        todo, seen = list(roots), set()
+        while todo:
+            node = looked_at(todo.pop())
+            number = node._sequence_nr()
+            if number not in seen:
+                following = [other for other, _ in node.next_functions if other is not None]
+                yield number, node, following
+                if number < _ACCUMULATORS:
+                    seen.add(number)
+                todo += following
+
+    def emptied(self, roots: Iterable[Node]) -> list[GraphNode]:
+        """The known nodes behind these roots that keep nothing any more: a backward has run them."""
+        found = []
+        for number, node, _ in self._nodes(roots):
+            known = self._known.get(number)
+            if known is not None and not self._read(node):
+                found.append(known)
+        return sorted(found, key=lambda node: node.number)
+
+    def _watch(self, node: Node) -> _Watch:
+        return _Watch(node.metadata.setdefault(_Life, _Life()), self._node_died)
+
+    def _node_died(self, watch: _Watch) -> None:
+        """Called at any moment, on any thread, as the garbage collector may drop a graph anywhere."""
+        self.release([watch.remembered], self._position())
 
     def _read(self, node: Node) -> list[tuple[str, object]]:
         """For each tensor that a node keeps: slot and allocations; under a checkpoint, placeholder and frame."""
         found = []
         for slot, saved in raw_slots(node):
             if isinstance(saved.data, torch.Tensor):
-                found.append((slot, self._numbers_of(saved.data)))
+                found.append((slot, self._numbers_in(saved.data)))
             elif saved.unpack_hook is not None:
                 found.append((slot, (saved.data, _frame_of(saved.unpack_hook))))
         return found
 
-    def _note(self, number: int, name: str, slots: list) -> None:
+    def _note(self, number: int, name: str, slots: list, watch: _Watch | None) -> None:
         module = self._module_of(number)
         node = GraphNode(number, module, name, 0, self._position())
+        if watch is not None:
+            watch.remembered = node
+            self._watches[number] = watch
         counts = False
         for slot, what in slots:
             if isinstance(what, list):
@@ -96,10 +139,7 @@ class GraphWalk:
         self._namesakes = {name: nodes for name, nodes in alive.items() if nodes}
 
     def _is_alive(self, node: GraphNode) -> bool:
-        stands = self._stands_for.get(node.number)
-        if node.released_at != NEVER or stands is not None and stands() is None:
-            return False
-        return self._owners.live.issuperset(node.allocations)
+        return node.released_at == NEVER and self._owners.live.issuperset(node.allocations)
 
     def _is_state(self, allocation: int) -> bool:
         role = self._owners.role(allocation)
@@ -108,7 +148,6 @@ class GraphWalk:
     def _note_placeholder(self, node: GraphNode, slot: str, placeholder, frame) -> None:
         try:
             self._placeholders[placeholder] = node, slot
-            self._stands_for[node.number] = weakref.ref(placeholder)
         except TypeError:  # a hook of another kind, as that of save_on_cpu
             return
         if frame in self._frames:
@@ -135,8 +174,15 @@ class GraphWalk:
         self.release(holders, self._position())
 
     def _keep(self, kept: Kept, tensor: torch.Tensor) -> None:
-        for allocation in self._numbers_of(tensor):
+        for allocation in self._numbers_in(tensor):
             self._owners.keep(allocation, kept)
+
+    def _numbers_in(self, tensor: torch.Tensor) -> list[int]:
+        """The allocations in which a kept tensor lies, and whether autograd knows how it was computed."""
+        numbers = self._numbers_of(tensor)
+        if tensor.requires_grad and not tensor.is_leaf:
+            self._owners.computed.update(numbers)
+        return numbers
 
     def note_recomputed(self, frame, task: int) -> None:
         """Note, when a checkpoint has computed a region again, for which nodes and slots it keeps the results."""
@@ -150,11 +196,11 @@ class GraphWalk:
                 self._keep(Kept(node, slot, self._position() - 1), again[handle])
 
     def release(self, nodes: Iterable[GraphNode], position: int) -> None:
-        """Note that a backward has freed what these nodes kept."""
+        """Note that these nodes have let go of what they kept."""
         for node in nodes:
             node.released_at = min(node.released_at, position)
-            self._known.pop(node.number, None)
-            self._stands_for.pop(node.number, None)
+            if self._known.get(node.number) is node:  # a checkpoint's own bear the number of its first node
+                del self._known[node.number], self._watches[node.number]
         self._owners.changes += 1
 
 

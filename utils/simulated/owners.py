@@ -10,7 +10,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..owners import Pass, Role
-from ..saved_tensors import storages_of
+from .contents import in_order, known_storages, nodes_of, outermost, parameters_of, split, tensors_in
 from .graph_walk import GraphWalk
 from .memory import RECORDS, Memory
 from .spans import Spans
@@ -50,12 +50,7 @@ class Observer:
 
     def numbers_of(self, tensor: torch.Tensor) -> list[int]:
         """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
-        plain = type(tensor) in _PLAIN and tensor.layout is torch.strided
-        try:
-            storages = (tensor.untyped_storage(),) if plain else storages_of(tensor)
-        except NotImplementedError:  # inside torch.func, where tensors are wrapped
-            return []
-        records = [RECORDS.get(storage._cdata) for storage in storages]
+        records = [RECORDS.get(storage._cdata) for storage in known_storages(tensor)]
         return [r.number for r in records if r is not None and r.number is not None and r.memory is self.memory]
 
     def note(self, tensor: torch.Tensor, category: str, module: str = "", name: str = "") -> None:
@@ -76,7 +71,7 @@ class Observer:
     def _note_model(self, module: nn.Module) -> None:
         for category, members in (("parameters", module.named_parameters()), ("buffers", module.named_buffers())):
             for path, tensor in members:
-                self.note(tensor, category, *_split(path))
+                self.note(tensor, category, *split(path))
 
     def _note_input(self, tensor: torch.Tensor) -> None:
         """What a module is given is data, unless it is another module's result."""
@@ -93,7 +88,7 @@ class Observer:
     def _enter_forward(self, module: nn.Module, args) -> None:
         if self._is_root():
             self._note_model(module)
-            for tensor in _tensors_in(args):
+            for tensor in tensors_in(args):
                 self._note_input(tensor)
             self._forward = self._spans.begin("forward")
 
@@ -102,9 +97,9 @@ class Observer:
         # the paths' own hook has run before this one, so that the root is not among the running modules any more
         if self.memory.labels.modules.depth == 0 and torch._C._current_graph_task_id() == -1:
             self._spans.finish(self._forward)
-            for tensor in _tensors_in((args, *rest[:-1])):
+            for tensor in tensors_in((args, *rest[:-1])):
                 self._note_input(tensor)
-            outputs = list(_tensors_in(rest[-1]))
+            outputs = list(tensors_in(rest[-1]))
             for tensor in outputs:
                 self.note(tensor, "outputs")
             self._walk(outputs)
@@ -115,23 +110,27 @@ class Observer:
     def backward(self, roots, gradients, retain_graph: bool, inputs: tuple) -> Iterator[None]:
         """Note what the graph of these roots keeps before it runs; and after, that it is gone, and the gradients."""
         span = self._spans.begin("backward")
-        roots = list(_tensors_in(roots))
+        roots = list(tensors_in(roots))
         for tensor in roots:
             self.note(tensor, "outputs")
-        for tensor in _tensors_in(gradients):
+        for tensor in tensors_in(gradients):
             self._note_start(tensor)
         nodes, leaves = self._walk(roots)
+        whole = False
         backward = Pass(self._position(), nodes, releases=not (retain_graph or inputs))
         self.owners.passes.append(backward)
         self._spans.n_backwards += 1
         try:
             yield
-            if backward.releases:
-                self.graph.release(nodes, self._position())
+            whole = backward.releases
             for leaf in leaves:
                 self._note_gradient(leaf)
         finally:
+            if not (retain_graph or whole):  # it ran a part of the graph, or has failed on the way
+                backward.nodes, backward.releases = self.graph.emptied(nodes_of(roots)), True
             backward.end = self._position()
+            if backward.releases:
+                self.graph.release(backward.nodes, backward.end)
             self._spans.n_backwards -= 1
             self._spans.finish(span)
 
@@ -141,12 +140,12 @@ class Observer:
 
     def note_results(self, gradients, inputs) -> None:
         """What `torch.autograd.grad` returns."""
-        for gradient, x in zip(_in_order(gradients), _in_order(inputs), strict=False):
+        for gradient, x in zip(in_order(gradients), in_order(inputs), strict=False):
             if isinstance(gradient, torch.Tensor):
                 self.note(gradient, "gradients", *self._known_as(x)[1:])
 
     def _walk(self, roots: list[torch.Tensor]) -> tuple[list, list[torch.Tensor]]:
-        nodes, leaves = self.graph.walk([x.grad_fn for x in roots if x.grad_fn is not None])
+        nodes, leaves = self.graph.walk(nodes_of(roots))
         for leaf in leaves:
             self._note_leaf(leaf)
         return nodes, leaves
@@ -172,7 +171,7 @@ class Observer:
 
     def _enter_step(self, optimizer, _args, _kwargs) -> None:
         self._steps.append(self._spans.begin("step"))
-        for parameter in _parameters_of(optimizer):
+        for parameter in parameters_of(optimizer):
             if self._known_as(parameter).category not in ("parameters", "buffers"):
                 self.note(parameter, "parameters")
             self._note_gradient(parameter)
@@ -182,10 +181,10 @@ class Observer:
         self._spans.finish(self._steps.pop() if self._steps else None)
 
     def _note_state(self, optimizer: torch.optim.Optimizer) -> None:
-        for parameter in _parameters_of(optimizer):
+        for parameter in parameters_of(optimizer):
             _, module, name = self._known_as(parameter)
             for key, value in optimizer.state.get(parameter, {}).items():
-                for tensor in _tensors_in(value):
+                for tensor in tensors_in(value):
                     self.note(tensor, "optimizer state", module, f"{name}.{key}" if name else str(key))
 
     # when
@@ -195,65 +194,35 @@ class Observer:
 
     # on demand
 
-    def look(self) -> None:
-        """Look at every tensor, module and optimizer that there is now."""
+    def look(self, again: bool = False) -> None:
+        """Look at every tensor, module and optimizer that there is now, if anything happened since the last look.
+
+        A program can make a tensor something else without an event, as `register_buffer` does: `again` looks anyway.
+        """
         self.memory.settle()
+        self._spans.end_what_is_over()
         state = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
-        if state == self._looked_at:
+        if state == self._looked_at and not again:
             return
         found = gc.get_objects()
-        for module in _outermost([x for x in found if issubclass(type(x), nn.Module)]):
+        for module in outermost([x for x in found if issubclass(type(x), nn.Module)]):
             self._note_model(module)
         tensors = [x for x in found if issubclass(type(x), torch.Tensor) and self.numbers_of(x)]
         for tensor in tensors:
             if isinstance(tensor, nn.Parameter):
                 self._note_leaf(tensor)
         for optimizer in (x for x in found if issubclass(type(x), torch.optim.Optimizer)):
-            for parameter in _parameters_of(optimizer):
+            for parameter in parameters_of(optimizer):
                 self._note_gradient(parameter)
             self._note_state(optimizer)
         results = [x for x in tensors if x.grad_fn is not None]
         self._walk(results)
-        for tensor in results:
-            if tensor.grad_fn._sequence_nr() not in self.graph.inner:
-                self.note(tensor, "outputs")
+        last = [x for x in results if x.grad_fn._sequence_nr() not in self.graph.inner]
+        self.owners.look_at({number for tensor in last for number in self.numbers_of(tensor)})
         for tensor in tensors:
             if tensor.is_leaf or tensor.retains_grad:
                 self._note_gradient(tensor)
         self._looked_at = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
 
 
-_PLAIN = (torch.Tensor, nn.Parameter)
 _UNKNOWN = Role("")
-
-
-def _split(path: str) -> tuple[str, str]:
-    module, _, name = path.rpartition(".")
-    return module, name
-
-
-def _in_order(values) -> tuple:
-    return (values,) if isinstance(values, torch.Tensor) else tuple(values or ())
-
-
-def _tensors_in(value, depth: int = 0) -> Iterator[torch.Tensor]:
-    """The tensors in arguments or results, also inside lists, dicts and objects with attributes."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif depth < 8:
-        if isinstance(value, dict):
-            value = value.values()
-        elif not isinstance(value, (list, tuple)):
-            return
-        for item in value:
-            yield from _tensors_in(item, depth + 1)
-
-
-def _parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
-    for group in optimizer.param_groups:
-        yield from group["params"]
-
-
-def _outermost(modules: list[nn.Module]) -> list[nn.Module]:
-    inner = {id(child) for module in modules for child in module.__dict__.get("_modules", {}).values()}
-    return [module for module in modules if id(module) not in inner and "_modules" in module.__dict__]
