@@ -21,7 +21,8 @@ from utils.gpt_formulas import (
     peak_estimate,
     steady_state,
 )
-from utils.gpt_held import A100_WORKSPACE_BYTES, GPTSettings, held_after_forward, held_in_embedding, held_in_loss
+from utils.gpt_held import held_after_forward, held_in_embedding, held_in_loss
+from utils.gpt_settings import A100_WORKSPACE_BYTES, GPTSettings
 from utils.simulated import allocator_blocks
 from utils.units import short
 
