@@ -140,9 +140,11 @@ def test_a_backward_that_retains_the_graph_frees_nothing(gpu, partly):
     x = data(gpu)
     loss = head(body(x)).sum()
     before = freed_and_kept(Ledger.now(gpu))
+    gpu.trace.mark("forward")
     loss.backward(inputs=list(head.parameters()) if partly else None, retain_graph=True)
     assert len(before) == 5
     assert freed_and_kept(Ledger.now(gpu)) == before
+    assert freed_and_kept(Ledger.at(gpu.trace, "forward")) == before, "not twice, as if it had been released and found"
 
 
 def test_a_backward_through_a_checkpoint_into_some_parameters_frees_it(gpu):

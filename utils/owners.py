@@ -103,7 +103,7 @@ class Owners:
         roles = self.roles.setdefault(number, [])
         for i, known in enumerate(roles):
             if known.category == role.category:
-                if role.says_more_than(known):
+                if role != known and role.says_more_than(known):
                     roles[i] = role
                     self.changes += 1
                 return
