@@ -122,6 +122,15 @@ def test_targets_are_inputs_for_a_function_as_for_a_module(gpu):
         assert category_of(x, Ledger.now(gpu), gpu) == "inputs"
 
 
+def test_a_coefficient_is_no_input(gpu):
+    net = nn.Linear(8, 2, device=gpu.device)
+    scaler = torch.amp.GradScaler("cuda")
+    loss = scaler.scale(net(torch.randn(3, 8, device=gpu.device)).sum())
+    assert category_of(scaler._scale, Ledger.now(gpu), gpu) == "other tensors"
+    loss.backward()
+    assert category_of(scaler._scale, Ledger.now(gpu), gpu) == "other tensors"
+
+
 def test_a_conversion_of_a_result_is_no_input(gpu):
     net = nn.Linear(8, 2, dtype=torch.bfloat16, device=gpu.device)
     x = torch.randn(3, 8, device=gpu.device).bfloat16()

@@ -186,7 +186,8 @@ class Attribution:
         if first <= BY_PRIORITY.index("autocast copies"):
             return role.category
         if number in owners.kept and self._came_from_outside(event):
-            return "inputs"  # what modules are given says so itself
+            is_number = owners.tensors[number][0] == ()  # a coefficient, as the scale of a GradScaler
+            return "other tensors" if is_number else "inputs"
         if position < self.kept_until(number):
             return "activations"
         if role is None and number in owners.frontier:
