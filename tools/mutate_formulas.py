@@ -28,20 +28,22 @@ _SIZE = re.compile(r"[\sA-Za-z0-9_*+\-/(),]*")  # what a string that is a size, 
 _NO_SIZES = ("Selector", "range", "get", "Integer", "ValueError")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+(?![A-Za-z0-9_.])")
 _NOTES = """
-import atexit, os, sys
+import os, sys
 from utils import expressions
 _noted = set()
+def _note(text):
+    new = ({text} | {name for name in sys.modules if name.startswith("utils.")}) - _noted
+    if new:  # at once: a kernel is stopped without an end of its own
+        _noted.update(new)
+        with open(os.environ["EVERY_BYTE_NOTES"], "a") as file:
+            file.writelines(line + "\\n" for line in new)
 def _noting(original):
     def noted(self, *args):
-        _noted.add(self.text)
+        _note(self.text)
         return original(self, *args)
     return noted
 for _name in ("value", "sympy", "javascript", "__str__"):
     setattr(expressions.Expression, _name, _noting(getattr(expressions.Expression, _name)))
-@atexit.register
-def _write():
-    with open(os.environ["EVERY_BYTE_NOTES"], "a") as file:
-        file.writelines(name + "\\n" for name in _noted | {name for name in sys.modules if name.startswith("utils.")})
 """
 
 
