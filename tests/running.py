@@ -1,7 +1,9 @@
 """Runs the recorded cases on a simulated GPU, in the form in which they were recorded."""
 
 import gc
+import gzip
 import importlib.util
+import json
 import sys
 from dataclasses import dataclass, field
 from functools import cache
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from utils import SimulatedGPU
+from utils import SimulatedGPU, Trace
 
 FOLDER = Path(__file__).parent / "reference"
 GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "rtx3090-24gb"}
@@ -70,6 +72,17 @@ def run_case(case, card: str) -> Environment:
         gc.enable()
         torch.backends.cuda.enable_cudnn_sdp(cudnn_sdp)
     return environment
+
+
+def run_as_recorded(file: str, name: str, card: str) -> Environment:
+    """Run a case of tests/reference/<file>.py and hold every figure and every event to its recording."""
+    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as recorded:
+        recording = json.load(recorded)
+    run = run_case(cases(file)[name], card)
+    assert run.marks == recording["marks"]
+    assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
+    assert not run.gpu.unmodelled
+    return run
 
 
 def up_to_last_mark(sequence: list[tuple]) -> list[tuple]:

@@ -1,12 +1,7 @@
 """Programs under autocast against the CUDA build: each cast, each copy kept, twenty random GPTs, 0 bytes off."""
 
-import gzip
-import json
-
 import pytest
-from running import FOLDER, cases, run_case, up_to_last_mark
-
-from utils import Trace
+from running import FOLDER, cases, run_as_recorded
 
 FILES = ("autocast_cases", "autocast_cache_cases", "autocast_program_cases", "random_gpt_cases")
 RECORDED = [(file, name, card) for file in FILES for name, case in cases(file).items() for card in case.cards]
@@ -22,9 +17,4 @@ def test_every_recording_is_here():
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")
 @pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")
 def test_marks_and_events_are_those_of_cuda(file, name, card):
-    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as recorded:
-        recording = json.load(recorded)
-    run = run_case(cases(file)[name], card)
-    assert run.marks == recording["marks"]
-    assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
-    assert not run.gpu.unmodelled
+    run_as_recorded(file, name, card)

@@ -1,14 +1,11 @@
 """What operators allocate beside their results: many small calls at random, against the CUDA build, on four cards."""
 
-import gzip
-import json
 import re
 
 import pytest
 import torch
-from running import FOLDER, cases, run_case, up_to_last_mark
+from running import FOLDER, cases, run_as_recorded
 
-from utils import Trace
 from utils.simulated.reductions import loop_nest, staging
 from utils.simulated.specs import find_spec
 
@@ -24,12 +21,7 @@ FILES = ("operation_cases", "transformer_cases", "crossing_cases", "block_cases"
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides")
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")
 def test_calls_are_those_of_cuda(file, name, card):
-    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as recorded:
-        recording = json.load(recorded)
-    run = run_case(cases(file)[name], card)
-    assert run.marks == recording["marks"]
-    assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
-    assert not run.gpu.unmodelled
+    run = run_as_recorded(file, name, card)
     assert run.gpu.operations <= LISTED, "run tools/verified_operations.py"
 
 

@@ -17,30 +17,27 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-_spec = importlib.util.spec_from_file_location(
-    "reference_transformers", Path(__file__).with_name("transformer_cases.py")
-)
-transformers = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(transformers)
+
+def _beside(file):
+    """The cases of another file in this folder."""
+    spec = importlib.util.spec_from_file_location(f"reference_{file}", Path(__file__).with_name(f"{file}.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+transformers, copies = _beside("transformer_cases"), _beside("autocast_cache_cases")
+_weight, _input, MANNERS = copies._weight, copies._input, copies.MANNERS
 
 CASES = {}
 SEED = 600
 HALF = (torch.float16, torch.bfloat16)
-MANNERS = ({}, {"cache_enabled": False})
 
 
 def case(function):
     function.cudnn_sdp, function.cards = False, ("a100", "h100")
     CASES[f"autocast_{function.__name__}"] = function
     return function
-
-
-def _weight(env, *shape, grad=True, dtype=torch.float32):
-    return nn.Parameter(torch.empty(shape, device=env.device, dtype=dtype), requires_grad=grad)
-
-
-def _input(env, *shape, grad=False, dtype=torch.float32):
-    return torch.empty(shape, device=env.device, dtype=dtype, requires_grad=grad)
 
 
 def _mlp(d, dropout=0.0, norm=nn.LayerNorm):
