@@ -5,6 +5,8 @@ import os
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("running")  # whose comparisons show both sides, as a test's own do
+
 # CI draws the same examples each time, so that what it says of a change is about the change.
 settings.register_profile("book", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("book")

@@ -1,16 +1,15 @@
 """Attention on the simulated GPU: the backend that CUDA takes, and every event of it, 0 bytes off."""
 
-import gzip
 import json
 import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
-from running import FOLDER, GPUS, cases, run_case, up_to_last_mark
+from running import FOLDER, GPUS, cases, run_as_recorded
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from utils import SimulatedGPU, Trace
+from utils import SimulatedGPU
 from utils.simulated import attention_flash
 from utils.simulated.attention_choice import order_of_preference
 from utils.simulated.attention_efficient import workspace_bytes
@@ -31,12 +30,7 @@ def test_the_backend_is_the_one_that_cuda_takes(card):
 
 @pytest.mark.parametrize(("name", "card"), RECORDED)
 def test_events_are_those_of_cuda(name, card):
-    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as file:
-        recording = json.load(file)
-    run = run_case(cases("attention_cases")[name], card)
-    assert run.marks == recording["marks"]
-    assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
-    assert not run.gpu.unmodelled
+    run_as_recorded("attention_cases", name, card)
 
 
 def qkv(gpu, *shape, dtype=torch.bfloat16, **options):
