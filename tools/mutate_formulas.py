@@ -54,16 +54,16 @@ class Constant:
     file: str
     start: int
     end: int
+    number: int
     line: int
     text: str
 
     def changed(self, source: bytes) -> bytes:
         """The file with this number one larger."""
-        number = int(source[self.start : self.end].replace(b"_", b""))
-        return source[: self.start] + str(number + 1).encode() + source[self.end :]
+        return source[: self.start] + str(self.number + 1).encode() + source[self.end :]
 
     def __str__(self) -> str:
-        return f"{self.file}.py:{self.line}: {self.text}"
+        return f"{self.file}.py:{self.line}: {self.number} in `{self.text}`"
 
 
 def constants(file: str) -> list[Constant]:
@@ -90,7 +90,7 @@ def constants(file: str) -> list[Constant]:
         for start, stop in spans:
             line = source.count(b"\n", 0, start) + 1
             shown = lines[line - 1].decode().strip()
-            found.append(Constant(file, start, stop, line, shown))
+            found.append(Constant(file, start, stop, int(source[start:stop].replace(b"_", b"")), line, shown))
     return sorted(set(found), key=lambda constant: constant.start)
 
 
