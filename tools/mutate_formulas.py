@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("formulas", "block_formulas", "phase_formulas", "gpt_formulas", "gpt_settings", "gpt_held")
 _SIZE = re.compile(r"[\sA-Za-z0-9_*+\-/(),]*")  # what a string that is a size, or a piece of one, is made of
+_WORDS = re.compile(r"[A-Za-z]\w* +[A-Za-z]")  # two words side by side: prose
 _NO_SIZES = ("Selector", "range", "get", "Integer", "ValueError")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+(?![A-Za-z0-9_.])")
 _NOTES = """
@@ -82,7 +83,7 @@ def constants(file: str) -> list[Constant]:
         begin, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
         if isinstance(node.value, int):
             spans = [(begin, end)]
-        elif isinstance(node.value, str) and _SIZE.fullmatch(node.value):
+        elif isinstance(node.value, str) and _SIZE.fullmatch(node.value) and not _WORDS.search(node.value):
             text = source[begin:end].decode()
             spans = [(begin + m.start(), begin + m.end()) for m in _NUMBER.finditer(text)]
         else:
