@@ -39,8 +39,11 @@ def minimal_checkpoint(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     Shapes: x of floating-point numbers -> one tensor
     Counts: forward and backward must agree in everything else that the result depends on: it does not restore the
             random numbers (dropout!) or autocast.
+    Raises: TypeError for a function that is no module, of whose tensors nothing is known.
     Source: `CheckpointFunction` of torch.utils.checkpoint is of this kind (use_reentrant=True).
     """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be an nn.Module, to know its parameters: got {module!r}; try `checkpoint`.")
     return Minimal.apply(module, x, *[parameter for parameter in module.parameters() if parameter.requires_grad])
 
 
@@ -76,7 +79,7 @@ class Checkpoint:
         arguments = _Arguments(args, kwargs)
         states = [RandomState(arguments.devices)] if self.random_state else []
         states += [AutocastState()] if self.autocast else []
-        region = _Region(function, arguments, states, self.early_stop)
+        region = Region(function, arguments, states, self.early_stop)
         with saved_tensors_hooks(region.pack, region.unpack):
             return function(*args, **kwargs)
 
@@ -92,7 +95,7 @@ class _Stop(Exception):
     """Ends the second run where nothing more is needed of it."""
 
 
-class _Region:
+class Region:
     """One call of a checkpointed function: `pack` is called for what its nodes save, `unpack` for what they use."""
 
     def __init__(self, function: Callable, arguments: "_Arguments", states: list, early_stop: bool):

@@ -1,9 +1,10 @@
-"""Regions of a GPT to checkpoint: every block, every k-th, segments of consecutive blocks, or attention's core alone."""
+"""Which regions of a GPT run through a checkpoint: blocks, segments of several blocks, or attention's core alone."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from math import sqrt
 
 import torch
@@ -79,35 +80,25 @@ def _check(model: GPT, regions: str, k: int | None) -> None:
 
 @dataclass(frozen=True)
 class _Segment:
-    """Blocks that run one after the other as one checkpointed region, under a name that says which."""
+    """Blocks that run one after the other as one checkpointed region."""
 
-    name: str
-    blocks: tuple[nn.Module, ...]
+    blocks: nn.Module
     run: Callable
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return self.run(self._in_turn if len(self.blocks) > 1 else self.blocks[0], x)
-
-    def _in_turn(self, x: torch.Tensor) -> torch.Tensor:
-        for block in self.blocks:
-            x = block(x)
-        return x
-
-    def __repr__(self) -> str:
-        return f"checkpointed {self.name}"
+        return self.run(self.blocks, x)
 
 
 def _regions(blocks: list[nn.Module], regions: str, k: int | None, run: Callable) -> list[Callable]:
     """What a model runs in place of its blocks."""
     L = len(blocks)
     if regions == "every k-th block":
-        return [_Segment(f"block {i}", (block,), run) if i % k == 0 else block for i, block in enumerate(blocks)]
-    n = {"every block": L, "sqrt(L) segments": round(sqrt(L))}.get(regions, k)
-    ends = [-(-L * i // n) for i in range(n + 1)]
-    return [
-        _Segment(f"blocks {first} to {last - 1}", tuple(blocks[first:last]), run)
-        for first, last in zip(ends, ends[1:], strict=False)
-    ]
+        return [_Segment(block, run) if i % k == 0 else block for i, block in enumerate(blocks)]
+    if regions == "every block":
+        return [_Segment(block, run) for block in blocks]
+    n = k or round(sqrt(L))
+    ends = [-(-L * i // n) for i in range(n + 1)]  # rounded up: longer segments come first
+    return [_Segment(nn.Sequential(*blocks[first:last]), run) for first, last in pairwise(ends)]
 
 
 def _checkpoint_core(attention: Attention, run: Callable) -> None:
