@@ -97,7 +97,8 @@ def _regions(blocks: list[nn.Module], regions: str, k: int | None, run: Callable
     if regions == "every block":
         return [_Segment(block, run) for block in blocks]
     n = k or round(sqrt(L))
-    ends = [-(-L * i // n) for i in range(n + 1)]  # rounded up: longer segments come first
+    size, n_longer = divmod(L, n)
+    ends = [i * size + min(i, n_longer) for i in range(n + 1)]
     return [_Segment(nn.Sequential(*blocks[first:last]), run) for first, last in pairwise(ends)]
 
 
