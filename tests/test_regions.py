@@ -195,8 +195,7 @@ def test_other_models_are_refused():
 
 def trained(regions, run, settings=AUTOCAST, k=None, **model):
     """A GPU after two steps of a GPT, and the readings of these."""
-    gc.collect()
-    gc.disable()
+    gc.disable()  # so that two runs free alike
     try:
         with SimulatedGPU("a100-80gb") as gpu:
             wrap = partial(set_regions, regions=regions, k=k or WITH_K.get(regions), run=run)
@@ -314,15 +313,12 @@ def test_the_peak_of_the_minimal_one():
     assert minimal > reentrant
 
 
-def test_early_stop_spares_memory_where_the_region_ends_in_its_largest_tensor():
-    """A product that nothing after it in the region needs: without it, the result is not made a second time."""
+def test_early_stop_spares_the_memory_of_a_result_that_nobody_needs_again():
     peaks = []
     for early_stop in (True, False):
         with SimulatedGPU("a100-80gb") as gpu:
             layer = nn.Linear(64, 6400, bias=False, device=gpu.device)
-            y = Checkpoint(early_stop=early_stop)(layer, torch.ones(512, 64, device=gpu.device)).sum()
-            gpu.reset_peak_memory_stats()
-            before = gpu.memory_allocated()
+            y = Checkpoint(early_stop=early_stop)(layer, torch.ones(512, 64, device=gpu.device)).sigmoid().sum()
             y.backward()
-            peaks.append(gpu.max_memory_allocated() - before)
+            peaks.append(gpu.max_memory_allocated())
     assert peaks[1] > peaks[0]
