@@ -154,10 +154,12 @@ def test_random_state():
 
 
 def test_random_numbers_go_on_as_if_nothing_had_run_twice():
-    module = made(lambda: MODULES["MLP"](0.5))
-    after = []
+    module, after = made(lambda: MODULES["MLP"](0.5)), []
     for run in (eager, checkpoint, Checkpoint(random_state=False)):
-        results(module, run)
+        torch.manual_seed(SEED)
+        y = run(module, torch.ones(3, 16, **FLOAT64)).sum()
+        torch.rand(1)  # else the second run would end where the first did
+        y.backward()
         after.append(torch.rand(1))
     assert after[0] == after[1] != after[2]
 
@@ -193,6 +195,10 @@ def test_autocast_that_was_off_is_off_again():
         assert not torch.is_autocast_enabled("cpu")
         assert torch.is_autocast_cache_enabled()
     assert not torch.is_autocast_enabled("cpu")
+    with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+        state = AutocastState()
+    with state.restored():
+        assert not torch.is_autocast_cache_enabled()
     module, x = made(lambda: MLP(16, "gelu")), torch.randn(4, 16, requires_grad=True)
     found = []
     for run in (eager, checkpoint):
@@ -373,6 +379,14 @@ def test_what_nobody_needs_is_not_kept():
     with watched_regions() as regions:
         checkpoint(function, torch.ones(3, requires_grad=True)).sum().backward()
     assert left == [1]
+
+
+def test_what_was_computed_again_is_let_go_when_it_was_used_though_the_graph_stays():
+    with watched_regions() as regions:
+        y = checkpoint(lambda x: x.sin().sin(), torch.ones(3, requires_grad=True)).sum()
+        for _ in range(2):
+            y.backward(retain_graph=True)
+            assert not regions[0]().recomputed
 
 
 @contextmanager
