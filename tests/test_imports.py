@@ -62,6 +62,7 @@ BESIDE = {
     "utils.activations": [],
     "utils.derivatives": [],
     "utils.checkpointing": [],
+    "utils.regions": ["utils.checkpointing", "utils.gpt", "utils.layers"],
     "utils.module_paths": [],
     "utils.history": [],
     "utils.letting_go": [],
