@@ -126,7 +126,10 @@ class _Knapsack:
         return plan
 
     def _within(self, goal: str, limits: dict[str, int]) -> Plan:
-        """A solver's sums are not exact: where one lies above its limit, the limit is lowered by as much."""
+        """A solver's sums are not exact: where one lies above its limit, the limit is lowered by as much.
+
+        What lies on the limit stays possible: the solver lets pass by how much it was wrong.
+        """
         lowered = dict(limits)
         while True:
             rows = self._rules() + [self._below(name, limit) for name, limit in lowered.items()]
