@@ -38,8 +38,12 @@ LAYERS = [
     ],
     ["utils.activation_survey"],
     ["utils.side_by_side"],
+    ["utils.operations", "utils.compiled"],
     ["utils.policies", "utils.parallel"],
+    ["utils.optimal_policy"],
+    ["utils.speed_memory"],
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
+    ["utils.speed_memory_figure"],
     ["utils.exercises"],
     ["utils.explorers"],
     ["utils.activation_curves", "utils.gpt_explorer"],
@@ -85,11 +89,13 @@ PACKAGES = {
     "utils.graph_figure": {"torch", "matplotlib"},
     "utils.memory_map": {"torch", "matplotlib"},
     "utils.viewer_figures": {"matplotlib"},
+    "utils.speed_memory_figure": {"matplotlib"},
+    "utils.optimal_policy": {"numpy", "scipy"},
     "utils.curve_figure": {"torch", "matplotlib"},
     "utils.derivatives": set(),
     "utils.explorers": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
 }
-LAZY = {"sympy", "numpy"}  # importable inside a function only: sympy alone takes half a second
+LAZY = {"sympy", "numpy", "scipy"}  # importable inside a function only: sympy alone takes half a second
 
 
 def module_name(path: Path) -> str:
@@ -156,7 +162,7 @@ def backward(module: str, imported: str) -> str | None:
 def packages_for(module: str) -> set[str]:
     parts = module.split(".")
     prefixes = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    return next((PACKAGES[prefix] for prefix in prefixes if prefix in PACKAGES), {"torch"} | LAZY)
+    return next((PACKAGES[prefix] for prefix in prefixes if prefix in PACKAGES), {"torch", "sympy", "numpy"})
 
 
 def foreign(module: str, imported: str, lazy: bool) -> str | None:
