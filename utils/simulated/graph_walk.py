@@ -1,7 +1,7 @@
 """Walks autograd graphs and notes which allocation is kept in which slot, without keeping a node or a tensor alive."""
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 
 import torch
