@@ -1,22 +1,23 @@
-"""Checkpointing's experiments: gradients on real tensors; bytes, FLOPs and batches on simulated GPUs."""
+"""Small experiments of checkpointing: a chain of sines, one block's bytes and prices, and the time of a few blocks."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+import time
+from collections.abc import Callable, Iterable
+from statistics import median
 
 import torch
-from torch import nn
 
 from .checkpointing import checkpoint
-from .gpt_runs import gpt_steps
+from .comparison import text_table
+from .compiled import first_to_go
+from .contexts import SavedTensorContext
 from .layers import check_positive
-from .operations import FlopCounter
-from .regions import set_regions
+from .operations import Operation, Region
+from .policies import Plan
+from .regions import library_checkpoint
 from .simulated.gpu import SimulatedGPU
+from .speed_memory import Run, Stack
 from .trace import Trace
-from .training import StepSettings
 
-AUTOCAST = StepSettings(autocast=torch.bfloat16)
 _REQUESTED = "requested_bytes.all.current"
 
 
@@ -61,126 +62,63 @@ def peak_in_units(trace: Trace, unit_bytes: int = 2**20) -> int:
     return trace.requested_bytes(trace.peak_position()) // unit_bytes
 
 
-# On real tensors, with values.
+def held_by_a_block(stack: Stack, run: Callable = library_checkpoint, **how) -> tuple[int, int]:
+    """What `run(block, x, **how)` holds of the first block of a stack: as the allocator says, and as hooks see it.
 
-
-def gradients(function: Callable, run: Callable, *args, seed: int = 1, **kwargs) -> list[torch.Tensor | None]:
-    """What comes out of `run(function, x, *args, **kwargs)`, and the gradients of x and of the function's parameters.
-
-    It starts from the same random numbers each time. The loss is the sum of squares.
-
-    Shapes: x[4, 16] (float64, random numbers of its own) -> [output, gradient of x, one for each parameter]
+    Counts: neither the parameters, nor the input, nor the output.
+    Unit:   bytes, requested; what SavedTensorContext sees, in bytes of storage.
     """
-    x = torch.linspace(-1, 1, 64, dtype=torch.float64).view(4, 16).requires_grad_()
-    parameters = list(function.parameters()) if isinstance(function, nn.Module) else []
-    for parameter in parameters:
-        parameter.grad = None
-    torch.manual_seed(seed)
-    y = run(function, x, *args, **kwargs)
-    y.square().sum().backward()
-    return [y.detach(), x.grad, *(parameter.grad for parameter in parameters)]
-
-
-def equal(one: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:
-    """Whether all tensors agree, bit for bit."""
-    return all(
-        (a is None) == (b is None) and (a is None or torch.equal(a, b)) for a, b in zip(one, other, strict=True)
-    )
-
-
-def eager(function: Callable, *args, **kwargs):
-    """No checkpoint at all."""
-    return function(*args, **kwargs)
-
-
-# On a simulated GPU.
-
-
-def held(gpu, run: Callable[[], torch.Tensor]) -> int:
-    """What is held when `run()` has made its output, beyond what there was before; the output is left out.
-
-    Unit:   bytes, requested.
-    """
-    gpu.load_libraries()
-    before_bytes = gpu.memory_stats()[_REQUESTED]
-    output = run()
-    return gpu.memory_stats()[_REQUESTED] - before_bytes - output.nbytes
-
-
-@dataclass(frozen=True)
-class RegionRun:
-    """The second training step of a GPT with some regions checkpointed, on a simulated A100.
-
-    Counts: everything, parameters and optimizer state too: at the end of forward, and at the peak; `peak_in` is the
-            operation whose request made the peak, behind its module.
-    Unit:   bytes, requested.
-    """
-
-    held_bytes: int
-    peak_bytes: int
-    peak_in: str
-
-
-@cache
-def in_regions(regions: str, k: int | None = None, *, name: str = "gpt2", b: int = 12, **model) -> RegionRun:
-    """Two steps of one of the four GPT-2s under autocast to bfloat16, with a fused AdamW, as `gpt_steps` runs them.
-
-    `model` has settings of `GPT`: `kind="explicit"` for nanoGPT's attention; here PyTorch's own is the default.
-
-    Raises: as `set_regions`, `gpt_steps`.
-    """
-    settings = {"kind": "sdpa"} | model
     with SimulatedGPU("a100-80gb") as gpu:
-        run = gpt_steps(gpu, name, b=b, settings=AUTOCAST, wrap=_with(regions, k), **settings)
-    at = gpu.trace.peak_position(after="step 1 zero_grad", until="step 2 zero_grad")
-    event = gpu.trace.events[at - 1]
-    peak_in = f"{event.module} {event.operation.removeprefix('aten::')}".strip()
-    return RegionRun(run[2, "forward"].requested_bytes, gpu.trace.requested_bytes(at), peak_in)
+        block, x = stack.blocks(gpu.device)[0], stack.input(gpu.device)
+        gpu.load_libraries()
+        before_bytes = gpu.memory_stats()[_REQUESTED]
+        with SavedTensorContext([x, *block.parameters(), *block.buffers()]) as saved:
+            output = run(block, x, **how)
+        held_bytes = gpu.memory_stats()[_REQUESTED] - before_bytes - output.nbytes
+        return held_bytes, saved.saved_tensor_mem
 
 
-def _with(regions: str, k: int | None = None) -> Callable[[nn.Module], nn.Module]:
-    return partial(set_regions, regions=regions, k=k)
+def prices(region: Region) -> str:
+    """The operations of a region that make something, as a table: bytes to keep, FLOPs to run again, and their ratio.
 
-
-def added_by_a_block(regions: str, *, b: int, s: int, settings: StepSettings = StepSettings(), **model) -> int:
-    """By how much forward holds more for backward if the GPT has a third block: one layer's bytes, in a GPT-2's width.
-
-    Counts: what forward adds, so neither parameters nor optimizer state; autocast's copies of the layer's weights are
-            in, where they are kept.
-    Unit:   bytes, requested.
-    Raises: as `set_regions`, `gpt_steps`.
+    Counts: views and the last operation, whose result is the region's output, are left out.
     """
-    added = []
-    for n_layers in (2, 3):
-        with SimulatedGPU("a100-80gb") as gpu:
-            run = gpt_steps(
-                gpu, b=b, s=s, settings=settings, n_steps=1, n_layers=n_layers, wrap=_with(regions), **model
-            )
-        added.append(run[1, "forward"].requested_bytes - run[1, "batch"].requested_bytes)
-    return added[1] - added[0]
+    rows = []
+    for one in region.operations:
+        n_bytes = sum(region.storage_bytes[storage] for storage in one.made - one.read)
+        if n_bytes:
+            price = f"{one.flops / n_bytes:,.0f}" if one.runs_again else "not run again"
+            rows.append([_name(one), f"{n_bytes:,d}", f"{one.flops / 10**9:.2f}", price])
+    return text_table("", ["operation", "bytes", "GFLOP", "FLOP a byte"], rows, numbers=3)
 
 
-@cache
-def step_flops(regions: str, k: int | None = None, *, name: str = "gpt2", s: int = 1024, **model) -> int:
-    """The FLOPs of forward and backward of one sequence: matrix products and attention.
+def kept_names(plan: Plan) -> str:
+    """The operations that a plan keeps, by their short names: "addmm 1, gelu 1"."""
+    return ", ".join(_name(plan.region.operations[position]) for position in sorted(plan.kept)) or "nothing"
 
-    Raises: as `set_regions`, `gpt_steps`.
+
+def _name(one: Operation) -> str:
+    return f"{one.operator.overloadpacket.__name__.removeprefix('_scaled_dot_product_')} {one.nth}"
+
+
+def let_go_by_compiler(stack: Stack, budgets: Iterable[float]) -> dict[str, float | None]:
+    """For each operation of a block the largest of these memory budgets at which a compiled backward runs it again.
+
+    Raises: as `first_to_go`.
     """
-    settings = {"kind": "sdpa"} | model
-    with SimulatedGPU("a100-80gb") as gpu, FlopCounter() as counter:
-        gpt_steps(gpu, name, b=1, s=s, settings=AUTOCAST, n_steps=1, wrap=_with(regions, k), **settings)
-    return counter.total
+    with SimulatedGPU("a100-80gb") as gpu:
+        block, x = stack.blocks(gpu.device)[0], stack.input(gpu.device)
+        return first_to_go(lambda: block, (x,), budgets)
 
 
-def trains(card: str, regions: str, *, b: int, name: str = "gpt2", **model) -> bool:
-    """Whether two training steps run on a simulated card; else memory runs out.
-
-    Raises: as `set_regions`, `gpt_steps`; ValueError for a card that is not known.
-    """
-    settings = {"kind": "sdpa"} | model
-    try:
-        with SimulatedGPU(card) as gpu:
-            gpt_steps(gpu, name, b=b, settings=AUTOCAST, wrap=_with(regions), **settings)
-    except torch.OutOfMemoryError:
-        return False
-    return True
+def seconds(stack: Stack, run: Run, device: torch.device) -> float:
+    """The time of one forward and backward of a stack's blocks: the median of five, after two to warm up."""
+    blocks, x = stack.blocks(device), stack.input(device)
+    times = []
+    for _ in range(7):
+        started = time.perf_counter()
+        run(blocks, x).sum().backward()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    return median(times[2:])
