@@ -55,6 +55,7 @@ FORMULAS = [
     "utils.block_formulas",
     "utils.gpt_formulas",
     "utils.gpt_settings",
+    "utils.region_formulas",
     "utils.gpt_held",
     "utils.expressions",
     "utils.notation",
