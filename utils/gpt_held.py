@@ -8,7 +8,7 @@ from .formulas import Formula, Selector, Term, is_on
 from .gpt_formulas import parameter_count
 from .gpt_settings import STATES, STEP_BYTES, GPTSettings
 from .notation import monomials
-from .region_formulas import blocks_saved, n_casting_blocks
+from .region_formulas import blocks_saved, weight_copies
 
 
 def held_after_forward(settings: GPTSettings) -> Formula:
@@ -151,8 +151,7 @@ def _saved(settings: GPTSettings, in_loss: bool = False) -> list[Term]:
         Term("head: input", "b*s*d", e, (Selector("head", "MmBackward*", "self"),), "weight gradient of the head"),
     ]
     if settings.is_autocast:
-        size = f"12*{n_casting_blocks(settings)}*d**2 + V*d"
-        terms.append(Term("weight copies", size, 2, _rows("autocast copies"), "gradients of products' inputs"))
+        terms.append(weight_copies(settings))
     return terms + _loss_saved(settings, in_loss)
 
 

@@ -43,12 +43,14 @@ def n_regions(regions: str) -> Expression:
     return Expression(_BLOCKS[regions].n)
 
 
-def n_casting_blocks(settings: GPTSettings) -> str:
-    """The number of blocks whose weights autocast has copies of after forward: those that no region runs again.
+def weight_copies(settings: GPTSettings) -> Term:
+    """The copies that autocast has of weights after forward: of the head's, and of all in blocks outside of regions.
 
-    In a region the copies are made in forward, let go with it, and made again in backward.
+    In a region of blocks copies are made in forward, let go with it, and made again in backward.
     """
-    return "L" if settings.regions == "attention only" else _BLOCKS[settings.regions].outside
+    n = "L" if settings.regions == "attention only" else _BLOCKS[settings.regions].outside
+    size = "V*d" if n == "0" else f"12*{n}*d**2 + V*d"
+    return Term("weight copies", size, 2, (Selector("*", "autocast copies", "*"),), "gradients of products' inputs")
 
 
 def blocks_saved(settings: GPTSettings) -> list[Term]:
