@@ -41,12 +41,12 @@ LAYERS = [
     ["utils.operations", "utils.compiled"],
     ["utils.policies", "utils.parallel"],
     ["utils.optimal_policy"],
-    ["utils.speed_memory"],
+    ["utils.speed_memory", "utils.checkpoint_experiments"],
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
     ["utils.speed_memory_figure"],
     ["utils.exercises"],
     ["utils.explorers"],
-    ["utils.activation_curves", "utils.gpt_explorer"],
+    ["utils.activation_curves", "utils.gpt_explorer", "utils.checkpoint_explorer"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [
