@@ -41,13 +41,13 @@ LAYERS = [
     ["utils.operations", "utils.compiled"],
     ["utils.policies", "utils.parallel"],
     ["utils.optimal_policy"],
-    ["utils.speed_memory", "utils.region_runs"],
+    ["utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
     ["utils.recompute_experiments"],
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
     ["utils.speed_memory_figure", "utils.recompute_figures"],
     ["utils.exercises"],
     ["utils.explorers"],
-    ["utils.activation_curves", "utils.gpt_explorer"],
+    ["utils.activation_curves", "utils.gpt_explorer", "utils.checkpoint_explorer"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [
@@ -56,6 +56,7 @@ FORMULAS = [
     "utils.block_formulas",
     "utils.gpt_formulas",
     "utils.gpt_settings",
+    "utils.region_formulas",
     "utils.gpt_held",
     "utils.expressions",
     "utils.notation",

@@ -12,7 +12,7 @@ from utils import GPT, Ledger, SimulatedGPU
 from utils.block_formulas import block_saved
 from utils.checkpointing import Checkpoint, checkpoint, minimal_checkpoint
 from utils.gpt_runs import gpt_steps
-from utils.regions import REGIONS, checkpointed, library_checkpoint, set_regions
+from utils.regions import REGIONS, checkpointed, library_checkpoint, region_lengths, set_regions
 from utils.training import StepSettings
 
 reentrant_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=True)
@@ -183,6 +183,21 @@ def test_settings_that_are_refused(regions, k, message):
     with pytest.raises(ValueError, match=message):
         set_regions(model, regions, k=k)
     assert "blocks" in model.__dict__  # nothing has changed
+
+
+@pytest.mark.parametrize(
+    ("regions", "k", "lengths"),
+    [
+        ("none", None, []),
+        ("every block", None, [1] * 7),
+        ("every k-th block", 3, [1, 1, 1]),
+        ("k segments", 3, [3, 2, 2]),
+        ("sqrt(L) segments", None, [3, 2, 2]),
+        ("attention only", None, [0] * 7),
+    ],
+)
+def test_lengths_of_regions(regions, k, lengths):
+    assert region_lengths(regions, L=7, k=k) == lengths
 
 
 def test_other_models_are_refused():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import sqrt
 
 import torch
@@ -16,6 +16,7 @@ from .gpt import GPT
 from .layers import Attention, check_positive
 
 REGIONS = ("none", "every block", "every k-th block", "k segments", "sqrt(L) segments", "attention only")
+WITH_K = ("every k-th block", "k segments")
 
 library_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
 """PyTorch's own checkpoint, in the form that it recommends."""
@@ -36,15 +37,17 @@ def set_regions(model: GPT, regions: str, *, k: int | None = None, run: Callable
     Source: "attention only" is the selective recomputation of Korthikanti et al. 2022, section 5; sqrt(L) segments
             are Chen et al. 2016, section 4.
     """
-    _check(model, regions, k)
-    _restore(model)
+    if not isinstance(model, GPT):
+        raise TypeError(f"model must be a GPT of this book: got {type(model).__name__}; checkpoint others by hand.")
     blocks = list(model._modules["blocks"])
+    lengths = region_lengths(regions, L=len(blocks), k=k)
+    _restore(model)
     if regions == "attention only":
         for block in blocks:
             _checkpoint_core(block.attention, run)
     elif regions != "none":
         # The instance's own attribute is found before its submodule of the same name, which stays where it is.
-        model.__dict__["blocks"] = _regions(blocks, regions, k, run)
+        model.__dict__["blocks"] = _regions(blocks, lengths, k if regions == "every k-th block" else 1, run)
     return model
 
 
@@ -61,16 +64,26 @@ def checkpointed(model: GPT, regions: str, *, k: int | None = None, run: Callabl
         _restore(model)
 
 
-def _check(model: GPT, regions: str, k: int | None) -> None:
-    if not isinstance(model, GPT):
-        raise TypeError(f"model must be a GPT of this book: got {type(model).__name__}; checkpoint others by hand.")
+def region_lengths(regions: str, *, L: int, k: int | None = None) -> list[int]:
+    """How many of L blocks each region has, in order; a region of "attention only" is no whole block: 0.
+
+    Raises: ValueError as `set_regions`.
+    """
     if regions not in REGIONS:
         raise ValueError(f"regions must be one of {'; '.join(REGIONS)}: got regions={regions!r}.")
-    L = len(model._modules["blocks"])
-    if regions not in ("every k-th block", "k segments"):
-        if k is not None:
-            raise ValueError(f"k is for every k-th block and k segments: got k={k!r} with regions={regions!r}.")
-        return
+    if regions not in WITH_K and k is not None:
+        raise ValueError(f"k is for {' and '.join(WITH_K)}: got k={k!r} with regions={regions!r}.")
+    if regions in WITH_K:
+        _check_k(regions, k, L)
+    if regions in ("none", "attention only"):
+        return [0] * (L if regions == "attention only" else 0)
+    if regions in ("every block", "every k-th block"):
+        return [1] * len(range(0, L, k or 1))
+    size, n_longer = divmod(L, n := k or round(sqrt(L)))
+    return [size + (i < n_longer) for i in range(n)]
+
+
+def _check_k(regions: str, k: int | None, L: int) -> None:
     if k is None:
         raise ValueError(f"regions={regions!r} needs k: got none; try k={max(1, round(sqrt(L)))}.")
     check_positive(k=k)
@@ -89,16 +102,11 @@ class _Segment:
         return self.run(self.blocks, x)
 
 
-def _regions(blocks: list[nn.Module], regions: str, k: int | None, run: Callable) -> list[Callable]:
+def _regions(blocks: list[nn.Module], lengths: list[int], every: int, run: Callable) -> list[Callable]:
     """What a model runs in place of its blocks."""
-    L = len(blocks)
-    if regions == "every k-th block":
-        return [_Segment(block, run) if i % k == 0 else block for i, block in enumerate(blocks)]
-    if regions == "every block":
-        return [_Segment(block, run) for block in blocks]
-    n = k or round(sqrt(L))
-    size, n_longer = divmod(L, n)
-    ends = [i * size + min(i, n_longer) for i in range(n + 1)]
+    if lengths == [1] * len(lengths):
+        return [block if i % every else _Segment(block, run) for i, block in enumerate(blocks)]
+    ends = [0, *accumulate(lengths)]
     return [_Segment(nn.Sequential(*blocks[first:last]), run) for first, last in pairwise(ends)]
 
 
