@@ -3,9 +3,12 @@
 import pytest
 import torch
 
+from utils import SimulatedGPU
 from utils.block_formulas import block_saved
 from utils.gpt import letters
 from utils.gpt_held import GPTSettings, held_after_forward, held_in_loss, peak
+from utils.gpt_runs import gpt_steps
+from utils.operations import FlopCounter
 from utils.recordings import recorded
 from utils.region_runs import AUTOCAST, added_by_a_block, in_regions, step_flops, trains
 
@@ -64,6 +67,14 @@ def test_flops_by_hand():
     attention = 12 * 4 * s**2 * d
     assert step_flops("none", s=s) == 3 * products + attention + attention * 5 // 2
     assert step_flops("every block", s=s) - step_flops("none", s=s) == 12 * (16 * s * d**2 + 4 * s**2 * d)
+
+
+def test_flops_of_a_model_in_full():
+    with SimulatedGPU("a100-80gb") as gpu, FlopCounter() as counter:
+        gpt_steps(gpu, b=1, s=64, kind="sdpa", settings=AUTOCAST, n_steps=1)
+    assert step_flops("none", s=64) == counter.total
+    with pytest.raises(ValueError, match="regions must be one of none; every block; attention only, the same in each"):
+        step_flops("k segments")
 
 
 @pytest.mark.parametrize(("b", "fits"), [(200, True), (400, False)])

@@ -7,6 +7,7 @@ from functools import cache, cached_property, partial
 import torch
 from torch import nn
 
+from .gpt import letters
 from .gpt_runs import gpt_steps
 from .ledger import Ledger
 from .operations import FlopCounter
@@ -17,6 +18,7 @@ from .training import StepSettings
 
 AUTOCAST, PLAIN = StepSettings(autocast=torch.bfloat16), StepSettings()
 _KIND = {"kind": "sdpa"}
+_EQUAL = ("none", "every block", "attention only")
 
 
 @dataclass(frozen=True)
@@ -97,14 +99,23 @@ def added_by_a_block(regions: str, *, b: int, s: int, settings: StepSettings = P
 
 
 @cache
-def step_flops(regions: str, k: int | None = None, *, name: str = "gpt2", s: int = 1024, **model) -> int:
+def step_flops(regions: str, *, name: str = "gpt2", s: int = 1024, **model) -> int:
     """The FLOPs of forward and backward of one sequence: matrix products and attention.
 
-    Raises: as `set_regions`, `gpt_steps`.
+    Counts: a model of one block and of two are run: each further block adds the same. So regions must be "none", "every
+            block" or "attention only".
+    Raises: ValueError for other regions; as `set_regions`, `gpt_steps`.
     """
-    with SimulatedGPU("a100-80gb") as gpu, FlopCounter() as counter:
-        gpt_steps(gpu, name, b=1, s=s, settings=AUTOCAST, n_steps=1, wrap=_with(regions, k), **_KIND | model)
-    return counter.total
+    if regions not in _EQUAL:
+        raise ValueError(f"regions must be one of {'; '.join(_EQUAL)}, the same in each block: got {regions!r}.")
+    totals = []
+    for n_layers in (1, 2):
+        how = _KIND | model | {"n_layers": n_layers}
+        with SimulatedGPU("a100-80gb") as gpu, FlopCounter() as counter:
+            gpt_steps(gpu, name, b=1, s=s, settings=AUTOCAST, n_steps=1, wrap=_with(regions), **how)
+        totals.append(counter.total)
+    one, two = totals
+    return one + (letters(name)["L"] - 1) * (two - one)
 
 
 def trains(card: str, regions: str, *, b: int, name: str = "gpt2", **model) -> bool:
