@@ -140,6 +140,8 @@ def test_the_run_without_is_made_once():
         ({"regions": "some"}, "regions must be one of none; every block; .*: got regions='some'"),
         ({"policy": "keep all"}, "policy must be one of none; keep matmuls; .*; optimal .*: got policy='keep all'"),
         ({"regions": "k segments", "k": 13}, "k may be the number of blocks at most: got k=13, and the model has 12"),
+        ({"b": 0}, "b must be a positive integer: got b=0"),
+        ({"s": 2.5}, "s must be a positive integer: got s=2.5"),
         ({"budget_mib": -1}, "budget_mib must not be negative: got budget_mib=-1; 0 keeps nothing"),
         ({"attention": "flash"}, "attention must be one of fused; explicit: got attention='flash'"),
     ],

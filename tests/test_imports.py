@@ -41,7 +41,7 @@ LAYERS = [
     ["utils.operations", "utils.compiled"],
     ["utils.policies", "utils.parallel"],
     ["utils.optimal_policy"],
-    ["utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
+    ["utils.block_stack", "utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
     ["utils.recompute_experiments"],
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
     ["utils.speed_memory_figure", "utils.recompute_figures"],
