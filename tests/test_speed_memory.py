@@ -118,5 +118,9 @@ def test_all_points_and_their_figure():
     filled = [line for line in axes.lines if len(line.get_xdata()) == 1 and line.get_markerfacecolor() != "none"]
     assert len(filled) == len(found) - len(beaten)
     assert [text.get_text() for text in axes.texts] == ["every block"]
+    (axes,) = speed_memory("A title", found, names={"eager": (0, 0)}, said={"eager": "no checkpoint"}).axes
+    assert [text.get_text() for text in axes.texts] == ["no checkpoint"]
+    with pytest.raises(ValueError, match="names must be those of points: got 'nobody'"):
+        speed_memory("A title", found, said={"nobody": "somebody"})
     with pytest.raises(ValueError, match="names must be those of points: got 'nobody'"):
         speed_memory("A title", found, names={"nobody": (0, 0)})
