@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from compilers_bound import least_flops
 from recorded_regions import SHAPES, made
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -9,7 +10,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from utils import Block, SavedTensorContext
 from utils.compiled import Compiled, first_to_go, missing_compiler
 from utils.operations import FlopCounter, record
-from utils.optimal_policy import least_flops
 
 
 def requested(gpu) -> int:
