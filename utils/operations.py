@@ -89,6 +89,14 @@ def flops_of(operator: torch._ops.OpOverload, args: tuple, kwargs: dict, result)
     return int(count(*args, **kwargs, out_val=result)) if count else 0
 
 
+def is_random(operator: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:
+    """Whether a call draws random numbers; one that drops with probability 0 does not."""
+    if torch.Tag.nondeterministic_seeded not in operator.tags:
+        return False
+    drop = [value for argument, value in _arguments(operator, args, kwargs) if argument.name in _PROBABILITIES]
+    return drop != [0.0]
+
+
 class FlopCounter(TorchDispatchMode):
     """Adds up, while it is on, the floating-point operations of all that runs, compiled code too.
 
@@ -146,7 +154,7 @@ class _Recorder(TorchDispatchMode):
                 frozenset(self._bytes.keys() & _storages(outputs).keys()),
                 frozenset(self._bytes.keys() & read.keys()),
                 frozenset(written),
-                _is_random(func, args, kwargs),
+                is_random(func, args, kwargs),
             )
         )
 
@@ -200,10 +208,3 @@ def _written(func, args, kwargs) -> list[torch.Tensor]:
         return []
     into = [value for argument, value in _arguments(func, args, kwargs) if argument.is_write]
     return _tensors(into)
-
-
-def _is_random(func, args, kwargs) -> bool:
-    if torch.Tag.nondeterministic_seeded not in func.tags:
-        return False
-    drop = [value for argument, value in _arguments(func, args, kwargs) if argument.name in _PROBABILITIES]
-    return drop != [0.0]
