@@ -130,6 +130,7 @@ class Compiled:
             from torch._inductor import config
             from torch._inductor.compile_fx import compile_fx
 
+            # the key of its cache would be pickled, with the partitioner
             with config.patch(custom_partitioner_fn=_partitioner(self._cut), fx_graph_cache=False):
                 return compile_fx(module, inputs, inner_compile=self._compile_one)
         from torch._dynamo.backends.common import aot_autograd

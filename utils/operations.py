@@ -98,7 +98,7 @@ def is_random(operator: torch._ops.OpOverload, args: tuple, kwargs: dict) -> boo
 
 
 class FlopCounter(TorchDispatchMode):
-    """Adds up, while it is on, the floating-point operations of all that runs, compiled code too.
+    """Adds up, while it is on, the floating-point operations of all that runs, compiled code and inference mode, too.
 
     PyTorch's own FlopCounterMode counts the same; under it `torch.compile` silently compiles nothing.
     """
@@ -113,8 +113,11 @@ class FlopCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        self.total += flops_of(func, args, kwargs, result)
+        with self:
+            result = func.decompose(*args, **kwargs)  # in inference mode, nothing before has taken linear to addmm
+        if result is NotImplemented:
+            result = func(*args, **kwargs)
+            self.total += flops_of(func, args, kwargs, result)
         return result
 
 
