@@ -73,7 +73,7 @@ def _step(blocks: nn.ModuleList, x: torch.Tensor, run: Run, at_backward: Callabl
 def points(stack: Stack, *, budgets: Iterable[float] = BUDGETS, most_plans: int = 12) -> Iterator[Point]:
     """All points of the diagram; of the optimal ways at most so many, from end to end.
 
-    Raises: ModuleNotFoundError without scipy; whatever the blocks raise.
+    Raises: whatever the blocks raise.
     """
     region = stack.region()
     yield simulate(stack, eager, technique="eager", name="eager")
