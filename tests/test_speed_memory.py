@@ -90,6 +90,12 @@ def test_compiled_points():
     assert 0 == budgets[0].recompute_flops < budgets[1].recompute_flops < budgets[2].recompute_flops
 
 
+def test_budgets_that_would_draw_other_masks_are_no_points():
+    stack = Stack(b=1, s=16, d=32, a=2, L=1, dropout=0.1)
+    found = list(points(stack, budgets=(1.0, 0.5, 0.0), most_plans=2))
+    assert [point.name for point in found if point.technique == "compile"] == ["budget 1"]
+
+
 def test_what_is_dominated():
     a, b, c = Point("eager", "a", 10, 5, 0), Point("optimal", "b", 4, 9, 0), Point("compile", "c", 2, 9, 7)
     twin = Point("compile", "twin", 4, 9, 0)

@@ -73,6 +73,7 @@ def _step(blocks: nn.ModuleList, x: torch.Tensor, run: Run, at_backward: Callabl
 def points(stack: Stack, *, budgets: Iterable[float] = BUDGETS, most_plans: int = 12) -> Iterator[Point]:
     """All points of the diagram; of the optimal ways at most so many, from end to end.
 
+    Counts: with dropout no budget below 1, where the compiler's gradients would be wrong (`Compiled`).
     Raises: whatever the blocks raise.
     """
     region = stack.region()
@@ -84,7 +85,7 @@ def points(stack: Stack, *, budgets: Iterable[float] = BUDGETS, most_plans: int 
     for plans in spread(mixtures(frontier(region), stack.L), most_plans):
         budget = short(sum(plan.kept_bytes for plan in plans))
         yield simulate(stack, partial(by_plans, plans=plans), technique="optimal", name=f"within {budget}")
-    for budget in budgets:
+    for budget in (budget for budget in budgets if budget == 1 or not stack.dropout):
         yield simulate(stack, compiled(budget), technique="compile", name=f"budget {budget:g}")
 
 
