@@ -1,5 +1,7 @@
 """What torch.compile keeps, by memory budget: on a simulated GPU and for real on the CPU; and that it compiles."""
 
+import gc
+
 import pytest
 import torch
 from compilers_bound import least_flops
@@ -20,6 +22,7 @@ def requested(gpu) -> int:
 def step(gpu, run, x) -> tuple[int, int, int]:
     """Bytes held at the start of backward beside the output, the peak in bytes, and the FLOPs of the whole step."""
     gpu.load_libraries()
+    gc.collect()  # what was compiled before lies in reference cycles
     before = requested(gpu)
     gpu.reset_peak_memory_stats()
     with FlopCounter() as counter:
