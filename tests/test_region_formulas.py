@@ -14,7 +14,6 @@ from utils.gpt_held import held_after_forward, held_in_embedding, held_in_loss
 from utils.gpt_settings import POLICIES, PRECISIONS, REGIONS, GPTSettings
 from utils.notation import plain
 from utils.policies import COMPUTE_INTENSIVE, MATMULS, keeping
-from utils.region_formulas import n_regions
 from utils.regions import library_checkpoint, set_regions
 from utils.training import StepSettings, random_tokens, train_steps
 
@@ -120,15 +119,6 @@ def test_regions_and_policies_have_their_names_from_where_they_are_run():
     assert list(LISTS) == list(POLICIES[1:])
 
 
-@pytest.mark.parametrize(
-    ("chosen", "n"),
-    [("none", 0), ("every block", 7), ("every k-th block", 3), ("k segments", 3), ("sqrt(L) segments", 2)]
-    + [("attention only", 7)],
-)
-def test_how_many_regions(chosen, n):
-    assert n_regions(chosen).value({"L": 7, "k": 3, "r": 2}) == n
-
-
 def test_without_regions_nothing_has_changed():
     terms = {term.name: term for term in held_after_forward(GPTSettings()).terms}
     block = block_saved(attention="flash", activation="gelu", autocast=True)
@@ -157,5 +147,3 @@ def test_the_published_figures_of_a_layer(precision):
 def test_settings_that_cannot_be(settings, message):
     with pytest.raises(ValueError, match=message):
         GPTSettings(**settings)
-    with pytest.raises(ValueError, match="regions must be one of none; every block; .*: got regions='some'"):
-        n_regions("some")

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 
 from .block_formulas import block_saved
-from .expressions import Expression
 from .formulas import Selector, Term
 from .gpt_settings import GPTSettings
 
@@ -13,7 +12,7 @@ ROOT = "r"  # sqrt(L), rounded
 
 @dataclass(frozen=True)
 class _Regions:
-    """How many regions there are, how many blocks lie inside of them, and how many outside."""
+    """How many regions there are, how many blocks lie inside of them, and how many outside; "" for none."""
 
     n: str
     inside: str
@@ -21,26 +20,13 @@ class _Regions:
 
 
 _BLOCKS = {
-    "none": _Regions("0", "0", "L"),
-    "every block": _Regions("L", "L", "0"),
+    "none": _Regions("", "", "L"),
+    "every block": _Regions("L", "L", ""),
     "every k-th block": _Regions(EVERY_KTH, EVERY_KTH, f"(L - {EVERY_KTH})"),
-    "k segments": _Regions("k", "L", "0"),
-    "sqrt(L) segments": _Regions(ROOT, "L", "0"),
+    "k segments": _Regions("k", "L", ""),
+    "sqrt(L) segments": _Regions(ROOT, "L", ""),
 }
 _KEPT = "selective checkpoint"
-
-
-def n_regions(regions: str) -> Expression:
-    """The number of regions: k is that of utils.regions.set_regions, and r is sqrt(L), rounded.
-
-    Raises: ValueError for regions that are not known.
-    """
-    if regions == "attention only":
-        return Expression("L")
-    if regions not in _BLOCKS:
-        known = "; ".join([*_BLOCKS, "attention only"])
-        raise ValueError(f"regions must be one of {known}: got regions={regions!r}.")
-    return Expression(_BLOCKS[regions].n)
 
 
 def weight_copies(settings: GPTSettings) -> Term:
@@ -49,7 +35,7 @@ def weight_copies(settings: GPTSettings) -> Term:
     In a region of blocks copies are made in forward, let go with it, and made again in backward.
     """
     n = "L" if settings.regions == "attention only" else _BLOCKS[settings.regions].outside
-    size = "V*d" if n == "0" else f"12*{n}*d**2 + V*d"
+    size = f"12*{n}*d**2 + V*d" if n else "V*d"
     return Term("weight copies", size, 2, (Selector("*", "autocast copies", "*"),), "gradients of products' inputs")
 
 
@@ -69,8 +55,8 @@ def blocks_saved(settings: GPTSettings) -> list[Term]:
     if settings.regions == "attention only":
         return _cores_checkpointed(settings)
     blocks = _BLOCKS[settings.regions]
-    terms = _block(settings, blocks.outside) if blocks.outside != "0" else []
-    if blocks.n == "0":
+    terms = _block(settings, blocks.outside) if blocks.outside else []
+    if not blocks.n:
         return terms
     given = (Selector("blocks*", "checkpoint", "inputs*"),)
     why = "the input of each, to run it again"
