@@ -5,13 +5,14 @@ from .formulas import Formula, Term
 CUBLAS_WORKSPACE_BYTES = 8_519_680  # of an A100-class GPU, for each of the two threads that multiply matrices
 
 # Of the L + 2 layers of a LinearStack: the parameters that are trained in bytes, how many parameters these are, and how
-# many of the inputs of the layers behind the first are kept, without and with a ReLU behind each hidden layer.
-_EVERY = "(L + 1)*blocks(4*d**2) + blocks(4*d) + blocks(40*d) + blocks(40)"
+# many of the inputs of the layers behind the first are kept, without and with a ReLU behind each hidden layer. The last
+# bias has 10 numbers: a block of 512 bytes.
+_EVERY = "(L + 1)*blocks(4*d**2) + blocks(4*d) + blocks(40*d) + 512"
 _TRAINED = {
     "none": (_EVERY, "L + 4", "L + 1", "L + 1"),
-    "the first f": ("(L + 1 - f)*blocks(4*d**2) + blocks(40*d) + blocks(40)", "L + 3 - f", "L + 2 - f", "L + 2 - f"),
+    "the first f": ("(L + 1 - f)*blocks(4*d**2) + blocks(40*d) + 512", "L + 3 - f", "L + 2 - f", "L + 2 - f"),
     "the last f": ("(L + 2 - f)*blocks(4*d**2) + blocks(4*d)", "L + 3 - f", "L + 1 - f", "L + 1"),
-    "all hidden": ("blocks(4*d**2) + blocks(4*d) + blocks(40*d) + blocks(40)", "4", "1", "L"),
+    "all hidden": ("blocks(4*d**2) + blocks(4*d) + blocks(40*d) + 512", "4", "1", "L"),
 }
 _STATES = {"SGD": 0, "SGD with momentum": 1, "Adam": 2, "Adam, fused": 2}  # numbers for each parameter
 FROZEN, OPTIMIZERS = tuple(_TRAINED), tuple(_STATES)
