@@ -42,7 +42,8 @@ LAYERS = [
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
     ["utils.exercises"],
     ["utils.explorers"],
-    ["utils.activation_curves", "utils.gpt_explorer"],
+    ["utils.activation_curves"],
+    ["utils.phases_explorer", "utils.mlp_explorer", "utils.block_explorer", "utils.gpt_explorer"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [

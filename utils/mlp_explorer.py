@@ -1,4 +1,4 @@
-"""The explorer of an MLP's forward pass: its controls, its prediction, and the account by the simulated GPU."""
+"""The explorer of an MLP's forward pass: its controls, its prediction, and the account on a simulated GPU."""
 
 import torch
 

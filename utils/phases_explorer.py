@@ -1,4 +1,4 @@
-"""The explorer of a training step in five phases: its controls, its prediction, and the account by the simulated GPU."""
+"""The explorer of a training step in five phases: its controls, its prediction, and the account on a simulated GPU."""
 
 from .experiments import OPTIMIZERS, train_stack
 from .explorers import Account, Control, Explorer
