@@ -1,4 +1,4 @@
-"""The explorer of a transformer block: its controls, its prediction part by part, and the account on a simulated GPU."""
+"""The explorer of a transformer block: its controls, its prediction part by part, the account on a simulated GPU."""
 
 import torch
 
