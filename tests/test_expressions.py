@@ -34,6 +34,10 @@ ROUNDED = [
     "blocks(s - d)/t",
     "up(s, 32)*b + a*up(d/a, 8)",
     "up(7*b, 24)*up(blocks(s), 1000)",
+    "up(L/a, 1)*d + b*(L - up(L/a, 1))",
+    "up(1/(s - d), 1)",
+    "up((s - d)/2, 1)*V",
+    "up(b*s, 1) + up(s/(t - d)/(b - d), 1)",
 ]
 LETTERS = ("b", "s", "d", "a", "L", "V", "t", "n_hidden")
 settings = st.fixed_dictionaries({letter: st.integers(0, 5000) for letter in LETTERS})
@@ -41,7 +45,7 @@ settings = st.fixed_dictionaries({letter: st.integers(0, 5000) for letter in LET
 
 def rounded_up(size: Fraction, multiple: int = 512) -> Fraction:
     """Counted up in steps, which is how the rule is said. A size that is none fails like a division by zero."""
-    if size < 0 or size.denominator != 1:
+    if size < 0 or (size.denominator != 1 and multiple != 1):
         raise ZeroDivisionError
     n_steps = int(size) // multiple
     while n_steps * multiple < size:
@@ -109,6 +113,7 @@ def test_monomials_add_up(letters):
         ("blocks(1000)*b", "⌈1000⌉₅₁₂·b", r"1024 \, b"),
         ("a*b*up(s, 32)", "a·b·⌈s⌉₃₂", r"b \, a \, \lceil s \rceil_{32}"),
         ("a*up(d/a, 8)", "a·⌈d/a⌉₈", r"a \, \lceil \frac{d}{a} \rceil_{8}"),
+        ("d*(L - up(L/k, 1))", "d·(L − ⌈L/k⌉)", r"d \, L - d \, \lceil \frac{L}{k} \rceil"),
     ],
 )
 def test_as_people_and_latex_write_it(text, shown, mathematics):
@@ -124,6 +129,7 @@ def test_as_people_and_latex_write_it(text, shown, mathematics):
         ("b/(s*d) + b*s/2", "b·s/2 + b/(s·d)"),
         ("4*a*b*up(s, 32) + 16", "4·b·a·⌈s⌉₃₂ + 16"),
         ("blocks(4*blocks(s) + b)", "⌈b + 4·⌈s⌉₅₁₂⌉₅₁₂"),
+        ("d*(L - up(L/k, 1))", "d·L − d·⌈L/k⌉"),
         ("b - b", "0"),
     ],
 )

@@ -3,6 +3,7 @@
 import gc
 import random
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 
 import pytest
 import torch
@@ -189,4 +190,9 @@ def test_activations_are_written_as_one_sum():
         "36·b·s·d·L + 6·b·s·d + 4·b·s·a·L + 16·b·s·L + 6·b·s·V + 8·b·s + 8·s + 24·L + 4"
     )
     rounded = {term.name: term for term in predicted(GPTStep(precision="float32").held)["end of forward"].terms}
-    assert str(rounded["activations"].size).startswith("L·a·b·⌈s⌉₃₂·4 + 64·b·s·d·L + ")
+    assert str(rounded["activations"].size) == (
+        "64·b·s·d·L + 8·b·s·d + 16·b·s·L + 4·b·s·V + 8·b·s + 4·b·a·L·⌈s⌉₃₂ + 8·s + 4"
+    )
+    every_kth = replace(GPTStep().held, regions="every k-th block")
+    terms = {term.name: term for term in predicted(every_kth)["end of forward"].terms}
+    assert str(terms["activations"].size).startswith("36·b·s·d·L − 32·b·s·d·⌈L/k⌉ + 6·b·s·d + 4·b·s·a·L − ")

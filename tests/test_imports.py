@@ -38,8 +38,12 @@ LAYERS = [
     ],
     ["utils.activation_survey"],
     ["utils.side_by_side"],
+    ["utils.operations", "utils.compiled"],
     ["utils.policies", "utils.parallel"],
+    ["utils.optimal_policy"],
+    ["utils.speed_memory"],
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
+    ["utils.speed_memory_figure"],
     ["utils.exercises"],
     ["utils.explorers"],
     ["utils.activation_curves"],
@@ -52,6 +56,7 @@ FORMULAS = [
     "utils.block_formulas",
     "utils.gpt_formulas",
     "utils.gpt_settings",
+    "utils.region_formulas",
     "utils.gpt_held",
     "utils.expressions",
     "utils.notation",
@@ -63,6 +68,7 @@ BESIDE = {
     "utils.activations": [],
     "utils.derivatives": [],
     "utils.checkpointing": [],
+    "utils.regions": ["utils.checkpointing", "utils.gpt", "utils.layers"],
     "utils.module_paths": [],
     "utils.history": [],
     "utils.letting_go": [],
@@ -85,11 +91,13 @@ PACKAGES = {
     "utils.graph_figure": {"torch", "matplotlib"},
     "utils.memory_map": {"torch", "matplotlib"},
     "utils.viewer_figures": {"matplotlib"},
+    "utils.speed_memory_figure": {"matplotlib"},
+    "utils.optimal_policy": {"numpy", "scipy"},
     "utils.curve_figure": {"torch", "matplotlib"},
     "utils.derivatives": set(),
     "utils.explorers": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
 }
-LAZY = {"sympy", "numpy"}  # importable inside a function only: sympy alone takes half a second
+LAZY = {"sympy", "numpy", "scipy"}  # importable inside a function only: sympy alone takes half a second
 
 
 def module_name(path: Path) -> str:
@@ -156,7 +164,7 @@ def backward(module: str, imported: str) -> str | None:
 def packages_for(module: str) -> set[str]:
     parts = module.split(".")
     prefixes = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    return next((PACKAGES[prefix] for prefix in prefixes if prefix in PACKAGES), {"torch"} | LAZY)
+    return next((PACKAGES[prefix] for prefix in prefixes if prefix in PACKAGES), {"torch", "sympy", "numpy"})
 
 
 def foreign(module: str, imported: str, lazy: bool) -> str | None:

@@ -23,6 +23,8 @@ _KERNELS = {  # the node of each kernel, its logsumexp, and what it keeps for dr
     ),
 }
 
+GIVEN_TO_CORE = Selector("attention", "checkpoint", "inputs*")  # as the ledger names what a checkpoint was given
+
 
 def block_parts(
     *,
@@ -31,12 +33,14 @@ def block_parts(
     dropout: float | bool | None = False,
     from_output: bool = False,
     autocast: bool = False,
+    core: bool = True,
 ) -> dict[str, Formula]:
     """What a pre-norm `Block` keeps for backward, as a Formula for each of its four sub-layers.
 
     `attention` is the kernel that the GPU takes for `kind="sdpa"` ("flash", "efficient" or "cudnn"), or "explicit";
     `activation`, `dropout` and `from_output` are those of `mlp_saved`. With `autocast` the weights and x are float32,
-    and e is 2, the bytes of autocast's type.
+    and e is 2, the bytes of autocast's type. Without `core`, a checkpoint runs attention's core, from q, k and v to y
+    ("attention only" of utils.regions), which keeps q, k and v alone.
 
     Shapes: x[b,s,d] -> norm1 -> attention of a heads -> + x -> norm2 -> mlp -> + -> y[b,s,d], elements of e bytes
     Counts: each storage once, all parameters trained, in training mode, with or without biases; flash, efficient and
@@ -52,7 +56,7 @@ def block_parts(
     mlp = mlp_saved(activation=activation, dropout=dropout, from_output=from_output, autocast=autocast)
     terms = {
         "norm1": _norm("norm1", 4 if autocast else "e"),
-        "attention": _attention(attention, is_on(dropout), autocast),
+        "attention": _attention(attention, is_on(dropout), autocast, core),
         "norm2": _norm("norm2", 4 if autocast else "e"),
         "mlp": [replace(term, selectors=tuple(map(_inside_mlp, term.selectors))) for term in mlp.terms],
     }
@@ -66,16 +70,27 @@ def block_saved(
     dropout: float | bool | None = False,
     from_output: bool = False,
     autocast: bool = False,
+    core: bool = True,
 ) -> Formula:
     """The same as one Formula, whose terms have the sub-layer before their name: "norm1: input".
 
     Shapes, Counts, Unit, Raises: as `block_parts`.
     """
     parts = block_parts(
-        attention=attention, activation=activation, dropout=dropout, from_output=from_output, autocast=autocast
+        attention=attention,
+        activation=activation,
+        dropout=dropout,
+        from_output=from_output,
+        autocast=autocast,
+        core=core,
     ).items()
     terms = [replace(term, name=f"{part}: {term.name}") for part, formula in parts for term in formula.terms]
-    extras = {" from its output": from_output, ", dropout": dropout, ", autocast": autocast}
+    extras = {
+        " from its output": from_output,
+        ", dropout": dropout,
+        ", autocast": autocast,
+        ", core checkpointed": not core,
+    }
     named = f"{attention}, {activation}" + "".join(name for name, is_so in extras.items() if is_so)
     return Formula(f"Block with {named}: kept for backward", tuple(terms))
 
@@ -93,18 +108,23 @@ def _linear_input(module: str) -> tuple[Selector, ...]:
     return Selector(module, "AddmmBackward*", "mat1"), Selector(module, "MmBackward*", "self")
 
 
-def _attention(attention: str, has_dropout: bool, autocast: bool) -> list[Term]:
+def _attention(attention: str, has_dropout: bool, autocast: bool, core: bool) -> list[Term]:
+    is_explicit = attention == "explicit"
     terms = [Term("input", "b*s*d", "e", _linear_input("attention.qkv"), "weight gradient of qkv")]
-    terms += _explicit(has_dropout, autocast) if attention == "explicit" else _kernel(attention)
-    why = "weight gradient of out" + ("" if attention == "explicit" else "; gradient of the softmax")
-    output = _linear_input("attention.out")
-    if attention != "explicit":
-        output += (Selector("attention", _KERNELS[attention][0], "output"),)
+    if not core:
+        terms.append(Term("q, k, v", "3*b*s*d", "e", (GIVEN_TO_CORE,), "to run the core again"))
+    else:
+        terms += _explicit(has_dropout, autocast) if is_explicit else _kernel(attention)
+    is_read = core and not is_explicit
+    why = "weight gradient of out" + ("; gradient of the softmax" if is_read else "")
+    output = _linear_input("attention.out") + (
+        (Selector("attention", _KERNELS[attention][0], "output"),) if is_read else ()
+    )
     terms.append(Term("output", "b*s*d", "e", output, why))
     if has_dropout:
         masks = [Selector("attention.dropout", "NativeDropoutBackward*", "result1")]
         size = "b*s*d"
-        if attention == "explicit":
+        if is_explicit and core:
             masks.append(Selector("attention.weight_dropout", "NativeDropoutBackward*", "result1"))
             size = "b*s*d + a*b*s**2"
         terms.append(Term("dropout mask", size, 1, tuple(masks), "which elements dropout let pass, a bool each"))

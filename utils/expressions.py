@@ -1,6 +1,7 @@
 """Sizes as expressions in the book's letters: evaluated in exact integers, printed for people, LaTeX and JavaScript."""
 
 import ast
+import math
 import operator
 from fractions import Fraction
 from functools import cache
@@ -25,6 +26,11 @@ SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
+def subscript(multiple: int) -> str:
+    """What is written behind the bracket of a size that is rounded up: nothing for whole numbers."""
+    return "" if multiple == 1 else str(multiple).translate(SUBSCRIPTS)
+
+
 def in_order(letters) -> list[str]:
     """Letters without repetition, the book's own first and in its order."""
     return sorted(set(letters), key=_rank)
@@ -39,7 +45,8 @@ class Expression:
     """A whole number written with letters, as "4*b*s*d": integers, letters, `+ - * /` and whole powers, exactly.
 
     `up(x, 32)` is x rounded up to a multiple of 32, or of any other whole number; `blocks(x)` is up(x, 512), what the
-    caching allocator rounds a request of x bytes to. The x has to be a size itself, a whole number, 0 or more.
+    caching allocator rounds a request of x bytes to. The x has to be a size itself, a whole number, 0 or more; but
+    `up(x, 1)` is a fraction rounded up, as in up(L/k, 1), the number of every k-th of L.
 
     Raises: ValueError for text that says anything else.
     """
@@ -147,6 +154,8 @@ def _whole(value: Fraction) -> int:
 
 
 def _rounded(value: Fraction, multiple: int) -> Fraction:
+    if multiple == 1 and value >= 0:
+        return Fraction(math.ceil(value))
     return Fraction(-(-_whole(value) // multiple) * multiple)
 
 
@@ -167,7 +176,7 @@ def _pretty(node: ast.AST, around: int) -> str:
     """As a person writes it: 4·b·s·d, s², ⌈b·s⌉₅₁₂. `around` is the precedence of the operator outside."""
     if isinstance(node, ast.Call):
         size, multiple = _rounding(node)
-        return f"⌈{_pretty(size, 0)}⌉" + str(multiple).translate(SUBSCRIPTS)
+        return f"⌈{_pretty(size, 0)}⌉" + subscript(multiple)
     if not isinstance(node, ast.BinOp):
         return node.id if isinstance(node, ast.Name) else f"{node.value:d}"
     if isinstance(node.op, ast.Pow):
@@ -200,8 +209,9 @@ def _is_sum(node: ast.AST) -> bool:
 
 # Whatever throws (a division by zero, a fraction where a whole number should be) is no size. No letter has a $ in it.
 _IN_FRACTIONS = (
-    "(($size, $divisor) => {{ try {{ return Number($size({}, {})); }} catch {{ return NaN; }} }})("
-    "(n, m) => {{ if (n % m || n / m < 0n) throw n; return n / m; }}, (n) => {{ if (!n) throw n; return n; }})"
+    "(($size, $divisor, $up) => {{ try {{ return Number($size({}, {})); }} catch {{ return NaN; }} }})("
+    "(n, m) => {{ if (n % m || n / m < 0n) throw n; return n / m; }}, (n) => {{ if (!n) throw n; return n; }}, "
+    "(n, m) => {{ if (n * m < 0n) throw n; return n / m + (n % m ? 1n : 0n); }})"
 )
 
 
@@ -210,6 +220,8 @@ def _in_fractions(node: ast.AST) -> tuple[str, str]:
     if isinstance(node, ast.Call):
         size, multiple = _rounding(node)
         above, below = _in_fractions(size)
+        if multiple == 1:
+            return f"$up({above}, {below})", "1n"
         return f"(($size({above}, {below}) + {multiple - 1}n)/{multiple}n*{multiple}n)", "1n"
     if isinstance(node, ast.Name):
         return f"BigInt({node.id})", "1n"

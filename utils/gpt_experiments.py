@@ -1,5 +1,6 @@
 """A GPT's training step on a simulated GPU that has room for it: its ledger at three moments, and where it fits."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -102,21 +103,41 @@ class GPTStep:
             divides_loss=self.accumulates,
         )
 
-    def run(self) -> "GPTRun":
-        """Train for two steps: from the second on, each asks for the same, if not of the same blocks."""
-        half = self.half
-        dtype = half if self.precision == "half" else torch.float32
+    def model_on(self, device: torch.device, **changes) -> GPT:
+        """The model there, fresh; `changes` are settings of `GPT` that take the place of this step's."""
+        settings = {
+            "context_length": self.s,
+            "kind": "sdpa" if self.attention == "fused" else "explicit",
+            "dropout_prob": self.dropout,
+            "dtype": self.half if self.precision == "half" else torch.float32,
+        }
+        return GPT.from_name(self.model, device=device, **settings | changes)
+
+    @property
+    def autocast(self) -> torch.dtype | None:
+        """The type of autocast, if there is one."""
+        return self.half if self.precision == "autocast" else None
+
+    @property
+    def roomy_spec(self) -> GPUSpec:
+        """The same GPU with memory enough for whatever is asked."""
+        return replace(self.spec, total_bytes=_ROOM_BYTES)
+
+    def run(self, wrap: Callable[[GPT], GPT] = lambda model: model) -> "GPTRun":
+        """Train for two steps: from the second on, each asks for the same, if not of the same blocks.
+
+        `wrap` may change the model before.
+        """
         how = StepSettings(
             micro_batches=MICRO_BATCHES if self.accumulates else 1,
-            autocast=half if self.precision == "autocast" else None,
+            autocast=self.autocast,
             optimizer=OPTIMIZERS[self.optimizer],
             keep_outputs=self.keeps_logits,
         )
-        model = {"context_length": self.s, "kind": "sdpa" if self.attention == "fused" else "explicit"}
-        with one_at_a_time, SimulatedGPU(replace(self.spec, total_bytes=_ROOM_BYTES)) as gpu:
+        with one_at_a_time, SimulatedGPU(self.roomy_spec) as gpu:
             train_steps(
                 gpu,
-                lambda: GPT.from_name(self.model, dropout_prob=self.dropout, device=gpu.device, dtype=dtype, **model),
+                lambda: wrap(self.model_on(gpu.device)),
                 lambda: random_tokens(gpu, b=self.b, s=self.s, V=self.letters["V"]),
                 how,
                 n_steps=2,

@@ -3,12 +3,12 @@
 from dataclasses import replace
 from functools import cache
 
-from .block_formulas import block_saved
-from .expressions import in_order
+from .expressions import in_order, up_of_sympy
 from .formulas import Formula, Selector, Term, is_on
 from .gpt_formulas import parameter_count
 from .gpt_settings import STATES, STEP_BYTES, GPTSettings
 from .notation import monomials
+from .region_formulas import blocks_saved, weight_copies
 
 
 def held_after_forward(settings: GPTSettings) -> Formula:
@@ -16,7 +16,7 @@ def held_after_forward(settings: GPTSettings) -> Formula:
 
     Shapes: tokens[b, s], targets[b, s] -> L blocks of width d with a heads -> logits[b, s, V], loss; a context of s
     Counts: each storage once, training mode, all parameters trained, after autocast's context was left. Not the
-            allocator's rounding.
+            allocator's rounding. With regions, what utils.region_formulas says of the blocks.
     Unit:   bytes, exact.
     Raises: ValueError as `block_saved` does.
     Source: held to the simulated ledger, row by row, by tests/test_gpt_held.py.
@@ -109,6 +109,8 @@ def peak(settings: GPTSettings, **letters: int) -> tuple[str, int]:
 
 def _title(settings: GPTSettings) -> str:
     extras = (", bias" if settings.bias else "") + (", dropout" if settings.dropout else "")
+    if settings.regions != "none":
+        extras += f", checkpoint of {settings.regions}" + (f", {settings.policy}" if settings.policy != "none" else "")
     return f"GPT, {settings.precision}, {settings.attention}{extras}"
 
 
@@ -134,9 +136,6 @@ def _standing(settings: GPTSettings) -> list[Term]:
 
 def _saved(settings: GPTSettings, in_loss: bool = False) -> list[Term]:
     """What autograd keeps for backward."""
-    block = block_saved(
-        attention=settings.attention, activation="gelu", dropout=settings.dropout, autocast=settings.is_autocast
-    )
     e = settings.element_bytes
     stream = settings.weight_bytes
     norm = "NativeLayerNormBackward*"
@@ -145,15 +144,14 @@ def _saved(settings: GPTSettings, in_loss: bool = False) -> list[Term]:
     if is_on(settings.dropout):
         mask = Selector("dropout", "NativeDropoutBackward*", "result1")
         terms.append(Term("embedding: dropout mask", "b*s*d", 1, (mask,), "which elements dropout let pass"))
-    terms += [_in_every_block(term, e) for term in block.terms if not _lies_on_cpu(term, settings)]
+    terms += blocks_saved(settings)
     terms += [
         Term("norm: input", "b*s*d", stream, (Selector("norm", norm, "input"),), "gradients of the last norm"),
         Term("norm: statistics", "2*b*s", 4, statistics, "mean and 1/deviation of each position"),
         Term("head: input", "b*s*d", e, (Selector("head", "MmBackward*", "self"),), "weight gradient of the head"),
     ]
     if settings.is_autocast:
-        copies = Term("weight copies", "12*L*d**2 + V*d", 2, _rows("autocast copies"), "gradients of products' inputs")
-        terms.append(copies)
+        terms.append(weight_copies(settings))
     return terms + _loss_saved(settings, in_loss)
 
 
@@ -192,17 +190,6 @@ def _rows(category: str) -> tuple[Selector, ...]:
     return (Selector("*", category, "*"),)
 
 
-def _lies_on_cpu(term: Term, settings: GPTSettings) -> bool:
-    """Seed and offset of the memory-efficient kernel."""
-    return settings.attention == "efficient" and term.name == "attention: random state"
-
-
-def _in_every_block(term: Term, e: int) -> Term:
-    each = e if term.element_bytes == "e" else term.element_bytes
-    selectors = tuple(replace(selector, module=f"blocks.*.{selector.module}") for selector in term.selectors)
-    return replace(term, elements=f"L*({term.elements})", element_bytes=each, selectors=selectors)
-
-
 def by_category(formula: Formula) -> Formula:
     """The same bytes, one term for each category of the ledger: what autograd keeps is "activations".
 
@@ -226,11 +213,16 @@ def _category(term: Term) -> str:
 
 @cache
 def _sum(terms: tuple[Term, ...], why: str) -> Term:
-    """All of them as one, its size expanded, except for sizes that are rounded."""
-    rounded = [term for term in terms if "up(" in term.size.text]
-    plain = sum(term.size.sympy() for term in terms if term not in rounded)
-    products = [f"({term.size.text})" for term in rounded]
-    for factor, powers in monomials(plain):
+    """All of them as one, its size multiplied out; what is rounded up is a letter in that."""
+    import sympy
+
+    def as_letter(size, multiple):
+        return sympy.Symbol(f"up({size}, {multiple})")
+
+    size = ""
+    for factor, powers in monomials(sum(term.size.sympy() for term in terms).replace(up_of_sympy(), as_letter)):
         letters = [letter if powers[letter] == 1 else f"{letter}**{powers[letter]}" for letter in in_order(powers)]
-        products.append("*".join([str(factor), *letters] if factor != 1 or not letters else letters))
-    return Term("", " + ".join(products), 1, tuple(s for term in terms for s in term.selectors), why)
+        number = [str(abs(factor))] if abs(factor) != 1 or not letters else []
+        sign = " - " if factor < 0 else " + " if size else ""
+        size += sign + "*".join([*number, *letters])
+    return Term("", size, 1, tuple(s for term in terms for s in term.selectors), why)

@@ -9,7 +9,17 @@ PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
 STATES = {"SGD": 0, "AdamW, fused": 2, "AdamW, foreach": 2, "AdamW, loop": 2}  # numbers for each parameter
 OPTIMIZERS = tuple(STATES)
 STEP_BYTES = 4  # of the count of steps, which the fused optimizer keeps on the GPU, one for each parameter tensor
+REGIONS = ("none", "every block", "every k-th block", "k segments", "sqrt(L) segments", "attention only")
+POLICIES = ("none", "keep matmuls", "keep compute-intensive")
 A100_WORKSPACE_BYTES = 8_519_680
+
+_KNOWN = {
+    "precision": PRECISIONS,
+    "attention": ATTENTIONS,
+    "optimizer": OPTIMIZERS,
+    "regions": REGIONS,
+    "policy": POLICIES,
+}
 
 
 @dataclass(frozen=True)
@@ -20,10 +30,12 @@ class GPTSettings:
     `attention` is the kernel that runs ("flash", "efficient", "cudnn") or "explicit". `holds_logits` says that the
     program still has the logits in backward; `holds_gradients` that it has gradients before it, as with
     `set_to_none=False` or in all micro-batches but the first; `divides_loss` that it divides the loss by their number.
+    `regions` are those of utils.regions; `policy` says what a selective checkpoint of them keeps: "keep matmuls" and
+    "keep compute-intensive" stand for the lists MATMULS and COMPUTE_INTENSIVE of utils.policies.
     The step is not the first: optimizer state is there, and so are both cuBLAS workspaces, of `workspace_bytes` each.
 
-    Raises: ValueError for a precision, an attention or an optimizer that is none of PRECISIONS, ATTENTIONS, OPTIMIZERS,
-            and for a dropout outside [0, 1).
+    Raises: ValueError for a precision, an attention, an optimizer, regions or a policy that is none of PRECISIONS,
+            ATTENTIONS, OPTIMIZERS, REGIONS, POLICIES, for a policy without regions, and for a dropout outside [0, 1).
     """
 
     precision: str = "autocast"
@@ -35,11 +47,15 @@ class GPTSettings:
     holds_gradients: bool = False
     workspace_bytes: int = A100_WORKSPACE_BYTES
     divides_loss: bool = False
+    regions: str = "none"
+    policy: str = "none"
 
     def __post_init__(self) -> None:
-        for name, known in (("precision", PRECISIONS), ("attention", ATTENTIONS), ("optimizer", OPTIMIZERS)):
+        for name, known in _KNOWN.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}: got {name}={getattr(self, name)!r}.")
+        if self.policy != "none" and self.regions == "none":
+            raise ValueError(f"a policy needs regions: got policy={self.policy!r} with regions='none'.")
         is_on(self.dropout)
 
     @property

@@ -92,6 +92,8 @@ class ModulePaths:
         return self._thread.paths[position - 1] if position else ""
 
     def _enter(self, module: nn.Module, _args) -> None:
+        if torch.compiler.is_compiling():  # hooks are compiled into a model's graph: these must leave nothing there
+            return
         running, depth = self._thread.running, _call_depth()
         while running and running[-1][2] >= depth:  # its call is over: an interrupt left it without telling
             running.pop()
@@ -99,6 +101,8 @@ class ModulePaths:
         self._note_change()
 
     def _leave(self, module: nn.Module, _args, _output) -> None:
+        if torch.compiler.is_compiling():
+            return
         running = self._thread.running
         if running and running[-1][0] is module:
             running.pop()

@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from .expressions import BRACKETS, SUBSCRIPTS, SUPERSCRIPTS, in_order, up_of_sympy
+from .expressions import BRACKETS, SUPERSCRIPTS, in_order, subscript, up_of_sympy
 
 
 def monomials(expression) -> list[tuple[Fraction, dict[str, int]]]:
@@ -40,7 +40,7 @@ def plain(expression) -> str:
     import sympy
 
     def bracket(size, multiple):
-        return sympy.Symbol(f"⌈{plain(size)}⌉" + str(multiple).translate(SUBSCRIPTS))
+        return sympy.Symbol(f"⌈{plain(size)}⌉" + subscript(multiple))
 
     text = ""
     for coefficient, powers in monomials(expression.replace(up_of_sympy(), bracket)):
@@ -62,9 +62,11 @@ def _with_brackets(expression):
     """The same with a symbol for each rounded size, whose name is its LaTeX; the inner ones first."""
     import sympy
 
-    return expression.replace(
-        up_of_sympy(), lambda size, multiple: sympy.Symbol(rf"{BRACKETS[0]} {latex(size)} \rceil_{{{multiple}}}")
-    )
+    def bracket(size, multiple):
+        below = "" if multiple == 1 else f"_{{{multiple}}}"
+        return sympy.Symbol(rf"{BRACKETS[0]} {latex(size)} \rceil{below}")
+
+    return expression.replace(up_of_sympy(), bracket)
 
 
 def _latex_product(number: int, powers: dict[str, int]) -> str:

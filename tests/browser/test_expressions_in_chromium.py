@@ -22,6 +22,7 @@ def larger(smaller):
         pairs.map(lambda parts: f"({parts[0]} {parts[1]} {parts[2]})"),
         st.tuples(smaller, st.integers(0, 3)).map(lambda parts: f"({parts[0]})**{parts[1]}"),
         smaller.map(lambda inner: f"blocks({inner})"),
+        smaller.map(lambda inner: f"up({inner}, 1)"),
     )
 
 

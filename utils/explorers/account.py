@@ -17,7 +17,7 @@ class Account:
 
     Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction. For
             a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline` and `fit` are shown
-            above them: a step event by event, and whether it fits on the GPU.
+            above them: a step event by event, and whether it fits on the GPU; `remark` is what else there is to say.
     Unit:   bytes, exact.
     Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
     """
@@ -28,6 +28,7 @@ class Account:
     note: str = field(default="")  # what else the reader should know, such as "PyTorch 2.13 rules"
     timeline: Timeline | None = None
     fit: Fit | None = None
+    remark: str = ""
 
     def __post_init__(self):
         if self.origin not in ORIGINS:
@@ -51,13 +52,13 @@ class Account:
         fit = self.fit and {"fits": self.fit.fits, "headline": self.fit.headline, "reasons": self.fit.reasons}
         return {
             "terms": dict(self.terms), "origin": self.origin, "badge": self.badge, "error": "",
-            "timeline": self.timeline and self.timeline.spec(), "fit": fit,
+            "timeline": self.timeline and self.timeline.spec(), "fit": fit, "remark": self.remark,
         }  # fmt: skip
 
 
 def failed(error: str) -> dict:
     """What a page gets where there is no account."""
-    return {"terms": None, "origin": "", "badge": "", "error": error, "timeline": None, "fit": None}
+    return {"terms": None, "origin": "", "badge": "", "error": error, "timeline": None, "fit": None, "remark": ""}
 
 
 def said_of(answer: dict, *more: str) -> str:
@@ -65,6 +66,8 @@ def said_of(answer: dict, *more: str) -> str:
     said = [answer["error"] or answer["badge"]]
     if fit := answer["fit"]:
         said += [f"{fit['headline']}.", fit["reasons"]]
+    if answer["remark"]:
+        said.append(answer["remark"])
     if answer["timeline"]:
         said.append(answer["timeline"]["caption"])
     said += more

@@ -5,6 +5,7 @@ import { short, sum } from "./formula.js";
 
 const AREAS = { height: 216, above: 20, left: 62 }; // pixels; above: names of phases, left: bytes
 const LETTER = 6.8; // width of one of a caption's characters
+const WIDE_LETTER = 7.4; // and of a bold one
 const ROOM = 14; // pixels each way that a category's number needs
 const DRAWN_UP_TO = 1.5; // a capacity that is more times the peak lies beyond the plot
 
@@ -13,7 +14,7 @@ export const bytesAt = (timeline, column) => sum(Object.values(timeline.columns)
 
 /** Pixels of columns (the left edge) and of bytes, round bytes for the axis, and the capacity if it is to be drawn. */
 function createScales(timeline, width) {
-  const most = Math.max(...timeline.reserved, bytesAt(timeline, timeline.peak));
+  const most = Math.max(...timeline.reserved, ...(timeline.outline?.bytes ?? []), bytesAt(timeline, timeline.peak));
   const capacity = timeline.capacity && timeline.capacity <= DRAWN_UP_TO * most ? timeline.capacity : 0;
   const end = Math.max(most, capacity) * 1.12;
   const step = 2 ** Math.ceil(Math.log2(end / 5));
@@ -97,6 +98,22 @@ function lines({ reserved, peak: column }, { x, y, n, capacity }) {
     note(isRight ? x(n) - 4 : x(0) + 4, y(capacity) - 5, isRight ? "end" : "start", `room for ${short(capacity)}`, "eb-room")];
 }
 
+/** The other step as a line, with paper on both sides so that it stands out from any area; its name at its peak. */
+function outline(timeline, { x, y, n }) {
+  const { outline: other, peak: column } = timeline;
+  if (!other) return [];
+  const d = `M${forth(other.bytes, { x, y }).join("L")}`;
+  const most = Math.max(...other.bytes);
+  const top = other.bytes.indexOf(most);
+  const name = `${other.name}: ${short(most)}`;
+  const left = Math.min(x(top + 0.5) + 6, x(n) - name.length * WIDE_LETTER); // to the right of it, as far as there is room
+  const isNear = Math.abs(y(most) - y(bytesAt(timeline, column))) < 2 * ROOM; // then the words would meet the peak's
+  return [
+    build("path", { class: "eb-outline-halo", d }), build("path", { class: "eb-outline", d }),
+    note(left, y(most) - (isNear ? 8 + ROOM : 6), "start", name, "eb-outline-name"),
+  ];
+}
+
 /** Draws a timeline into `svg`; returns for a column the pixels {x, y} of its middle, at the height of its bytes. */
 export function drawAreas(svg, width, timeline, ids, numberOf) {
   const scales = createScales(timeline, width);
@@ -104,7 +121,7 @@ export function drawAreas(svg, width, timeline, ids, numberOf) {
   svg.setAttribute("aria-label", timeline.caption);
   svg.replaceChildren(
     build("defs", {}, ...Object.entries(timeline.colours).map(([name, { hatch }]) => pattern(ids[name], hatch))),
-    ...shades(timeline, scales), ...stack(timeline, scales, ids, numberOf), ...axis(scales), ...lines(timeline, scales), ...peak(timeline, scales));
+    ...shades(timeline, scales), ...stack(timeline, scales, ids, numberOf), ...axis(scales), ...lines(timeline, scales), ...outline(timeline, scales), ...peak(timeline, scales));
   return (column) => ({ x: scales.x(column + 0.5), y: scales.y(bytesAt(timeline, column)) });
 }
 

@@ -19,7 +19,17 @@ from .controls import Control
 from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module
 from .spec import letters_of, make_spec
-from .stages import Limit, as_given, check_account, formulas_by_stage, terms_by_stage, word
+from .stages import (
+    Limit,
+    as_given,
+    check_account,
+    formulas_by_stage,
+    limits_by_stage,
+    no_prediction,
+    reasons_beyond,
+    terms_by_stage,
+    word,
+)
 from .table import SettingTable
 
 _NO_ANSWER = {"request": 0, "settings": None, **failed("")}
@@ -55,7 +65,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     run on another thread than the cells, so it opens its own GPU, and whatever it raises becomes a sentence in the
     explorer.
     `parts=True` says that the stages are parts of one whole, such as the sub-layers of a block: they add up to a total.
-    `limits` says up to where a stage's formula holds, as {stage: Limit}; beyond, it predicts nothing.
+    `limits` says up to where a stage's formula holds, as {stage: Limit} or {stage: [Limit, …]}; beyond, it
+    predicts nothing.
     `curves(settings)` gives the curves to draw, a list of Curve; it is called once for each combination of the choices
     in `curves_of` (of all that are no letter, unless given), with the settings of these alone.
     `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
@@ -81,7 +92,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         formula: Callable[[dict], Formula | dict[str, Formula]],
         measure: Callable[[dict], Account],
         parts: bool = False,
-        limits: Mapping[str, Limit] | None = None,
+        limits: Mapping[str, Limit | Sequence[Limit]] | None = None,
         curves: Callable[[dict], list[Curve]] | None = None,
         curves_of: Sequence[str] | None = None,
     ):
@@ -92,7 +103,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         self._one_at_a_time = threading.Lock()
         self.add_traits(**{symbol: _Setting(control) for symbol, control in self.controls.items()})
         start = {symbol: control.default for symbol, control in self.controls.items()}
-        self.limits = dict(limits or {})
+        self.limits = limits_by_stage(limits)
         spec = make_spec(title, self.controls, formula, parts, self.limits)
         spec |= {"curves": curves_by_choice(curves, curves_of, self.controls)}
         super().__init__(spec=spec, value=start, answer=_NO_ANSWER, description=title)
@@ -108,12 +119,12 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         """
         letters = letters_of(self.controls, settings)
         formulas = formulas_by_stage(self.formula(settings))
-        beyond = self._beyond(letters)
+        beyond = self._beyond(settings)
         return as_given({s: formula.by_term(**letters) for s, formula in formulas.items() if s not in beyond})
 
-    def _beyond(self, letters: Mapping[str, int]) -> dict[str, Limit]:
-        """The stages beyond their limit."""
-        return {stage: limit for stage, limit in self.limits.items() if not limit.holds(letters)}
+    def _beyond(self, settings: dict) -> dict[str, str]:
+        """The stages beyond their limits, each with the reason."""
+        return reasons_beyond(self.limits, letters_of(self.controls, settings), _to_page(settings, self))
 
     def table(self) -> SettingTable:
         """The present setting as a plain table: predicted, accounted, difference."""
@@ -122,8 +133,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         title = f"{self.spec['title']}: {', '.join(f'{symbol} = {name}' for symbol, name in settings.items())}"
         formulas = formulas_by_stage(self.formula(self.value))
         letters = letters_of(self.controls, self.value)
-        beyond = self._beyond(letters)
-        said = said_of(answer, *(limit.sentence(stage) for stage, limit in beyond.items()))
+        beyond = self._beyond(self.value)
+        said = said_of(answer, *no_prediction(beyond))
         try:
             self.predict(self.value)
         except ValueError as error:

@@ -1,14 +1,15 @@
 // What an explorer computes: exact numbers as text, the formula at a setting, predicted beside accounted.
 //
 // Plain functions of three plain objects, which the other files pass on; a page without a kernel calls them too.
-//   spec    {title, controls, stages: [name], parts, limits: {stage: {letters, js, reason}},
+//   spec    {title, controls, stages: [name], parts, limits: {stage: [{when, letters, js, reason}]},
 //            terms: [{stage, name, why, text, letters, js}], formulas: [[place of a term]], which: [place of a formula],
 //            curves: [{when, curves}], colours: {name: {light, dark, hatch}}};
 //            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole; which: for
 //            each combination of the choices that are no letters, as if counting with them, the last choice fastest
 //   value   {symbol: number or name of an option}
-//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, fit}:
-//           an account and the value it is for; timeline as timeline.js draws it, fit: {fits, headline, reasons}, or null
+//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, fit, remark}:
+//           an account and the value it is for; timeline as timeline.js draws it, fit: {fits, headline, reasons}, or null;
+//           remark: what else there is to say of it, or ""
 
 const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString makes one for each number
 
@@ -61,8 +62,10 @@ function placesAt({ controls, which, formulas }, value) {
 /** The stages whose formula does not hold at this value, each {stage, reason}. */
 export function beyond(spec, value) {
   const named = letters(spec, value);
-  const limits = Object.entries(spec.limits ?? {});
-  return limits.filter(([, limit]) => Number.isNaN(evaluate(limit, named))).map(([stage, { reason }]) => ({ stage, reason }));
+  const isMeant = ({ when }) => Object.entries(when).every(([symbol, names]) => names.includes(value[symbol]));
+  const isBroken = (limit) => isMeant(limit) && Number.isNaN(evaluate(limit, named));
+  const limits = Object.entries(spec.limits ?? {}).map(([stage, limits]) => [stage, limits.find(isBroken)]);
+  return limits.filter(([, limit]) => limit).map(([stage, { reason }]) => ({ stage, reason }));
 }
 
 /** The terms of the formula that the value selects, each with its bytes; NaN where the letters give no size, and where

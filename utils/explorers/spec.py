@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from ..formulas import Formula, Term
 from ..palette import assign
 from .controls import Control, combinations
-from .stages import UNNAMED, Limit, check_limits, check_same_stages, formulas_by_stage, word
+from .stages import UNNAMED, Limits, check_limits, check_same_stages, formulas_by_stage, word
 
 Stages = Formula | dict[str, Formula]
 
@@ -23,7 +23,7 @@ def make_spec(
     controls: dict[str, Control],
     formula: Callable[[dict], Stages],
     parts: bool,
-    limits: Mapping[str, Limit],
+    limits: Limits,
 ) -> dict:
     """The spec, as formula.js describes it, but for the curves.
 
@@ -32,13 +32,14 @@ def make_spec(
     start = {symbol: control.default for symbol, control in controls.items()}
     found = _Formulas(controls, letters_of(controls, start), word(parts))
     which = [found.place(formula(start | chosen), chosen) for chosen in combinations(list(controls.values()))]
-    check_limits(limits, found.stages, list(found.letters))
+    options = {symbol: list(getattr(control, "values", ())) for symbol, control in controls.items()}
+    check_limits(limits, found.stages, list(found.letters), options)
     return {
         "title": title,
         "controls": [control.spec() for control in controls.values()],
         "stages": found.stages,
         "parts": parts,
-        "limits": {stage: limit.spec() for stage, limit in limits.items()},
+        "limits": {stage: [limit.spec() for limit in of_stage] for stage, of_stage in limits.items()},
         "terms": list(found.terms.values()),
         "formulas": found.formulas,
         "which": which,

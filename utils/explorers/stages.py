@@ -1,7 +1,7 @@
 """The stages of one setting, phases of a step or parts of a whole; what has none is one stage without a name."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..expressions import Expression
 from ..formulas import Formula
@@ -13,33 +13,56 @@ UNNAMED = ""
 class Limit:
     """Up to where the formula of a stage holds: as long as `room`, written as in Expression, is 0 or more.
 
-    `reason` ends the sentence that says so.
+    `reason` ends the sentence that says so. With `when`, {symbol: [names of options]}, it is a limit of these alone.
     """
 
     room: str
     reason: str
+    when: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def holds(self, letters: Mapping[str, int]) -> bool:
-        """Whether the formula holds for these letters."""
+    def holds(self, letters: Mapping[str, int], names: Mapping) -> bool:
+        """Whether the formula holds for these letters and names of options."""
+        if any(names[symbol] not in options for symbol, options in self.when.items()):
+            return True
         try:
             Expression(self.room).value(letters)
         except ValueError:
             return False
         return True
 
-    def sentence(self, stage: str) -> str:
-        """Why there is no prediction of a stage."""
-        return f"No prediction of {stage}: {self.reason}"
-
     def spec(self) -> dict:
         """What a page needs to decide it: `js` is NaN where the formula does not hold."""
         room = Expression(self.room)
-        return {"letters": list(room.letters), "js": room.javascript(), "reason": self.reason}
+        when = {symbol: list(options) for symbol, options in self.when.items()}
+        return {"when": when, "letters": list(room.letters), "js": room.javascript(), "reason": self.reason}
 
 
-def check_limits(limits: Mapping[str, Limit], stages: Sequence[str], letters: Sequence[str]) -> None:
-    """Raises ValueError for a limit of a stage that there is not, or with a letter that no control gives."""
-    for stage, limit in limits.items():
+Limits = Mapping[str, Sequence[Limit]]
+
+
+def limits_by_stage(limits: Mapping[str, Limit | Sequence[Limit]] | None) -> Limits:
+    """Each stage's limits in a tuple, also where one was given without."""
+    return {stage: (one,) if isinstance(one, Limit) else tuple(one) for stage, one in (limits or {}).items()}
+
+
+def reasons_beyond(limits: Limits, letters: Mapping[str, int], names: Mapping) -> dict[str, str]:
+    """The stages whose formula does not hold, each with the reason of the first of its limits that says so."""
+    found = {stage: [one for one in of if not one.holds(letters, names)] for stage, of in limits.items()}
+    return {stage: broken[0].reason for stage, broken in found.items() if broken}
+
+
+def no_prediction(reasons: Mapping[str, str]) -> list[str]:
+    """A sentence for each reason, with all its stages."""
+    stages: dict[str, list[str]] = {}
+    for stage, reason in reasons.items():
+        stages.setdefault(reason, []).append(stage)
+    return [f"No prediction of {', '.join(names)}: {reason}" for reason, names in stages.items()]
+
+
+def check_limits(limits: Limits, stages: Sequence[str], letters: Sequence[str], options: Mapping) -> None:
+    """Raises ValueError for a limit of a stage that there is not, with a letter that no control gives, or with `when`
+    for an option that no control has."""
+    for stage, limit in ((stage, limit) for stage, of_stage in limits.items() for limit in of_stage):
         if stage not in stages or stage == UNNAMED:
             raise ValueError(f"limits must name stages of the formula: got {stage!r}; there are {', '.join(stages)}.")
         if missing := [letter for letter in Expression(limit.room).letters if letter not in letters]:
@@ -47,6 +70,10 @@ def check_limits(limits: Mapping[str, Limit], stages: Sequence[str], letters: Se
                 f"each letter of a limit needs a control: got {missing[0]!r} in {limit.room!r}, but the controls give "
                 f"{', '.join(letters)}."
             )
+        for symbol, names in limit.when.items():
+            if unknown := [name for name in names if name not in options.get(symbol, ())]:
+                known = ", ".join(options.get(symbol, ())) or "there are none"
+                raise ValueError(f"a limit's when must name options of {symbol!r}: got {unknown[0]!r}; {known}.")
 
 
 def word(parts: bool) -> str:

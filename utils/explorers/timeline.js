@@ -26,9 +26,10 @@ export function createTimeline(prefix) {
   const slider = build("input", { type: "range", id, min: 0, step: 1, "data-instant": "", "data-lm-suppress-shortcuts": "true" });
   const toPeak = build("button", { type: "button", class: "eb-to-peak" }, "to the peak");
   const place = build("p", { class: "eb-place" });
+  const key = build("p", { class: "eb-outline-key", hidden: "" });
   const ledger = build("ul", { class: "eb-ledger", "aria-label": "the ledger at this instant" });
   const element = build("figure", { class: "eb-timeline", hidden: "" },
-    build("div", { class: "eb-timeline-title" }, "A step of training, event by event: bytes allocated"), svg,
+    build("div", { class: "eb-timeline-title" }, "A step of training, event by event: bytes allocated"), key, svg,
     build("div", { class: "eb-instant", style: `padding-left: ${PLOT_LEFT}px` }, slider, build("div", {}, build("label", { for: id }, "instant of the step"), toPeak)),
     place, ledger);
 
@@ -41,7 +42,8 @@ export function createTimeline(prefix) {
     const { x, y } = pixel(column);
     for (const [name, value] of Object.entries({ x1: x, x2: x, y1: y })) cursor.setAttribute(name, value);
     place.replaceChildren(`${placeOf(timeline, column)}: `, build("b", {}, `${exact(bytes)} bytes (${short(bytes)})`),
-      ` allocated, ${short(timeline.reserved[column])} reserved.`);
+      ` allocated, ${short(timeline.reserved[column])} reserved.`,
+      timeline.outline ? ` At the same point of this phase, ${timeline.outline.name}: ${short(timeline.outline.bytes[column])}.` : "");
     const present = Object.entries(timeline.columns).filter(([, numbers]) => numbers[column]);
     present.sort(([a], [b]) => numberOf(a) - numberOf(b));
     ledger.replaceChildren(...present.map(([name, numbers]) => item(name, numbers[column], numberOf(name), timeline.colours[name])));
@@ -68,6 +70,8 @@ export function createTimeline(prefix) {
     const numberOf = (name) => names.indexOf(name) + 1;
     const ids = Object.fromEntries(Object.keys(timeline.columns).map((name, i) => [name, `${prefix}-area-${i}`]));
     const column = shown.timeline === timeline ? shown.column : timeline.peak;
+    key.hidden = !timeline.outline;
+    key.textContent = timeline.outline ? `Areas: this setting. Line: the same step ${timeline.outline.name}, phase by phase at the same width.` : "";
     slider.max = timeline.places.length - 1;
     shown = { timeline, width, numbers, numberOf, column, pixel: drawAreas(svg, width, timeline, ids, numberOf) };
     svg.append(cursor);

@@ -1,7 +1,7 @@
 """The bytes of one training step, event by event, as few columns as a page can draw; the peak stays exact."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from ..ledger_levels import levels
 from ..palette import CATEGORIES, assign
@@ -17,7 +17,8 @@ class Timeline:
 
     `places` has for each column how many of the step's `n_events` allocations and frees are done. `phases` are
     (name, first column, last column); `peak` is the column of the highest instant, `peak_is` what that is beside.
-    `reserved` has the bytes of the segments, and `capacity_bytes` what the GPU has for them.
+    `reserved` has the bytes of the segments, and `capacity_bytes` what the GPU has for them. `outline` is another step,
+    drawn as a line over this one: its name, and its bytes in each column.
 
     Counts: whole blocks: requested bytes by category, and slack.
     Unit:   bytes, exact in every column.
@@ -31,6 +32,7 @@ class Timeline:
     peak: int
     peak_is: str = ""
     capacity_bytes: int | None = None
+    outline: tuple[str, list[int]] | None = None
 
     @classmethod
     def of(
@@ -72,6 +74,17 @@ class Timeline:
             capacity_bytes,
         )
 
+    def beside(self, name: str, other: "Timeline") -> "Timeline":
+        """The same with the outline of another step, whose phases are stretched to the width of these.
+
+        Counts: of several of the other's columns that fall into one of these, the highest: its peak stays exact.
+        """
+        totals = [sum(numbers) for numbers in zip(*other.columns.values(), strict=True)]
+        found: list[int] = []
+        for first, last, of_other in _together(self.phases, other.phases):
+            found += _stretched([totals[i] for i in of_other], last - first + 1)
+        return replace(self, outline=(name, found))
+
     def at(self, column: int) -> dict[str, int]:
         """The bytes of each category there, without those that have none."""
         return {name: numbers[column] for name, numbers in self.columns.items() if numbers[column]}
@@ -82,7 +95,9 @@ class Timeline:
         ledger = self.at(self.peak)
         phase = next(name for name, first, last in self.phases if first <= self.peak <= last)
         parts = ", ".join(f"{name} {exact(n_bytes)}" for name, n_bytes in ledger.items())
-        return f"The peak of the step, in {self.peak_is or phase}: {exact(sum(ledger.values()))} allocated: {parts}."
+        other = f" The peak {self.outline[0]}: {exact(max(self.outline[1]))} allocated." if self.outline else ""
+        peak = f"The peak of the step, in {self.peak_is or phase}: {exact(sum(ledger.values()))} allocated: {parts}."
+        return peak + other
 
     def spec(self) -> dict:
         """What a page needs to draw it."""
@@ -90,6 +105,7 @@ class Timeline:
             "columns": self.columns, "reserved": self.reserved, "places": self.places, "n_events": self.n_events,
             "phases": [list(phase) for phase in self.phases], "peak": self.peak, "peak_is": self.peak_is,
             "capacity": self.capacity_bytes, "caption": self.caption,
+            "outline": self.outline and {"name": self.outline[0], "bytes": self.outline[1]},
             "colours": {name: colour._asdict() for name, colour in assign(self.columns).items()},
         }  # fmt: skip
 
@@ -119,3 +135,25 @@ def _spans(phases: list[str]) -> list[tuple[str, int, int]]:
     starts = [i for i in range(len(phases)) if i == 0 or phases[i] != phases[i - 1]]
     stops = [*(start - 1 for start in starts[1:]), len(phases) - 1]
     return [(phases[start], start, stop) for start, stop in zip(starts, stops, strict=True)]
+
+
+def _together(phases: list[tuple], others: list[tuple]) -> Iterator[tuple[int, int, range]]:
+    """(first, last, the other's columns) for each phase; what one of the two lacks goes with the phase before it.
+
+    Phases are few and each comes once; where they come more often, all of them are one.
+    """
+    names, other_names = [name for name, *_ in phases], [name for name, *_ in others]
+    common = [name for name in dict.fromkeys(names) if name in other_names]
+    in_order = [name for name in other_names if name in common] == common == [n for n in names if n in common]
+    starts = [0] + [first for name, first, _ in phases if name in common[1:]] if in_order else [0]
+    other_starts = [0] + [first for name, first, _ in others if name in common[1:]] if in_order else [0]
+    stops = [*starts[1:], phases[-1][2] + 1]
+    other_stops = [*other_starts[1:], others[-1][2] + 1]
+    for first, stop, other_first, other_stop in zip(starts, stops, other_starts, other_stops, strict=True):
+        yield first, stop - 1, range(other_first, other_stop)
+
+
+def _stretched(numbers: list[int], n: int) -> list[int]:
+    """As many as n: the highest of each part, or each several times."""
+    bounds = [len(numbers) * i // n for i in range(n + 1)]
+    return [max(numbers[start : max(stop, start + 1)]) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]

@@ -9,8 +9,10 @@ function agreement({ stages, whole, beyond }, origin) {
   if (stages[0].name === "") return `Predicted and ${origin} agree in every term: ${exact(stages[0].accounted)} bytes.`;
   if (whole) return `Predicted and ${origin} agree in every term of every part: ${exact(whole.accounted)} bytes in total.`;
   const largest = stages.reduce((best, stage) => (stage.accounted > best.accounted ? stage : best));
+  const most = `Of these moments, ${largest.name} has the most: ${exact(largest.accounted)} bytes.`;
+  if (beyond.length === stages.length) return most;
   const which = beyond.length ? "every stage that has a prediction" : "every stage";
-  return `Predicted and ${origin} agree in every term of ${which}. Of these moments, ${largest.name} has the most: ${exact(largest.accounted)} bytes.`;
+  return `Predicted and ${origin} agree in every term of ${which}. ${most}`;
 }
 
 const inTotal = (whole, origin) => {
@@ -21,7 +23,9 @@ const inTotal = (whole, origin) => {
 
 /** What the status line says: the verdict, the error in place of the account, or that it is being taken. */
 export function verdict(compared, answer) {
-  const limits = compared.beyond.map(({ stage, reason }) => `No prediction of ${stage}: ${reason}`);
+  const stages = new Map(); // by reason
+  for (const { stage, reason } of compared.beyond) stages.set(reason, [...(stages.get(reason) ?? []), stage]);
+  const limits = [...stages].map(([reason, names]) => `No prediction of ${names.join(", ")}: ${reason}`);
   return [comparison(compared, answer), ...limits].join(" ");
 }
 
@@ -37,6 +41,16 @@ function comparison(compared, answer) {
   }
   const places = off.map(({ name, rows }) => `in ${name}: ${rows.map((row) => `${row.name} by ${amount(row.difference)}`).join(", ")}`);
   return `${start}Predicted and ${answer.origin} differ, in bytes, ${places.join("; ")}.${inTotal(whole, answer.origin)}`;
+}
+
+/** `element` for the page, hidden where there is nothing else to say, and `draw(remark)`. */
+export function createRemark() {
+  const element = build("p", { class: "eb-remark", "aria-live": "polite", hidden: "" });
+  function draw(remark) {
+    element.hidden = !remark;
+    if (element.textContent !== (remark ?? "")) element.textContent = remark ?? "";
+  }
+  return { element, draw };
 }
 
 /** `element` for the page, empty as long as there is no verdict, and `draw(state, fit)`. */

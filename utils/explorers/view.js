@@ -7,7 +7,7 @@ import { build } from "./elements.js";
 import { compare, scale } from "./formula.js";
 import { createTable } from "./table.js";
 import { createTimeline } from "./timeline.js";
-import { createFit, verdict } from "./verdict.js";
+import { createFit, createRemark, verdict } from "./verdict.js";
 
 /** One number for each term, the same in all stages: in order of appearance, those that the formula lacks last. */
 function numbered(compared) {
@@ -34,12 +34,13 @@ export function createView(spec, onChange) {
   const curves = createCurves(spec);
   const bars = createBars(spec, prefix);
   const fit = createFit();
+  const remark = createRemark();
   const timeline = createTimeline(prefix);
   const table = createTable(spec, prefix);
   const element = build("section", { class: "eb", "aria-label": spec.title },
     build("div", { class: "eb-head" }, build("strong", {}, spec.title), badge),
     build("div", { class: "eb-controls" }, ...controls.map(([, { element }]) => element)),
-    fit.element, timeline.element, ...curves.elements, ...bars.elements, status, table.element);
+    fit.element, remark.element, timeline.element, ...curves.elements, ...bars.elements, status, table.element);
 
   let origin = "accounted"; // of the last account: a heading that stays while the next is taken
   function draw(value, answer) {
@@ -53,6 +54,7 @@ export function createView(spec, onChange) {
     element.dataset.alarm = String(compared.state === "failed" || compared.misfit !== "");
     element.setAttribute("aria-busy", String(compared.state === "waiting"));
     fit.draw(compared.state, answer?.fit);
+    remark.draw(answer?.remark);
     timeline.draw(width, compared, answer?.timeline);
     curves.draw(width, value);
     bars.draw(width, compared, origin, scale(spec, value, compared));

@@ -15,7 +15,7 @@ from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.nn.attention import SDPBackend
 
 from . import attention_efficient, attention_flash  # noqa: F401 (they register their kernels and rules)
-from .attachment import another_mode_is_on
+from .attachment import another_mode_is_on, attached
 from .attention_choice import HALF, Attention, choose
 from .call import Call, rule
 from .kernels import KERNELS
@@ -26,13 +26,19 @@ aten = torch.ops.aten
 _CUDNN_MINUS_INFINITY = -65504.0
 _FLASH_ALIGNMENT = 8
 _BIAS_ALIGNMENT = 8
+_TRACING = torch._C._TorchDispatchModeKey.FAKE
 
 
 def _gpu_of(tensor: torch.Tensor):
-    """The spec of the simulated GPU that holds this tensor, or the one within torch.func's wrapper, if one does."""
+    """The spec of the simulated GPU that holds this tensor, or the one within torch.func's wrapper, if one does.
+
+    While `torch.compile` traces, tensors are stand-ins of which no GPU knows: what it traces will run on the open one.
+    """
     while is_functorch_wrapped_tensor(tensor):
         tensor = get_unwrapped(tensor)
     record = RECORDS.get(tensor.untyped_storage()._cdata)
+    if record is None and attached() and torch._C._get_dispatch_mode(_TRACING) is not None:
+        return attached()[-1].memory.spec
     return record.memory.spec if record is not None else None
 
 

@@ -132,8 +132,9 @@ def flash_attention(call: Call) -> None:
     """See `_flash_takes`."""
     query, key = (x.transpose(1, 2) for x in call.args[:2])
     dropout = _argument(call, 3, "dropout_p", 0.0)
-    out, logsumexp, *_, state, unused, _ = call.result
+    out, logsumexp, *_, state, unused, debug_mask = call.result
     _flash_takes(call, query, key, dropout, out, logsumexp, state, unused)
+    call.place(debug_mask)  # of no bytes; selective checkpointing keeps it too
 
 
 @rule(aten._flash_attention_forward.default)
@@ -142,6 +143,7 @@ def flash_attention_forward(call: Call) -> None:
     query, key, _, lengths = call.args[:4]
     if lengths is None:
         _flash_takes(call, query, key, call.args[7], *call.result[:4])
+        call.place(call.result[4])
     else:
         call.place_all()
 

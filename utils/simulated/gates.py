@@ -11,6 +11,7 @@ import torch.optim.swa_utils
 import torch.utils._foreach_utils
 import torch.utils.checkpoint
 
+from ..checkpointing import Region
 from .attachment import OPEN_MEMORIES, attached
 from .autocast import cast_as_cuda
 from .autocast_gates import answer_as_cuda
@@ -199,7 +200,7 @@ def _see_backward():
 
 
 def _see_recomputation():
-    """A checkpoint keeps what it computes again where nobody else looks, and checks it once it has."""
+    """A checkpoint keeps what it computes again where nobody else looks: PyTorch's checks it once it has."""
 
     def seeing(original):
         def check(frame, task):
@@ -209,7 +210,16 @@ def _see_recomputation():
 
         return check
 
-    return replaced(torch.utils.checkpoint._CheckpointFrame, "check_recomputed_tensors_match", seeing)
+    def seeing_ours(original):
+        def run_again(region):
+            original(region)
+            for mode in attached():
+                mode.observer.note_recomputed(region, torch._C._current_graph_task_id())
+
+        return run_again
+
+    theirs = replaced(torch.utils.checkpoint._CheckpointFrame, "check_recomputed_tensors_match", seeing)
+    return all_of([theirs, replaced(Region, "run_again", seeing_ours)])
 
 
 _CHANGES = (

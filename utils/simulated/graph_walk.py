@@ -3,15 +3,14 @@
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
-from types import FunctionType
 
 import torch
 from torch.autograd.graph import Node
-from torch.utils import checkpoint
 
 from ..deep_graphs import looked_at
 from ..owners import NEVER, STATE, GraphNode, Kept, Owners
 from ..saved_tensors import node_name, raw_slots
+from . import checkpoints
 
 _ACCUMULATORS = 1 << 63  # their numbers are above this: autograd runs them first
 
@@ -106,7 +105,7 @@ class GraphWalk:
             if isinstance(saved.data, torch.Tensor):
                 found.append((slot, self._numbers_in(saved.data)))
             elif saved.unpack_hook is not None:
-                found.append((slot, (saved.data, _frame_of(saved.unpack_hook))))
+                found.append((slot, (saved.data, checkpoints.region_of(saved.unpack_hook))))
         return found
 
     def _note(self, number: int, name: str, slots: list, watch: _Watch | None) -> None:
@@ -163,11 +162,9 @@ class GraphWalk:
         self._owners.nodes += given, chosen
         self._frames[frame] = [given]
         weakref.finalize(frame, self._frame_died, [given, chosen]).atexit = False
-        for i, saved in enumerate(frame.saved_args):
-            tensor = getattr(saved, "data", None)
-            if isinstance(tensor, torch.Tensor):
-                self._keep(Kept(given, f"inputs[{i}]"), tensor)
-        for tensor in _selected(frame):
+        for name, tensor in checkpoints.given(frame):
+            self._keep(Kept(given, name), tensor)
+        for tensor in checkpoints.chosen(frame):
             self._keep(Kept(chosen, ""), tensor)
 
     def _frame_died(self, holders: list[GraphNode]) -> None:
@@ -186,14 +183,10 @@ class GraphWalk:
 
     def note_recomputed(self, frame, task: int) -> None:
         """Note, when a checkpoint has computed a region again, for which nodes and slots it keeps the results."""
-        again = frame.recomputed[task]
-        for reference in frame.weak_holders:
-            placeholder = reference()
-            place = self._placeholders.get(placeholder) if placeholder is not None else None
-            handle = placeholder.handles.get(task) if place else None
-            if handle is not None and handle in again:
+        for placeholder, tensor in checkpoints.recomputed(frame, task):
+            if (place := self._placeholders.get(placeholder)) is not None:
                 node, slot = place
-                self._keep(Kept(node, slot, self._position() - 1), again[handle])
+                self._keep(Kept(node, slot, self._position() - 1), tensor)
 
     def release(self, nodes: Iterable[GraphNode], position: int) -> None:
         """Note that these nodes have let go of what they kept."""
@@ -208,37 +201,3 @@ def _common(one: str, other: str) -> str:
     """The innermost module that two are, or are in."""
     parts = takewhile(lambda pair: pair[0] == pair[1], zip(one.split("."), other.split("."), strict=False))
     return ".".join(part for part, _ in parts)
-
-
-def _enclosed(function, kind: type):
-    """What a function has of this kind in its closure, or None."""
-    for cell in getattr(function, "__closure__", None) or ():
-        try:
-            content = cell.cell_contents
-        except ValueError:  # empty
-            continue
-        if isinstance(content, kind):
-            return content
-    return None
-
-
-def _frame_of(unpack_hook):
-    """The frame of the checkpoint that made this hook, if one did."""
-    inner = _enclosed(unpack_hook, FunctionType)  # with debugging on, a hook around the hook
-    frame = checkpoint._CheckpointFrame
-    return _enclosed(unpack_hook, frame) or _enclosed(inner, frame)
-
-
-def _selected(frame) -> Iterator[torch.Tensor]:
-    """The tensors that a selective checkpoint has chosen to keep for its region."""
-    mode = _enclosed(frame.recompute_fn, checkpoint._CachedTorchDispatchMode)
-    for calls in mode.storage.values() if mode else ():
-        yield from _tensors_of(list(calls.values()))
-
-
-def _tensors_of(entries) -> Iterator[torch.Tensor]:
-    for entry in entries:
-        if isinstance(entry, (list, tuple)):
-            yield from _tensors_of(entry)
-        elif isinstance(value := getattr(entry, "val", None), torch.Tensor):
-            yield value

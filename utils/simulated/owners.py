@@ -86,6 +86,8 @@ class Observer:
         return self.memory.labels.modules.depth == 1 and torch._C._current_graph_task_id() == -1
 
     def _enter_forward(self, module: nn.Module, args) -> None:
+        if torch.compiler.is_compiling():  # hooks are compiled into a model's graph: these must leave nothing there
+            return
         if self._is_root():
             self._note_model(module)
             for tensor in tensors_in(args):
@@ -94,6 +96,8 @@ class Observer:
 
     def _leave_forward(self, module: nn.Module, args, *rest) -> None:
         """`rest` is the keyword arguments and the output; the output alone where forward has failed."""
+        if torch.compiler.is_compiling():
+            return
         # the paths' own hook has run before this one, so that the root is not among the running modules any more
         if self.memory.labels.modules.depth == 0 and torch._C._current_graph_task_id() == -1:
             self._spans.finish(self._forward)

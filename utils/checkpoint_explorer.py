@@ -1,0 +1,111 @@
+"""The explorer of checkpointing: regions of a GPT and a policy; its step with and without, bytes saved, FLOPs added."""
+
+from math import sqrt
+
+from .checkpoint_experiments import OPTIMAL, POLICIES, CheckpointedRun, CheckpointedStep
+from .explorers import Account, Control, Explorer, Limit, Timeline
+from .gpt import SIZES, letters
+from .gpt_experiments import MOMENTS, GPTRun, predicted
+from .regions import REGIONS, WITH_K
+from .units import exact, short
+
+WITHOUT = "without checkpoint"
+_DEEPEST = max(size["n_layers"] for size in SIZES.values())
+_LETTERS = {name: {letter: letters(name)[letter] for letter in "dLaV"} for name in SIZES}
+_ROOTS = {name: {"r": round(sqrt(found["L"]))} for name, found in _LETTERS.items()}
+
+
+def controls() -> list[Control]:
+    """One for each setting of `CheckpointedStep`."""
+    return [
+        Control.choice("model", "model", list(SIZES), letters={name: _LETTERS[name] | _ROOTS[name] for name in SIZES}),
+        Control.range("b", "batch", 1, 128, value=12, log=True, unit="sequences"),
+        Control.range("s", "sequence", 16, 16384, value=1024, log=True, unit="tokens"),
+        Control.choice("precision", "precision", ["autocast", "half"]),
+        Control.choice("attention", "attention", ["fused", "explicit"]),
+        Control.choice("regions", "regions", list(REGIONS), value="every block"),
+        Control.range("k", "for every k-th block and k segments", 1, _DEEPEST, value=3),
+        Control.choice("policy", "policy of each region", list(POLICIES)),
+        Control.range("budget_mib", "a block, for the optimal policy", 0, 1024, value=100, unit="MiB"),
+    ]
+
+
+def limits() -> dict[str, list[Limit]]:
+    """Where there is no closed form: regions that cannot be, plans that a solver makes, lists that a kernel sorts."""
+    no_regions = Limit("L - k", "there are no such regions.", {"regions": WITH_K})
+    chosen = {"policy": [OPTIMAL], "regions": REGIONS[1:]}
+    by_solver = Limit("0 - 1", "what is kept follows from a solver's choice, not from a formula.", chosen)
+    *first, last = MOMENTS
+    many = Limit("3072 - b*s", "for more than 3,072 tokens its kernel sorts them, in buffers of its own.")
+    return {name: [no_regions, by_solver] for name in first} | {last: [no_regions, many]}
+
+
+def account(settings: dict) -> Account:
+    """A training step with regions checkpointed, on a simulated GPU of its own, beside the step without."""
+    run = CheckpointedStep(**settings).run()
+    timeline = _timeline(run.run)
+    if run.step.lengths:
+        timeline = timeline.beside(WITHOUT, _timeline(run.plain))
+    return Account(
+        run.run.account(),
+        device=run.run.trace.gpu,
+        note="PyTorch 2.13 rules",
+        timeline=timeline,
+        remark=remark(run),
+    )
+
+
+def _timeline(run: GPTRun) -> Timeline:
+    return Timeline.of(
+        run.trace,
+        after=run.after,
+        until=run.until,
+        named=run.positions,
+        capacity_bytes=run.step.spec.allocator_bytes,
+    )
+
+
+def remark(run: CheckpointedRun) -> str:
+    """What the regions save, held and at the peak, and what they add."""
+    held = f"Requested: {exact(run.held_bytes)} at the end of forward, {exact(run.peak_bytes)} at the peak."
+    if not run.step.lengths:
+        return f"Nothing is checkpointed. {held}"
+    saved, saved_peak = run.saved_held_bytes, run.saved_peak_bytes
+    share = run.added_flops / run.step_flops
+    return (
+        f"{_saves(saved)} at the end of forward; {_saves(saved_peak, 'saves', 'takes')} at the peak. "
+        f"Computes {_gflop(run.added_flops)} again: {share:.1%} of the {_gflop(run.step_flops)} of a step. "
+        f"{held}{_kept(run)}"
+    )
+
+
+def _saves(n_bytes: int, saves: str = "Saves", takes: str = "Takes") -> str:
+    return f"{saves} {exact(n_bytes)}" if n_bytes >= 0 else f"{takes} {exact(-n_bytes)} more"
+
+
+def _gflop(flops: int) -> str:
+    number = flops / 10**9
+    return f"{number:,.0f} GFLOP" if number >= 100 or not number else f"{number:.3g} GFLOP"
+
+
+def _kept(run: CheckpointedRun) -> str:
+    """What an optimal plan does with its budget."""
+    if run.step.policy != OPTIMAL:
+        return ""
+    length, plan = max(run.step.plans.items())
+    per_block = plan.kept_bytes // max(1, length)
+    return (
+        f" The plan keeps {short(per_block)} of the budget of {run.step.budget_mib} MiB a block, "
+        f"{exact(run.kept_bytes)} in all."
+    )
+
+
+def checkpoint_explorer() -> Explorer:
+    """Any of the four GPT-2s with regions checkpointed: predicted and accounted, and a timeline of both steps."""
+    return Explorer(
+        title="A GPT's step with and without a checkpoint",
+        controls=controls(),
+        formula=lambda settings: predicted(CheckpointedStep(**settings | {"k": 1}).held),  # of any k: it is a letter
+        measure=account,
+        limits=limits(),
+    )

@@ -1,0 +1,193 @@
+"""What torch.compile keeps for backward: the min-cut partitioner's choice, and the memory budget that moves it."""
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+
+_NOTHING_COMPILED = (
+    "torch.compile must have compiled function: it ran as it is. A dispatch mode that is on hides it from the "
+    "compiler, unless its ignore_compile_internals() returns True; torch._dynamo.config.disable and "
+    "TORCH_COMPILE_DISABLE=1 switch the compiler off."
+)
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """The two graphs that the partitioner has cut a function into; their nodes have the names of the whole one's."""
+
+    forward: GraphModule
+    backward: GraphModule
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The results that forward hands to backward, in their order: `addmm 2`, `native_layer_norm 1[0]`.
+
+        A view is named by what it is a view of; the function's inputs are left out.
+        """
+        needed = {node.name for node in self.backward.graph.nodes if node.op == "placeholder"}
+        names = dict(_numbered(self.forward))
+        made = [_made_by(node, names) for node in _calls(self.forward) if node.name in needed]
+        return tuple(dict.fromkeys(filter(None, made)))
+
+    @property
+    def run_again(self) -> tuple[str, ...]:
+        """The operations of forward that backward repeats, in their order, each with its number; views left out."""
+        again = {node.name for node in _calls(self.backward)}
+        return tuple(name for node, name in _numbered(self.forward) if node.name in again and _computes(node))
+
+
+class Compiled:
+    """A function compiled with a memory budget: 1 keeps what the compiler would, 0 little but the inputs.
+
+    It is compiled at the first call, for the shapes of that call. The backend "aot_eager" cuts the graph as the default
+    backend does, but for its decompositions, and runs PyTorch's own kernels; "inductor" needs a compiler
+    (`missing_compiler`).
+
+    Raises: ValueError for a budget outside [0, 1] and for an unknown backend; RuntimeError, when called, if PyTorch
+            has compiled nothing.
+    Source: `torch._functorch.config.activation_memory_budget`.
+    """
+
+    def __init__(self, function: Callable, budget: float = 1.0, backend: str = "aot_eager") -> None:
+        if not 0 <= budget <= 1:
+            raise ValueError(f"budget must lie in [0, 1]: got budget={budget!r}; 1 is the compiler's own choice.")
+        if backend not in ("aot_eager", "inductor"):
+            raise ValueError(f'backend must be "aot_eager" or "inductor": got backend={backend!r}.')
+        self.budget = budget
+        self._graphs: list[GraphModule] = []
+        self._inductor = backend == "inductor"
+        self._called = False
+        # a function, not a module: PyTorch warns of modules that global hooks see, as a simulated GPU's do
+        self._run = torch.compile(lambda *args: function(*args), backend=self._compile, dynamic=False)
+
+    def __call__(self, *args):
+        from torch._functorch import config
+
+        with config.patch(activation_memory_budget=self.budget):
+            if not self._called:
+                torch._dynamo.reset()
+                self._called = True
+            result = self._run(*args)
+        if not self._graphs:
+            raise RuntimeError(_NOTHING_COMPILED)
+        return result
+
+    @property
+    def graphs(self) -> Graphs:
+        """What it was compiled to; the backend "inductor" compiles the second one in the first backward.
+
+        Raises: RuntimeError before the first call; ValueError if it took more than one graph, or needs no gradient.
+        """
+        if not self._graphs:
+            raise RuntimeError("graphs are there after the first call: call it once.")
+        if len(self._graphs) != 2:
+            raise ValueError(
+                f"function must compile to one graph for forward and one for backward: got {len(self._graphs)}; look "
+                "for graph breaks with torch._dynamo.explain, and for an input that needs a gradient."
+            )
+        return Graphs(*self._graphs)
+
+    def _compile(self, module: GraphModule, inputs: list):
+        if self._inductor:
+            from torch._inductor.compile_fx import compile_fx
+
+            return compile_fx(module, inputs, inner_compile=self._compile_one)
+        from torch._dynamo.backends.common import aot_autograd
+        from torch._dynamo.backends.debugging import boxed_nop
+
+        # boxed: backward's graph lets go of what it was given as soon as it has used it
+        return aot_autograd(
+            fw_compiler=boxed_nop, bw_compiler=boxed_nop, inference_compiler=self._note_alone,
+            partition_fn=self._cut, keep_inference_input_mutations=True,
+        )(module, inputs)  # fmt: skip
+
+    def _cut(self, *args, **kwargs) -> tuple[GraphModule, GraphModule]:
+        from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+        graphs = min_cut_rematerialization_partition(*args, **kwargs)
+        self._graphs += graphs
+        return graphs
+
+    def _note_alone(self, graph: GraphModule, inputs: list):
+        from torch._dynamo.backends.debugging import boxed_nop
+
+        self._graphs.append(graph)
+        return boxed_nop(graph, inputs)
+
+    def _compile_one(self, graph: GraphModule, inputs: list, **settings):
+        from torch._inductor.compile_fx import compile_fx_inner
+
+        self._graphs.append(graph)
+        return compile_fx_inner(graph, inputs, **settings)
+
+
+def first_to_go(make: Callable[[], Callable], args: tuple, budgets: Iterable[float]) -> dict[str, float | None]:
+    """For each operation of forward the largest of these budgets at which backward runs it again; None if at none.
+
+    `make()` gives the function, anew for each budget. Views are left out.
+
+    Raises: as `Compiled`.
+    """
+    found: dict[str, float | None] = {}
+    for budget in sorted(budgets, reverse=True):
+        compiled = Compiled(make(), budget)
+        compiled(*args)
+        again = set(compiled.graphs.run_again)
+        for name in (name for node, name in _numbered(compiled.graphs.forward) if _computes(node)):
+            if found.setdefault(name, None) is None and name in again:
+                found[name] = budget
+    return found
+
+
+def missing_compiler(device: str = "cpu") -> str:
+    """Why the backend "inductor" cannot compile for this device here; "" if it can.
+
+    Raises: ValueError for a device that is neither "cpu" nor "cuda".
+    """
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f'device must be "cpu" or "cuda": got device={device!r}.')
+    if device == "cuda":
+        from torch.utils._triton import has_triton
+
+        return "" if has_triton() else "Triton, which inductor compiles with for a GPU, finds none on this machine."
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        return "inductor finds no C++ compiler (g++ or clang++; CXX names another)."
+    return ""
+
+
+def _calls(module: GraphModule) -> list[Node]:
+    return [node for node in module.graph.nodes if node.op == "call_function"]
+
+
+def _computes(node: Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target.is_view
+
+
+def _made_by(node: Node, names: dict[Node, str]) -> str:
+    """The name of the operation that made a result, behind all views of it; "" for an input."""
+    part = ""
+    while node in names and not _computes(node):
+        if node.target is operator.getitem:
+            part = f"[{node.args[1]}]"
+        node = node.args[0]
+    return names[node] + part if node in names else ""
+
+
+def _numbered(module: GraphModule) -> list[tuple[Node, str]]:
+    """Each operation with its name and its number among those of that name."""
+    seen: Counter[str] = Counter()
+    named = []
+    for node in _calls(module):
+        name = getattr(node.target, "_opname", getattr(node.target, "__name__", str(node.target)))
+        seen[name] += 1
+        named.append((node, f"{name} {seen[name]}"))
+    return named
