@@ -48,6 +48,7 @@ LAYERS = [
     ["utils.explorers"],
     ["utils.activation_curves"],
     ["utils.phases_explorer", "utils.mlp_explorer", "utils.block_explorer", "utils.gpt_explorer"],
+    ["utils.gallery"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [

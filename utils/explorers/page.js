@@ -1,7 +1,7 @@
 // An explorer on a page without a kernel: it draws the accounts that were stored with the page, and predicts all others.
 //
 // A page loads this script and, for each explorer, one that calls `everyByte.explorer(name, data)`:
-//   data  {spec, value: the setting at first, call: the Python that makes the explorer, badge, answers: {key: answer}}
+//   data  {spec, value: the setting at first, shared: what answers have unless they say otherwise, answers: {key: answer}}
 //         where a key is the setting's items in the order of the controls, and an answer lacks `request` and `settings`;
 //         numbers that follow one another in a timeline are stored as differences.
 
@@ -98,7 +98,9 @@ function createProgram(textOf) {
 
 // -------------------------------------------------------------------------------------------------------- the page
 
-function mount(root, name, { spec, value: first, badge, answers }) {
+const ABSENCE = "Not recorded here: the page has the accounts of some settings only. The prediction is computed for each.";
+
+function mount(root, name, { spec, value: first, shared, answers }) {
   const keys = Object.keys(answers);
   let value = readAddress(name, spec, first) ?? first;
   const jump = build("button", { type: "button", class: "eb-jump", hidden: "" }, "to the nearest stored setting");
@@ -107,14 +109,14 @@ function mount(root, name, { spec, value: first, badge, answers }) {
   const known = new Map(); // unpacked once, so that a drawing knows what it has drawn
   function answerAt(now) {
     const key = keyOf(spec, now);
-    if (!(key in answers)) return { settings: now, terms: null, error: "", badge: "predicted here" };
-    if (!known.has(key)) known.set(key, { badge, error: "", ...answers[key], timeline: unpacked(answers[key].timeline), settings: now });
+    if (!(key in answers)) return { settings: now, terms: null, error: "", absence: ABSENCE, badge: "prediction alone" };
+    if (!known.has(key)) known.set(key, { ...shared, ...answers[key], timeline: unpacked(answers[key].timeline), settings: now });
     return { ...known.get(key), settings: now };
   }
   function draw() {
     const answer = answerAt(value);
     view.draw(value, answer);
-    jump.hidden = answer.terms !== null || answer.error !== "";
+    jump.hidden = !answer.absence;
     written.draw(value);
   }
   const go = (next) => {

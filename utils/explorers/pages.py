@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 
-from .explorer import Explorer
+from .explorer import Explorer, to_page
 from .scripts import one_script
 
 
@@ -19,15 +19,15 @@ def script_of(name: str, explorer: Explorer, settings: Iterable[Mapping]) -> str
     Counts: whatever the explorer's accounts count; they are taken now, one after the other.
     Raises: whatever `explorer.controls` raise for a setting; an account that fails is stored as the sentence it gives.
     """
-    answers = {key_of(explorer, one): packed(explorer.account_at(one)) for one in settings}
+    answers = {key_of(explorer, one): packed(explorer.answer_at(one)) for one in settings}
     badge = _commonest([answer["badge"] for answer in answers.values()])
-    shared = {"badge": f"{badge}; stored with this page", "error": ""}
+    shared = {"badge": f"{badge}; stored with this page", "error": "", "remark": ""}
     data = {
         "spec": explorer.spec,
-        "value": explorer.to_page({symbol: control.default for symbol, control in explorer.controls.items()}),
-        "badge": shared["badge"],
+        "value": to_page({symbol: control.default for symbol, control in explorer.controls.items()}, explorer),
+        "shared": shared,
         "answers": {
-            key: {field: item for field, item in stored(answer).items() if shared.get(field) != item}
+            key: {field: item for field, item in stored(answer).items() if field not in shared or item != shared[field]}
             for key, answer in answers.items()
         },
     }
@@ -43,7 +43,7 @@ def stored(answer: dict) -> dict:
 
 def key_of(explorer: Explorer, settings: Mapping) -> str:
     """The key of a setting's answer."""
-    return "|".join(str(item) for item in explorer.to_page(settings).values())
+    return "|".join(str(item) for item in to_page(dict(settings), explorer).values())
 
 
 def packed(answer: dict) -> dict:
