@@ -1,5 +1,6 @@
 """Explorers on a page without a kernel and without a network, opened from a file: they say what Python says."""
 
+import json
 import random
 import urllib.parse
 
@@ -14,9 +15,10 @@ from utils.explorers.stages import terms_by_stage
 from utils.gallery import GALLERY
 
 STORED = {"phases": 6, "gpt": 5, "checkpoint": 4}  # the accounts of the others are quick
-ROWS = """() => Object.fromEntries([...document.querySelectorAll('tr[data-term]:not([data-term="total"])')].map(
-  ({ dataset: { stage, term, predicted, accounted } }) => [`${stage ?? ""}/${term}`, [predicted ?? null, accounted ?? null]],
-))"""
+ROWS = """() => Object.fromEntries([...document.querySelectorAll('tr[data-term]')].map(
+  ({ dataset: { stage, term, predicted, accounted } }) =>
+    [`${stage ?? ""}/${term}`, [predicted ?? null, accounted ?? null]],
+).filter(([place]) => place !== "/total"))"""
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +44,11 @@ def opened(request, browser, tmp_path_factory):
 
 def at(page, name, explorer, settings) -> ExplorerPage:
     """The explorer at a setting that stands in the address."""
-    query = urllib.parse.urlencode(to_page(settings, explorer))
-    page.evaluate("(hash) => { location.hash = hash; }", f"{name}?{query}")
-    page.wait_for_function(
-        "(json) => document.querySelector('.eb').dataset.value === json", arg=json_of(explorer, settings)
-    )
+    value = to_page(settings, explorer)
+    page.evaluate("(hash) => { location.hash = hash; }", f"{name}?{urllib.parse.urlencode(value)}")
+    shown = json.dumps(value, separators=(",", ":"))
+    page.wait_for_function("(json) => document.querySelector('.eb').dataset.value === json", arg=shown)
     return ExplorerPage(page)
-
-
-def json_of(explorer, settings) -> str:
-    import json
-
-    return json.dumps(to_page(settings, explorer), separators=(",", ":"))
 
 
 def random_settings(explorer, pick: random.Random) -> dict:
@@ -65,12 +60,16 @@ def random_settings(explorer, pick: random.Random) -> dict:
     return {symbol: one(control) for symbol, control in explorer.controls.items()}
 
 
+def by_place(terms) -> dict[str, int]:
+    """The bytes of each term by stage and name, "end of forward/parameters"."""
+    return {f"{stage}/{term}": n for stage, found in terms_by_stage(terms).items() for term, n in found.items()}
+
+
 def predicted(explorer, settings) -> dict[str, int] | None:
     try:
-        stages = terms_by_stage(explorer.predict(settings))
+        return by_place(explorer.predict(settings))
     except ValueError:
         return None
-    return {f"{stage}/{term}": n_bytes for stage, terms in stages.items() for term, n_bytes in terms.items()}
 
 
 def test_javascript_predicts_what_python_predicts(opened):
@@ -101,14 +100,8 @@ def test_stored_accounts_are_shown_as_they_were_taken(opened):
             continue
         assert shown.state == "ready", key_of(explorer, settings)
         rows = page.evaluate(ROWS)
-        expected = {
-            f"{stage}/{term}": n
-            for stage, terms in terms_by_stage(answer["terms"]).items()
-            for term, n in terms.items()
-        }
-        assert {place: int(found) for place, (_, found) in rows.items() if found and int(found)} == {
-            place: n for place, n in expected.items() if n
-        }
+        found = {place: int(n) for place, (_, n) in rows.items() if n and int(n)}
+        assert found == {place: n for place, n in by_place(answer["terms"]).items() if n}
         assert shown.root.locator(".eb-badge").inner_text() == f"{answer['badge']}; stored with this page"
 
 
