@@ -48,11 +48,12 @@ GALLERY = {
     "phases": Shown(
         phases_explorer,
         (
-            {"frozen": ALL, "relu": ALL, "optimizer": ALL},
-            {"b": ALL, "optimizer": ALL},
-            {"frozen": ALL, "relu": ALL, "f": (1, 50, 150, 200)},
-            {"L": (1, 10, 50, 100, 150)},
-            {"d": (1, 10, 64, 128, 256)},
+            {"frozen": ALL, "relu": ALL},
+            {"optimizer": ALL},
+            {"b": ALL},
+            {"L": (1, 10, 50, 100)},
+            {"d": (10, 64, 128, 256)},
+            {"frozen": ("the first f", "the last f"), "f": (1, 50, 200)},
         ),
     ),
     "mlp": Shown(
@@ -81,14 +82,13 @@ GALLERY = {
     "gpt": Shown(
         gpt_explorer,
         (
-            {"model": ALL, "precision": ALL, "attention": ALL},
-            {"b": ALL, "attention": ALL},
-            {"s": ALL, "attention": ALL},
-            {"model": ALL, "gpu": ALL, "b": (1,)},
-            {"model": ALL, "b": (1, 2, 4, 8, 16)},
-            {"optimizer": ALL, "accumulates": ALL},
-            {"dropout": ALL, "attention": ALL},
-            {"keeps_logits": ALL, "attention": ALL},
+            {"model": ALL, "attention": ALL},
+            {"b": (1, 2, 4, 8, 16, 32), "attention": ALL},
+            {"s": ALL},
+            {"s": (256, 512, 2048, 4096), "attention": ("explicit",)},
+            {"gpu": ALL},
+            {"model": ALL, "b": (1,), "gpu": ("a100-80gb", "t4-16gb", "rtx3090-24gb")},
+            *({symbol: ALL} for symbol in ("precision", "optimizer", "dropout", "accumulates", "keeps_logits")),
         ),
     ),
 }
