@@ -15,8 +15,11 @@ CHAPTERS = sorted((Path(__file__).parent.parent / "chapters").glob("*.ipynb"))
 
 def explorers_of_chapters() -> set[str]:
     cells = (cell for path in CHAPTERS for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
-    lines = (cell.source.rstrip().splitlines()[-1:] for cell in cells)
-    return {found[1] for line in lines if line and (found := re.fullmatch(r"(\w+_explorer)\(\)", line[0]))}
+    return {
+        name
+        for cell in cells
+        for name in re.findall(r"^(?:explorer = )?(\w+_explorer)\(\)$", cell.source, re.MULTILINE)
+    }
 
 
 def test_it_has_the_explorers_of_all_chapters_and_no_other():
