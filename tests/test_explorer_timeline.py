@@ -110,6 +110,64 @@ def test_a_timeline_needs_events(trace):
         Timeline.of(trace, after=MARKS["until"], until=MARKS["after"])
 
 
+# ---- the outline of another step
+
+
+def total(timeline):
+    return [sum(numbers) for numbers in zip(*timeline.columns.values(), strict=True)]
+
+
+@pytest.mark.parametrize("most", [1, 3, 7, 100, MOST_COLUMNS, 10_000])
+def test_an_outline_keeps_its_peak_in_its_phase(trace, most):
+    shown = Timeline.of(trace, **MARKS, most=most)
+    for of_other in (5, 60, 10_000):
+        other = Timeline.of(trace, after="model", until="step 1 zero_grad", most=of_other)
+        name, n_bytes = shown.beside("before", other).outline
+        assert name == "before"
+        assert len(n_bytes) == len(shown.places)
+        assert set(n_bytes) <= set(total(other))
+        assert max(n_bytes) == max(total(other))
+
+
+def test_a_step_is_its_own_outline(trace):
+    shown = Timeline.of(trace, **MARKS)
+    assert shown.beside("again", shown).outline == ("again", total(shown))
+    assert shown.outline is None
+
+
+def of_phases(*phases) -> Timeline:
+    """A timeline whose bytes are what is given: (name, bytes of each column)."""
+    n_bytes = [n for _, numbers in phases for n in numbers]
+    spans, first = [], 0
+    for name, numbers in phases:
+        spans.append((name, first, first + len(numbers) - 1))
+        first += len(numbers)
+    peak = n_bytes.index(max(n_bytes))
+    return Timeline({"activations": n_bytes}, n_bytes, list(range(1, first + 1)), first, spans, peak)
+
+
+@pytest.mark.parametrize(
+    ("other", "outline"),
+    [
+        ([("forward", [1, 9, 2, 3]), ("backward", [8, 7])], [9, 3, 8, 8, 7, 7]),
+        ([("forward", [5]), ("backward", [1, 2, 3, 4, 5, 6, 7, 8])], [5, 5, 2, 4, 6, 8]),
+        ([("batch", [6]), ("forward", [1, 2, 3]), ("backward", [4, 4])], [6, 3, 4, 4, 4, 4]),  # with what comes first
+        ([("forward", [1, 2]), ("clip", [7]), ("backward", [3, 3])], [1, 7, 3, 3, 3, 3]),  # with what is before it
+        ([("forward", [1, 2, 3]), ("optimizer", [4, 5, 6])], [1, 2, 3, 4, 5, 6]),  # nothing of backward: one whole
+        ([("forward", [1]), ("backward", [2]), ("forward", [3]), ("backward", [4])], [1, 1, 2, 3, 3, 4]),
+    ],
+)
+def test_phases_of_the_outline_lie_where_those_of_the_step_are(other, outline):
+    shown = of_phases(("forward", [1, 1]), ("backward", [2, 2, 2, 2]))
+    assert shown.beside("other", of_phases(*other)).outline[1] == outline
+
+
+def test_the_caption_says_the_peak_of_the_outline(trace):
+    other = of_phases(("forward", [10, 2**20]))
+    caption = Timeline.of(trace, **MARKS).beside("of a small one", other).caption
+    assert caption.endswith(" The peak of a small one: 1,048,576 bytes (1 MiB) allocated.")
+
+
 # ---- in an explorer
 
 
@@ -147,6 +205,14 @@ def test_the_plain_table_says_verdict_and_peak(trace):
     assert repr(make().table()).splitlines()[-1] == "simulated on a100-80gb"
 
 
+def test_a_remark_comes_with_the_answer():
+    explorer = make(remark="Two bytes less.", fit=FITS)
+    said = repr(explorer.table()).splitlines()[-1]
+    assert said == f"simulated on a100-80gb. {FITS.headline}. {FITS.reasons} Two bytes less."
+    assert explorer.answer["remark"] == "Two bytes less."
+    assert make().answer["remark"] == ""
+
+
 def test_an_error_has_neither():
     explorer = make()
     explorer.measure = lambda settings: 1 / 0
@@ -180,9 +246,51 @@ def test_beyond_its_limit_a_stage_has_no_prediction():
     assert lines[-1][0] == ("simulated on a100-80gb. No prediction of late: for more than 100 rows it needs more.")
 
 
+def limited(limits):
+    good = make()
+    return Explorer(
+        title="A step",
+        controls=[*good.controls.values(), Control.choice("way", "way", {"short": 0, "long": 1})],
+        formula=good.formula,
+        measure=good.measure,
+        limits=limits,
+    )
+
+
+def test_a_stage_may_have_several_limits_and_some_for_a_few_options():
+    of_long = Limit("50 - b", "a long way has 50 rows.", {"way": ["long"]})
+    explorer = limited({"early": of_long, "late": [of_long, Limit("100 - b", "there are 100.")]})
+    expected = {
+        (0, 50): "simulated on a100-80gb",
+        (1, 50): "simulated on a100-80gb",
+        (0, 51): "simulated on a100-80gb",
+        (1, 51): "No prediction of early, late: a long way has 50 rows.",
+        (0, 101): "No prediction of late: there are 100.",
+        (1, 101): "No prediction of early, late: a long way has 50 rows.",
+    }
+    for (way, b), said in expected.items():
+        explorer.value = explorer.value | {"way": way, "b": b}
+        assert repr(explorer.table()).splitlines()[-1].endswith(said)
+        assert ("early" in explorer.predict(explorer.value)) == ("early" not in said)
+
+
+def test_a_limit_of_two_choices_needs_both():
+    explorer = limited({"late": Limit("0 - 1", "never.", {"way": ["long"], "model": ["two"]})})
+    for way, model, holds in [(0, "one", True), (1, "one", True), (0, "two", True), (1, "two", False)]:
+        assert ("late" in explorer.predict(explorer.value | {"way": way, "model": model})) == holds
+
+
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
+        (
+            {"late": Limit("b", "no.", {"way": ["short", "wide"]})},
+            "a limit's when must name options of 'way': got 'wide'; short, long.",
+        ),
+        (
+            {"late": [Limit("b", "no.", {"b": ["3"]})]},
+            "a limit's when must name options of 'b': got '3'; there are none.",
+        ),
         ({"never": Limit("b", "no.")}, "limits must name stages of the formula: got 'never'; there are early, late."),
         (
             {"late": Limit("b - q", "no.")},
@@ -191,12 +299,5 @@ def test_beyond_its_limit_a_stage_has_no_prediction():
     ],
 )
 def test_a_limit_that_cannot_be_is_refused(limits, message):
-    good = make()
     with pytest.raises(ValueError, match=re.escape(message)):
-        Explorer(
-            title="A step",
-            controls=list(good.controls.values()),
-            formula=good.formula,
-            measure=good.measure,
-            limits=limits,
-        )
+        limited(limits)

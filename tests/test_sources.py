@@ -17,6 +17,7 @@ LESSONS = {"A": 10, "B": 8, "C": 7, "D": 10, "E": 6}
 
 START, BACKWARD, MLP = "00_start_here", "01_what_backward_needs", "02_mlp_memory"
 OUTPUTS, NANOGPT = "03_activations_from_outputs", "04_every_byte_of_nanogpt"
+CHECKPOINTING = "05_checkpointing"
 TAUGHT = {
     "A1": (BACKWARD, "Why tensors are cached"),
     "A2": (MLP, "The layer, the letters and the GPU"),
@@ -34,6 +35,13 @@ TAUGHT = {
     "B4": (BACKWARD, "The five phases"),
     "B5": (BACKWARD, "Freezing two hundred layers"),
     "B6": (BACKWARD, "The peak, and a rule of thumb"),
+    "B7": (CHECKPOINTING, "Claims, tested"),
+    "B8": (CHECKPOINTING, "The curve, and where it peaks"),
+    "C1": (CHECKPOINTING, "What one layer keeps, item by item"),
+    "C2": (CHECKPOINTING, "Keeping only the input"),
+    "C5": (CHECKPOINTING, "Choosing regions"),
+    "C6": (CHECKPOINTING, "Claims, tested"),
+    "C7": (CHECKPOINTING, "A checkpoint from scratch"),
     "D1": (START, "Allocated, reserved and the context"),
     "D2": (NANOGPT, "When gradients persist"),
     "D3": (NANOGPT, "Counting the parameters"),
@@ -43,9 +51,14 @@ TAUGHT = {
     "D7": (NANOGPT, "Where the peak falls, and why"),
     "D8": (NANOGPT, "Reading a snapshot"),
     "D9": (START, "The cuBLAS workspace"),
+    "E1": (CHECKPOINTING, "The curve, and where it peaks"),
+    "E2": (CHECKPOINTING, "The speed–memory diagram"),
+    "E3": (CHECKPOINTING, "Choosing regions"),
+    "E4": (CHECKPOINTING, "What the compiler keeps"),
+    "E5": (CHECKPOINTING, "Two policies that match nothing"),
+    "E6": (CHECKPOINTING, "What the compiler keeps"),
 }
 TO_COME = {
-    "05_checkpointing": ("B7", "B8", "C1", "C2", "C5", "C6", "C7", "E1", "E2", "E3", "E4", "E5", "E6"),
     "06_many_gpus": ("C3", "C4", "D10"),
 }
 

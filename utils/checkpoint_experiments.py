@@ -1,7 +1,7 @@
 """A GPT's training step with regions checkpointed: what it holds and saves, and what it computes again for that."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from math import sqrt
 
@@ -172,8 +172,8 @@ class CheckpointedRun:
     """
 
     step: CheckpointedStep
-    run: GPTRun
-    plain: GPTRun
+    run: GPTRun = field(repr=False)
+    plain: GPTRun = field(repr=False)
 
     @property
     def held_bytes(self) -> int:

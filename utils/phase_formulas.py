@@ -14,8 +14,8 @@ _TRAINED = {
     "the last f": ("(L + 2 - f)*blocks(4*d**2) + blocks(4*d)", "L + 3 - f", "L + 1 - f", "L + 1"),
     "all hidden": ("blocks(4*d**2) + blocks(4*d) + blocks(40*d) + 512", "4", "1", "L"),
 }
-_STATES = {"SGD": 0, "SGD with momentum": 1, "Adam": 2, "Adam, fused": 2}  # numbers for each parameter
-FROZEN, OPTIMIZERS = tuple(_TRAINED), tuple(_STATES)
+_STATES = {"SGD with momentum": 1, "Adam": 2, "Adam, fused": 2}  # numbers for each parameter; SGD has no state
+FROZEN, OPTIMIZERS = tuple(_TRAINED), ("SGD", *_STATES)
 
 
 def stack_phases(*, frozen: str = "none", relu: bool = False, optimizer: str = "Adam") -> dict[str, Formula]:
@@ -37,12 +37,13 @@ def stack_phases(*, frozen: str = "none", relu: bool = False, optimizer: str = "
     _check("frozen", frozen, FROZEN)
     _check("optimizer", optimizer, OPTIMIZERS)
     trained, n_trained, kept, kept_with_relu = _TRAINED[frozen]
-    state = f"{_STATES[optimizer]}*({trained})" + (f" + 512*({n_trained})" if optimizer.endswith("fused") else "")
+    counts = f" + 512*({n_trained})" if optimizer.endswith("fused") else ""
+    state = f"{_STATES[optimizer]}*({trained}){counts}" if optimizer in _STATES else ""
     parameters = _term("parameters", _EVERY, "the model")
     gradients = _term("gradients", trained, "one for each trained parameter")
     always = [
         parameters,
-        *([_term("optimizer state", state, "made by the first step")] if optimizer != "SGD" else []),
+        *([_term("optimizer state", state, "made by the first step")] if state else []),
         _term("cuBLAS workspace", f"2*{CUBLAS_WORKSPACE_BYTES}", "one for each thread: forward, backward"),
         _term("loss", "512", "4 bytes, in a block"),
     ]

@@ -6,6 +6,7 @@ import { short, sum } from "./formula.js";
 const AREAS = { height: 216, above: 20, left: 62 }; // pixels; above: names of phases, left: bytes
 const LETTER = 6.8; // width of one of a caption's characters
 const WIDE_LETTER = 7.4; // and of a bold one
+const LINE = 17; // from one line of words to the next
 const ROOM = 14; // pixels each way that a category's number needs
 const DRAWN_UP_TO = 1.5; // a capacity that is more times the peak lies beyond the plot
 
@@ -107,10 +108,12 @@ function outline(timeline, { x, y, n }) {
   const top = other.bytes.indexOf(most);
   const name = `${other.name}: ${short(most)}`;
   const left = Math.min(x(top + 0.5) + 6, x(n) - name.length * WIDE_LETTER); // to the right of it, as far as there is room
-  const isNear = Math.abs(y(most) - y(bytesAt(timeline, column))) < 2 * ROOM; // then the words would meet the peak's
+  const peak = y(bytesAt(timeline, column));
+  const isNear = Math.abs(y(most) - peak) < 2 * ROOM; // then the words go above the peak's own
+  const height = isNear ? Math.min(y(most), peak) - 8 - LINE : y(most) - 6;
   return [
     build("path", { class: "eb-outline-halo", d }), build("path", { class: "eb-outline", d }),
-    note(left, y(most) - (isNear ? 8 + ROOM : 6), "start", name, "eb-outline-name"),
+    note(left, height, "start", name, "eb-outline-name"),
   ];
 }
 

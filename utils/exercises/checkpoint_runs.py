@@ -1,0 +1,183 @@
+"""What answers about whole checkpoints are held to: runs on the simulated GPU and on small real tensors."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+
+from ..checkpointing import checkpoint
+from ..contexts import SavedTensorContext
+from ..layers import Block
+from ..simulated.gpu import SimulatedGPU
+
+LOSS = {"n": 12 * 1024, "d": 768, "V": 50304}
+"""The last positions of GPT-2 small at a batch of 12."""
+
+
+@cache
+def freed_bytes(b: int, s: int, d: int, a: int) -> int:
+    """How much less is held after forward if a block under autocast, with flash attention, is a checkpoint."""
+    held = []
+    for run in (lambda block, x: block(x), checkpoint):
+        with SimulatedGPU("a100-80gb") as gpu:
+            block = Block(d, a, "gelu", device=gpu.device, bias=False)
+            x = torch.empty(b, s, d, device=gpu.device, requires_grad=True)
+            gpu.load_libraries()
+            before_bytes = _requested(gpu)
+            with torch.autocast("cuda", torch.bfloat16):
+                _y = run(block, x)
+            held.append(_requested(gpu) - before_bytes)
+    return held[0] - held[1]
+
+
+class _Layer(torch.autograd.Function):
+    """A layer that keeps so many bytes for backward, and not its input."""
+
+    @staticmethod
+    def forward(ctx, x, kept_bytes):
+        ctx.save_for_backward(torch.empty(kept_bytes, dtype=torch.uint8, device=x.device))
+        return torch.empty_like(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        _kept = ctx.saved_tensors  # as if it were used: only then does a checkpoint run again
+        return torch.empty_like(gradient), None
+
+
+@cache
+def segment_peaks(L: int, A: int, x: int) -> dict[int, int]:
+    """By each k that divides L the peak of a step in which L layers run as k checkpoints."""
+    return {k: _segments_peak(L, A, x, k) for k in range(1, L + 1) if L % k == 0}
+
+
+def _segments_peak(L: int, A: int, x: int, k: int) -> int:
+    def segment(y: torch.Tensor) -> torch.Tensor:
+        for _ in range(L // k):
+            y = _Layer.apply(y, A)
+        return y
+
+    with SimulatedGPU("a100-80gb") as gpu:
+        y = torch.empty(x, dtype=torch.uint8, device=gpu.device).view(torch.float32).requires_grad_()
+        for _ in range(k):
+            y = checkpoint(segment, y)
+        y.backward(torch.empty_like(y))
+        return _requested(gpu, "peak")
+
+
+def moody_layer(x, weight, mean):
+    """A layer that keeps a running mean of what it makes, and that is loud or soft by chance."""
+    h = torch.tanh(x @ weight)
+    with torch.no_grad():
+        mean.mul_(0.9).add_(h.mean(), alpha=0.1)
+    factor = 2.0 if random.random() < 0.5 else 0.5
+    return F.gelu(h * factor)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a step through a layer left behind; `draws` are the random numbers after forward and after backward."""
+
+    output: torch.Tensor
+    gradients: dict[str, torch.Tensor | None]
+    mean_after_forward: float
+    mean_after_backward: float
+    draws: tuple[float, float]
+
+
+def train_moody(function: Callable, seed: int) -> Trained | None:
+    """A step through a layer such as `moody_layer` on small real tensors; None if it returns None."""
+    with _seeded(seed):
+        x, weight, mean = _moody_arguments(seed)
+        y = function(x, weight, mean)
+        if y is None:
+            return None
+        after_forward, draw = float(mean), random.random()
+        y.sin().sum().backward()
+        gradients = {"x": x.grad, "weight": weight.grad}
+        return Trained(y.detach(), gradients, after_forward, float(mean), (draw, random.random()))
+
+
+def kept_by(function: Callable) -> int:
+    """The bytes that a layer such as `moody_layer` keeps for backward, beside its arguments."""
+    arguments = _moody_arguments(0)
+    with _seeded(0), SavedTensorContext(arguments) as saved:
+        _y = function(*arguments)  # what it keeps lives as long as its graph
+        return saved.saved_tensor_mem
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+def _moody_arguments(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return _leaf(generator, 6, 5), _leaf(generator, 5, 4), torch.zeros((), dtype=torch.float64)
+
+
+def plain_loss(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The head of a GPT and its loss, all positions at once.
+
+    Shapes: x[n, d], weight[V, d], targets[n] -> one number
+    """
+    return F.cross_entropy(x @ weight.T, targets)
+
+
+def small_loss(function: Callable) -> tuple[torch.Tensor | None, ...]:
+    """A loss such as `plain_loss` on small real tensors: its value and its gradients of x and weight."""
+    generator = torch.Generator().manual_seed(0)
+    x, weight = _leaf(generator, 13, 5), _leaf(generator, 11, 5)
+    loss = function(x, weight, torch.arange(13) % 11)
+    if loss is None:
+        return (None,)
+    loss.backward()
+    return loss.detach(), x.grad, weight.grad
+
+
+def means_of_means() -> Iterator[torch.Tensor]:
+    """What `small_loss` is if the means of pieces are averaged, for each number of pieces."""
+    for n in range(2, 13):
+        yield small_loss(lambda *given, n=n: _mean_of_means(n, *given))[0]
+
+
+def _mean_of_means(n: int, x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    pieces = list(zip(x.chunk(n), targets.chunk(n), strict=True))
+    return sum(plain_loss(x, weight, targets) for x, targets in pieces) / len(pieces)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The bytes at the start of backward, and the most in forward and backward; gradients are in."""
+
+    held_bytes: int
+    peak_bytes: int
+
+
+def large_loss(function: Callable) -> Step:
+    """A step through a loss such as `plain_loss` at the sizes of LOSS."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        x, weight = (torch.empty(LOSS[n], LOSS["d"], device=gpu.device, requires_grad=True) for n in "nV")
+        targets = torch.empty(LOSS["n"], dtype=torch.int64, device=gpu.device)
+        gpu.load_libraries()
+        before_bytes = _requested(gpu)
+        loss = function(x, weight, targets)
+        held_bytes = _requested(gpu) - before_bytes
+        loss.backward()
+        return Step(held_bytes, _requested(gpu, "peak") - before_bytes)
+
+
+def _leaf(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+def _requested(gpu: SimulatedGPU, reading: str = "current") -> int:
+    return gpu.memory_stats()[f"requested_bytes.all.{reading}"]

@@ -1,0 +1,228 @@
+"""The exercises of chapter 5: each answer is held to runs, on the simulated GPU or on small real tensors."""
+
+from collections.abc import Callable, Collection, Iterable
+
+import torch
+from torch.utils.checkpoint import CheckpointPolicy
+
+from ..units import MiB, exact
+from .checkpoint_runs import (
+    Trained,
+    freed_bytes,
+    kept_by,
+    large_loss,
+    means_of_means,
+    moody_layer,
+    plain_loss,
+    segment_peaks,
+    small_loss,
+    train_moody,
+)
+from .judge import NO_ANSWER, Verdict, check_function, not_yet, right
+from .selective_runs import (
+    ATTENTION_RUNS,
+    BUDGET_BYTES,
+    Asked,
+    attention_kept,
+    best,
+    calls,
+    greedy,
+    kept,
+    with_attention,
+)
+
+BLOCKS = (
+    {"b": 12, "s": 1024, "d": 768, "a": 12},
+    {"b": 1, "s": 5, "d": 16, "a": 2},
+    {"b": 3, "s": 7, "d": 64, "a": 1},
+)
+STACKS = (
+    {"L": 12, "A": 36 * MiB, "x": 4 * MiB},
+    {"L": 48, "A": 36 * MiB, "x": 4 * MiB},
+    {"L": 36, "A": 2 * MiB, "x": 2 * MiB},
+    {"L": 36, "A": MiB, "x": 4 * MiB},
+)
+SEEDS = range(6)
+LARGEST_SHARE = 4
+"""A loss in pieces may have a peak of one part in so many of the plain one's."""
+
+
+def freed(function: Callable[..., int | None]) -> Verdict:
+    """Exercise 1: by how much less a block under autocast with flash attention holds if it is a checkpoint."""
+
+    def true(b, s, d, a):
+        return 32 * b * s * d + 16 * b * s + 4 * a * b * s + 24 + 24 * d * d
+
+    less = {
+        "Autocast keeps a copy of each weight that a product uses, and they go too.": lambda b, s, d, a: 24 * d * d,
+        "Each norm keeps two numbers for each position.": lambda b, s, d, a: 16 * b * s,
+        "There are two norms.": lambda b, s, d, a: 8 * b * s,
+        "The logsumexp goes too.": lambda b, s, d, a: 4 * a * b * s,
+        "Flash attention keeps two scalars, of 16 bytes and 8.": lambda b, s, d, a: 24,
+        "The input stays: a checkpoint keeps it.": lambda b, s, d, a: -4 * b * s * d,
+        "What stays is the residual stream: how many bytes has an element of it under autocast?": lambda b, s, d, a: (
+            -2 * b * s * d
+        ),
+        "The multiples of bsd are right; what is smaller is missing.": lambda b, s, d, a: (
+            true(b, s, d, a) - 32 * b * s * d
+        ),
+        "That is what stays.": lambda b, s, d, a: true(b, s, d, a) - 4 * b * s * d,
+        "That is a block in pure bfloat16; under autocast the norms read float32.": lambda b, s, d, a: (
+            2 * b * s * d + 24 * d * d
+        ),
+    }
+    mistakes = {hint: lambda by=by, **at: true(**at) - by(**at) for hint, by in less.items()}
+    return check_function(function, freed_bytes, BLOCKS, mistakes)
+
+
+def segments(function: Callable[..., int | None]) -> Verdict:
+    """Exercise 2: into how many equal segments L layers of A bytes each are best cut, if an input takes x bytes."""
+    if not callable(function):
+        return not_yet(f"pass your function itself: got {function!r}.")
+    for stack in STACKS:
+        shown = ", ".join(f"{name}={value:,d}" for name, value in stack.items())
+        try:
+            k = function(**stack)
+        except Exception as error:
+            return not_yet(f"for {shown} your function raised {_said(error)}")
+        if k is None:
+            return NO_ANSWER
+        peaks = segment_peaks(**stack)
+        if isinstance(k, bool) or not isinstance(k, int) or k not in peaks:
+            return not_yet(f"for {shown} k must be an int that divides L: got {k!r}.")
+        if over := peaks[k] - min(peaks.values()):
+            hint = _segments_hint(k, **stack)
+            return not_yet(f"for {shown} the peak with k={k} is {exact(over)} above the lowest. {hint}".strip())
+    return right(f"no other k has a lower peak in any of {len(STACKS)} stacks.")
+
+
+def _segments_hint(k: int, L: int, A: int, x: int) -> str:
+    def nearest(root: float) -> int:
+        return min((n for n in range(1, L + 1) if L % n == 0), key=lambda n: abs(n - root))
+
+    if k == nearest((L * x / A) ** 0.5) and A != x:
+        return "Shorter segments save multiples of A, fewer segments multiples of x: is it the right way round?"
+    if k == nearest(L**0.5):
+        return f"sqrt(L) is for layers that keep as much as an input takes; here it is {A / x:g} times as much."
+    return ""
+
+
+def keeps_attention(policy: Callable[..., CheckpointPolicy | None]) -> Verdict:
+    """Exercise 3: a policy that keeps attention and nothing else, whichever kernel runs it."""
+    if not callable(policy):
+        return NO_ANSWER if policy is None else not_yet(f"pass your function itself: got {policy!r}.")
+    found = []
+    for gpu_name, dtype in ATTENTION_RUNS:
+        asked = Asked(policy)
+        try:
+            found.append(with_attention(gpu_name, dtype, asked.contexts))
+        except Exception as error:
+            return NO_ANSWER if asked.gave_none else not_yet(f"your policy raised {_said(error)}")
+        if found[-1] != attention_kept(gpu_name, dtype):
+            return not_yet(f"on {gpu_name} in {str(dtype).removeprefix('torch.')} {asked.complaint(found[-1])}")
+    held = ", ".join(exact(one.held_bytes) for one in found)
+    return right(f"three kernels, and what they made is held and nothing else: {held}.")
+
+
+def within_budget(answer: Collection[str] | None) -> Verdict:
+    """Exercise 4: which of `calls` to keep in BUDGET_BYTES, so that the fewest FLOPs run again."""
+    if answer is None:
+        return NO_ANSWER
+    if not isinstance(answer, Collection) or isinstance(answer, str) or not all(isinstance(n, str) for n in answer):
+        return not_yet(f"the answer is a list of names: got {answer!r}.")
+    if unknown := [name for name in answer if name not in calls()]:
+        return not_yet(f"{unknown[0]!r} is none of {', '.join(calls())}.")
+    found, least = kept(frozenset(answer)), kept(best()).flops
+    if (over := found.held_bytes - BUDGET_BYTES) > 0:
+        return not_yet(f"they hold {exact(found.held_bytes)}, {exact(over)} too many.")
+    if found.flops > least:
+        more = f"{100 * (found.flops / least - 1):.1f} % more than need be"
+        hint = " You took the most FLOPs a byte first: what room is left then?" if set(answer) == greedy() else ""
+        return not_yet(f"they fit, and {found.flops:,d} FLOPs run again, {more}.{hint}")
+    return right(f"{least:,d} FLOPs run again; with the most FLOPs a byte first it would be {kept(greedy()).flops:,d}.")
+
+
+def mended(function: Callable[..., torch.Tensor | None]) -> Verdict:
+    """Exercise 5: `moody_layer` as a checkpoint that has the same effects as the layer itself."""
+    if not callable(function):
+        return NO_ANSWER if function is None else not_yet(f"pass your function itself: got {function!r}.")
+    try:
+        for seed in SEEDS:
+            found = train_moody(function, seed)
+            if found is None:
+                return NO_ANSWER
+            if complaint := _differs(found, train_moody(moody_layer, seed)):
+                return not_yet(complaint)
+        kept_bytes = kept_by(function)
+    except Exception as error:
+        return not_yet(f"your function raised {_said(error)}")
+    plain_bytes = kept_by(moody_layer)
+    if kept_bytes > plain_bytes // 4:
+        beside = f"{exact(kept_bytes)} are kept beside x and weight; {exact(plain_bytes)} without a checkpoint"
+        return not_yet(f"all is right, but {beside}.")
+    return right(f"outputs, gradients and effects are the layer's, bit for bit, with {len(SEEDS)} seeds.")
+
+
+def _differs(found: Trained, true: Trained) -> str:
+    if found.output.shape != true.output.shape or not torch.equal(found.output, true.output):
+        return "the output is not the layer's: is the factor drawn as the layer draws it?"
+    if found.draws[0] != true.draws[0]:
+        return "forward must draw one random number, as the layer does."
+    if found.mean_after_forward != true.mean_after_forward:
+        return f"after forward the mean is {found.mean_after_forward:.4f}: the layer has {true.mean_after_forward:.4f}."
+    if found.mean_after_backward != true.mean_after_backward:
+        return "backward moves the running mean a second time."
+    for name, gradient in true.gradients.items():
+        if found.gradients[name] is None:
+            return f"{name} gets no gradient."
+        if not torch.equal(found.gradients[name], gradient):
+            return f"the gradient of {name} is wrong: what does the function draw when it runs again?"
+    if found.draws[1] != true.draws[1]:
+        return "the gradients are right, but backward draws random numbers: whoever draws next gets others."
+    return ""
+
+
+def loss_in_pieces(function: Callable[..., torch.Tensor | None]) -> Verdict:
+    """Exercise 6: the head and the loss of a GPT without all logits being there at once."""
+    if not callable(function):
+        return NO_ANSWER if function is None else not_yet(f"pass your function itself: got {function!r}.")
+    try:
+        value, *gradients = small_loss(function)
+        if value is None:
+            return NO_ANSWER
+        complaint = _wrong_loss(value, gradients) or _too_high(function)
+    except Exception as error:
+        complaint = f"your function raised {_said(error)}"
+    if complaint:
+        return not_yet(complaint)
+    peaks = (exact(large_loss(one).peak_bytes) for one in (function, plain_loss))
+    return right("the peak is {} instead of {}, gradients included.".format(*peaks))
+
+
+def _wrong_loss(value: torch.Tensor, gradients: Iterable[torch.Tensor | None]) -> str:
+    true, *true_gradients = small_loss(plain_loss)
+    if not torch.allclose(value, true):
+        if any(torch.allclose(value, other) for other in means_of_means()):
+            return "13 positions do not come in equal pieces: a mean of means weighs those of a short piece more."
+        return f"for 13 positions the loss is {true:.4f}: got {float(value):.4f}."
+    for name, gradient, true_gradient in zip(("x", "weight"), gradients, true_gradients, strict=True):
+        if gradient is None:
+            return f"the value is right, and {name} gets no gradient."
+        if not torch.allclose(gradient, true_gradient):
+            return f"the value is right, the gradient of {name} is not."
+    return ""
+
+
+def _too_high(function: Callable) -> str:
+    step, whole = large_loss(function), large_loss(plain_loss)
+    limit_bytes = whole.peak_bytes // LARGEST_SHARE
+    if step.peak_bytes <= limit_bytes:
+        return ""
+    said = f"it is right, and its peak of {exact(step.peak_bytes)} is above {exact(limit_bytes)}."
+    if step.held_bytes > whole.held_bytes // 2:
+        return f"{said} All logits are held when backward begins: which pieces are checkpoints?"
+    return f"{said} Little is held when backward begins; what is there when a piece has run again?"
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

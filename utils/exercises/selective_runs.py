@@ -1,0 +1,159 @@
+"""What answers about selective checkpoints are held to: the policy that a reader wrote, and plans of a gated block."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from ..layers import Block
+from ..operations import FlopCounter, Region, record
+from ..optimal_policy import optimal
+from ..policies import Plan, keeping, overloads
+from ..simulated.gpu import SimulatedGPU
+from ..units import MiB, exact
+from .mlp import GatedMLP
+
+aten = torch.ops.aten
+
+ATTENTION_RUNS = (
+    ("a100-80gb", torch.bfloat16),
+    ("a100-80gb", torch.float32),
+    ("h100-80gb", torch.bfloat16),
+)
+"""GPUs and types for which PyTorch takes three different kernels for attention."""
+ATTENTION = (
+    aten._scaled_dot_product_flash_attention,
+    aten._scaled_dot_product_efficient_attention,
+    aten._scaled_dot_product_cudnn_attention,
+)
+BUDGET_BYTES = 25 * MiB
+"""What the plans of the gated block may hold."""
+
+_REQUESTED = "requested_bytes.all.current"
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What a selective checkpoint holds at the start of backward beside its output, and computes again."""
+
+    held_bytes: int
+    flops: int
+
+
+def selected(gpu: SimulatedGPU, block: nn.Module, x: torch.Tensor, context_fn: Callable) -> Selected:
+    """A block's forward and backward as a selective checkpoint on an open GPU.
+
+    Unit: bytes as requested; FLOPs of matrix products and attention.
+    """
+    with FlopCounter() as eager:
+        block(x).sum().backward()  # on the way the GPU takes its workspaces
+    before_bytes = gpu.memory_stats()[_REQUESTED]
+    with FlopCounter() as counter:
+        y = checkpoint(block, x, use_reentrant=False, context_fn=context_fn)
+        held_bytes = gpu.memory_stats()[_REQUESTED] - before_bytes - y.nbytes
+        y.sum().backward()
+    return Selected(held_bytes, counter.total - eager.total)
+
+
+def with_attention(gpu_name: str, dtype: torch.dtype, context_fn: Callable) -> Selected:
+    """`selected` for a small block on one of ATTENTION_RUNS."""
+    with SimulatedGPU(gpu_name) as gpu:
+        block = Block(256, 4, "gelu", device=gpu.device, dtype=dtype)
+        return selected(gpu, block, _input(gpu, 2, 128, 256, dtype), context_fn)
+
+
+@cache
+def attention_kept(gpu_name: str, dtype: torch.dtype) -> Selected:
+    """`with_attention` if attention is kept and nothing else."""
+    return with_attention(gpu_name, dtype, keeping(ATTENTION))
+
+
+class Asked:
+    """A reader's policy, and what it said."""
+
+    def __init__(self, policy: Callable):
+        self.policy, self.kept, self.gave_none = policy, [], False
+
+    def contexts(self) -> tuple:
+        return create_selective_checkpoint_contexts(self.decide)
+
+    def decide(self, ctx, operator, *args, **kwargs) -> CheckpointPolicy | bool:
+        decision = self.policy(ctx, operator, *args, **kwargs)
+        if not isinstance(decision, CheckpointPolicy | bool):
+            self.gave_none = decision is None
+            raise TypeError(f"a policy must return a CheckpointPolicy: got {decision!r}.")
+        if _saves(decision):
+            self.kept.append(operator)
+        return decision
+
+    def complaint(self, found: Selected) -> str:
+        others = [operator for operator in self.kept if operator not in overloads(ATTENTION)]
+        if others:
+            return f"it keeps {others[0]} too: {exact(found.held_bytes)} are held."
+        if self._knows_packets():
+            return "it keeps nothing. A policy is handed overloads, as aten.mm.default; a packet, aten.mm, equals none."
+        return "it keeps nothing: let it print what it is asked about there."
+
+    def _knows_packets(self) -> bool:
+        try:
+            return any(_saves(self.policy(None, packet)) for packet in ATTENTION)
+        except Exception:  # a policy may ask an overload for what a packet has not
+            return False
+
+
+def _saves(decision: object) -> bool:
+    return decision in (True, CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
+
+
+def gated_block(gpu: SimulatedGPU) -> tuple[nn.Module, torch.Tensor]:
+    """A block without biases whose MLP is gated, 2.5 d wide, in bfloat16; and its input."""
+    b, s, d = 4, 640, 1024
+    block = Block(d, 16, "gelu", device=gpu.device, dtype=torch.bfloat16, bias=False)
+    block.mlp = GatedMLP(d, 5 * d // 2, gpu.device, torch.bfloat16)
+    return block, _input(gpu, b, s, d, torch.bfloat16)
+
+
+@cache
+def gated_region() -> Region:
+    """The calls of `gated_block`."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        return record(*gated_block(gpu))
+
+
+def calls() -> dict[str, tuple[int, int]]:
+    """The calls of a block with a gated MLP that cost FLOPs if they run again: their bytes and FLOPs."""
+    region = gated_region()
+    again = [one for one in region.operations if one.flops and one.runs_again]
+    return {str(one): (sum(region.storage_bytes[storage] for storage in one.made), one.flops) for one in again}
+
+
+@cache
+def kept(names: frozenset[str]) -> Selected:
+    """The gated block with these of its `calls` kept."""
+    region = gated_region()
+    plan = Plan(region, frozenset(i for i, one in enumerate(region.operations) if str(one) in names))
+    with SimulatedGPU("a100-80gb") as gpu:
+        return selected(gpu, *gated_block(gpu), plan.contexts)
+
+
+@cache
+def best() -> frozenset[str]:
+    """Which of `calls` to keep in BUDGET_BYTES, so that the fewest FLOPs run again."""
+    plan = optimal(gated_region(), BUDGET_BYTES)
+    return frozenset(str(plan.region.operations[position]) for position in plan.kept)
+
+
+def greedy() -> frozenset[str]:
+    """What fits of `calls` if the most FLOPs a byte come first."""
+    taken, left_bytes = frozenset(), BUDGET_BYTES
+    for name, (n_bytes, _) in sorted(calls().items(), key=lambda call: -call[1][1] / call[1][0]):
+        if n_bytes <= left_bytes:
+            taken, left_bytes = taken | {name}, left_bytes - n_bytes
+    return taken
+
+
+def _input(gpu: SimulatedGPU, b: int, s: int, d: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
