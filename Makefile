@@ -74,6 +74,7 @@ $(TEST_STAMP): pyproject.toml constraints.txt | $(PY)
 lab: $(LAB_STAMP)
 	@$(if $(FIRST),,echo 'There is no chapter in chapters/.'; exit 1)
 	$(PY) -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/$(FIRST) \
+	  --ServerApp.contents_manager_class=tools.lab_contents.Chapters \
 	  $(if $(PORT),--ServerApp.port=$(PORT)) $(ROOT_OK) $(ARGS)
 
 # ----------------------------------------------------------------------------------------------------------------- test

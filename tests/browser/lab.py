@@ -37,6 +37,7 @@ def lab_server(folder: Path, scratch: Path, theme: str = "JupyterLab Light"):
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
         "--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}",
+        "--ServerApp.contents_manager_class=tools.lab_contents.Chapters",
     ]  # fmt: skip
     scratch.mkdir(parents=True, exist_ok=True)
     log_path = scratch / "server.log"

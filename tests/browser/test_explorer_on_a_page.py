@@ -1,0 +1,162 @@
+"""Explorers on a page without a kernel and without a network, opened from a file: they say what Python says."""
+
+import json
+import random
+import urllib.parse
+
+import pytest
+from explorer_files import write
+from explorer_page import ExplorerPage
+from lab import chromium
+
+from utils.explorers.explorer import to_page
+from utils.explorers.pages import key_of
+from utils.explorers.stages import terms_by_stage
+from utils.gallery import GALLERY
+
+STORED = {"phases": 6, "gpt": 5, "checkpoint": 4}  # the accounts of the others are quick
+ROWS = """() => Object.fromEntries([...document.querySelectorAll('tr[data-term]')].map(
+  ({ dataset: { stage, term, predicted, accounted } }) =>
+    [`${stage ?? ""}/${term}`, [predicted ?? null, accounted ?? null]],
+).filter(([place]) => place !== "/total"))"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium(viewport={"width": 900, "height": 900}) as page:
+        page.asked, page.said = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("console", lambda message: page.said.append(message.text))
+        page.on("pageerror", lambda error: page.said.append(str(error)))
+        page.context.set_offline(True)
+        yield page
+
+
+@pytest.fixture(scope="module", params=list(GALLERY))
+def opened(request, browser, tmp_path_factory):
+    """The page of each explorer, and what it was made of."""
+    name = request.param
+    address, explorer, stored = write(tmp_path_factory.mktemp(name), name, n_stored=STORED.get(name, 30))
+    browser.goto(address)
+    browser.wait_for_selector(".eb")
+    return browser, name, explorer, stored
+
+
+def at(page, name, explorer, settings) -> ExplorerPage:
+    """The explorer at a setting that stands in the address."""
+    value = to_page(settings, explorer)
+    page.evaluate("(hash) => { location.hash = hash; }", f"{name}?{urllib.parse.urlencode(value)}")
+    shown = json.dumps(value, separators=(",", ":"))
+    page.wait_for_function("(json) => document.querySelector('.eb').dataset.value === json", arg=shown)
+    return ExplorerPage(page)
+
+
+def random_settings(explorer, pick: random.Random) -> dict:
+    def one(control):
+        if control.spec()["kind"] != "range":
+            return pick.choice(list(control.values.values()))
+        return control.minimum + control.step * pick.randrange((control.maximum - control.minimum) // control.step + 1)
+
+    return {symbol: one(control) for symbol, control in explorer.controls.items()}
+
+
+def by_place(terms) -> dict[str, int]:
+    """The bytes of each term by stage and name, "end of forward/parameters"."""
+    return {f"{stage}/{term}": n for stage, found in terms_by_stage(terms).items() for term, n in found.items()}
+
+
+def predicted(explorer, settings) -> dict[str, int] | None:
+    try:
+        return by_place(explorer.predict(settings))
+    except ValueError:
+        return None
+
+
+def test_javascript_predicts_what_python_predicts(opened):
+    page, name, explorer, stored = opened
+    pick, n_compared = random.Random(5), 0
+    while n_compared < 200 // len(GALLERY) + 1:
+        settings = random_settings(explorer, pick)
+        expected = predicted(explorer, settings)
+        if expected is None:
+            continue
+        shown = at(page, name, explorer, settings)
+        rows = page.evaluate(ROWS)
+        assert {place: int(found) for place, (found, _) in rows.items() if found is not None} == expected
+        if settings not in stored:
+            assert shown.state == "absent"
+            assert shown.status.startswith("Not recorded here")
+            assert all(accounted is None for _, accounted in rows.values())
+        n_compared += 1
+
+
+def test_stored_accounts_are_shown_as_they_were_taken(opened):
+    page, name, explorer, stored = opened
+    for settings in stored:
+        answer = explorer.answer_at(settings)
+        shown = at(page, name, explorer, settings)
+        if answer["terms"] is None:
+            assert (shown.state, shown.status) == ("failed", answer["error"])
+            continue
+        assert shown.state == "ready", key_of(explorer, settings)
+        rows = page.evaluate(ROWS)
+        found = {place: int(n) for place, (_, n) in rows.items() if n and int(n)}
+        assert found == {place: n for place, n in by_place(answer["terms"]).items() if n}
+        assert shown.root.locator(".eb-badge").inner_text() == f"{answer['badge']}; stored with this page"
+
+
+def test_from_a_setting_without_an_account_to_one_that_has(opened):
+    page, name, explorer, stored = opened
+    settings = dict(stored[0])
+    symbol = next(s for s, control in explorer.controls.items() if control.spec()["kind"] == "range")
+    control = explorer.controls[symbol]
+    settings[symbol] += control.step if settings[symbol] + control.step <= control.maximum else -control.step
+    shown = at(page, name, explorer, settings)
+    assert shown.state == "absent"
+    shown.root.locator(".eb-jump").click()
+    assert shown.state in ("ready", "failed")
+    assert not shown.root.locator(".eb-jump").is_visible()
+    assert page.evaluate("document.activeElement.closest('.eb') !== null")
+
+
+def test_the_program_makes_the_view(opened):
+    page, name, explorer, stored = opened
+    settings = stored[-1]
+    shown = at(page, name, explorer, settings)
+    shown.root.locator(".eb-program summary").click()
+    names = {}
+    program = shown.root.locator(".eb-program pre").inner_text()
+    exec(program.replace("print(", "str("), names)
+    assert names["view"].value == settings
+    shown.root.locator(".eb-program summary").click()
+
+
+def test_a_slider_moves_by_keys_and_writes_the_address(opened):
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[0])
+    slider = shown.root.locator('.eb-controls [type="range"]').first
+    symbol = slider.get_attribute("data-symbol")
+    seen = []
+    for key in ("Home", "ArrowRight", "PageUp", "End", "ArrowLeft", "PageDown"):
+        slider.press(key)
+        seen.append(shown.value[symbol])
+        assert f"{symbol}={seen[-1]}" in page.evaluate("location.hash")
+        assert slider.get_attribute("aria-valuetext").startswith(f"{seen[-1]:,}")
+    control = explorer.controls[symbol]
+    assert seen[0] == control.minimum < seen[1] < seen[2] <= seen[3] > seen[4] > seen[5]
+
+
+def test_an_address_that_is_no_setting_is_no_harm(opened):
+    page, name, explorer, _ = opened
+    start = {symbol: control.default for symbol, control in explorer.controls.items()}
+    page.goto(f"{page.url.split('#')[0]}#{name}?b=-3&nonsense=1&d=x")
+    page.reload()
+    page.wait_for_selector(".eb")
+    assert ExplorerPage(page).value == to_page(start, explorer)
+    assert page.evaluate("window.scrollY") > 500  # the address names the explorer: it is in view
+
+
+def test_nothing_was_asked_of_a_network_and_nothing_complained(opened):
+    page, *_ = opened
+    assert all(url.startswith("file:") for url in page.asked)
+    assert page.said == []
