@@ -17,8 +17,9 @@ extensions = [
     "sphinxcontrib.bibtex",
     "book.extensions.katex",
     "book.extensions.numbered",
+    "book.extensions.recordings",
     "book.extensions.chapters",
-    "book.extensions.exercises",
+    "book.extensions.page_notes",
     "book.extensions.explorers",
     "book.extensions.formula_sheet",
     "book.extensions.glossary",
@@ -46,8 +47,9 @@ bibtex_reference_style = "label"
 
 html_theme = "sphinx_book_theme"
 html_static_path = [str(BUILD / "static"), "_static"]
-html_css_files = ["katex.min.css", "fonts.css", "book.css", "icons.css", "print.css"]
-html_js_files = [("search_summaries.js", {"priority": 120}), ("progress.js", {"defer": "defer"}), ("scrolling.js", {"defer": "defer"})]
+html_css_files = ["katex.min.css", "fonts.css", "book.css", "print.css"]
+html_js_files = [("search_summaries.js", {"priority": 120})]
+html_js_files += [(name, {"defer": "defer"}) for name in ("storage.js", "progress.js", "results.js", "scrolling.js")]
 html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"
 html_copy_source = False
@@ -67,3 +69,6 @@ html_theme_options = {
     "footer_content_items": ["copyright.html"],
 }
 html_context = {"default_mode": "auto"}
+
+# Words that chapters use in everyday senses too, or in more than one of the glossary's.
+glossary_unlinked = ["activation", "block", "event", "kernel", "live", "measured", "phase", "recorded", "simulated", "split off", "term"]

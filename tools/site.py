@@ -1,4 +1,4 @@
-"""Builds the book's site: `python tools/site.py` writes build/site/html, to be opened as a file or served from anywhere.
+"""Builds the book's site: `python -m tools.site` writes build/site/html, to be opened as a file or served from anywhere.
 
 The pages are the stored chapters and book/*.md; no notebook is run. Mathematics and type come from npm, as
 book/package-lock.json pins them, and are copied beside the pages: a page asks nobody for anything. Then Chromium, where
@@ -14,6 +14,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+
+from tools.chapter_pdfs import print_chapters
+from tools.chromium import find_chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
@@ -79,12 +82,14 @@ def build_pages(*options: str) -> None:
 def main() -> None:
     """Builds the site, and says how long each part took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.parse_args()
-    for words, part in (
-        ("parts from npm", lambda: copy_parts(install_parts())),
-        ("sources", stage),
-        ("pages", build_pages),
-    ):
+    parser.add_argument("--no-pdfs", action="store_true", help="do not print the chapters")
+    prints = not parser.parse_args().no_pdfs and find_chromium() is not None
+    parts = {
+        "parts from npm": lambda: copy_parts(install_parts()),
+        "sources": stage,
+        "pages": lambda: build_pages("-D", f"has_pdfs={int(prints)}"),
+    }
+    for words, part in (parts | ({"PDFs": lambda: print_chapters(HTML)} if prints else {})).items():
         start = time.perf_counter()
         part()
         print(f"{words:16}{time.perf_counter() - start:6.1f} s")

@@ -65,7 +65,7 @@ def add_pdf_button(app: Sphinx, pagename: str, _template: str, context: dict, _d
 
 
 def setup(app: Sphinx) -> dict:
-    app.add_config_value("has_pdfs", False, "html", [bool, int, str])
+    app.add_config_value("has_pdfs", 0, "html")
     app.add_directive("chapter-list", ChapterList)
     app.connect("html-page-context", add_pdf_button, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

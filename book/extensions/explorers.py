@@ -10,6 +10,7 @@ from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 OTHER_WIDGETS = ("VBox(", "HBox(", "IntSlider(", "FloatSlider(", "interactive(")
 
@@ -22,6 +23,32 @@ def bundles(document: nodes.document) -> Iterator[tuple[int, nodes.container, st
             yield cell["cell_index"], bundle, "".join(texts).strip()
 
 
+def hook(name: str, table: list[nodes.Node]) -> list[nodes.Node]:
+    """The div of the explorer of that name, around its stored table."""
+    start = f'<div class="eb-explorer" data-explorer="{name}">'
+    return [nodes.raw("", start, format="html"), *table, nodes.raw("", "</div>", format="html")]
+
+
+class StoredExplorer(SphinxDirective):
+    """An explorer of a chapter on another page: ```{explorer} CHAPTER/CELL```.
+
+    Raises: ValueError if the cell's stored output is no explorer.
+    """
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        chapter, cell_id = self.arguments[0].split("/")
+        path = Path(self.env.srcdir, "chapters", f"{chapter}.ipynb")
+        self.env.note_dependency(str(path))
+        cells = {cell["id"]: cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]}
+        outputs = [output["data"] for output in cells.get(cell_id, {}).get("outputs", ()) if "data" in output]
+        tables = ["".join(data["text/html"]) for data in outputs if "".join(data["text/plain"]).startswith("Explorer(")]
+        if not tables:
+            raise ValueError(f"{path.name} must store an explorer below the cell {cell_id!r}: it has none there")
+        return hook(self.arguments[0], [nodes.raw("", tables[0], format="html")])
+
+
 def mark(app: Sphinx, document: nodes.document) -> None:
     """Puts each explorer's table into its div, and a sentence in the place of other widgets."""
     path = Path(app.env.doc2path(app.env.docname))
@@ -30,15 +57,13 @@ def mark(app: Sphinx, document: nodes.document) -> None:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     for number, bundle, text in list(bundles(document)):
         if text.startswith("Explorer("):
-            name = f"{path.stem}/{cells[number]['id']}"
-            start = f'<div class="eb-explorer" data-explorer="{name}">'
-            around = [nodes.raw("", start, format="html"), bundle.deepcopy(), nodes.raw("", "</div>", format="html")]
-            bundle.parent.replace(bundle, around)
+            bundle.parent.replace(bundle, hook(f"{path.stem}/{cells[number]['id']}", [bundle.deepcopy()]))
         elif text.startswith(OTHER_WIDGETS):
             words = "Here stands a slider. It asks Python, so it moves in JupyterLab and not on this page."
             bundle.parent.replace(bundle, nodes.paragraph("", words, classes=["widget-elsewhere"]))
 
 
 def setup(app: Sphinx) -> dict:
+    app.add_directive("explorer", StoredExplorer)
     app.connect("doctree-read", mark)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -49,7 +49,8 @@ def collect(app: Sphinx, document: nodes.document) -> None:
             equation["equation"] = number
             equation["ids"] = [anchor]
             latex = TAG.sub("", equation.astext())
-            equation.children = [nodes.Text(latex)]
+            equation.clear()
+            equation += nodes.Text(latex)
             known["equation", number] = name, anchor
     for section in document.findall(nodes.section):
         title, anchor = section[0].astext(), section["ids"][0]
