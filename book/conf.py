@@ -23,6 +23,7 @@ extensions = [
     "book.extensions.explorers",
     "book.extensions.formula_sheet",
     "book.extensions.glossary",
+    "book.extensions.solutions",
     "book.extensions.sources",
 ]
 templates_path = ["_templates"]
@@ -33,8 +34,7 @@ exclude_patterns = ["README.md"]
 nb_execution_mode = "off"
 nb_merge_streams = True
 nb_ipywidgets_js = {}
-nb_code_prompt_show = "Show the solution"
-nb_code_prompt_hide = "Hide the solution"
+nb_code_prompt_show = "Solution"
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
@@ -48,7 +48,7 @@ bibtex_reference_style = "label"
 html_theme = "sphinx_book_theme"
 html_static_path = [str(BUILD / "static"), "_static"]
 html_css_files = ["katex.min.css", "fonts.css", "book.css", "print.css"]
-html_js_files = [("search_summaries.js", {"priority": 120})]
+html_js_files = [("search_summaries.js", {"priority": 300})]
 html_js_files += [(name, {"defer": "defer"}) for name in ("storage.js", "progress.js", "results.js", "scrolling.js")]
 html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"

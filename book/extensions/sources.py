@@ -61,11 +61,20 @@ def refer(app: Sphinx, document: nodes.document, name: str) -> None:
             label = link(app, name, entry.target, f"[{entry.label}]", ["bibliography-entry"])
             label["reftitle"] = "in the bibliography"
             node.parent.insert(node.parent.index(node) + 1, [nodes.Text(" "), label])
-    by_anchor = {entry.target[1]: entry for entry in known.values() if entry.target[0] == name}
-    for citation in document.findall(nodes.citation):
-        entry = by_anchor.get(citation["ids"][0])
-        if entry:
-            citation.children[-1] += chapters_that_name(app, entry, name)
+    if citations := list(document.findall(nodes.citation)):
+        by_anchor = {entry.target[1]: entry for entry in known.values() if entry.target[0] == name}
+        items = [listed(app, citation, by_anchor[citation["ids"][0]], name) for citation in citations]
+        parent = citations[0].parent
+        parent.insert(parent.index(citations[0]), nodes.bullet_list("", *items, classes=["bibliography"]))
+        for citation in citations:
+            parent.remove(citation)
+
+
+def listed(app: Sphinx, citation: nodes.citation, entry: Entry, name: str) -> nodes.list_item:
+    """An entry as an item of a plain list: its label, what it says, and the chapters that name it."""
+    words = nodes.paragraph("", nodes.Text(f"[{entry.label}] "), classes=["entry"])
+    words += [*citation.children[-1].children, *chapters_that_name(app, entry, name)]
+    return nodes.list_item("", words, ids=citation["ids"])
 
 
 def chapters_that_name(app: Sphinx, entry: Entry, name: str) -> list[nodes.Node]:
