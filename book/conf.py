@@ -9,7 +9,7 @@ sys.path.insert(0, str(ROOT))
 
 project = html_title = "Every Byte"
 author = "The Every Byte authors"
-copyright = "The Every Byte authors. Text: CC BY 4.0. Code: MIT."
+copyright = "The Every Byte authors"
 language = "en"
 
 extensions = [
@@ -71,4 +71,16 @@ html_theme_options = {
 html_context = {"default_mode": "auto"}
 
 # Words that chapters use in everyday senses too, or in more than one of the glossary's.
-glossary_unlinked = ["activation", "block", "event", "kernel", "live", "measured", "phase", "recorded", "simulated", "split off", "term"]
+glossary_unlinked = [
+    "activation",
+    "block",
+    "event",
+    "kernel",
+    "live",
+    "measured",
+    "phase",
+    "recorded",
+    "simulated",
+    "split off",
+    "term",
+]

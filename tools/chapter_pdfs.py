@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tools.chromium import chromium
 
-# On paper nothing unfolds: solutions come behind the sources, each under the name of its exercise; other answers lie open.
+# On paper nothing unfolds: solutions come last, under the names of their exercises, and other answers lie open.
 SOLUTIONS_TO_THE_END = """() => {
   const article = document.querySelector("article");
   const heading = (level, words) => Object.assign(document.createElement(level), { textContent: words });
@@ -17,8 +17,8 @@ SOLUTIONS_TO_THE_END = """() => {
   }
   article.querySelectorAll("details").forEach((details) => (details.open = true));
 }"""
-FOOTER = """<div style="width:100%; font: 7pt sans-serif; color: #555; padding: 0 17mm; display: flex; justify-content: space-between">
-<span>Every Byte</span><span class="pageNumber"></span></div>"""
+FOOTER = """<div style="width: 100%; padding: 0 17mm; font: 7pt sans-serif; text-align: right">
+Every Byte, page <span class="pageNumber"></span></div>"""
 
 
 def print_chapters(html: Path) -> list[Path]:

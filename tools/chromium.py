@@ -1,4 +1,4 @@
-"""A headless Chromium, the system's own, driven by playwright: for the site's PDFs and pictures and the browser tests."""
+"""The system's Chromium without a window, driven by playwright, for the site's PDFs and pictures and for tests."""
 
 import contextlib
 import shutil

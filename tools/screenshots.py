@@ -1,7 +1,7 @@
 """Takes a picture of every page of the built site, light and dark, on a wide and a narrow screen: `make screenshots`.
 
-Writes build/screenshots/PAGE.THEME.WIDTH.png, whole pages, in pieces of at most 4,000 pixels. They are made to be looked at: no
-test compares them.
+Writes build/screenshots/PAGE.THEME.WIDTH.N.png, whole pages, in pieces of at most 4,000 pixels. They are made to be
+looked at: no test compares them.
 """
 
 import argparse

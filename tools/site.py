@@ -1,4 +1,4 @@
-"""Builds the book's site: `python -m tools.site` writes build/site/html, to be opened as a file or served from anywhere.
+"""Builds the book's site: `python -m tools.site` writes build/site/html, to be opened as a file or served.
 
 The pages are the stored chapters and book/*.md; no notebook is run. Mathematics and type come from npm, as
 book/package-lock.json pins them, and are copied beside the pages: a page asks nobody for anything. Then Chromium, where
@@ -49,8 +49,9 @@ def copy_parts(modules: Path) -> None:
     shutil.rmtree(STATIC, ignore_errors=True)
     (STATIC / "fonts").mkdir(parents=True)
     katex = modules / "katex" / "dist"
-    style = re.sub(r",url\([^)]*\.(woff|ttf)\) format\(\"\w+\"\)", "", (katex / "katex.min.css").read_text(encoding="utf-8"))
-    (STATIC / "katex.min.css").write_text(style, encoding="utf-8")
+    style = (katex / "katex.min.css").read_text(encoding="utf-8")
+    only_woff2 = re.sub(r",url\([^)]*\.(woff|ttf)\) format\(\"\w+\"\)", "", style)
+    (STATIC / "katex.min.css").write_text(only_woff2, encoding="utf-8")
     for font in katex.glob("fonts/*.woff2"):
         shutil.copy(font, STATIC / "fonts")
     for family in FONTS:

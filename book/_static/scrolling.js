@@ -1,7 +1,7 @@
 // What is wider than the page scrolls by itself: from the keyboard too, and its right edge fades while more is to come.
 
 {
-  const WIDE = ".bd-article pre, .math.equation .formula, .pst-scrollable-table-container, .output.text_html, .eb-explorer";
+  const WIDE = ".bd-article pre, .math.equation .formula, .pst-scrollable-table-container, .output.text_html, .eb-explorer, .formula-sheet";
 
   const fade = (box) => box.toggleAttribute("data-goes-on", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
 

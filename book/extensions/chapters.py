@@ -65,6 +65,7 @@ def add_pdf_button(app: Sphinx, pagename: str, _template: str, context: dict, _d
 
 
 def setup(app: Sphinx) -> dict:
+    """Tells Sphinx of it."""
     app.add_config_value("has_pdfs", 0, "html")
     app.add_directive("chapter-list", ChapterList)
     app.connect("html-page-context", add_pdf_button, priority=900)

@@ -17,8 +17,12 @@ OTHER_WIDGETS = ("VBox(", "HBox(", "IntSlider(", "FloatSlider(", "interactive(")
 
 def bundles(document: nodes.document) -> Iterator[tuple[int, nodes.container, str]]:
     """Each output that has a text form: the number of its cell, its element, its text."""
-    for cell in document.findall(lambda node: node.get("nb_element") == "cell_code" if isinstance(node, nodes.container) else False):
-        for bundle in cell.findall(lambda node: isinstance(node, nodes.container) and node.get("nb_element") == "mime_bundle"):
+    for cell in document.findall(
+        lambda node: node.get("nb_element") == "cell_code" if isinstance(node, nodes.container) else False
+    ):
+        for bundle in cell.findall(
+            lambda node: isinstance(node, nodes.container) and node.get("nb_element") == "mime_bundle"
+        ):
             texts = [part.astext() for part in bundle.children if part.get("mime_type") == "text/plain"]
             yield cell["cell_index"], bundle, "".join(texts).strip()
 
@@ -64,6 +68,7 @@ def mark(app: Sphinx, document: nodes.document) -> None:
 
 
 def setup(app: Sphinx) -> dict:
+    """Tells Sphinx of it."""
     app.add_directive("explorer", StoredExplorer)
     app.connect("doctree-read", mark)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

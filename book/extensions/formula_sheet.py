@@ -31,5 +31,6 @@ class FormulaSheet(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict:
+    """Tells Sphinx of it."""
     app.add_directive("formula-sheet", FormulaSheet)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

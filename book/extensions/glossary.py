@@ -39,6 +39,7 @@ def refer(app: Sphinx, document: nodes.document, name: str) -> None:
 
 
 def setup(app: Sphinx) -> dict:
+    """Tells Sphinx of it."""
     app.add_config_value("glossary_unlinked", [], "env")
     app.connect("doctree-resolved", refer, priority=620)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,6 +1,7 @@
 """Mathematics as HTML and MathML, made by KaTeX when the site is built: one node process for all formulas."""
 
 import json
+import re
 import subprocess
 from functools import cache
 from html import unescape
@@ -9,8 +10,12 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
+from sphinx.transforms.post_transforms import SphinxPostTransform
 
 PROGRAM = Path(__file__).with_suffix(".js")
+SHORT = 30  # characters of LaTeX; a longer formula may have to be broken
+OPENING = re.compile(r"[(“]+$")
+CLOSING = re.compile(r"[.,;:?)”’]+")
 
 
 class Katex:
@@ -48,10 +53,31 @@ def _renderer(writer) -> Katex:
     return app.every_byte_katex
 
 
+class KeepTogether(SphinxPostTransform):
+    """Notes with each short formula the bracket or comma beside it, so that no line ends between the two."""
+
+    default_priority = 900
+
+    def run(self, **_kwargs) -> None:
+        for formula in [node for node in self.document.findall(nodes.math) if len(node.astext()) <= SHORT]:
+            around, place = formula.parent, formula.parent.index(formula)
+            if place and (found := OPENING.search(before := around[place - 1].astext())):
+                self.take(formula, "before", around, place - 1, found[0], before[: found.start()])
+            if place + 1 < len(around) and (found := CLOSING.match(after := around[place + 1].astext())):
+                self.take(formula, "after", around, place + 1, found[0], after[found.end() :])
+
+    @staticmethod
+    def take(formula: nodes.math, side: str, around: nodes.Element, place: int, words: str, rest: str) -> None:
+        if isinstance(around[place], nodes.Text):
+            formula[side] = words
+            around[place] = nodes.Text(rest)
+
+
 def inline(writer, node: nodes.math) -> None:
     """A formula within a line."""
     html = _renderer(writer).html(unescape(node.astext()), False)
-    writer.body.append(f'<span class="math">{html}</span>')
+    kind = "math together" if "before" in node or "after" in node else "math"
+    writer.body.append(f'<span class="{kind}">{node.get("before", "")}{html}{node.get("after", "")}</span>')
     raise nodes.SkipNode
 
 
@@ -74,7 +100,9 @@ def _close(app: Sphinx, _failure) -> None:
 
 
 def setup(app: Sphinx) -> dict:
+    """Tells Sphinx of it."""
     app.add_config_value("katex_module", "", "html")
     app.add_html_math_renderer("every_byte_katex", (inline, None), (block, None))
+    app.add_post_transform(KeepTogether)
     app.connect("build-finished", _close)
     return {"parallel_read_safe": True, "parallel_write_safe": False}

@@ -21,7 +21,8 @@ EXERCISE_TITLE = re.compile(r"Exercise (\d+)\b")
 MENTION = re.compile(
     r"""
     (?<![\w.(]) \((?P<equation>\d+\.\d+)\) (?![\w(])
-    | (?<![\w.]) (?<!\d{4},\s) [Ss]ections?\s (?P<section>\d+\.\d+) (?:(?P<between>\s(?:and|or|to)\s)(?P<second>\d+\.\d+))?
+    | (?<![\w.]) (?<!\d{4},\s) [Ss]ections?\s (?P<section>\d+\.\d+)
+      (?:(?P<between>\s(?:and|or|to)\s)(?P<second>\d+\.\d+))?
     | (?<![\w.]) [Ee]xercise\s (?P<exercise>\d+) (?:\sof\schapter\s(?P<of>\d+))?
     | (?<![\w.]) [Cc]hapter\s (?P<chapter>\d+)
     """,
@@ -73,7 +74,11 @@ def targets_of(found: re.Match, name: str, known: dict) -> list[tuple[str, tuple
     """The words of a mention in the document `name`, in pieces, each with what it leads to: None if to nothing."""
     if found["second"]:
         first, second = (known.get(("section", found[group])) for group in ("section", "second"))
-        return [(found[0][: found.start("between") - found.start()], first), (found["between"], None), (found["second"], second)]
+        return [
+            (found[0][: found.start("between") - found.start()], first),
+            (found["between"], None),
+            (found["second"], second),
+        ]
     if found["exercise"]:
         chapter = known.get(("chapter", found["of"]), (None, ""))[0] if found["of"] else name
         return [(found[0], known.get(("exercise", f"{chapter}:{found['exercise']}")))]
@@ -88,12 +93,16 @@ def refer(app: Sphinx, document: nodes.document, name: str) -> None:
 
     def replaced(found: re.Match) -> list[nodes.Node]:
         pieces = targets_of(found, name, known)
-        return [link(app, name, target, words, ["cross-reference"]) if target else nodes.Text(words) for words, target in pieces]
+        return [
+            link(app, name, target, words, ["cross-reference"]) if target else nodes.Text(words)
+            for words, target in pieces
+        ]
 
     replace_in_text(document, MENTION, replaced)
 
 
 def setup(app: Sphinx) -> dict:
+    """Tells Sphinx of it."""
     app.connect("doctree-read", collect)
     app.connect("env-purge-doc", forget)
     app.connect("doctree-resolved", refer, priority=600)

@@ -26,12 +26,19 @@ class PageNotes(SphinxTransform):
     def where_exercises_run(self) -> nodes.note:
         front = self.app.builder.get_relative_uri(self.env.docname, self.config.root_doc)
         words = nodes.paragraph("", "This page runs nothing. In a clone of the book, ")
-        words += [nodes.literal("", "make lab"), nodes.Text(" opens the chapters in JupyterLab, where each exercise judges")]
-        words += [nodes.Text(" your answer ("), nodes.reference("", "how to run the book", refuri=f"{front}#read-it", internal=True)]
+        words += [
+            nodes.literal("", "make lab"),
+            nodes.Text(" opens the chapters in JupyterLab, where each exercise judges"),
+        ]
+        words += [
+            nodes.Text(" your answer ("),
+            nodes.reference("", "how to run the book", refuri=f"{front}#read-it", internal=True),
+        ]
         words += nodes.Text(").")
         return nodes.note("", words, classes=["where-exercises-run"])
 
 
 def setup(app: Sphinx) -> dict:
+    """Tells Sphinx of it."""
     app.add_transform(PageNotes)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

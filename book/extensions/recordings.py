@@ -35,5 +35,6 @@ class Recordings(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict:
+    """Tells Sphinx of it."""
     app.add_directive("recordings", Recordings)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

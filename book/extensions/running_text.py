@@ -1,4 +1,4 @@
-"""Finds phrases in a page's running text, and puts links in their place: not in headings, code, mathematics or links."""
+"""Puts links in the place of phrases in a page's running text: not in headings, code, mathematics or links."""
 
 import re
 from collections.abc import Callable

@@ -53,7 +53,7 @@ def collect(app: Sphinx, document: nodes.document) -> None:
 
 
 def refer(app: Sphinx, document: nodes.document, name: str) -> None:
-    """In a chapter, sets the entry's label behind each source; in the bibliography, names the chapters behind each entry."""
+    """Sets its entry's label behind each source of a chapter, and behind each entry the chapters that name it."""
     known = entries(app)
     for node, words in named(document) if name.startswith("chapters/") else []:
         entry = next((entry for entry in known.values() if words & entry.names), None)
@@ -88,6 +88,7 @@ def chapters_that_name(app: Sphinx, entry: Entry, name: str) -> list[nodes.Node]
 
 
 def setup(app: Sphinx) -> dict:
+    """Tells Sphinx of it."""
     app.connect("doctree-read", collect)
     app.connect("doctree-resolved", refer, priority=640)
     return {"parallel_read_safe": False, "parallel_write_safe": True}

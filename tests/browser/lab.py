@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from tools.chromium import chromium, find_chromium
+from tools.chromium import chromium
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_SECONDS = 120  # a first start on a slow machine; it takes 3 to 5 here
