@@ -43,14 +43,8 @@ class Katex:
 
     def close(self) -> None:
         self._node.stdin.close()
+        self._node.stdout.close()
         self._node.wait()
-
-
-def _renderer(writer) -> Katex:
-    app = writer.builder.app
-    if not hasattr(app, "every_byte_katex"):
-        app.every_byte_katex = Katex(Path(app.config.katex_module))
-    return app.every_byte_katex
 
 
 class KeepTogether(SphinxPostTransform):
@@ -73,36 +67,45 @@ class KeepTogether(SphinxPostTransform):
             around[place] = nodes.Text(rest)
 
 
-def inline(writer, node: nodes.math) -> None:
-    """A formula within a line."""
-    html = _renderer(writer).html(unescape(node.astext()), False)
-    kind = "math together" if "before" in node or "after" in node else "math"
-    writer.body.append(f'<span class="{kind}">{node.get("before", "")}{html}{node.get("after", "")}</span>')
-    raise nodes.SkipNode
+class Mathematics:
+    """What Sphinx's writer calls for each formula of a site. Node is started for the first one."""
 
+    def __init__(self, app: Sphinx):
+        self._app = app
+        self._katex: Katex | None = None
 
-def block(writer, node: nodes.math_block) -> None:
-    """A formula on lines of its own; beside it its number, which extensions/equations.py took out of its LaTeX."""
-    html = _renderer(writer).html(unescape(node.astext()), True)
-    number = node.get("equation")
-    anchor = f' id="{node["ids"][0]}"' if number else ""
-    writer.body.append(f'<div class="math equation"{anchor}><div class="formula">{html}</div>')
-    if number:
-        link = f'<a class="number" href="#{node["ids"][0]}" aria-label="Equation ({number})">({number})</a>'
-        writer.body.append(link)
-    writer.body.append("</div>\n")
-    raise nodes.SkipNode
+    def html(self, node: nodes.Element, display: bool) -> str:
+        self._katex = self._katex or Katex(Path(self._app.config.katex_module))
+        return self._katex.html(unescape(node.astext()), display)
 
+    def inline(self, writer, node: nodes.math) -> None:
+        """A formula within a line."""
+        kind = "math together" if "before" in node or "after" in node else "math"
+        inside = f"{node.get('before', '')}{self.html(node, False)}{node.get('after', '')}"
+        writer.body.append(f'<span class="{kind}">{inside}</span>')
+        raise nodes.SkipNode
 
-def _close(app: Sphinx, _failure) -> None:
-    if hasattr(app, "every_byte_katex"):
-        app.every_byte_katex.close()
+    def block(self, writer, node: nodes.math_block) -> None:
+        """A formula on lines of its own; beside it its number, which numbered.py took out of its LaTeX."""
+        number, html = node.get("equation"), f'<div class="formula">{self.html(node, True)}</div>'
+        if number:
+            anchor = node["ids"][0]
+            link = f'<a class="number" href="#{anchor}" aria-label="Equation ({number})">({number})</a>'
+            writer.body.append(f'<div class="math equation" id="{anchor}">{html}{link}</div>\n')
+        else:
+            writer.body.append(f'<div class="math equation">{html}</div>\n')
+        raise nodes.SkipNode
+
+    def close(self, *_event) -> None:
+        if self._katex:
+            self._katex.close()
 
 
 def setup(app: Sphinx) -> dict:
     """Tells Sphinx of it."""
+    mathematics = Mathematics(app)
     app.add_config_value("katex_module", "", "html")
-    app.add_html_math_renderer("every_byte_katex", (inline, None), (block, None))
+    app.add_html_math_renderer("every_byte_katex", (mathematics.inline, None), (mathematics.block, None))
     app.add_post_transform(KeepTogether)
-    app.connect("build-finished", _close)
+    app.connect("build-finished", mathematics.close)
     return {"parallel_read_safe": True, "parallel_write_safe": False}
