@@ -24,7 +24,7 @@ kept?
 
 **Time:** 40 minutes to read.
 
-*The results are stored below the cells.* A storage, storages, and a *Segment*. See (1.1), (2.1) and (1.9), section 1.1,
+*The results are stored below the cells.* A storage, storages, and a *Segment*. See (1.1), (2.1) and (9.1), section 1.1,
 sections 1.1 and 2.1, chapter 2, exercise 1 of chapter 2, chapter 1, chapter 7; `(1.1)` and "section 9.9".
 
 $$a = b \\tag{1.1}$$
@@ -178,6 +178,18 @@ def test_an_equation_has_its_number_beside_it_and_not_in_it(app):
     assert TAG.search("x \\tag{4.5}")[1] == "4.5"
 
 
+def test_an_equation_that_does_not_exist_is_told(tmp_path):
+    """(7.1) may be any number: there is no chapter 7. (2.9) is a slip, or a section that was meant."""
+    write_book(tmp_path, second=SECOND + "\nSee (7.1) and (2.9).\n")
+    app = SphinxTestApp("html", srcdir=tmp_path)
+    app.builder.read()
+    resolved(app, "chapters/02_second")
+    told = app.warning.getvalue()
+    app.cleanup()
+    assert "(2.9) names an equation that no chapter has" in told
+    assert "7.1" not in told
+
+
 def test_two_equations_of_one_number_are_refused(tmp_path):
     write_book(tmp_path, second=SECOND.replace("2.1}", "1.1}"))
     app = SphinxTestApp("html", srcdir=tmp_path)
@@ -195,6 +207,11 @@ def test_the_first_use_of_a_term_leads_to_the_glossary(app):
         ("storage", "../glossary.html#term-storage"),
         ("Segment", "../glossary.html#term-segment"),
     ]
+
+
+def test_a_pointer_over_a_term_is_told_what_it_means(app):
+    found = resolved(app, "chapters/01_first").findall(nodes.reference)
+    assert [link["reftitle"] for link in found if "term" in link["classes"]] == ["The bytes.", "A piece."]
 
 
 def test_the_glossary_itself_refers_to_sections_and_not_to_itself(app):

@@ -1,7 +1,12 @@
 // What is wider than the page scrolls by itself: from the keyboard too, and its right edge fades while more is to come.
 
 {
-  const WIDE = ".bd-article pre, .math.equation .formula, .pst-scrollable-table-container, .output.text_html, .eb-explorer, .formula-sheet";
+  const WIDE = ".bd-article pre, .math.equation .formula, .pst-scrollable-table-container, .output.text_html, .cell_output:has(> img), .eb-explorer, .formula-sheet";
+
+  // Sentences are wrapped; what stands in columns, told by its spaces, is not.
+  for (const text of document.querySelectorAll(".cell_output pre")) {
+    text.classList.toggle("sentences", !/\S {2,}\S|^ /m.test(text.textContent));
+  }
 
   const fade = (box) => box.toggleAttribute("data-goes-on", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
 

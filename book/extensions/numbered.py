@@ -9,9 +9,11 @@ import re
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
 
 from .running_text import link, replace_in_text
 
+LOGGER = logging.getLogger(__name__)
 TAG = re.compile(r"\s*\\tag\{([^}]+)\}")
 CHAPTER_TITLE = re.compile(r"(\d+)\. ")
 SECTION_TITLE = re.compile(r"(\d+\.\d+) ")
@@ -83,6 +85,10 @@ def targets_of(found: re.Match, name: str, known: dict) -> list[tuple[str, tuple
         chapter = known.get(("chapter", found["of"]), (None, ""))[0] if found["of"] else name
         return [(found[0], known.get(("exercise", f"{chapter}:{found['exercise']}")))]
     target = known.get((found.lastgroup, found[found.lastgroup]))
+    if found["equation"] and not target and ("chapter", found["equation"].split(".")[0]) in known:
+        LOGGER.warning(
+            "%s names an equation that no chapter has: write 'section' if that is meant", found[0], location=name
+        )
     is_here = found.lastgroup == "chapter" and target and target[0] == name
     return [(found[0], None if is_here else target)]
 
