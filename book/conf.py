@@ -27,8 +27,6 @@ extensions = [
     "book.extensions.sources",
 ]
 templates_path = ["_templates"]
-html_extra_path = []
-exclude_patterns = ["README.md"]
 
 # The stored outputs are the ones that the tests compare; a page shows them as they are.
 nb_execution_mode = "off"
@@ -37,13 +35,10 @@ nb_ipywidgets_js = {}
 nb_code_prompt_show = "Solution"
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
-myst_links_external_new_tab = False
-suppress_warnings = ["mystnb.unknown_mime_type"]
 
 html_math_renderer = "every_byte_katex"
 katex_module = str(BUILD / "npm" / "node_modules" / "katex")
 bibtex_bibfiles = ["references.bib"]
-bibtex_reference_style = "label"
 
 html_theme = "sphinx_book_theme"
 html_static_path = [str(BUILD / "static"), "_static"]
@@ -68,7 +63,6 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "footer_content_items": ["copyright.html"],
 }
-html_context = {"default_mode": "auto"}
 
 # Words that chapters use in everyday senses too, or in more than one of the glossary's.
 glossary_unlinked = [
