@@ -63,6 +63,7 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "footer_content_items": ["copyright.html"],
 }
+html_context = {"default_mode": "auto"}  # light or dark as the reader's system is, until the reader says otherwise
 
 # Words that chapters use in everyday senses too, or in more than one of the glossary's.
 glossary_unlinked = [
