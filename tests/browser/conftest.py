@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from bare_page import bare_page
 from chapter import ChapterInPython
-from lab import find_chromium, open_chapter
+from lab import open_chapter
+
+from tools.chromium import find_chromium
 
 _HERE = Path(__file__).parent
 _NEEDS_CHROMIUM = pytest.mark.skipif(
