@@ -140,7 +140,8 @@ function mount(root, name, { spec, value: first, shared, answers }) {
     }
     view.element.scrollIntoView();
   });
-  root.replaceChildren(view.element);
+  const stored = build("div", { class: "eb-stored" }, ...root.childNodes); // for print
+  root.replaceChildren(view.element, stored);
   draw();
   if (readAddress(name, spec, first)) view.element.scrollIntoView();
 }
