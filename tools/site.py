@@ -1,8 +1,8 @@
 """Builds the book's site: `python -m tools.site` writes build/site/html, to be opened as a file or served.
 
-The pages are the stored chapters and book/*.md; no notebook is run. Mathematics and type come from npm, as
-book/package-lock.json pins them, and are copied beside the pages: a page asks nobody for anything. Then Chromium, where
-there is one, prints each chapter to a PDF. Nothing is written outside build/.
+The pages are the stored chapters and book/*.md; no notebook is run, but explorers take their accounts anew.
+Mathematics and type come from npm, as book/package-lock.json pins them, and are copied beside the pages: a page asks
+nobody for anything. Then Chromium, where there is one, prints each chapter to a PDF. Nothing is written outside build/.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tools.chapter_pdfs import print_chapters
 from tools.chromium import find_chromium
+from tools.site_explorers import copy_explorers
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
@@ -87,6 +88,7 @@ def main() -> None:
     prints = not parser.parse_args().no_pdfs and find_chromium() is not None
     parts = {
         "parts from npm": lambda: copy_parts(install_parts()),
+        "explorers": lambda: copy_explorers(STATIC / "explorers"),
         "sources": stage,
         "pages": lambda: build_pages("-D", f"has_pdfs={int(prints)}"),
     }

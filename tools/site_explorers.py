@@ -61,16 +61,20 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
     return done
 
 
+def copy_explorers(folder: Path) -> None:
+    """Stores what is missing, says so, and copies all of it to a folder."""
+    for name, seconds, n_settings in store_all():
+        print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in [*KEPT.glob("*.js"), KEPT / "explorer.css"]:
+        shutil.copy(path, folder)
+
+
 def main() -> None:
     """Stores what is missing and copies all of it to a folder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where the pages are to find it")
-    folder = parser.parse_args().folder
-    for name, seconds, n_settings in store_all():
-        print(f"{name:12}{seconds:6.1f} s {n_settings:5} accounts")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in [*KEPT.glob("*.js"), KEPT / "explorer.css"]:
-        shutil.copy(path, folder)
+    copy_explorers(parser.parse_args().folder)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .block_explorer import block_explorer
+from .checkpoint_explorer import checkpoint_explorer
 from .explorers import Explorer
 from .gpt_explorer import gpt_explorer
 from .mlp_explorer import mlp_explorer
@@ -89,6 +90,19 @@ GALLERY = {
             {"gpu": ALL},
             {"model": ALL, "b": (1,), "gpu": ("a100-80gb", "t4-16gb", "rtx3090-24gb")},
             *({symbol: ALL} for symbol in ("precision", "optimizer", "dropout", "accumulates", "keeps_logits")),
+        ),
+    ),
+    "checkpoint": Shown(
+        checkpoint_explorer,
+        (
+            {"regions": ALL, "attention": ALL},
+            {"regions": ("k segments", "every k-th block"), "k": (1, 2, 3, 4, 6, 12)},
+            {"policy": ALL, "attention": ALL},
+            {"b": (1, 2, 4, 8, 16, 32)},
+            {"s": (64, 256, 512, 2048, 4096)},
+            {"b": (1,), "s": (64,)},
+            {"model": ("gpt2-medium",), "regions": ("none", "every block", "attention only")},
+            {"precision": ALL},
         ),
     ),
 }
