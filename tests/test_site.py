@@ -11,7 +11,7 @@ from sphinx.errors import ExtensionError
 from sphinx.testing.util import SphinxTestApp
 
 from book.extensions.chapters import opening
-from book.extensions.explorers import hook
+from book.extensions.explorers import name_of
 from book.extensions.katex import Katex
 from book.extensions.numbered import TAG
 from book.extensions.recordings import FOLDER, counts
@@ -45,6 +45,12 @@ SECOND = """# 2. The second
 ## 2.1 Here
 
 $$c = d \\tag{2.1}$$
+
+| | kept |
+|---|---|
+| (2.2) | $d$, and (2.1) |
+
+As (2.2) says.
 
 ## Exercises
 
@@ -107,7 +113,7 @@ def chapter(*cells) -> str:
 def shows(cell_id: str, text: str, html: str | None = None):
     data = {"text/plain": text} | ({"text/html": html} if html else {})
     output = nbformat.v4.new_output("execute_result", data, execution_count=1)
-    return nbformat.v4.new_code_cell("x", id=cell_id, outputs=[output], execution_count=1)
+    return nbformat.v4.new_code_cell("small_explorer()", id=cell_id, outputs=[output], execution_count=1)
 
 
 EXPLORER = shows("the-explorer", "Explorer('What is kept', b=2)", "<table><tr><td>7</td></tr></table>")
@@ -163,6 +169,8 @@ def test_a_mention_leads_to_what_it_names_and_otherwise_stays_text(app):
 
 def test_an_exercise_is_one_of_the_same_chapter(app):
     assert links(app, "chapters/02_second", "cross-reference") == [
+        ("(2.1)", "#equation-2-1"),
+        ("(2.2)", "#equation-2-2"),
         ("exercise 1", "#exercise-1-again"),
         ("(1.1)", "01_first.html#equation-1-1"),
     ]
@@ -243,9 +251,14 @@ def raw(document: nodes.document) -> str:
 
 def test_an_explorer_keeps_its_table_in_a_place_of_its_own(app):
     html = raw(resolved(app, "chapters/01_first"))
-    start = html.index('<div class="eb-explorer" data-explorer="01_first/the-explorer">')
+    start = html.index('<div class="eb-explorer" data-explorer="small">')
     assert "<td>7</td>" in html[start : html.index("</div>", start)]
-    assert [node.astext() for node in hook("a/b", [])] == ['<div class="eb-explorer" data-explorer="a/b">', "</div>"]
+    assert app.env.metadata["chapters/01_first"]["explorers"] == ["small"]
+
+
+def test_a_cell_names_the_explorer_that_it_makes():
+    assert name_of("mlp_explorer()") == name_of("x = 1\nexplorer = mlp_explorer()\nexplorer") == "mlp"
+    assert name_of("Explorer(title='', controls=[])") == name_of("explorer = mlp_explorer().value") == ""
 
 
 def test_a_slider_that_needs_python_says_so(app):

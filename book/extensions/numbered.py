@@ -1,7 +1,7 @@
 r"""What chapters number and refer to: equations by their tags, sections, chapters and exercises by their headings.
 
-Chapters are plain notebooks: they write `\tag{4.5}` in an equation and "(4.5)" in the text, "section 4.8", "chapter 2",
-"exercise 3 of chapter 2". Each becomes a link to what it names; what names nothing stays text.
+Chapters are plain notebooks: they write `\tag{4.5}` in an equation, or "(4.5)" before a row of a table; and in the text
+"(4.5)", "section 4.8", "chapter 2", "exercise 3 of chapter 2". Each becomes a link to what it names; what names nothing stays text.
 """
 
 import re
@@ -15,6 +15,7 @@ from .running_text import link, replace_in_text
 
 LOGGER = logging.getLogger(__name__)
 TAG = re.compile(r"\s*\\tag\{([^}]+)\}")
+ROW_NUMBER = re.compile(r"\((\d+\.\d+)\)")
 CHAPTER_TITLE = re.compile(r"(\d+)\. ")
 SECTION_TITLE = re.compile(r"(\d+\.\d+) ")
 EXERCISE_TITLE = re.compile(r"Exercise (\d+)\b")
@@ -45,16 +46,15 @@ def collect(app: Sphinx, document: nodes.document) -> None:
     known = numbered(env)
     for equation in document.findall(nodes.math_block):
         if found := TAG.search(equation.astext()):
-            number = found[1]
-            if ("equation", number) in known:
-                raise ValueError(f"two equations have the tag {number}: in {known['equation', number][0]} and {name}")
-            anchor = f"equation-{number.replace('.', '-')}"
-            equation["equation"] = number
-            equation["ids"] = [anchor]
+            equation["equation"] = found[1]
+            equation["ids"] = [_note_equation(known, found[1], name)]
             latex = TAG.sub("", equation.astext())
             equation.clear()
             equation += nodes.Text(latex)
-            known["equation", number] = name, anchor
+    for row in document.findall(nodes.row):  # a derivation in lines may be a table, its first column the numbers
+        if found := ROW_NUMBER.fullmatch(row[0].astext().strip()):
+            row[0]["ids"] = [_note_equation(known, found[1], name)]
+            row[0]["classes"].append("equation-number")
     for section in document.findall(nodes.section):
         title, anchor = section[0].astext(), section["ids"][0]
         if found := SECTION_TITLE.match(title):
@@ -63,6 +63,15 @@ def collect(app: Sphinx, document: nodes.document) -> None:
             known["exercise", f"{name}:{found[1]}"] = name, anchor
         elif (found := CHAPTER_TITLE.match(title)) and name.startswith("chapters/"):
             known["chapter", found[1]] = name, ""
+
+
+def _note_equation(known: dict, number: str, name: str) -> str:
+    """The anchor of a numbered equation of the document `name`."""
+    if ("equation", number) in known:
+        raise ValueError(f"two equations have the tag {number}: in {known['equation', number][0]} and {name}")
+    anchor = f"equation-{number.replace('.', '-')}"
+    known["equation", number] = name, anchor
+    return anchor
 
 
 def forget(_app: Sphinx, env: BuildEnvironment, name: str) -> None:
