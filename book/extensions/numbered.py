@@ -1,7 +1,8 @@
 r"""What chapters number and refer to: equations by their tags, sections, chapters and exercises by their headings.
 
 Chapters are plain notebooks: they write `\tag{4.5}` in an equation, or "(4.5)" before a row of a table; and in the text
-"(4.5)", "section 4.8", "chapter 2", "exercise 3 of chapter 2". Each becomes a link to what it names; what names nothing stays text.
+"(4.5)", "section 4.8", "chapter 2", "exercise 3 of chapter 2". Each becomes a link to what it names; what names nothing
+stays text.
 """
 
 import re
