@@ -284,9 +284,10 @@ def scaled_head(x, weight, targets):
         (in_pieces(4), "Little is held when backward begins; what is there when a piece has run again?"),
         (
             in_pieces(4, reduction="mean", over=lambda total, targets: total / 4),
-            "a mean of means weighs those of a short",
+            "101 positions do not come in equal pieces: a mean of means weighs a short piece's more.",
         ),
-        (in_pieces(4, over=lambda total, targets: total), "for 13 positions the loss is 4.2403: got 55.1245."),
+        (in_pieces(16, reduction="mean", over=lambda total, targets: total / 15), "a mean of means weighs"),
+        (in_pieces(4, over=lambda total, targets: total), "for 101 positions the loss is"),
         (frozen_head, "the value is right, and weight gets no gradient."),
         (scaled_head, "the value is right, the gradient of weight is not."),
         (lambda x, weight, targets: x @ weight, "your function raised RuntimeError"),

@@ -10,7 +10,7 @@ import torch
 from .block_experiments import one_at_a_time
 from .checkpointing import checkpoint
 from .gpt import GPT
-from .gpt_experiments import GPTRun, GPTStep
+from .gpt_experiments import GPTRun, GPTStep, predicted
 from .gpt_settings import POLICIES as LISTED
 from .gpt_settings import GPTSettings
 from .operations import FlopCounter, Region, record
@@ -23,6 +23,16 @@ from .units import MiB
 
 OPTIMAL = "optimal within the budget"
 POLICIES = (*LISTED, OPTIMAL)
+_LISTED = {"policy": "keep compute-intensive"}
+SAMPLE = (
+    *({"regions": name, "k": 5} for name in ("every k-th block", "k segments", "sqrt(L) segments", "attention only")),
+    *({"policy": name} for name in LISTED[1:]),
+    *({"precision": name} | _LISTED for name in ("float32", "half")),
+    {"attention": "explicit"} | _LISTED,
+    *({"regions": "attention only", "attention": name} | _LISTED for name in ("fused", "explicit")),
+)
+"""Settings that between them use each closed form of regions and policies."""
+
 _OPERATORS = {"keep matmuls": MATMULS, "keep compute-intensive": COMPUTE_INTENSIVE}
 _N_KNOWN = 16  # runs and recordings that are not made again: those of the last settings
 
@@ -81,6 +91,10 @@ class CheckpointedStep:
         """The same, as the closed forms take it; they know no optimal plan, and keep nothing in its place."""
         policy = "none" if self.policy == OPTIMAL or self.regions == "none" else self.policy
         return replace(self.plain.held, regions=self.regions, policy=policy)
+
+    def predicted(self) -> dict[str, dict[str, int]]:
+        """The bytes of each category at the moments of `gpt_experiments.MOMENTS`, by the closed forms."""
+        return {moment: form.by_term(**self.letters) for moment, form in predicted(self.held).items()}
 
     @cached_property
     def plans(self) -> dict[int, Plan]:

@@ -67,7 +67,8 @@ class Compiled:
     def __call__(self, *args):
         from torch._functorch import config
 
-        with config.patch(activation_memory_budget=self.budget):
+        # what is found in PyTorch's cache of compiled graphs would not pass by here
+        with config.patch(activation_memory_budget=self.budget, enable_autograd_cache=False):
             if not self._called:
                 torch._dynamo.reset()
                 self._called = True

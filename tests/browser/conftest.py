@@ -1,10 +1,12 @@
-"""What all browser tests share: they drive a real Chromium, and `page` is a chapter in JupyterLab or a bare page."""
+"""What all browser tests share: they drive a real Chromium; `page` is a notebook in JupyterLab, or a bare page."""
 
 from pathlib import Path
 
+import nbformat
 import pytest
 from bare_page import bare_page
 from chapter import ChapterInPython
+from explorer_page import ExplorerPage
 from lab import open_chapter
 
 from tools.chromium import find_chromium
@@ -25,14 +27,31 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="module")
 def page(request, tmp_path_factory):
-    """The notebook that the test file names NOTEBOOK, open in JupyterLab with all cells run; else a bare page."""
-    notebook = getattr(request.module, "NOTEBOOK", None)
+    """In JupyterLab the notebook that the test file names NOTEBOOK, or one of its CELL alone; else a bare page."""
+    notebook, cell = (getattr(request.module, name, None) for name in ("NOTEBOOK", "CELL"))
+    if cell is not None:
+        notebook = _notebook_of(cell, tmp_path_factory.mktemp("book"))
     if notebook is None:
         with bare_page() as page:
             yield page
         return
     with open_chapter(notebook, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
         yield page
+
+
+def _notebook_of(cell: str, folder: Path) -> Path:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, folder / "one_cell.ipynb")
+    return folder / "one_cell.ipynb"
+
+
+@pytest.fixture
+def explorer(page):
+    """The page's explorer, with the account of its setting."""
+    explorer = ExplorerPage(page)
+    explorer.settle()
+    return explorer
 
 
 @pytest.fixture(scope="module")

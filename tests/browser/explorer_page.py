@@ -4,6 +4,40 @@ import json
 
 from playwright.sync_api import Locator, Page
 
+# Moves the batch's slider and waits until the account is there: milliseconds to the busy state, and to the end.
+MOVE = """async (root) => {
+  const frame = () => new Promise(requestAnimationFrame);
+  const slider = root.querySelector('[data-symbol="b"]');
+  slider.value = Number(slider.value) === 2 ? 3 : 2;
+  await frame();
+  const start = performance.now();
+  slider.dispatchEvent(new Event("input", { bubbles: true }));
+  await frame();
+  const busy = root.getAttribute("aria-busy") === "true" ? performance.now() - start : NaN;
+  await new Promise((done) => {
+    const seen = new MutationObserver(() => root.dataset.state === "ready" && (seen.disconnect(), done()));
+    seen.observe(root, { attributes: true, attributeFilter: ["data-state"] });
+  });
+  await frame();
+  return [busy, performance.now() - start];
+}"""
+# Goes through settings faster than any is answered, and notes whose accounts are shown, from then to the last one's.
+RUSH = """async (root) => {
+  const shown = [];
+  const note = () => root.dataset.state === "ready" && shown.push(JSON.parse(root.dataset.value).b);
+  const seen = new MutationObserver(note);
+  const slider = root.querySelector('[data-symbol="b"]');
+  seen.observe(root, { attributes: true, attributeFilter: ["data-state", "data-value"] });
+  for (const stop of [0, 1, 2, 3, 4, 5]) {
+    slider.value = stop;
+    slider.dispatchEvent(new Event("input", { bubbles: true }));
+    await new Promise((done) => setTimeout(done, 40));
+  }
+  while (!shown.length) await new Promise((done) => setTimeout(done, 20));
+  seen.disconnect();
+  return shown;
+}"""
+
 
 class ExplorerPage:
     """The first explorer of a page."""

@@ -1,34 +1,12 @@
 """The checkpoint explorer in JupyterLab with its kernel: busy at once, the newest setting wins, as Python computes."""
 
-import nbformat
-import pytest
-from explorer_page import ExplorerPage
-from lab import open_chapter
-from test_gpt_explorer_in_lab import MOVE, RUSH
+from explorer_page import MOVE, RUSH
 
 from utils.checkpoint_experiments import CheckpointedStep
 from utils.checkpoint_explorer import remark
 
 CELL = "from utils.checkpoint_explorer import checkpoint_explorer\n\nexplorer = checkpoint_explorer()\nexplorer"
 N_MOVES = 5
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """A notebook of one cell, with the explorer."""
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
-    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    path = tmp_path_factory.mktemp("book") / "explorer.ipynb"
-    nbformat.write(notebook, path)
-    with open_chapter(path, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
-        yield page
-
-
-@pytest.fixture
-def explorer(page):
-    explorer = ExplorerPage(page)
-    explorer.settle()
-    return explorer
 
 
 def test_it_shows_what_python_computes(explorer):

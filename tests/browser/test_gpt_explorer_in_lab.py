@@ -1,67 +1,12 @@
 """A GPT's explorer in JupyterLab with its kernel: busy at once, the newest setting wins, an answer within a second."""
 
-import nbformat
-import pytest
-from explorer_page import ExplorerPage
-from lab import open_chapter
+from explorer_page import MOVE, RUSH
 
 from utils.gpt_experiments import GPTStep
 from utils.gpt_explorer import account
 
 CELL = "from utils.gpt_explorer import gpt_explorer\n\nexplorer = gpt_explorer()\nexplorer"
 N_MOVES = 7
-# Moves the batch's slider and waits until the account is there: milliseconds to the busy state, and to the end.
-MOVE = """async (root) => {
-  const frame = () => new Promise(requestAnimationFrame);
-  const slider = root.querySelector('[data-symbol="b"]');
-  slider.value = Number(slider.value) === 2 ? 3 : 2;
-  await frame();
-  const start = performance.now();
-  slider.dispatchEvent(new Event("input", { bubbles: true }));
-  await frame();
-  const busy = root.getAttribute("aria-busy") === "true" ? performance.now() - start : NaN;
-  await new Promise((done) => {
-    const seen = new MutationObserver(() => root.dataset.state === "ready" && (seen.disconnect(), done()));
-    seen.observe(root, { attributes: true, attributeFilter: ["data-state"] });
-  });
-  await frame();
-  return [busy, performance.now() - start];
-}"""
-# Goes through settings faster than any is answered, and notes whose accounts are shown, from then to the last one's.
-RUSH = """async (root) => {
-  const shown = [];
-  const note = () => root.dataset.state === "ready" && shown.push(JSON.parse(root.dataset.value).b);
-  const seen = new MutationObserver(note);
-  const slider = root.querySelector('[data-symbol="b"]');
-  seen.observe(root, { attributes: true, attributeFilter: ["data-state", "data-value"] });
-  for (const stop of [0, 1, 2, 3, 4, 5]) {
-    slider.value = stop;
-    slider.dispatchEvent(new Event("input", { bubbles: true }));
-    await new Promise((done) => setTimeout(done, 40));
-  }
-  while (!shown.length) await new Promise((done) => setTimeout(done, 20));
-  seen.disconnect();
-  return shown;
-}"""
-
-
-@pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    """A notebook of one cell, with the explorer of GPT-2 small."""
-    folder = tmp_path_factory.mktemp("book")
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
-    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    path = folder / "explorer.ipynb"
-    nbformat.write(notebook, path)
-    with open_chapter(path, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
-        yield page
-
-
-@pytest.fixture
-def explorer(page):
-    explorer = ExplorerPage(page)
-    explorer.settle()
-    return explorer
 
 
 def test_it_shows_what_python_computes(explorer):

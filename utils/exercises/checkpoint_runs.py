@@ -14,6 +14,7 @@ from ..contexts import SavedTensorContext
 from ..layers import Block
 from ..simulated.gpu import SimulatedGPU
 
+N_SMALL = 101  # positions, a prime: no number of pieces below it makes them equal
 LOSS = {"n": 12 * 1024, "d": 768, "V": 50304}
 """The last positions of GPT-2 small at a batch of 12."""
 
@@ -135,8 +136,8 @@ def plain_loss(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> 
 def small_loss(function: Callable) -> tuple[torch.Tensor | None, ...]:
     """A loss such as `plain_loss` on small real tensors: its value and its gradients of x and weight."""
     generator = torch.Generator().manual_seed(0)
-    x, weight = _leaf(generator, 13, 5), _leaf(generator, 11, 5)
-    loss = function(x, weight, torch.arange(13) % 11)
+    x, weight = _leaf(generator, N_SMALL, 5), _leaf(generator, 11, 5)
+    loss = function(x, weight, torch.arange(N_SMALL) % 11)
     if loss is None:
         return (None,)
     loss.backward()
@@ -145,7 +146,7 @@ def small_loss(function: Callable) -> tuple[torch.Tensor | None, ...]:
 
 def means_of_means() -> Iterator[torch.Tensor]:
     """What `small_loss` is if the means of pieces are averaged, for each number of pieces."""
-    for n in range(2, 13):
+    for n in range(2, N_SMALL):
         yield small_loss(lambda *given, n=n: _mean_of_means(n, *given))[0]
 
 

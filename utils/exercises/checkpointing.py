@@ -7,6 +7,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from ..units import MiB, exact
 from .checkpoint_runs import (
+    N_SMALL,
     Trained,
     freed_bytes,
     kept_by,
@@ -203,8 +204,8 @@ def _wrong_loss(value: torch.Tensor, gradients: Iterable[torch.Tensor | None]) -
     true, *true_gradients = small_loss(plain_loss)
     if not torch.allclose(value, true):
         if any(torch.allclose(value, other) for other in means_of_means()):
-            return "13 positions do not come in equal pieces: a mean of means weighs those of a short piece more."
-        return f"for 13 positions the loss is {true:.4f}: got {float(value):.4f}."
+            return f"{N_SMALL} positions do not come in equal pieces: a mean of means weighs a short piece's more."
+        return f"for {N_SMALL} positions the loss is {true:.4f}: got {float(value):.4f}."
     for name, gradient, true_gradient in zip(("x", "weight"), gradients, true_gradients, strict=True):
         if gradient is None:
             return f"the value is right, and {name} gets no gradient."
