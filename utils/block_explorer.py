@@ -42,10 +42,10 @@ def block_explorer() -> Explorer:
     return Explorer(
         title="What a block keeps for backward",
         controls=[
-            Control.range("b", "batch", 1, 64, value=2, log=True),
-            Control.range("s", "sequence", 16, 8192, value=4096, log=True),
-            Control.range("d", "width", 64, 8192, value=1024, step=64),
-            Control.range("a", "heads", 1, 8, value=2, log=True),
+            Control.range("b", "batch", 1, 64, value=2, log=True, unit="sequences"),
+            Control.range("s", "sequence", 16, 8192, value=4096, log=True, unit="positions"),
+            Control.range("d", "width", 64, 8192, value=1024, step=64, unit="features"),
+            Control.range("a", "heads", 1, 8, value=2, log=True, unit="heads"),
             Control.choice("activation", "activation", CHOICES),
             Control.choice("attention", "attention", list(ATTENTIONS)),
             Control.choice("dropout", "dropout", {"off": 0.0, "p = 0.1": 0.1}),

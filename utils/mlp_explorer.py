@@ -28,9 +28,9 @@ def mlp_explorer() -> Explorer:
     return Explorer(
         title="What an MLP keeps for backward",
         controls=[
-            Control.range("b", "batch", 1, 256, value=2, log=True),
-            Control.range("s", "sequence", 128, 16384, value=4096, log=True),
-            Control.range("d", "width", 64, 16384, value=1024, log=True),
+            Control.range("b", "batch", 1, 256, value=2, log=True, unit="sequences"),
+            Control.range("s", "sequence", 128, 16384, value=4096, log=True, unit="positions"),
+            Control.range("d", "width", 64, 16384, value=1024, log=True, unit="features"),
             Control.choice("activation", "activation", list(ACTIVATIONS)),
             Control.choice("dropout", "dropout", {"off": 0.0, "p = 0.1": 0.1}),
             Control.choice(

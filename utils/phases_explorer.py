@@ -31,11 +31,11 @@ def phases_explorer() -> Explorer:
     return Explorer(
         title="A training step in five phases",
         controls=[
-            Control.range("L", "hidden layers", 1, 200, value=200),
-            Control.range("b", "batch", 1, 1024, value=64, log=True),
-            Control.range("d", "width", 1, 256, value=100),
+            Control.range("L", "hidden layers", 1, 200, value=200, unit="layers"),
+            Control.range("b", "batch", 1, 1024, value=64, log=True, unit="rows"),
+            Control.range("d", "width", 1, 256, value=100, unit="features"),
             Control.choice("frozen", "which are frozen", list(FROZEN)),
-            Control.range("f", "layers to freeze", 1, 200, value=100),
+            Control.range("f", "layers to freeze", 1, 200, value=100, unit="layers"),
             Control.toggle("relu", "ReLU behind each hidden layer"),
             Control.choice("optimizer", "optimizer", list(OPTIMIZERS), value="Adam"),
         ],

@@ -6,10 +6,33 @@ import http.server
 import threading
 from collections.abc import Iterator
 
+from lab import REPOSITORY
+
 from tools.chromium import browser
+from tools.screenshots import pages
 from tools.site import HTML
 
 FILES = HTML.as_uri() + "/"
+CHAPTERS = sorted((REPOSITORY / "chapters").glob("*.ipynb"))
+PAINTED = """async () => {
+  await document.fonts.ready;
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+}"""
+
+
+def names() -> list[str]:
+    """Addresses of all pages, as a link from the front page has them."""
+    return [str(path.relative_to(HTML)) for path in pages()]
+
+
+def book_pages() -> list[str]:
+    """All but the sheet to print, which has a layout of its own."""
+    return [name for name in names() if not name.startswith("_downloads")]
+
+
+def chapter_page(notebook) -> str:
+    """The address of a chapter's page."""
+    return f"chapters/{notebook.stem}.html"
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -61,11 +84,10 @@ class Visit:
         if path.is_file():
             self.sizes[response.url] = path.stat().st_size
 
-    def open(self, name: str):
-        """Opens a page of the site, and waits until it has all that it asks for."""
-        self.page.goto(self.root + name)
-        self.page.wait_for_load_state("networkidle")
-        self.page.evaluate("() => document.fonts.ready.then(() => true)")
+    def open(self, name: str, *, until: str = "load"):
+        """Opens a page of the site, and waits until it is painted; `until="networkidle"`: until it asks for nothing."""
+        self.page.goto(self.root + name, wait_until=until)
+        self.page.evaluate(PAINTED)
         return self.page
 
 

@@ -1,20 +1,24 @@
 """Explorers on a page without a kernel and without a network, opened from a file: they say what Python says."""
 
+import contextlib
+import io
 import json
 import random
+import re
 import urllib.parse
 
 import pytest
 from explorer_files import write
 from explorer_page import ExplorerPage
-from lab import chromium
 
+from tools.chromium import chromium
 from utils.explorers.explorer import to_page
 from utils.explorers.pages import key_of
 from utils.explorers.stages import terms_by_stage
 from utils.gallery import GALLERY
 
 STORED = {"phases": 6, "gpt": 5, "checkpoint": 4}  # the accounts of the others are quick
+WITHOUT_UNIT = {"k"}  # a number of blocks or of segments, as another control says
 ROWS = """() => Object.fromEntries([...document.querySelectorAll('tr[data-term]')].map(
   ({ dataset: { stage, term, predicted, accounted } }) =>
     [`${stage ?? ""}/${term}`, [predicted ?? null, accounted ?? null]],
@@ -86,6 +90,7 @@ def test_javascript_predicts_what_python_predicts(opened):
         if settings not in stored:
             assert shown.state == "absent"
             assert shown.status.startswith("Not recorded here")
+            assert shown.root.locator(".eb-badge").inner_text() == "prediction alone"
             assert all(accounted is None for _, accounted in rows.values())
         n_compared += 1
 
@@ -119,31 +124,48 @@ def test_from_a_setting_without_an_account_to_one_that_has(opened):
     assert page.evaluate("document.activeElement.closest('.eb') !== null")
 
 
-def test_the_program_makes_the_view(opened):
+def test_the_program_prints_the_account_of_the_view(opened):
     page, name, explorer, stored = opened
-    settings = stored[-1]
-    shown = at(page, name, explorer, settings)
+    shown = at(page, name, explorer, stored[-1])
     shown.root.locator(".eb-program summary").click()
-    names = {}
     program = shown.root.locator(".eb-program pre").inner_text()
-    exec(program.replace("print(", "str("), names)
-    assert names["view"].value == settings
     shown.root.locator(".eb-program summary").click()
+    names, printed = {}, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(program, names)
+    assert names["view"].value == stored[-1]
+    numbers = {f"{int(n):,}" for row in page.evaluate(ROWS).values() for n in row if n is not None}
+    assert numbers
+    assert numbers <= set(re.findall(r"-?[\d,]+", printed.getvalue()))
 
 
-def test_a_slider_moves_by_keys_and_writes_the_address(opened):
+def test_each_slider_moves_by_keys_says_its_unit_and_writes_the_address(opened):
     page, name, explorer, stored = opened
     shown = at(page, name, explorer, stored[0])
-    slider = shown.root.locator('.eb-controls [type="range"]').first
-    symbol = slider.get_attribute("data-symbol")
-    seen = []
-    for key in ("Home", "ArrowRight", "PageUp", "End", "ArrowLeft", "PageDown"):
-        slider.press(key)
-        seen.append(shown.value[symbol])
-        assert f"{symbol}={seen[-1]}" in page.evaluate("location.hash")
-        assert slider.get_attribute("aria-valuetext").startswith(f"{seen[-1]:,}")
-    control = explorer.controls[symbol]
-    assert seen[0] == control.minimum < seen[1] < seen[2] <= seen[3] > seen[4] > seen[5]
+    for symbol, control in explorer.controls.items():
+        if control.spec()["kind"] != "range":
+            continue
+        slider, seen = shown.control(symbol), []
+        assert control.unit or symbol in WITHOUT_UNIT
+        for key in ("Home", "ArrowRight", "PageUp", "End", "ArrowLeft", "PageDown", "ArrowUp", "ArrowDown"):
+            slider.press(key)
+            seen.append(shown.value[symbol])
+            assert f"{symbol}={seen[-1]}" in page.evaluate("location.hash")
+            assert slider.get_attribute("aria-valuetext") == f"{seen[-1]:,} {control.unit}".strip()
+        assert seen[0] == control.minimum < seen[1] <= seen[2] <= seen[3] > seen[4] > seen[5] < seen[6] > seen[7]
+
+
+def test_other_controls_move_by_keys_too(opened):
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[0])
+    for symbol, control in explorer.controls.items():
+        kind, before = control.spec()["kind"], shown.value[symbol]
+        if kind == "range":
+            continue
+        input_ = shown.control(symbol).and_(page.locator(f'[value="{before}"], select, [type="checkbox"]')).first
+        input_.press("Space" if kind == "toggle" else "ArrowDown")
+        assert shown.value[symbol] != before
+        assert f"{symbol}=" in page.evaluate("location.hash")
 
 
 def test_an_address_that_is_no_setting_is_no_harm(opened):

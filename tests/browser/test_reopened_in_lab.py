@@ -5,7 +5,9 @@ import urllib.request
 
 import nbformat
 import pytest
-from lab import START_SECONDS, chromium, lab_server, run_notebook
+from lab import START_SECONDS, lab_server, run_notebook
+
+from tools.chromium import chromium
 
 EXPLORER = "from utils.mlp_explorer import mlp_explorer\n\nmlp_explorer()"
 SLIDER = "import ipywidgets\n\nipywidgets.IntSlider()"
