@@ -132,7 +132,7 @@ benchmark: $(TEST_STAMP)
 	$(PY) -W ignore benchmarks/training_step.py
 	$(PY) -W ignore benchmarks/transformer_step.py
 	$(PY) -W ignore benchmarks/gpt_step.py
-	$(PY) benchmarks/slider.py
+	$(PY) benchmarks/page.py
 
 format: $(TEST_STAMP)
 	$(PY) -m ruff check --fix .

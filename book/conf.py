@@ -60,6 +60,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "search_bar_text": "Search the book",
     "show_toc_level": 2,
+    "back_to_top_button": False,
     "toc_title": "On this page",
     "use_download_button": False,
     "use_fullscreen_button": False,

@@ -1,7 +1,7 @@
 """Stores the explorers of the gallery for pages without a kernel: `python -m tools.site_explorers FOLDER`.
 
 Writes explorers.js, which draws them, explorer.css, and for each a script with its spec and the accounts of its stored
-settings, taken now on the simulated GPU. What the book's code has not changed since is taken from build/explorers.
+settings, taken now on the simulated GPU, or from build/explorers if the book's code has not changed since.
 """
 
 import argparse
@@ -19,14 +19,13 @@ FIRST = ("gpt", "checkpoint")  # take longest
 
 
 def fingerprint() -> str:
-    """A digest of all code that an account or its drawing depends on, and of the versions that it runs with."""
+    """A digest of all code that an account depends on, and of the versions that it runs with."""
     import torch
 
     digest = hashlib.sha256(f"{torch.__version__} {sys.version}".encode())
-    for path in sorted(UTILS.rglob("*")):
-        if path.suffix in (".py", ".js", ".css"):
-            digest.update(f"{path.relative_to(UTILS)}\n".encode())
-            digest.update(path.read_bytes())
+    for path in sorted(UTILS.rglob("*.py")):
+        digest.update(f"{path.relative_to(UTILS)}\n".encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
@@ -43,8 +42,7 @@ def store(name: str) -> tuple[str, float, int]:
 
 
 def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
-    """All scripts in build/explorers, unless they are there already; what was done."""
-    from utils.explorers.pages import script
+    """The accounts of all explorers, in build/explorers, unless they are there already; what was done."""
     from utils.gallery import GALLERY
 
     stamp, now = KEPT / "fingerprint", fingerprint()
@@ -55,19 +53,20 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
     names = sorted(GALLERY, key=lambda name: name not in FIRST)
     with ProcessPoolExecutor(n_processes) as pool:
         done = list(pool.map(store, names))
-    (KEPT / "explorers.js").write_text(script(), encoding="utf-8")
-    shutil.copy(UTILS / "explorers" / "explorer.css", KEPT)
     stamp.write_text(now, encoding="utf-8")
     return done
 
 
 def copy_explorers(folder: Path) -> None:
-    """Stores what is missing, says so, and copies all of it to a folder."""
+    """Takes the accounts that are missing, says so, and writes all that a page loads to a folder."""
+    from utils.explorers.pages import script
+
     for name, seconds, n_settings in store_all():
         print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts")
     folder.mkdir(parents=True, exist_ok=True)
-    for path in [*KEPT.glob("*.js"), KEPT / "explorer.css"]:
+    for path in [*KEPT.glob("*.js"), UTILS / "explorers" / "explorer.css"]:
         shutil.copy(path, folder)
+    (folder / "explorers.js").write_text(script(), encoding="utf-8")
 
 
 def main() -> None:
