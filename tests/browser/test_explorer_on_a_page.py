@@ -155,6 +155,25 @@ def test_each_slider_moves_by_keys_says_its_unit_and_writes_the_address(opened):
         assert seen[0] == control.minimum < seen[1] <= seen[2] <= seen[3] > seen[4] > seen[5] < seen[6] > seen[7]
 
 
+def test_the_mouse_moves_a_slider(opened):
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[0])
+    slider = shown.root.locator('.eb-controls [type="range"]').first
+    slider.scroll_into_view_if_needed()
+    box, symbol = slider.bounding_box(), slider.get_attribute("data-symbol")
+    middle, seen = box["y"] + box["height"] / 2, []
+    page.mouse.move(box["x"] + box["width"] * 0.1, middle)
+    page.mouse.down()
+    for part in (0.1, 0.4, 0.7):
+        page.mouse.move(box["x"] + box["width"] * part, middle)
+        seen.append(shown.value[symbol])
+        settings = stored[0] | {symbol: seen[-1]}
+        found = {place: int(n) for place, (n, _) in page.evaluate(ROWS).items() if n is not None}
+        assert found == (predicted(explorer, settings) or {})
+    page.mouse.up()
+    assert seen[0] < seen[1] < seen[2]
+
+
 def test_other_controls_move_by_keys_too(opened):
     page, name, explorer, stored = opened
     shown = at(page, name, explorer, stored[0])

@@ -55,6 +55,17 @@ def test_without_scripts_the_tables_stand_there():
             assert seen.page.locator(".eb-explorer table").first.is_visible()
 
 
+def test_on_paper_the_tables_stand_there():
+    with visit(FILES, viewport=WIDE) as seen:
+        for notebook in WITH_EXPLORER:
+            page = seen.open(chapter_page(notebook))
+            alive, table = page.locator(".eb"), page.locator(".eb-stored table").first
+            assert (alive.is_visible(), table.is_visible()) == (True, False)
+            page.emulate_media(media="print")
+            assert (alive.is_visible(), table.is_visible()) == (False, True)
+            page.emulate_media(media="screen")
+
+
 def test_the_first_explorer_is_soon_of_use():
     with visit(FILES, viewport=WIDE) as seen:
         seen.page.add_init_script(f"({NOTE_READY})()")

@@ -8,10 +8,11 @@ import pytest
 from lab import START_SECONDS, lab_server, run_notebook
 
 from tools.chromium import chromium
+from tools.lab_contents import LIVE
 
 EXPLORER = "from utils.mlp_explorer import mlp_explorer\n\nmlp_explorer()"
 SLIDER = "import ipywidgets\n\nipywidgets.IntSlider()"
-NAME = "sliders.ipynb"
+NAME, STRANGERS = "sliders.ipynb", "of_a_stranger.ipynb"
 MISSING = "model not found"
 
 
@@ -32,22 +33,29 @@ def lab(tmp_path_factory):
         )
         saved = [output for cell in nbformat.read(folder / NAME, as_version=4).cells for output in cell.outputs]
         assert len(saved) == 2
+        assert all(LIVE in output.data for output in saved)
+        text = (folder / NAME).read_text(encoding="utf-8")
+        (folder / STRANGERS).write_text(text.replace("mlp_explorer()", "mlp_explorer( )"), encoding="utf-8")
         yield page, address, token
 
 
-def opened_again(page, address, token):
-    page.goto(f"{address}/lab/tree/{NAME}?token={token}&reset")
+def opened_again(page, address, token, name=NAME):
+    page.goto(f"{address}/lab/tree/{name}?token={token}&reset")
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=START_SECONDS * 1000)
 
 
-def end_kernels(address, token):
+def asked(address, token, path, method="GET") -> bytes:
+    """What the server's interface answers."""
     header = {"Authorization": f"token {token}"}
-    with urllib.request.urlopen(urllib.request.Request(f"{address}/api/sessions", headers=header)) as answer:
-        sessions = json.load(answer)
+    with urllib.request.urlopen(urllib.request.Request(f"{address}/api/{path}", None, header, method=method)) as answer:
+        return answer.read()
+
+
+def end_kernels(address, token):
+    sessions = json.loads(asked(address, token, "sessions"))
     assert sessions
     for session in sessions:
-        where = f"{address}/api/sessions/{session['id']}"
-        urllib.request.urlopen(urllib.request.Request(where, headers=header, method="DELETE")).close()
+        asked(address, token, f"sessions/{session['id']}", "DELETE")
 
 
 def test_with_its_kernel_the_explorer_is_alive_again(lab):
@@ -63,7 +71,21 @@ def test_without_a_kernel_a_table_and_a_sentence(lab):
     end_kernels(address, token)
     page.route("**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
     opened_again(page, address, token)
-    outputs = page.locator(".jp-NotebookPanel .jp-OutputArea-output")
+    check_outputs(page)
+
+
+def test_of_a_stranger_a_table_and_a_sentence(lab):
+    """A notebook that nobody has signed here: JupyterLab lets no script of it run."""
+    page, address, token = lab
+    cells = json.loads(asked(address, token, f"contents/{STRANGERS}"))["content"]["cells"]
+    assert [cell["metadata"]["trusted"] for cell in cells] == [False, False]
+    opened_again(page, address, token, STRANGERS)
+    check_outputs(page)
+
+
+def check_outputs(page):
+    """A table and a sentence in the place of the sliders."""
+    outputs = page.locator(".jp-NotebookPanel:visible .jp-OutputArea-output")
     outputs.first.locator("table").wait_for(timeout=START_SECONDS * 1000)
     assert "150,994,944 bytes" in outputs.first.inner_text()
     assert "A slider stands here" in outputs.nth(1).inner_text()
