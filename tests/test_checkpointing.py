@@ -2,7 +2,7 @@
 
 import gc
 import weakref
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import pytest
@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from utils import MLP, Block, SavedTensorContext
+from utils import MLP, Block, SavedTensorContext, SimulatedGPU
 from utils.checkpointing import AutocastState, Checkpoint, RandomState, Region, checkpoint, minimal_checkpoint
 from utils.regions import library_checkpoint
 
@@ -112,6 +112,21 @@ def test_second_derivatives():
     assert torch.equal(*found)
 
 
+def test_the_minimal_one_refuses_second_derivatives():
+    module, x = made(lambda: MODULES["MLP"](0.0)), torch.ones(2, 16, dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad(minimal_checkpoint(module, x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
+@pytest.mark.parametrize("run", [minimal_checkpoint, checkpoint])
+def test_a_parameter_that_is_not_used_gets_no_gradient(run):
+    module = made(lambda: MODULES["MLP"](0.0))
+    module.unused = nn.Parameter(torch.ones(3))
+    assert same(results(module, run), results(module, eager))
+    assert module.unused.grad is None
+
+
 @pytest.mark.parametrize("run", [minimal_checkpoint, checkpoint])
 def test_backward_may_come_twice(run):
     module, x = made(lambda: MODULES["MLP"](0.0)), torch.randn(2, 16, dtype=torch.float64, requires_grad=True)
@@ -169,6 +184,23 @@ def test_the_random_state_is_in_cpu_memory():
     assert (state.cpu.nbytes, state.cpu.device.type, state.gpus) == (5056, "cpu", {})
 
 
+class OnGPU(torch.Tensor):
+    """As a tensor on the second GPU looks to a checkpoint."""
+
+    is_cuda = True
+    device = torch.device("cuda", 1)
+
+
+def test_the_random_states_of_all_gpus_that_have_arguments(monkeypatch):
+    states, restored = {0: "first", 1: "second"}, []
+    monkeypatch.setattr(torch.cuda, "get_rng_state", states.get)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, index: restored.append((index, state)))
+    monkeypatch.setattr(torch.random, "fork_rng", lambda gpus: restored.append(gpus) or nullcontext())
+    x = torch.ones(3, requires_grad=True).as_subclass(OnGPU)
+    checkpoint(torch.exp, x).sum().backward()
+    assert restored == [[1], (1, "second")]
+
+
 def under_autocast(run):
     def running(module, x):
         with torch.autocast("cpu", torch.bfloat16):
@@ -187,6 +219,18 @@ def test_autocast_state():
     assert not torch.equal(in_float32[1], expected[1])
     with pytest.raises(RuntimeError, match=r"the same tensors.*'torch.bfloat16'.*and \(\(4, 16\), 'torch.float32', 'c"):
         results(module, under_autocast(Checkpoint(autocast=False)), x)
+
+
+def test_a_gpus_autocast():
+    with SimulatedGPU("a100-80gb") as gpu:
+        module, x = MLP(16, "gelu", device=gpu.device), torch.empty(4, 16, device=gpu.device)
+        with torch.autocast("cuda", torch.bfloat16):
+            y = checkpoint(module, x)
+        y.sum().backward()  # else it would save other tensors than in forward
+        with torch.autocast("cuda", torch.bfloat16):
+            y = Checkpoint(autocast=False)(module, x)
+        with pytest.raises(RuntimeError, match="must save the same tensors"):
+            y.sum().backward()
 
 
 def test_autocast_that_was_off_is_off_again():

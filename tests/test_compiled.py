@@ -2,14 +2,15 @@
 
 import pytest
 import torch
+from compilers_bound import least_flops
 from recorded_regions import SHAPES, made
+from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils import Block, SavedTensorContext
 from utils.compiled import Compiled, first_to_go, missing_compiler
 from utils.operations import FlopCounter, record
-from utils.optimal_policy import least_flops
 
 
 def requested(gpu) -> int:
@@ -172,17 +173,118 @@ def test_a_missing_compiler_is_named():
     with config.patch({"cpp.cxx": ("no-such-compiler",)}):
         assert missing_compiler().startswith("inductor finds no C++ compiler")
 
+    with config.patch({"cpp.cxx": ("no-such-compiler",)}):
+        with pytest.raises(RuntimeError, match='"inductor" cannot compile: inductor finds no .* "aot_eager" needs no'):
+            Compiled(torch.sin, backend="inductor")(torch.ones(2))
+        assert torch.equal(Compiled(torch.sin)(torch.ones(2)), torch.ones(2).sin())
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # inductor's own, as it loads
-def test_inductor_keeps_less_as_well():
+
+@pytest.fixture
+def inductor():
+    """The backend "inductor" where it finds a compiler, with settings under which it takes a second, not a minute."""
     if reason := missing_compiler():
         pytest.skip(reason)
     from torch._inductor import config
 
-    x = torch.linspace(0, 1, 64).requires_grad_()
-    compiled = Compiled(lambda x: x.sin().exp().cos(), backend="inductor")
-    with config.patch({"cpp_cache_precompile_headers": False, "cpp.simdlen": 1}):  # they take half a minute
-        compiled(x).sum().backward()
-    eager = torch.autograd.grad(x.sin().exp().cos().sum(), x)[0]
-    torch.testing.assert_close(x.grad, eager)
-    assert len(compiled.graphs.kept) == 0, "three cheap operations run again from x"
+    with config.patch({"cpp_cache_precompile_headers": False, "cpp.simdlen": 1}):
+        yield "inductor"
+
+
+LOADING = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # inductor's own, as it loads
+
+
+@LOADING
+def test_inductor_keeps_less_as_well(inductor):
+    def function(x):
+        return x.sin().exp().cos()
+
+    for _ in range(2):  # the second time, what it compiled is in PyTorch's caches
+        x = torch.linspace(0, 1, 64).requires_grad_()
+        compiled = Compiled(function, backend=inductor)
+        result = compiled(x)
+        assert len(compiled.graphs.kept) == 0, "three cheap operations run again from x"
+        result.sum().backward()
+        eager = torch.autograd.grad(function(x).sum(), x)[0]
+        torch.testing.assert_close(x.grad, eager)
+
+
+W = torch.linspace(-1, 1, 64, dtype=torch.float64).view(8, 8).requires_grad_()
+
+
+def drops(x: torch.Tensor, p: float = 0.5) -> torch.Tensor:
+    return ((F.dropout((x @ W).sin(), p).exp() @ W).sin()).sum()
+
+
+def gradient_is_right(function) -> bool:
+    """Whether backward gives what the differences of forward are, under one seed."""
+
+    def value(step: float) -> torch.Tensor:
+        torch.manual_seed(0)
+        moved = x.detach().clone()
+        moved[0, 0] += step
+        return function(moved.requires_grad_())
+
+    x = torch.linspace(0, 1, 32, dtype=torch.float64).view(4, 8).requires_grad_()
+    torch.manual_seed(0)
+    result = function(x)
+    torch.manual_seed(1)
+    result.backward()
+    with torch.no_grad():
+        difference = (value(1e-6) - value(-1e-6)) / 2e-6
+    return torch.isclose(x.grad[0, 0], difference, rtol=1e-5).item()
+
+
+@LOADING
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_dropout_that_backward_would_draw_anew_is_refused(backend, request):
+    """What PyTorch compiles with less than the default has other gradients than forward, and nothing says so."""
+    from torch._functorch import config
+
+    if backend == "inductor":
+        request.getfixturevalue("inductor")
+    assert gradient_is_right(drops)
+    assert gradient_is_right(Compiled(drops, 1, backend))
+    with pytest.raises(RuntimeError, match="with budget=0, backward would draw random numbers anew"):
+        gradient_is_right(Compiled(drops, 0, backend))
+
+    torch._dynamo.reset()
+    name = "aot_eager_decomp_partition" if backend == "aot_eager" else backend
+    with config.patch(activation_memory_budget=0, enable_autograd_cache=False):
+        assert not gradient_is_right(torch.compile(drops, backend=name)), "the day it is, nothing need be refused"
+
+
+def test_what_is_refused_stays_refused():
+    compiled = Compiled(drops, 0)
+    x = torch.ones(4, 8, dtype=torch.float64, requires_grad=True)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="silently give wrong gradients: take budget=1, or set the probability"):
+            compiled(x)
+    without = Compiled(lambda x: drops(x, 0.0), 0)
+    without(x).backward()
+    assert without.graphs.run_again
+    assert not without.graphs.drawn_again
+
+
+def test_attention_that_drops_is_refused(gpu):
+    block, x = made(gpu, "flash, dropout")
+    block.attention.dropout.p = block.mlp.dropout.p = 0.0  # what is left is attention's own
+    with pytest.raises(RuntimeError, match=r"draw random numbers anew \(_scaled_dot_product_flash_attention 1\)"):
+        Compiled(block, 0)(x)
+    block.eval()
+    assert Compiled(block, 0)(x).requires_grad
+
+
+def test_graphs_are_those_of_the_last_shapes():
+    def compiled_for(compiled: Compiled) -> int:
+        return compiled.graphs.forward.graph.find_nodes(op="placeholder")[0].meta["val"].shape[0]
+
+    def given(n: int) -> torch.Tensor:
+        return torch.ones(n, requires_grad=True)
+
+    compiled, other = Compiled(lambda x: x.sin().exp()), Compiled(torch.sin)
+    compiled(given(2))
+    compiled(given(3))
+    assert compiled_for(compiled) == 3
+    other(given(4))  # PyTorch forgets all that it has compiled
+    compiled(given(5))
+    assert (compiled_for(compiled), compiled_for(other)) == (5, 4)

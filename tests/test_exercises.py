@@ -172,7 +172,7 @@ def named_output(model, batches):
         (start.what_is_left, None, "No answer yet"),
         (start.block_bytes, block, "Right: your function agrees to the byte in all 10 settings."),
         (start.block_bytes, lambda n_bytes: n_bytes, "For n_bytes=4: not yet"),
-        (start.block_bytes, rounded, "For n_bytes=154533888: not yet"),
+        (start.block_bytes, rounded, "For n_bytes=154,533,888: not yet"),
         (start.block_bytes, rounded, "is the rest worth a block of its own?"),
         (start.block_bytes, lambda n_bytes: block(n_bytes, MiB + 512), "A rest of more than 1 MiB is"),
         (start.block_bytes, lambda n_bytes: block(n_bytes, MiB - 512), "A rest of exactly 1 MiB stays."),

@@ -37,6 +37,17 @@ def less(amount):
         (less(lambda b, s, d, a: 8 * b * s), "There are two norms."),
         (less(lambda b, s, d, a: 4 * a * b * s), "The logsumexp goes too."),
         (less(lambda b, s, d, a: 24), "two scalars, of 16 bytes and 8"),
+        (
+            less(lambda b, s, d, a: 16 * b * s + 24),
+            "2 things. Each norm keeps two numbers for each position. Flash attention keeps two scalars, of 16 bytes",
+        ),
+        (less(lambda b, s, d, a: 24 * d * d + 8 * b * s), "and they go too. There are two norms."),
+        (less(lambda b, s, d, a: 4 * a * b * s - 4 * b * s * d), "a checkpoint keeps it. The logsumexp goes too."),
+        (
+            lambda b, s, d, a: 32 * b * s * d + 24 * d * d,
+            "3 things. The logsumexp goes too. Each norm keeps two numbers",
+        ),
+        (lambda b, s, d, a: 36 * b * s * d, "5 things. The input stays: a checkpoint keeps it"),
         (lambda b, s, d, a: 32 * b * s * d, "what is smaller is missing"),
         (lambda b, s, d, a: 4 * b * s * d, "That is what stays."),
         (less(lambda b, s, d, a: 2 * b * s * d + 24 * d * d), "That is a block in pure bfloat16"),
@@ -65,19 +76,19 @@ def lowest(L, A, x):
         (lowest, "Right: no other k has a lower peak in any of 4 stacks."),
         (
             nearest(lambda L, A, x: L**0.5),
-            "for L=12, A=37,748,736, x=4,194,304 the peak with k=3 is 79,691,776 bytes (76 MiB) above the lowest. "
-            "sqrt(L) is for layers that keep as much as an input takes; here it is 9 times as much.",
+            "For L=12, A=37,748,736, x=4,194,304: not yet: the peak with k=3 is 79,691,776 bytes (76 MiB) above the "
+            "lowest. sqrt(L) is for layers that keep as much as an input takes; here it is 9 times as much.",
         ),
         (nearest(lambda L, A, x: (L * x / A) ** 0.5), "is it the right way round?"),
         (lambda L, A, x: 1, "Shorter segments save multiples of A, fewer segments multiples of x"),
         (
             lambda L, A, x: L,
-            "x=4,194,304 the peak with k=48 is 58,720,256 bytes (56 MiB) above",
+            "x=4,194,304: not yet: the peak with k=48 is 58,720,256 bytes (56 MiB) above",
         ),
         (lambda L, A, x: 5, "k must be an int that divides L: got 5."),
         (lambda L, A, x: 4.0, "k must be an int that divides L: got 4.0."),
         (lambda L, A, x: 1 // 0, "your function raised ZeroDivisionError"),
-        (lambda L, A, x: None, "No answer yet"),
+        (lambda L, A, x: None, "For L=12, A=37,748,736, x=4,194,304: no answer yet"),
         (12, "pass your function itself: got 12."),
     ],
 )

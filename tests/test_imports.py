@@ -38,10 +38,10 @@ LAYERS = [
     ],
     ["utils.activation_survey"],
     ["utils.side_by_side"],
-    ["utils.operations", "utils.compiled"],
-    ["utils.policies", "utils.parallel"],
+    ["utils.operations"],
+    ["utils.policies", "utils.compiled", "utils.parallel"],
     ["utils.optimal_policy"],
-    ["utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
+    ["utils.block_stack", "utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
     ["utils.recompute_experiments"],
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
     ["utils.speed_memory_figure", "utils.recompute_figures"],
@@ -102,12 +102,11 @@ PACKAGES = {
     "utils.viewer_figures": {"matplotlib"},
     "utils.speed_memory_figure": {"matplotlib"},
     "utils.recompute_figures": {"matplotlib"},
-    "utils.optimal_policy": {"numpy", "scipy"},
     "utils.curve_figure": {"torch", "matplotlib"},
     "utils.derivatives": set(),
     "utils.explorers": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
 }
-LAZY = {"sympy", "numpy", "scipy"}  # importable inside a function only: sympy alone takes half a second
+LAZY = {"sympy", "numpy"}  # importable inside a function only: sympy alone takes half a second
 
 
 def module_name(path: Path) -> str:

@@ -59,6 +59,22 @@ def test_flops_are_those_of_pytorchs_counter(gpu, name):
     assert sum(one.flops for one in record(block, x).operations) == forward.get_total_flops()
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_flops_are_counted_in_inference_mode_too(gpu, name):
+    """Where operations reach the counter as they were written: `linear`, `matmul`."""
+    block, x = made(gpu, name)
+    expected = sum(one.flops for one in record(block, x).operations)
+    for without_gradients in (torch.no_grad, torch.inference_mode):
+        with without_gradients(), FlopCounter() as ours:
+            block(x)
+        assert ours.total == expected
+
+
+def test_what_is_broadcast_moves_what_lies_in_memory():
+    region = record(lambda x: x.expand(1000, 8) * 2, torch.zeros(8, requires_grad=True))
+    assert [one.moved_bytes for one in region.operations] == [0, 8 * 4 + 1000 * 8 * 4]
+
+
 def test_bytes_by_hand():
     x = torch.zeros(4, 8, requires_grad=True)
     region = record(lambda x: (x.exp().view(32).sin() * 2).relu_(), x)

@@ -1,15 +1,20 @@
 """The optimal plan against every plan there is, and against what people write by hand."""
 
+import copy
+import random
+from dataclasses import replace
 from functools import partial
 from itertools import chain, combinations
 
 import pytest
 import torch
+from compilers_bound import least_flops
 from recorded_regions import SHAPES, made
+from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from utils.operations import FlopCounter, record
-from utils.optimal_policy import frontier, least_flops, mixtures, optimal
+from utils.operations import FlopCounter, Operation, Region, record
+from utils.optimal_policy import frontier, mixtures, optimal
 from utils.policies import COMPUTE_INTENSIVE, MATMULS, Plan, reason_against
 
 aten = torch.ops.aten
@@ -45,13 +50,42 @@ def small_regions() -> dict:
         "views": lambda x: sum(part.sin() @ w for part in (x @ wide).split(8, dim=1)),
         "random": lambda x: torch.native_dropout(torch.native_dropout(x @ w, 0.5, True)[0].sin() @ w, 0.1, True)[0] @ w,
         "nothing to keep": lambda x: x.sin(),
+        "a view alone": lambda x: x.view(-1),
     }
     return {name: record(function, x) for name, function in functions.items()}
 
 
+def random_region(seed: int) -> Region:
+    """Calls whose bytes and FLOPs lie up to ten orders of magnitude apart; some share storages, some are random."""
+    choose = random.Random(seed)
+    operations, sizes = [], {}
+    for i in range(choose.randrange(1, 9)):
+        size = choose.choice([0, 1, 4, 512, 512, 2**20, 2**20 + 4, 10**10])
+        made = {i} | ({choose.randrange(i)} if i and choose.random() < 0.2 else set())
+        sizes[i] = size
+        operations.append(
+            Operation(
+                aten.add.Tensor,
+                i + 1,
+                flops=choose.choice([0, 0, 1, 2, 2**20, 2**20 + 1, 10**13]),
+                moved_bytes=choose.choice([0, 1, 2 * size]),
+                made=frozenset(made),
+                read=frozenset(),
+                written=frozenset({choose.randrange(i)} if i and choose.random() < 0.1 else ()),
+                is_random=choose.random() < 0.3,
+                runs_again=choose.random() < 0.9,
+            )
+        )
+    return Region(tuple(operations), sizes, frozenset(sizes))
+
+
+REGIONS = small_regions() | {f"random {seed}": random_region(seed) for seed in range(60)}
+
+
 @pytest.mark.parametrize("flops_per_byte", [0, 1, 100])
-@pytest.mark.parametrize(("name", "region"), small_regions().items())
-def test_no_plan_is_better(name, region, flops_per_byte):
+@pytest.mark.parametrize("name", REGIONS)
+def test_no_plan_is_better(name, flops_per_byte):
+    region = REGIONS[name]
     plans = every_plan(region)
 
     budgets = {plan.kept_bytes + off for plan in plans for off in (-1, 0)} - {-1}
@@ -63,11 +97,66 @@ def test_no_plan_is_better(name, region, flops_per_byte):
         )
 
 
-@pytest.mark.parametrize(("name", "region"), small_regions().items())
-def test_the_frontier_is_what_no_plan_beats(name, region):
-    by_bytes = sorted((plan.kept_bytes, plan.flops) for plan in every_plan(region))
-    expected = [place for i, place in enumerate(by_bytes) if all(place[1] < flops for _, flops in by_bytes[:i])]
-    assert [(plan.kept_bytes, plan.flops) for plan in frontier(region)] == expected
+@pytest.mark.parametrize("flops_per_byte", [0, 100])
+@pytest.mark.parametrize("name", REGIONS)
+def test_the_frontier_is_what_no_plan_beats(name, flops_per_byte):
+    def place(plan: Plan) -> tuple[int, int]:
+        return plan.kept_bytes, goals(plan, flops_per_byte)[0]
+
+    region = REGIONS[name]
+    places = sorted(map(place, every_plan(region)))
+    expected = [one for i, one in enumerate(places) if all(one[1] < cost for _, cost in places[:i])]
+    assert [place(plan) for plan in frontier(region, flops_per_byte=flops_per_byte)] == expected
+
+
+def test_the_smallest_and_the_largest_call_count_to_the_byte(gpu):
+    """A gate of one column beside wide layers: 16 KiB and 16 MiB, 16 MFLOP and 137 GFLOP."""
+
+    class Gated(nn.Module):
+        def __init__(self, d: int) -> None:
+            super().__init__()
+            settings = {"device": gpu.device, "dtype": torch.bfloat16}
+            self.gate, self.out = nn.Linear(d, 1, **settings), nn.Linear(d, d, **settings)
+            self.mlp = nn.Sequential(nn.Linear(d, 4 * d, **settings), nn.GELU(), nn.Linear(4 * d, d, **settings))
+
+        def forward(self, x):
+            return x + self.out(self.mlp(x * self.gate(x).sigmoid())).tanh()
+
+    x = torch.empty(8, 1024, 1024, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
+    region = record(Gated(1024), x)
+    plans = frontier(region)
+    for plan in plans:
+        assert optimal(region, plan.kept_bytes) == plan
+        assert plan.kept_bytes == 0 or optimal(region, plan.kept_bytes - 1).flops > plan.flops
+    gate = next(i for i, one in enumerate(region.operations) if 0 < one.flops == 2 * 8 * 1024 * 1024)
+    assert optimal(region, 8 * 1024 * 2).kept == {gate}
+    assert [plan.kept for plan in plans[:2]] == [frozenset(), {gate}]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_larger_batch_has_the_same_plans(gpu, name):
+    """Beyond 2^53, too, where a floating-point number no longer holds every integer."""
+    region = record(*made(gpu, name))
+    larger = replace(
+        region,
+        operations=tuple(
+            replace(one, flops=one.flops << 40, moved_bytes=one.moved_bytes << 40) for one in region.operations
+        ),
+        storage_bytes={storage: n_bytes << 40 for storage, n_bytes in region.storage_bytes.items()},
+    )
+    assert [plan.kept for plan in frontier(larger)] == [plan.kept for plan in frontier(region)]
+
+
+def test_four_blocks_as_one_region(gpu):
+    block, x = made(gpu, "flash, dropout")
+    region = record(nn.Sequential(*(copy.deepcopy(block) for _ in range(4))), x)
+    plans = frontier(region)
+    for listed in BY_HAND.values():
+        try:
+            by_hand = Plan.keeping(region, listed)
+        except ValueError:
+            continue
+        assert min(plan.flops for plan in plans if plan.kept_bytes <= by_hand.kept_bytes) <= by_hand.flops
 
 
 @pytest.mark.parametrize("act_fn", ["gelu", "relu_"])

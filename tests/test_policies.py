@@ -170,6 +170,16 @@ def test_a_random_call_must_not_be_kept_before_one_that_runs_again(kept, right):
             Plan(region, positions)
 
 
+def test_not_even_if_nothing_lies_between_them():
+    def function(x):
+        return torch.native_dropout(torch.native_dropout(x, 0.5, True)[0], 0.5, True)[0].sin()
+
+    region = record(function, torch.zeros(2, requires_grad=True))
+    with pytest.raises(ValueError, match="native_dropout.default 1 draws random numbers .* keep both or neither"):
+        Plan(region, frozenset({0}))
+    assert Plan(region, frozenset({1})).kept == {1}
+
+
 def test_what_is_changed_in_place_later_must_not_be_kept():
     """PyTorch says so in backward; a plan says so at once."""
     block = float64_block(act_fn="relu_")

@@ -8,6 +8,7 @@ import nbformat
 import pytest
 import torch
 
+from utils.block_stack import Stack, in_segments
 from utils.checkpointing import Minimal
 from utils.policies import MATMULS, Plan, keeping
 from utils.recompute_experiments import (
@@ -20,7 +21,6 @@ from utils.recompute_experiments import (
     sines,
 )
 from utils.same_gradients import eager
-from utils.speed_memory import Stack, in_segments
 
 SMALL = Stack(b=1, s=64, d=64, a=4, L=1)
 

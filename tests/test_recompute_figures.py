@@ -20,7 +20,10 @@ def test_curves():
     assert first.get_linestyle() != second.get_linestyle()
     assert {text.get_text() for text in axes.texts} == {"10", "7"}
     assert axes.get_title(loc="left") == "Two curves"
-    assert axes.get_ylabel() == "MiB requested"
+    assert axes.get_ylabel() == "units requested, of 1 MiB each"
+    halved = curves("The same", {"all kept": sines(8)}, unit_bytes=2 * MiB).axes[0]
+    assert max(halved.lines[0].get_ydata()) == pytest.approx(5, abs=0.001)
+    assert halved.get_ylabel() == "units requested, of 2 MiB each"
 
 
 def test_curves_need_the_end_of_forward():

@@ -10,7 +10,7 @@ from utils.gpt_held import GPTSettings, held_after_forward, held_in_loss, peak
 from utils.gpt_runs import gpt_steps
 from utils.operations import FlopCounter
 from utils.recordings import recorded
-from utils.region_runs import AUTOCAST, added_by_a_block, in_regions, step_flops, trains
+from utils.region_runs import AUTOCAST, added_by_a_block, in_regions, largest_batch, step_flops, trains
 
 SMALL = {"b": 3, "s": 128, "n_layers": 2}
 SIZES = {**letters("gpt2"), "b": 3, "s": 128, "L": 2}
@@ -80,6 +80,16 @@ def test_flops_of_a_model_in_full():
 @pytest.mark.parametrize(("b", "fits"), [(200, True), (400, False)])
 def test_what_trains(b, fits):
     assert trains("t4-16gb", "every block", b=b, s=64, n_layers=1, vocabulary_size=50304) == fits
+
+
+def test_the_largest_batch():
+    how = {"s": 512, "n_layers": 1, "vocabulary_size": 50304}
+    largest = largest_batch("t4-16gb", "every block", most=64, **how)
+    fits = [trains("t4-16gb", "every block", b=b, **how) for b in (largest, largest + 1)]
+    assert fits == [True, False]
+    with pytest.raises(ValueError, match="most must be more than what fits: got most=3, and it fits; try most=6"):
+        largest_batch("t4-16gb", "every block", most=3, **how)
+    assert largest_batch("t4-16gb", "none", most=3, s=512, name="gpt2-xl") == 0
 
 
 def test_regions_are_checked():

@@ -1,12 +1,14 @@
 """Regions of a GPT: gradients of eager, memory of PyTorch's own checkpoint, and what is kept for each layer."""
 
 import gc
+import logging
 from functools import partial
 
 import pytest
 import torch
 import torch.utils.checkpoint
 from torch import nn
+from torch.utils.checkpoint import set_checkpoint_debug_enabled
 
 from utils import GPT, Ledger, SimulatedGPU
 from utils.block_formulas import block_saved
@@ -158,6 +160,18 @@ def test_the_model_is_as_it_was(kind, regions):
     assert looks() == before
 
 
+@pytest.mark.parametrize("outer", REGIONS)
+@pytest.mark.parametrize("kind", ["sdpa", "explicit"])
+def test_the_regions_around_are_back_afterwards(kind, outer):
+    model, *batch = tiny(kind)
+    set_regions(model, outer, k=WITH_K.get(outer))
+    before = [dict(module.__dict__) for module in model.modules()]
+    for inner in REGIONS:
+        with checkpointed(model, inner, k=WITH_K.get(inner)):
+            model(*batch)[1].backward()
+        assert [dict(module.__dict__) for module in model.modules()] == before
+
+
 def test_other_regions_take_the_place_of_those_before():
     model, *batch = tiny("explicit")
     for regions in ("attention only", "every block", "attention only", "none"):
@@ -230,12 +244,16 @@ def test_the_same_memory_as_with_the_librarys_at_each_event(regions, kind, half)
 
 
 @pytest.mark.parametrize("kind", ["sdpa", "explicit"])
+@pytest.mark.parametrize("debug", [None, True])
 @pytest.mark.parametrize("regions", ["every block", "sqrt(L) segments", "attention only"])
-def test_the_ledger_knows_ours_as_it_knows_the_librarys(regions, kind):
+def test_the_ledger_knows_ours_as_it_knows_the_librarys(regions, debug, kind, monkeypatch):
     """Row by row, after forward and in backward: what is kept, what was computed again, for which node."""
+    # with debugging on, PyTorch logs all operations in a form that only its own handler can print
+    monkeypatch.setattr(logging.getLogger("LoggingTensor"), "propagate", False)
     found = []
     for run in BOTH.values():
-        gpu, _ = trained(regions, run, kind=kind, dropout_prob=0.1, n_layers=3)
+        with set_checkpoint_debug_enabled(debug):
+            gpu, _ = trained(regions, run, kind=kind, dropout_prob=0.1, n_layers=3)
         first, last = gpu.trace.position("step 2 forward"), gpu.trace.position("step 2 backward")
         ledgers = [Ledger.at(gpu.trace, position) for position in range(first, last, (last - first) // 4)]
         found.append([[(r.category, r.module, r.operation, r.n_bytes, r.kept_for) for r in rows] for rows in ledgers])

@@ -3,26 +3,12 @@
 from functools import partial
 
 import pytest
-import torch
-from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils import SimulatedGPU
+from utils.block_stack import Stack, by_plans, compiled, eager, granularities, in_segments, selective
 from utils.optimal_policy import frontier, mixtures
-from utils.speed_memory import (
-    Point,
-    Stack,
-    by_plans,
-    compiled,
-    dominated,
-    eager,
-    granularities,
-    in_segments,
-    measure,
-    points,
-    selective,
-    spread,
-)
+from utils.speed_memory import Point, dominated, points, simulate, spread
 from utils.speed_memory_figure import speed_memory
 
 SHAPES = {
@@ -35,7 +21,7 @@ OUTPUT_BYTES, LOSS_BYTES = 16 * 32 * 2, 2
 
 
 def point(stack, run, name="") -> Point:
-    return measure(stack, run, technique="checkpoint", name=name)
+    return simulate(stack, run, technique="checkpoint", name=name)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -104,15 +90,10 @@ def test_compiled_points():
     assert 0 == budgets[0].recompute_flops < budgets[1].recompute_flops < budgets[2].recompute_flops
 
 
-@pytest.mark.parametrize("parts", [("attention",), ("mlp",), ("attention", "mlp")])
-def test_parts_of_a_block_compute_the_block(parts):
-    from utils.speed_memory import in_parts
-
-    torch.manual_seed(0)
-    blocks = Stack(b=1, s=4, d=8, a=2, L=2, kind="explicit").blocks(torch.device("cpu")).double()
-    x = torch.randn(1, 4, 8, dtype=torch.float64)
-    assert torch.equal(in_parts(blocks, x, parts=parts), eager(blocks, x))
-    assert torch.equal(in_segments(blocks, x, length=2), checkpoint(partial(eager, blocks), x, use_reentrant=False))
+def test_budgets_that_would_draw_other_masks_are_no_points():
+    stack = Stack(b=1, s=16, d=32, a=2, L=1, dropout=0.1)
+    found = list(points(stack, budgets=(1.0, 0.5, 0.0), most_plans=2))
+    assert [point.name for point in found if point.technique == "compile"] == ["budget 1"]
 
 
 def test_what_is_dominated():
@@ -129,8 +110,6 @@ def test_ways_are_spread_from_end_to_end():
     assert spread([1, 2], 5) == [1, 2]
     with pytest.raises(ValueError, match="most must be a positive integer"):
         spread([1], 0)
-    with pytest.raises(ValueError, match="L must be a positive integer: got L=0"):
-        Stack(L=0)
 
 
 def test_all_points_and_their_figure():
@@ -145,5 +124,9 @@ def test_all_points_and_their_figure():
     filled = [line for line in axes.lines if len(line.get_xdata()) == 1 and line.get_markerfacecolor() != "none"]
     assert len(filled) == len(found) - len(beaten)
     assert [text.get_text() for text in axes.texts] == ["every block"]
+    (axes,) = speed_memory("A title", found, names={"eager": (0, 0)}, said={"eager": "no checkpoint"}).axes
+    assert [text.get_text() for text in axes.texts] == ["no checkpoint"]
+    with pytest.raises(ValueError, match="names must be those of points: got 'nobody'"):
+        speed_memory("A title", found, said={"nobody": "somebody"})
     with pytest.raises(ValueError, match="names must be those of points: got 'nobody'"):
         speed_memory("A title", found, names={"nobody": (0, 0)})

@@ -45,7 +45,8 @@ class CheckpointedStep:
     keeps beside its input, one of POLICIES; where there are no regions there is no policy. `budget_mib` is the most
     that the optimal policy may keep, in MiB for each block of a region, or for the core of attention.
 
-    Raises: ValueError for a name that is not known, for a k larger than the number of blocks, a negative budget.
+    Raises: ValueError for a name that is not known, for a b or s that is no positive integer, for a k larger than the
+            number of blocks, for a negative budget.
     """
 
     model: str = "gpt2"

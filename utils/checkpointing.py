@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 from torch.autograd.graph import saved_tensors_hooks
 
 # The minimal one: a node of the graph that stands for the whole region.
@@ -22,12 +23,13 @@ class Minimal(torch.autograd.Function):
         return module(x)  # a Function's forward runs without grad: nothing in here is kept
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, gradient):
         x, *parameters = ctx.saved_tensors
         x = x.detach().requires_grad_()
         with torch.enable_grad():
             y = ctx.module(x)
-        return None, *torch.autograd.grad(y, (x, *parameters), gradient)
+        return None, *torch.autograd.grad(y, (x, *parameters), gradient, allow_unused=True)
 
 
 def minimal_checkpoint(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -39,7 +41,8 @@ def minimal_checkpoint(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     Shapes: x of floating-point numbers -> one tensor
     Counts: forward and backward must agree in everything else that the result depends on: it does not restore the
             random numbers (dropout!) or autocast.
-    Raises: TypeError for a function that is no module, of whose tensors nothing is known.
+    Raises: TypeError for a function that is no module, of whose tensors nothing is known; RuntimeError for second
+            derivatives.
     Source: `CheckpointFunction` of torch.utils.checkpoint is of this kind (use_reentrant=True).
     """
     if not isinstance(module, nn.Module):
@@ -63,7 +66,8 @@ class Checkpoint:
     `checkpoint`; each can be switched off to see what it is for.
 
     Counts: kept are tensors among the arguments, and whatever else these or the function hold; not what is inside of
-            the region. The random state lies in CPU memory: 5,056 bytes for the CPU's, 16 for a GPU's.
+            the region. The random state lies in CPU memory: 5,056 bytes for the CPU's, 16 for a GPU's. Where a node
+            reads what it saved a second time, the region runs a second time.
     Raises: in backward, RuntimeError if the second run saves other tensors than the first, or if an argument was
             changed in place in between.
     Source: torch.utils.checkpoint with use_reentrant=False; tests/test_checkpointing.py compares the two.

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch.fx import GraphModule, Node
 
+from .operations import is_random
+
 _NOTHING_COMPILED = (
     "torch.compile must have compiled function: it ran as it is. A dispatch mode that is on hides it from the "
     "compiler, unless its ignore_compile_internals() returns True; torch._dynamo.config.disable and "
@@ -36,24 +38,34 @@ class Graphs:
     @property
     def run_again(self) -> tuple[str, ...]:
         """The operations of forward that backward repeats, in their order, each with its number; views left out."""
+        return tuple(name for _, name in self._repeated())
+
+    @property
+    def drawn_again(self) -> tuple[str, ...]:
+        """Those of them that draw random numbers, and draw others the second time: the gradients are wrong."""
+        repeated = self._repeated()
+        return tuple(name for node, name in repeated if is_random(node.target, node.args, dict(node.kwargs)))
+
+    def _repeated(self) -> list[tuple[Node, str]]:
         again = {node.name for node in _calls(self.backward)}
-        return tuple(name for node, name in _numbered(self.forward) if node.name in again and _computes(node))
+        return [(node, name) for node, name in _numbered(self.forward) if node.name in again and _computes(node)]
 
 
 class Compiled:
     """A function compiled with a memory budget: 1 keeps what the compiler would, 0 little but the inputs.
 
-    It is compiled at the first call, for the shapes of that call. The backend "aot_eager" cuts the graph as the default
-    backend does, but for its decompositions, and runs PyTorch's own kernels; "inductor" needs a compiler
-    (`missing_compiler`).
+    It is compiled at the first call for the shapes of that call, and anew for others. The backend "aot_eager" cuts the
+    graph as the default backend does, but for its decompositions, and runs PyTorch's own kernels; "inductor" needs a
+    compiler (`missing_compiler`).
 
-    Raises: ValueError for a budget outside [0, 1] and for an unknown backend; RuntimeError, when called, if PyTorch
-            has compiled nothing.
+    Raises: ValueError for a budget that is no number in [0, 1] and for an unknown backend; RuntimeError, when called,
+            if PyTorch has compiled nothing, if inductor finds no compiler, and if backward would draw random numbers
+            anew: below a budget of 1 the partitioner repeats dropout, and its mask is another one then.
     Source: `torch._functorch.config.activation_memory_budget`.
     """
 
     def __init__(self, function: Callable, budget: float = 1.0, backend: str = "aot_eager") -> None:
-        if not 0 <= budget <= 1:
+        if not (isinstance(budget, int | float) and 0 <= budget <= 1):
             raise ValueError(f"budget must lie in [0, 1]: got budget={budget!r}; 1 is the compiler's own choice.")
         if backend not in ("aot_eager", "inductor"):
             raise ValueError(f'backend must be "aot_eager" or "inductor": got backend={backend!r}.')
@@ -67,19 +79,40 @@ class Compiled:
     def __call__(self, *args):
         from torch._functorch import config
 
+        n_known = len(self._graphs)
         # what is found in PyTorch's cache of compiled graphs would not pass by here
         with config.patch(activation_memory_budget=self.budget, enable_autograd_cache=False):
             if not self._called:
+                self._check_compiler(args)
                 torch._dynamo.reset()
                 self._called = True
             result = self._run(*args)
         if not self._graphs:
             raise RuntimeError(_NOTHING_COMPILED)
+        if len(self._graphs) > n_known:
+            del self._graphs[:n_known]  # of other shapes
+        self._refuse_random()
         return result
+
+    def _check_compiler(self, args: tuple) -> None:
+        on_gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in args)
+        if self._inductor and (reason := missing_compiler("cuda" if on_gpu else "cpu")):
+            raise RuntimeError(
+                f'backend="inductor" cannot compile: {reason} The backend "aot_eager" needs no compiler.'
+            )
+
+    def _refuse_random(self) -> None:
+        pairs = zip(self._graphs[::2], self._graphs[1::2], strict=False)
+        drawn = [name for pair in pairs for name in Graphs(*pair).drawn_again]
+        if drawn:
+            raise RuntimeError(
+                f"compiled with budget={self.budget:g}, backward would draw random numbers anew ({drawn[0]}) and "
+                "silently give wrong gradients: take budget=1, or set the probability of dropout to 0."
+            )
 
     @property
     def graphs(self) -> Graphs:
-        """What it was compiled to; the backend "inductor" compiles the second one in the first backward.
+        """What it was compiled to, at the last call for which it was.
 
         Raises: RuntimeError before the first call; ValueError if it took more than one graph, or needs no gradient.
         """
@@ -94,9 +127,12 @@ class Compiled:
 
     def _compile(self, module: GraphModule, inputs: list):
         if self._inductor:
+            from torch._inductor import config
             from torch._inductor.compile_fx import compile_fx
 
-            return compile_fx(module, inputs, inner_compile=self._compile_one)
+            # the key of its cache would be pickled, with the partitioner
+            with config.patch(custom_partitioner_fn=_partitioner(self._cut), fx_graph_cache=False):
+                return compile_fx(module, inputs, inner_compile=self._compile_one)
         from torch._dynamo.backends.common import aot_autograd
         from torch._dynamo.backends.debugging import boxed_nop
 
@@ -122,8 +158,23 @@ class Compiled:
     def _compile_one(self, graph: GraphModule, inputs: list, **settings):
         from torch._inductor.compile_fx import compile_fx_inner
 
-        self._graphs.append(graph)
+        if settings.get("is_inference"):
+            self._graphs.append(graph)
         return compile_fx_inner(graph, inputs, **settings)
+
+
+def _partitioner(cut: Callable):
+    """What inductor takes in place of its own partitioner, which is the same but tells nobody what it has done."""
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        def __call__(self, module: GraphModule, inputs, **settings) -> tuple[GraphModule, GraphModule]:
+            return cut(module, inputs, **settings)
+
+        def uuid(self) -> None:
+            """Not to be found in inductor's cache of compiled code."""
+
+    return Partitioner()
 
 
 def first_to_go(make: Callable[[], Callable], args: tuple, budgets: Iterable[float]) -> dict[str, float | None]:

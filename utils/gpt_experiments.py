@@ -12,6 +12,7 @@ from .capacity import Fit, fit
 from .formulas import Formula
 from .gpt import GPT, letters
 from .gpt_held import GPTSettings, by_category, held_after_forward, held_in_embedding, held_in_loss
+from .layers import check_positive
 from .ledger import Ledger
 from .palette import CATEGORIES
 from .simulated.attention_choice import Attention, choose
@@ -53,7 +54,7 @@ class GPTStep:
     PyTorch's own, with the kernel that it takes on that GPU. `accumulates`: a step has MICRO_BATCHES micro-batches.
     `keeps_logits`: as in most scripts, until the next forward replaces them.
 
-    Raises: ValueError for a name that is not known.
+    Raises: ValueError for a name that is not known, and for a b or s that is no positive integer.
     """
 
     model: str = "gpt2"
@@ -68,6 +69,7 @@ class GPTStep:
     gpu: str = "a100-80gb"
 
     def __post_init__(self) -> None:
+        check_positive(b=self.b, s=self.s)
         known = {"precision": PRECISIONS, "attention": ATTENTIONS, "optimizer": OPTIMIZERS}
         for name, options in known.items():
             if getattr(self, name) not in options:

@@ -89,8 +89,16 @@ def flops_of(operator: torch._ops.OpOverload, args: tuple, kwargs: dict, result)
     return int(count(*args, **kwargs, out_val=result)) if count else 0
 
 
+def is_random(operator: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:
+    """Whether a call draws random numbers; one that drops with probability 0 does not."""
+    if torch.Tag.nondeterministic_seeded not in operator.tags:
+        return False
+    drop = [value for argument, value in _arguments(operator, args, kwargs) if argument.name in _PROBABILITIES]
+    return drop != [0.0]
+
+
 class FlopCounter(TorchDispatchMode):
-    """Adds up, while it is on, the floating-point operations of all that runs, compiled code too.
+    """Adds up, while it is on, the floating-point operations of all that runs, compiled code and inference mode, too.
 
     PyTorch's own FlopCounterMode counts the same; under it `torch.compile` silently compiles nothing.
     """
@@ -105,8 +113,11 @@ class FlopCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
-        self.total += flops_of(func, args, kwargs, result)
+        with self:
+            result = func.decompose(*args, **kwargs)  # in inference mode, nothing before has taken linear to addmm
+        if result is NotImplemented:
+            result = func(*args, **kwargs)
+            self.total += flops_of(func, args, kwargs, result)
         return result
 
 
@@ -146,7 +157,7 @@ class _Recorder(TorchDispatchMode):
                 frozenset(self._bytes.keys() & _storages(outputs).keys()),
                 frozenset(self._bytes.keys() & read.keys()),
                 frozenset(written),
-                _is_random(func, args, kwargs),
+                is_random(func, args, kwargs),
             )
         )
 
@@ -200,10 +211,3 @@ def _written(func, args, kwargs) -> list[torch.Tensor]:
         return []
     into = [value for argument, value in _arguments(func, args, kwargs) if argument.is_write]
     return _tensors(into)
-
-
-def _is_random(func, args, kwargs) -> bool:
-    if torch.Tag.nondeterministic_seeded not in func.tags:
-        return False
-    drop = [value for argument, value in _arguments(func, args, kwargs) if argument.name in _PROBABILITIES]
-    return drop != [0.0]

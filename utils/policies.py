@@ -52,7 +52,8 @@ def keeping(operators: Iterable[Operator]) -> Callable[[], tuple]:
 
     Shapes: -> for `checkpoint(..., use_reentrant=False, context_fn=...)`
     Counts: all outputs of each call, whether backward needs them or not; an output that is a view keeps all that it
-            is a view of.
+            is a view of. Where random calls are among them, look whether later ones run again (`reason_against`): the
+            gradients would be wrong, and neither PyTorch nor this function says so; `Plan.keeping` does.
     Raises: TypeError for what is no operator; ValueError for none.
     """
     return partial(create_selective_checkpoint_contexts, sorted(overloads(operators), key=str))
@@ -129,6 +130,7 @@ class Plan:
     def contexts(self) -> tuple:
         """For `checkpoint(..., context_fn=plan.contexts)`, as often as the region is run.
 
+        Counts: with other shapes than the recorded ones the same calls are kept; bytes and FLOPs are then others.
         Raises: RuntimeError, when run, for a call that was not recorded.
         """
         calls = enumerate(self.region.operations)
@@ -167,7 +169,7 @@ def reason_against(region: Region, kept: frozenset[int]) -> str:
         changed = changed_later(region, position)
         if changed is not None:
             return f"{one} must not be kept: {region.operations[changed]} changes in place what it made."
-        repeated = drawn_again_after(region, position, kept) if one.is_random and one.runs_again else None
+        repeated = drawn_again_after(region, position, kept) if one.is_random else None
         if repeated is not None:
             return (
                 f"{one} draws random numbers and must not be kept while {region.operations[repeated]}, after it, runs "

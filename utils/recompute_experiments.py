@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
+from .block_stack import Run, Stack
 from .checkpointing import checkpoint
 from .comparison import text_table
 from .compiled import first_to_go
@@ -14,7 +15,6 @@ from .operations import Operation, Region
 from .policies import Plan
 from .regions import library_checkpoint
 from .simulated.gpu import SimulatedGPU
-from .speed_memory import Run, Stack
 from .trace import Trace
 
 _REQUESTED = "requested_bytes.all.current"

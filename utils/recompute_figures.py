@@ -7,22 +7,22 @@ from matplotlib.figure import Figure
 from .figures import INK, book_figure
 from .palette import assign
 from .trace import Trace
-from .units import MiB
+from .units import MiB, short
 
 STYLES = ("-", "--", "-.", ":")
 
 
-def curves(title: str, traces: Mapping[str, Trace]) -> Figure:
+def curves(title: str, traces: Mapping[str, Trace], *, unit_bytes: int = MiB) -> Figure:
     """Requested bytes over each trace's events as a line; its peak has a dot and a number, forward's end a triangle.
 
-    Unit:   MiB.
+    Unit:   units of `unit_bytes`.
     Raises: ValueError for more traces than there are line styles, and for one without the mark "forward".
     """
     _must_have_styles(traces)
     colours = assign(traces)
     with book_figure(title, 3.6) as (figure, axes):
         for (name, trace), style in zip(traces.items(), STYLES, strict=False):
-            totals, end = _totals(trace)
+            totals, end = _totals(trace, unit_bytes)
             colour = colours[name].light
             axes.step(range(len(totals)), totals, style, where="post", color=colour, linewidth=1.8, label=name)
             axes.plot(end, totals[end], "v", color=colour, markersize=7)
@@ -31,15 +31,15 @@ def curves(title: str, traces: Mapping[str, Trace]) -> Figure:
             said = {"textcoords": "offset points", "ha": "center", "color": colour, "size": 9}
             axes.annotate(f"{totals[at]:.0f}", (at, totals[at]), (0, 5), **said)
         axes.set_xlabel("allocations and frees, in order; a triangle where forward ends")
-        axes.set_ylabel("MiB requested")
+        axes.set_ylabel(f"units requested, of {short(unit_bytes)} each")
         axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
         axes.yaxis.get_major_locator().set_params(integer=True)
         axes.legend(frameon=False, labelcolor=INK)
     return figure
 
 
-def _totals(trace: Trace) -> tuple[list[float], int]:
-    """MiB requested after each allocation and free, from none; and how many of them belong to forward."""
+def _totals(trace: Trace, unit_bytes: int) -> tuple[list[float], int]:
+    """Units requested after each allocation and free, from none; and how many of them belong to forward."""
     totals, n_bytes, end = [0.0], 0, None
     sizes: dict[int, int] = {}
     for event in trace:
@@ -51,7 +51,7 @@ def _totals(trace: Trace) -> tuple[list[float], int]:
         else:
             end = len(totals) - 1 if event.action == "mark" and event.name == "forward" else end
             continue
-        totals.append(n_bytes / MiB)
+        totals.append(n_bytes / unit_bytes)
     if end is None:
         raise ValueError('traces must have the mark "forward": this one has not.')
     return totals, end

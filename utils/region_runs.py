@@ -1,5 +1,6 @@
 """A GPT's training steps with regions checkpointed, on simulated GPUs: bytes, FLOPs, and the batch that fits."""
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -129,3 +130,16 @@ def trains(card: str, regions: str, *, b: int, name: str = "gpt2", **model) -> b
     except torch.OutOfMemoryError:
         return False
     return True
+
+
+def largest_batch(card: str, regions: str, *, most: int = 32, **model) -> int:
+    """The largest batch, of at most so many sequences, with which two training steps run on a card; 0 if none does.
+
+    It is searched by halves: what fits is taken to fit with fewer sequences too.
+
+    Raises: as `trains`; ValueError if `most` sequences fit, as more may.
+    """
+    found = bisect_left(range(1, most + 1), True, key=lambda b: not trains(card, regions, b=b, **model))
+    if found == most:
+        raise ValueError(f"most must be more than what fits: got most={most}, and it fits; try most={2 * most}.")
+    return found

@@ -53,15 +53,18 @@ def set_regions(model: GPT, regions: str, *, k: int | None = None, run: Callable
 
 @contextmanager
 def checkpointed(model: GPT, regions: str, *, k: int | None = None, run: Callable = checkpoint) -> Iterator[GPT]:
-    """`set_regions` for the time of a `with` block. Its backward may come later.
+    """`set_regions` for the time of a `with` block; then the regions are again what they were. Backward may come later.
 
     Raises: as `set_regions`.
     """
+    before = _own_names(model) if isinstance(model, GPT) else []
     set_regions(model, regions, k=k, run=run)
     try:
         yield model
     finally:
         _restore(model)
+        for own, values in before:
+            own.update(values)
 
 
 def region_lengths(regions: str, *, L: int, k: int | None = None) -> list[int]:
@@ -120,6 +123,13 @@ def _checkpoint_core(attention: Attention, run: Callable) -> None:
 
 def _explicit_core(attention: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     return attention._weights(q, k) @ v
+
+
+def _own_names(model: GPT) -> list[tuple[dict, dict]]:
+    """What `set_regions` may have changed, and to what: the attributes of a model and of its layers of attention."""
+    changed = [(model.__dict__, ("blocks",))]
+    changed += [(block.attention.__dict__, ("kind", "_kind", "_sdpa")) for block in model._modules["blocks"]]
+    return [(own, {name: own[name] for name in names if name in own}) for own, names in changed]
 
 
 def _restore(model: GPT) -> None:

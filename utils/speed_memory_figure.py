@@ -21,17 +21,19 @@ def speed_memory(
     *,
     by: str = "held_bytes",
     names: Mapping[str, tuple[int, int]] | None = None,
+    said: Mapping[str, str] | None = None,
 ) -> Figure:
     """All points; hollow ones are beaten by another in both. The optimal ones are joined by a dotted line.
 
-    `names` has the points whose names are written beside them, and how far away, in points to the right and up.
+    `names` has the points whose names are written beside them, and how far away, in points to the right and up; `said`
+    what is written in place of a name.
 
     Unit:   MiB, simulated; 10^9 FLOPs beyond eager mode's.
     Raises: ValueError for an unknown `by` and for a name that no point has.
     """
-    points, names = list(points), names or {}
+    points, names, said = list(points), names or {}, said or {}
     beaten = dominated(points, by)
-    unknown = sorted(set(names) - {point.name for point in points})
+    unknown = sorted({*names, *said} - {point.name for point in points})
     if unknown:
         raise ValueError(f"names must be those of points: got {unknown[0]!r}.")
     colours = assign(TECHNIQUES)
@@ -42,7 +44,7 @@ def speed_memory(
         for point in points:
             if point.name in names:
                 how = {"textcoords": "offset points", "size": 8, "color": INK}
-                axes.annotate(point.name, _place(point, by), names[point.name], **how)
+                axes.annotate(said.get(point.name, point.name), _place(point, by), names[point.name], **how)
         axes.set_xlabel("GFLOP computed again in backward")
         axes.set_ylabel(_AXES[by])
         axes.set_ylim(bottom=0)

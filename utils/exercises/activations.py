@@ -9,7 +9,7 @@ from ..activation_survey import plain, widest_fold
 from ..block_experiments import block_forward
 from ..simulated.gpu import SimulatedGPU
 from ..units import exact
-from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
+from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
 from .mlp import GATED_SHAPES, gated_rows
 
 BLOCK = {"b": 4, "s": 2048, "d": 2048, "a": 16}
@@ -131,7 +131,7 @@ def _judge(function, truth: Callable, bytes_each: int, hints: dict[int, str]) ->
     try:
         complaint = _wrong(function, truth) or _too_large(function, bytes_each, hints)
     except Exception as error:
-        complaint = f"your function raised {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        complaint = raised(error)
     if complaint:
         return not_yet(complaint)
     more = f"no more than {exact(bytes_each * ELEMENTS)} for {ELEMENTS:,d} elements" if bytes_each else "nothing else"

@@ -11,7 +11,7 @@ from ..layers import LinearStack
 from ..phase_formulas import frozen_layers
 from ..simulated.gpu import SimulatedGPU
 from ..units import exact
-from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
+from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
 
 LAST_FROZEN_SETTINGS = (
     {"L": 200, "b": 64, "d": 100, "f": 101, "relu": True},
@@ -111,7 +111,7 @@ def small_abs(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdic
     try:
         complaint = _wrong_abs(function) or _large_abs(function)
     except Exception as error:
-        complaint = f"your function raised {type(error).__name__}: {str(error).splitlines()[0]}"
+        complaint = raised(error)
     return not_yet(complaint) if complaint else right(f"it keeps {exact(ABS_ELEMENTS)} for as many elements.")
 
 

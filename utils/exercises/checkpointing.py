@@ -1,6 +1,8 @@
 """The exercises of chapter 5: each answer is held to runs, on the simulated GPU or on small real tensors."""
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from itertools import product
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
@@ -19,7 +21,7 @@ from .checkpoint_runs import (
     small_loss,
     train_moody,
 )
-from .judge import NO_ANSWER, Verdict, check_function, not_yet, right
+from .judge import NO_ANSWER, Verdict, check_function, first_wrong, not_yet, raised, right
 from .selective_runs import (
     ATTENTION_RUNS,
     BUDGET_BYTES,
@@ -47,54 +49,71 @@ SEEDS = range(6)
 LARGEST_SHARE = 4
 """A loss in pieces may have a peak of one part in so many of the plain one's."""
 
+_OMISSIONS = {
+    "The input stays: a checkpoint keeps it.": lambda b, s, d, a: -4 * b * s * d,
+    "What stays is the residual stream: how many bytes has an element of it under autocast?": lambda b, s, d, a: (
+        -2 * b * s * d
+    ),
+    "Autocast keeps a copy of each weight that a product uses, and they go too.": lambda b, s, d, a: 24 * d * d,
+    "The logsumexp goes too.": lambda b, s, d, a: 4 * a * b * s,
+    "Each norm keeps two numbers for each position.": lambda b, s, d, a: 16 * b * s,
+    "There are two norms.": lambda b, s, d, a: 8 * b * s,
+    "Flash attention keeps two scalars, of 16 bytes and 8.": lambda b, s, d, a: 24,
+}
+"""What may be left out in exercise 1, and by how many bytes the answer is then too small."""
+_INPUT, _STREAM, _COPIES, _LOGSUMEXP, _NORMS, _ONE_NORM, _SCALARS = _OMISSIONS
+_OMITTED = (
+    ("", _INPUT, _STREAM),
+    ("", _COPIES),
+    ("", _LOGSUMEXP),
+    ("", _NORMS, _ONE_NORM),
+    ("", _SCALARS),
+)
+"""Of each line one at most; "" leaves nothing out."""
+
 
 def freed(function: Callable[..., int | None]) -> Verdict:
     """Exercise 1: by how much less a block under autocast with flash attention holds if it is a checkpoint."""
 
-    def true(b, s, d, a):
-        return 32 * b * s * d + 16 * b * s + 4 * a * b * s + 24 + 24 * d * d
-
-    less = {
-        "Autocast keeps a copy of each weight that a product uses, and they go too.": lambda b, s, d, a: 24 * d * d,
-        "Each norm keeps two numbers for each position.": lambda b, s, d, a: 16 * b * s,
-        "There are two norms.": lambda b, s, d, a: 8 * b * s,
-        "The logsumexp goes too.": lambda b, s, d, a: 4 * a * b * s,
-        "Flash attention keeps two scalars, of 16 bytes and 8.": lambda b, s, d, a: 24,
-        "The input stays: a checkpoint keeps it.": lambda b, s, d, a: -4 * b * s * d,
-        "What stays is the residual stream: how many bytes has an element of it under autocast?": lambda b, s, d, a: (
-            -2 * b * s * d
-        ),
-        "The multiples of bsd are right; what is smaller is missing.": lambda b, s, d, a: (
-            true(b, s, d, a) - 32 * b * s * d
-        ),
-        "That is what stays.": lambda b, s, d, a: true(b, s, d, a) - 4 * b * s * d,
+    mistakes = {_hint(some): partial(_freed_less, some) for some in product(*_OMITTED) if any(some)}
+    mistakes |= {
+        "The multiples of bsd are right; what is smaller is missing.": lambda b, s, d, a: 32 * b * s * d,
+        "That is what stays.": lambda b, s, d, a: 4 * b * s * d,
         "That is a block in pure bfloat16; under autocast the norms read float32.": lambda b, s, d, a: (
-            2 * b * s * d + 24 * d * d
+            30 * b * s * d + 16 * b * s + 4 * a * b * s + 24
         ),
     }
-    mistakes = {hint: lambda by=by, **at: true(**at) - by(**at) for hint, by in less.items()}
     return check_function(function, freed_bytes, BLOCKS, mistakes)
+
+
+def _freed_less(omitted: Iterable[str], b: int, s: int, d: int, a: int) -> int:
+    """The right answer to exercise 1 less what is left out."""
+    true = 32 * b * s * d + 16 * b * s + 4 * a * b * s + 24 + 24 * d * d
+    return true - sum(_OMISSIONS[hint](b, s, d, a) for hint in omitted if hint)
+
+
+def _hint(omitted: Iterable[str]) -> str:
+    """What is said where these are left out."""
+    hints = [hint for hint in omitted if hint]
+    return " ".join([f"{len(hints)} things.", *hints] if len(hints) > 1 else hints)
 
 
 def segments(function: Callable[..., int | None]) -> Verdict:
     """Exercise 2: into how many equal segments L layers of A bytes each are best cut, if an input takes x bytes."""
-    if not callable(function):
-        return not_yet(f"pass your function itself: got {function!r}.")
-    for stack in STACKS:
-        shown = ", ".join(f"{name}={value:,d}" for name, value in stack.items())
-        try:
-            k = function(**stack)
-        except Exception as error:
-            return not_yet(f"for {shown} your function raised {_said(error)}")
-        if k is None:
-            return NO_ANSWER
-        peaks = segment_peaks(**stack)
-        if isinstance(k, bool) or not isinstance(k, int) or k not in peaks:
-            return not_yet(f"for {shown} k must be an int that divides L: got {k!r}.")
-        if over := peaks[k] - min(peaks.values()):
-            hint = _segments_hint(k, **stack)
-            return not_yet(f"for {shown} the peak with k={k} is {exact(over)} above the lowest. {hint}".strip())
-    return right(f"no other k has a lower peak in any of {len(STACKS)} stacks.")
+    wrong = first_wrong(function, STACKS, _judge_segments)
+    return right(f"no other k has a lower peak in any of {len(STACKS)} stacks.") if wrong is None else wrong
+
+
+def _judge_segments(k: object, **stack) -> Verdict:
+    if k is None:
+        return NO_ANSWER
+    peaks = segment_peaks(**stack)
+    if isinstance(k, bool) or not isinstance(k, int) or k not in peaks:
+        return not_yet(f"k must be an int that divides L: got {k!r}.")
+    if over := peaks[k] - min(peaks.values()):
+        hint = _segments_hint(k, **stack)
+        return not_yet(f"the peak with k={k} is {exact(over)} above the lowest. {hint}".strip())
+    return right(f"k={k}.")
 
 
 def _segments_hint(k: int, L: int, A: int, x: int) -> str:
@@ -118,7 +137,7 @@ def keeps_attention(policy: Callable[..., CheckpointPolicy | None]) -> Verdict:
         try:
             found.append(with_attention(gpu_name, dtype, asked.contexts))
         except Exception as error:
-            return NO_ANSWER if asked.gave_none else not_yet(f"your policy raised {_said(error)}")
+            return NO_ANSWER if asked.gave_none else not_yet(raised(error, "your policy"))
         if found[-1] != attention_kept(gpu_name, dtype):
             return not_yet(f"on {gpu_name} in {str(dtype).removeprefix('torch.')} {asked.complaint(found[-1])}")
     held = ", ".join(exact(one.held_bytes) for one in found)
@@ -156,7 +175,7 @@ def mended(function: Callable[..., torch.Tensor | None]) -> Verdict:
                 return not_yet(complaint)
         kept_bytes = kept_by(function)
     except Exception as error:
-        return not_yet(f"your function raised {_said(error)}")
+        return not_yet(raised(error))
     plain_bytes = kept_by(moody_layer)
     if kept_bytes > plain_bytes // 4:
         beside = f"{exact(kept_bytes)} are kept beside x and weight; {exact(plain_bytes)} without a checkpoint"
@@ -193,7 +212,7 @@ def loss_in_pieces(function: Callable[..., torch.Tensor | None]) -> Verdict:
             return NO_ANSWER
         complaint = _wrong_loss(value, gradients) or _too_high(function)
     except Exception as error:
-        complaint = f"your function raised {_said(error)}"
+        complaint = raised(error)
     if complaint:
         return not_yet(complaint)
     peaks = (exact(large_loss(one).peak_bytes) for one in (function, plain_loss))
@@ -223,7 +242,3 @@ def _too_high(function: Callable) -> str:
     if step.held_bytes > whole.held_bytes // 2:
         return f"{said} All logits are held when backward begins: which pieces are checkpoints?"
     return f"{said} Little is held when backward begins; what is there when a piece has run again?"
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

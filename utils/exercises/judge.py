@@ -62,19 +62,39 @@ def check_function(
 
     `mistakes` maps a hint to a function that makes the mistake: it is given where the answers agree with that one.
     """
+
+    def judge(answer: object, **setting) -> Verdict:
+        known = {mistaken(**setting): hint for hint, mistaken in (mistakes or {}).items()}
+        return check(answer, truth(**setting), known)
+
+    wrong = first_wrong(function, settings, judge)
+    return right(f"your function agrees to the byte in all {len(settings)} settings.") if wrong is None else wrong
+
+
+def first_wrong(
+    function: Callable[..., object], settings: Sequence[Mapping[str, object]], judge: Callable[..., Verdict]
+) -> Verdict | None:
+    """What is said of the first setting for which a reader's function is not right; None if it is for all.
+
+    `judge(answer, **setting)` judges the answer for a setting. What the function raises is said, and is not right.
+    """
     if not callable(function):
         return not_yet(f"pass your function itself: got {function!r}.")
     for setting in settings:
-        shown = ", ".join(f"{name}={value}" for name, value in setting.items())
+        shown = ", ".join(f"{name}={_legible(value)}" for name, value in setting.items())
         try:
             answer = function(**setting)
         except Exception as error:
-            return not_yet(f"for {shown} your function raised {type(error).__name__}: {error}")
-        known = {wrong(**setting): hint for hint, wrong in (mistakes or {}).items()}
-        verdict = check(answer, truth(**setting), known)
+            return not_yet(f"for {shown} {raised(error)}")
+        verdict = judge(answer, **setting)
         if not verdict:
             return Verdict(f"For {shown}: {verdict.text[0].lower()}{verdict.text[1:]}")
-    return right(f"your function agrees to the byte in all {len(settings)} settings.")
+    return None
+
+
+def raised(error: Exception, whose: str = "your function") -> str:
+    """What is said of an exception: its name and the first line of its message."""
+    return f"{whose} raised {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def check_formula(formula: Formula, run: Callable[..., Sequence], settings: Sequence[Mapping[str, int]]) -> Verdict:
@@ -94,6 +114,10 @@ def check_formula(formula: Formula, run: Callable[..., Sequence], settings: Sequ
             if predicted != accounted:
                 return Verdict(f"For {shown}, term {name!r}: {check(predicted, accounted)}")
     return right(f"all {len(formula.terms)} terms agree to the byte in all {len(settings)} settings.")
+
+
+def _legible(value: object) -> str:
+    return f"{value:,d}" if type(value) is int and value >= 100_000 else str(value)
 
 
 def _not_whole(answer: object, truth: int) -> str:

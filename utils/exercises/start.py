@@ -12,7 +12,7 @@ from ..simulated.allocator_blocks import round_size, segment_size
 from ..simulated.gpu import SimulatedGPU
 from ..start_experiments import SMALL_GPU, tensor_of
 from ..units import MiB, exact, short
-from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
+from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
 
 CROWDED_REQUEST = 12 * MiB
 BLOCK_REQUESTS = tuple(
@@ -219,7 +219,7 @@ def _wrong_mean(function: Callable) -> Verdict | None:
     try:
         result = function(model, batches)
     except Exception as error:
-        return not_yet(f"your function raised {type(error).__name__}: {error}")
+        return not_yet(raised(error))
     if result is None:
         return NO_ANSWER
     if shapes != [x.shape for x in batches]:

@@ -1,7 +1,6 @@
 """What a checkpointed region holds, PyTorch's own or the book's: what it was given, what it kept, what it ran again."""
 
 from collections.abc import Iterator
-from types import FunctionType
 
 import torch
 from torch.utils import checkpoint
@@ -13,9 +12,7 @@ def region_of(unpack_hook):
     """The region whose checkpoint made this hook, if one did."""
     if isinstance(owner := getattr(unpack_hook, "__self__", None), Region):
         return owner
-    inner = _enclosed(unpack_hook, FunctionType)  # with debugging on, a hook around the hook
-    frame = checkpoint._CheckpointFrame
-    return _enclosed(unpack_hook, frame) or _enclosed(inner, frame)
+    return _enclosed(unpack_hook, checkpoint._CheckpointFrame)
 
 
 def _enclosed(function, kind: type):

@@ -37,21 +37,22 @@ class _Gates:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._undo: list = []
+        self._undo = ExitStack()
 
     def open(self) -> None:
         with self._lock:
+            if self._users == 0:
+                with ExitStack() as undo:  # undoes what is changed so far if a change fails
+                    for change in _CHANGES:
+                        undo.callback(change())
+                    self._undo = undo.pop_all()
             self._users += 1
-            if self._users == 1:
-                self._undo = [change() for change in _CHANGES]
 
     def close(self) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                for undo in reversed(self._undo):
-                    undo()
-                self._undo = []
+                self._undo.close()
 
 
 GATES = _Gates()
@@ -110,9 +111,9 @@ def _accept_meta_in_optimizers():
     def with_meta(original):
         return lambda *args, **kwargs: [*original(*args, **kwargs), "meta"]
 
-    # torch.optim's modules have these functions by value
+    # torch.optim's modules have these functions by value; another thread may import some meanwhile
     modules = [
-        m for name, m in sys.modules.items() if name.startswith("torch.optim") or m is torch.utils._foreach_utils
+        m for name, m in sys.modules.copy().items() if name.startswith("torch.optim") or m is torch.utils._foreach_utils
     ]
     places = [(m, name) for m in modules for name in _FUNCTIONS_WITH_DEVICE_LISTS if name in vars(m)]
     return all_of([replaced(module, name, with_meta) for module, name in places])
