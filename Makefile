@@ -6,6 +6,8 @@
 #   make test                     lint, unit, notebooks and browser tests: all four run, then it fails if any did
 #   make test JOBS=4              with more processes (2 by default)
 #   make chapters                 run every chapter anew and store its outputs; CHAPTERS="chapters/02_x.ipynb" for one
+#   make site                     the book as web pages, and a PDF of each chapter, in build/site/html; needs npm
+#   make screenshots              pictures of all its pages, light and dark, wide and narrow, in build/screenshots
 #   make benchmark                print how fast the simulation, the sliders and the imports are here
 #   make format                   let ruff format the Python code, notebooks too
 #   make clean                    remove .venv and everything else that make built
@@ -34,7 +36,7 @@ ROOT_OK := $(if $(filter 0,$(shell id -u)),--allow-root)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test $(PARTS) chapters benchmark format clean
+.PHONY: help lab test $(PARTS) chapters site screenshots benchmark format clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -43,6 +45,7 @@ help:
 
 # The stamps are newer than what they were installed from, so that a second start installs nothing and needs no network.
 LAB_STAMP := $(VENV)/.installed-lab
+SITE_STAMP := $(VENV)/.installed-site
 TEST_STAMP := $(VENV)/.installed-test
 
 $(PY):
@@ -65,15 +68,20 @@ $(LAB_STAMP): pyproject.toml constraints.txt | $(PY)
 	$(call install,lab)
 	@touch $@
 
+$(SITE_STAMP): pyproject.toml constraints.txt | $(PY)
+	$(call install,site)
+	@touch $(LAB_STAMP) $@
+
 $(TEST_STAMP): pyproject.toml constraints.txt | $(PY)
 	$(call install,test)
-	@touch $(LAB_STAMP) $@
+	@touch $(LAB_STAMP) $(SITE_STAMP) $@
 
 # ----------------------------------------------------------------------------------------------------------------- read
 
 lab: $(LAB_STAMP)
 	@$(if $(FIRST),,echo 'There is no chapter in chapters/.'; exit 1)
 	$(PY) -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/$(FIRST) \
+	  --ServerApp.contents_manager_class=tools.lab_contents.Chapters \
 	  $(if $(PORT),--ServerApp.port=$(PORT)) $(ROOT_OK) $(ARGS)
 
 # ----------------------------------------------------------------------------------------------------------------- test
@@ -103,7 +111,7 @@ notebooks: $(TEST_STAMP)
 	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 -n $(JOBS) --dist loadscope \
 	  --junitxml=$(REPORTS)/notebooks.xml $(or $(CHAPTERS),chapters)
 
-# a reader's path in JupyterLab, in a real Chromium; skipped, with the reason, where there is none
+# a reader's path in JupyterLab and in the site, in a real Chromium; skipped, with the reason, where there is none
 browser: $(TEST_STAMP)
 	$(PYTEST) tests -m browser --junitxml=$(REPORTS)/browser.xml
 
@@ -112,12 +120,19 @@ browser: $(TEST_STAMP)
 chapters: $(TEST_STAMP)
 	$(PY) tools/notebooks.py $(or $(CHAPTERS),$(error There is no chapter in chapters/))
 
+site: $(SITE_STAMP)
+	$(PY) -m tools.site
+
+screenshots: $(SITE_STAMP)
+	$(PY) -m tools.site --no-pdfs
+	$(PY) -m tools.screenshots
+
 benchmark: $(TEST_STAMP)
 	$(PY) benchmarks/imports.py
 	$(PY) -W ignore benchmarks/training_step.py
 	$(PY) -W ignore benchmarks/transformer_step.py
 	$(PY) -W ignore benchmarks/gpt_step.py
-	$(PY) benchmarks/slider.py
+	$(PY) benchmarks/page.py
 
 format: $(TEST_STAMP)
 	$(PY) -m ruff check --fix .

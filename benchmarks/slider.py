@@ -8,7 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests" / "browser")]
+_ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "browser")]
 
 from explorer_page import ExplorerPage  # noqa: E402
 from lab import REPOSITORY, open_chapter  # noqa: E402

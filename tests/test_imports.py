@@ -47,7 +47,15 @@ LAYERS = [
     ["utils.speed_memory_figure", "utils.recompute_figures"],
     ["utils.exercises"],
     ["utils.explorers"],
-    ["utils.activation_curves", "utils.gpt_explorer", "utils.checkpoint_explorer"],
+    ["utils.activation_curves"],
+    [
+        "utils.phases_explorer",
+        "utils.mlp_explorer",
+        "utils.block_explorer",
+        "utils.gpt_explorer",
+        "utils.checkpoint_explorer",
+    ],
+    ["utils.gallery"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [

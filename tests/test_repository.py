@@ -1,6 +1,7 @@
 """The files beside the code agree: pyproject, constraints, environment, and nothing of one machine in any of them."""
 
 import gzip
+import json
 import re
 import subprocess
 import tomllib
@@ -105,13 +106,27 @@ def test_environment_asks_for_what_pyproject_asks_for():
     by_pip = {name_of(Requirement(line)): str(Requirement(line).specifier) for line in pip if line != "-e ."}
     assert not set(conda) & set(by_pip), "asked of conda and of pip"
     wanted = {CONDA_NAMES.get(name, name): str(one.specifier) for name, one in declared().items()}
-    python = {"python": PROJECT["requires-python"], "pip": ""}
-    assert conda | by_pip == wanted | python
+    beside = {"python": PROJECT["requires-python"], "pip": "", "nodejs": ""}  # node renders the site's mathematics
+    assert conda | by_pip == wanted | beside
 
 
 def test_environment_installs_the_book_itself():
     _, pip = environment()
     assert "-e ." in pip
+
+
+# -------------------------------------------------------------------------------------------------- package-lock.json
+
+
+def test_the_npm_parts_are_locked_by_their_content_and_by_no_address():
+    """`npm ci` takes them from whatever registry npm is set up for, and compares what comes with `integrity`."""
+    wanted = json.loads((ROOT / "book" / "package.json").read_text(encoding="utf-8"))
+    lock = json.loads((ROOT / "book" / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    parts = {name.removeprefix("node_modules/"): part for name, part in lock.items() if name}
+    assert not [name for name, part in parts.items() if "resolved" in part]
+    assert not [name for name, part in parts.items() if not part["integrity"].startswith("sha512-")]
+    exact = wanted["dependencies"] | wanted["devDependencies"]
+    assert {name: parts[name]["version"] for name in exact} == exact
 
 
 # ------------------------------------------------------------------------------------------------- nothing of a machine

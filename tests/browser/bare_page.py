@@ -4,8 +4,9 @@ import contextlib
 import json
 
 from explorer_page import ExplorerPage
-from lab import REPOSITORY, chromium
+from lab import REPOSITORY
 
+from tools.chromium import chromium
 from utils.explorers.scripts import one_module
 
 CSS = REPOSITORY / "utils" / "explorers" / "explorer.css"

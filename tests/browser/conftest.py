@@ -1,5 +1,8 @@
-"""What all browser tests share: they drive a real Chromium; `page` is a notebook in JupyterLab, or a bare page."""
+"""What all browser tests share: a real Chromium; a notebook in JupyterLab or a bare page in it; the built site."""
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -7,7 +10,9 @@ import pytest
 from bare_page import bare_page
 from chapter import ChapterInPython
 from explorer_page import ExplorerPage
-from lab import find_chromium, open_chapter
+from lab import REPOSITORY, open_chapter
+
+from tools.chromium import find_chromium
 
 _HERE = Path(__file__).parent
 _NEEDS_CHROMIUM = pytest.mark.skipif(
@@ -42,6 +47,16 @@ def _notebook_of(cell: str, folder: Path) -> Path:
     notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, folder / "one_cell.ipynb")
     return folder / "one_cell.ipynb"
+
+
+@pytest.fixture(scope="session")
+def site():
+    """The site in build/site/html, made as `make site` makes it."""
+    if shutil.which("npm") is None:
+        pytest.skip("needs npm, for the site's mathematics and type")
+    build = subprocess.run([sys.executable, "-m", "tools.site"], cwd=REPOSITORY, capture_output=True, text=True)
+    assert build.returncode == 0, build.stdout[-2000:] + build.stderr[-4000:]
+    print(build.stdout)
 
 
 @pytest.fixture

@@ -13,18 +13,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from tools.chromium import chromium
+
 REPOSITORY = Path(__file__).resolve().parents[2]
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM_FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
 START_SECONDS = 120  # a first start on a slow machine; it takes 3 to 5 here
-
-
-def find_chromium() -> str | None:
-    """Path of the Chromium on this machine, or None."""
-    return next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
 
 
 @contextlib.contextmanager
@@ -37,6 +29,7 @@ def lab_server(folder: Path, scratch: Path, theme: str = "JupyterLab Light"):
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
         "--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}",
+        "--ServerApp.contents_manager_class=tools.lab_contents.Chapters",
     ]  # fmt: skip
     scratch.mkdir(parents=True, exist_ok=True)
     log_path = scratch / "server.log"
@@ -80,19 +73,6 @@ def _wait_until_up(address: str, token: str, server: subprocess.Popen, log_path:
             return
         time.sleep(0.2)
     raise RuntimeError(f"JupyterLab did not start: {log_path.read_text(encoding='utf-8', errors='replace')[-2000:]}")
-
-
-@contextlib.contextmanager
-def chromium(**context_options):
-    """A page in a headless Chromium; yields it and closes the browser."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(CHROMIUM_FLAGS))
-        try:
-            yield browser.new_context(**context_options).new_page()
-        finally:
-            browser.close()
 
 
 def run_notebook(page, address: str, token: str, name: str, timeout_s: int = 240) -> None:

@@ -1,7 +1,6 @@
 """The formula sheet printed: one page, on which nothing runs out of its column."""
 
-from lab import chromium
-
+from tools.chromium import chromium
 from tools.formula_sheet import PAGE
 
 RUNS_OUT = """() => [...document.querySelectorAll("td, p, h1, h2")]

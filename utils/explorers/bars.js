@@ -38,7 +38,7 @@ function bar(kind, rows, y, size, pixels, spec, ids) {
 const caption = (y, text, x = 0) => build("text", { class: "eb-caption", x, y }, text);
 const title = (stage) => `predicted ${stage.unsized ? "–" : short(stage.predicted)}`;
 const accountTitle = (stage, state, origin) =>
-  `${origin}${{ waiting: " …", failed: ": no account", ready: ` ${short(stage.accounted ?? 0)}` }[state]}`;
+  `${origin}${{ waiting: " …", failed: ": no account", absent: ": not recorded here", ready: ` ${short(stage.accounted ?? 0)}` }[state]}`;
 
 /** Two bars, each below its caption. */
 const alone = (stage, { state, origin }) => ({

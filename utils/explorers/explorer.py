@@ -49,11 +49,16 @@ class _Setting(traitlets.TraitType):
             raise traitlets.TraitError(str(error)) from None
 
 
-def _to_page(value: dict, explorer: "Explorer") -> dict:
+def to_page(value: dict, explorer: "Explorer") -> dict:
+    """A setting as a page writes it."""
     return {symbol: explorer.controls[symbol].to_page(setting) for symbol, setting in value.items()}
 
 
-def _from_page(data: dict, explorer: "Explorer") -> dict:
+def from_page(data: dict, explorer: "Explorer") -> dict:
+    """A setting that a page has written.
+
+    Raises: ValueError for an item that its control refuses.
+    """
     return {symbol: explorer.controls[symbol].from_page(item) for symbol, item in data.items()}
 
 
@@ -80,7 +85,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     _esm = one_module()
     _css = Path(__file__).parent / "explorer.css"
     spec = traitlets.Dict().tag(sync=True)  # title, controls, and what spec.py and curves.py make
-    value = traitlets.Dict().tag(sync=True, to_json=_to_page, from_json=_from_page)
+    value = traitlets.Dict().tag(sync=True, to_json=to_page, from_json=from_page)
     answer = traitlets.Dict().tag(sync=True)  # the last account, with the request and the settings that it is for
     description = traitlets.Unicode()  # `interact` looks for it
 
@@ -124,11 +129,20 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
 
     def _beyond(self, settings: dict) -> dict[str, str]:
         """The stages beyond their limits, each with the reason."""
-        return reasons_beyond(self.limits, letters_of(self.controls, settings), _to_page(settings, self))
+        return reasons_beyond(self.limits, letters_of(self.controls, settings), to_page(settings, self))
+
+    def answer_at(self, settings: dict) -> dict:
+        """The account of a setting, or why there is none, as a page gets it; the explorer stays where it is.
+
+        Raises: ValueError for an item that its control refuses.
+        """
+        settings = {symbol: control.check(settings[symbol]) for symbol, control in self.controls.items()}
+        with self._one_at_a_time:
+            return self._account(to_page(settings, self))
 
     def table(self) -> SettingTable:
         """The present setting as a plain table: predicted, accounted, difference."""
-        settings = _to_page(self.value, self)
+        settings = to_page(self.value, self)
         answer = self._answer_now(settings)
         title = f"{self.spec['title']}: {', '.join(f'{symbol} = {name}' for symbol, name in settings.items())}"
         formulas = formulas_by_stage(self.formula(self.value))
@@ -178,7 +192,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
 
     def _account(self, settings_of_page: dict) -> dict:
         try:
-            account = self.measure(_from_page(settings_of_page, self))
+            account = self.measure(from_page(settings_of_page, self))
             if not isinstance(account, Account):
                 raise TypeError(f"measure must return an Account: got {type(account).__name__}.")
             check_account(account.terms, self.spec["stages"], word(self.spec["parts"]))
@@ -197,12 +211,12 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             return self.answer
 
     def __repr__(self) -> str:
-        settings = "".join(f", {symbol}={name!r}" for symbol, name in _to_page(self.value, self).items())
+        settings = "".join(f", {symbol}={name!r}" for symbol, name in to_page(self.value, self).items())
         return f"Explorer({self.spec['title']!r}{settings})"
 
     def _repr_mimebundle_(self, **kwargs):
         data, metadata = super()._repr_mimebundle_(**kwargs)
-        captions = captions_at(self.spec["curves"], _to_page(self.value, self))
+        captions = captions_at(self.spec["curves"], to_page(self.value, self))
         return data | {"text/html": self.table()._repr_html_() + captions}, metadata
 
 

@@ -112,11 +112,12 @@ function compareWhole(stages, state) {
 
 /** Predicted beside accounted: each stage and each of its rows has `predicted` (null: unknown; `unsized`: the letters
  * give no size), `accounted` (null: none) and `difference` (null: one of them is missing); so has `whole`, of parts
- * (null: they are none). `state` is "waiting" (the answer is for another value), "failed" or "ready"; `beyond` as above. */
+ * (null: they are none). `state` is "waiting" (the answer is for another value), "failed", "absent" (there is no account of
+ * this value, and none will come) or "ready"; `beyond` as above. */
 export function compare(spec, value, answer) {
   const terms = predict(spec, value);
   const out = beyond(spec, value);
-  const state = !same(spec, answer?.settings, value) ? "waiting" : answer.error ? "failed" : "ready";
+  const state = !same(spec, answer?.settings, value) ? "waiting" : answer.error ? "failed" : answer.terms ? "ready" : "absent";
   const counted = spec.stages[0] === "" && answer?.terms ? { "": answer.terms } : answer?.terms;
   const stages = spec.stages.map((name) => compareStage(name, terms.filter(({ stage }) => stage === name), counted?.[name], state));
   return { state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value, terms, out), beyond: out };

@@ -1,4 +1,4 @@
-"""The explorers' scripts as one ES module, for anywidget and for pages that cannot import a second file."""
+"""The explorers' scripts in one piece: a module for anywidget, a script for pages that cannot import a second file."""
 
 import re
 from pathlib import Path
@@ -6,11 +6,22 @@ from pathlib import Path
 _HERE = Path(__file__).parent
 _IN_ORDER = (  # each imports earlier ones only
     "elements.js", "formula.js", "controls.js", "axes.js", "curves.js", "bars.js", "areas.js", "timeline.js",
-    "table.js", "verdict.js", "view.js", "explorer.js",
+    "table.js", "verdict.js", "view.js",
 )  # fmt: skip
 _IMPORT = re.compile(r'^import \{ [\w, ]+ \} from "\./\w+\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=const |function |async |class )", re.MULTILINE)
 
 
 def one_module() -> str:
+    """An ES module with a widget's two functions, and what else the scripts export."""
+    return _joined("explorer.js")
+
+
+def one_script() -> str:
+    """A classic script, which pages opened from a file can load too; it defines `everyByte` and nothing else."""
+    return f"(() => {{\n{_EXPORT.sub('', _joined('page.js'))}}})();\n"
+
+
+def _joined(last: str) -> str:
     """All scripts, one after the other, without the imports between them."""
-    return "\n".join(_IMPORT.sub("", (_HERE / name).read_text(encoding="utf-8")) for name in _IN_ORDER)
+    return "\n".join(_IMPORT.sub("", (_HERE / name).read_text(encoding="utf-8")) for name in (*_IN_ORDER, last))

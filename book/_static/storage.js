@@ -1,0 +1,13 @@
+// What the reader's browser remembers for the book: strings under names of its own, and nothing where it may not remember.
+
+const everyByte = {
+  get(name) {
+    try { return localStorage.getItem(`every-byte.${name}`); } catch { return null; }
+  },
+  set(name, value) {
+    try {
+      if (value === null) localStorage.removeItem(`every-byte.${name}`);
+      else localStorage.setItem(`every-byte.${name}`, value);
+    } catch { /* private windows and the like: then it lasts as long as the page */ }
+  },
+};

@@ -1,0 +1,84 @@
+"""How Sphinx makes the book's site: from stored notebooks, without running them, and with nothing fetched by a page."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "site"
+sys.path.insert(0, str(ROOT))
+
+project = html_title = "Every Byte"
+author = "The Every Byte authors"
+copyright = "The Every Byte authors"
+language = "en"
+
+extensions = [
+    "myst_nb",
+    "sphinxcontrib.bibtex",
+    "book.extensions.katex",
+    "book.extensions.numbered",
+    "book.extensions.recordings",
+    "book.extensions.chapters",
+    "book.extensions.page_notes",
+    "book.extensions.explorers",
+    "book.extensions.formula_sheet",
+    "book.extensions.glossary",
+    "book.extensions.solutions",
+    "book.extensions.sources",
+]
+templates_path = ["_templates"]
+
+# The stored outputs are the ones that the tests compare; a page shows them as they are.
+nb_execution_mode = "off"
+nb_merge_streams = True
+nb_ipywidgets_js = {}
+nb_code_prompt_show = "Solution"
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+html_math_renderer = "every_byte_katex"
+katex_module = str(BUILD / "npm" / "node_modules" / "katex")
+bibtex_bibfiles = ["references.bib"]
+
+explorer_scripts = "explorers"
+
+html_theme = "sphinx_book_theme"
+html_static_path = [str(BUILD / "static"), "_static"]
+html_css_files = ["katex.min.css", "fonts.css", "book.css", "print.css"]
+html_js_files = [("search_summaries.js", {"priority": 300})]
+html_js_files += [(name, {"defer": "defer"}) for name in ("storage.js", "progress.js", "results.js", "scrolling.js")]
+html_logo = "_static/logo.svg"
+html_favicon = "_static/logo.svg"
+html_copy_source = False
+html_show_sourcelink = False
+html_use_index = False
+html_permalinks_icon = "#"
+html_theme_options = {
+    "home_page_in_toc": False,
+    "logo": {"text": "Every Byte", "alt_text": ""},
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+    "search_bar_text": "Search the book",
+    "show_toc_level": 2,
+    "back_to_top_button": False,
+    "toc_title": "On this page",
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "footer_content_items": ["copyright.html"],
+}
+html_context = {"default_mode": "auto"}  # light or dark as the reader's system is, until the reader says otherwise
+
+# Words that chapters use in everyday senses too, or in more than one of the glossary's.
+glossary_unlinked = [
+    "activation",
+    "block",
+    "event",
+    "kernel",
+    "live",
+    "measured",
+    "phase",
+    "recorded",
+    "simulated",
+    "split off",
+    "term",
+]

@@ -1,0 +1,98 @@
+"""The built site as the browser tests meet it, over http or as files, with all that its pages ask for noted."""
+
+import contextlib
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+
+from lab import REPOSITORY
+
+from tools.chromium import browser
+from tools.screenshots import pages
+from tools.site import HTML
+
+FILES = HTML.as_uri() + "/"
+CHAPTERS = sorted((REPOSITORY / "chapters").glob("*.ipynb"))
+PAINTED = """async () => {
+  await document.fonts.ready;
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+}"""
+
+
+def names() -> list[str]:
+    """Addresses of all pages, as a link from the front page has them."""
+    return [str(path.relative_to(HTML)) for path in pages()]
+
+
+def book_pages() -> list[str]:
+    """All but the sheet to print, which has a layout of its own."""
+    return [name for name in names() if not name.startswith("_downloads")]
+
+
+def chapter_page(notebook) -> str:
+    """The address of a chapter's page."""
+    return f"chapters/{notebook.stem}.html"
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_args) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def served() -> Iterator[str]:
+    """The site on this machine's loopback; yields its address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=HTML))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class Visit:
+    """A page in a browser without a network: what it asked of others, what went wrong, and how much it took."""
+
+    def __init__(self, chromium, root: str, **context_options):
+        self.root = root
+        self.context = chromium.new_context(**context_options)
+        self.outside: list[str] = []
+        self.wrong: list[str] = []
+        self.sizes: dict[str, int] = {}
+        self.context.route("**/*", self._route)
+        self.page = self.context.new_page()
+        self.page.on("console", lambda one: self.wrong.append(one.text) if one.type in {"error", "warning"} else None)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("requestfailed", lambda request: self.wrong.append(f"no answer: {request.url}"))
+        self.page.on("response", self._response)
+
+    def _route(self, route) -> None:
+        if route.request.url.startswith((self.root, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.outside.append(route.request.url)
+            route.abort()
+
+    def _response(self, response) -> None:
+        if response.status >= 400:
+            self.wrong.append(f"{response.status}: {response.url}")
+        path = HTML / response.url.removeprefix(self.root).split("?")[0].split("#")[0]
+        if path.is_file():
+            self.sizes[response.url] = path.stat().st_size
+
+    def open(self, name: str, *, until: str = "load"):
+        """Opens a page of the site, and waits until it is painted; `until="networkidle"`: until it asks for nothing."""
+        self.page.goto(self.root + name, wait_until=until)
+        self.page.evaluate(PAINTED)
+        return self.page
+
+
+@contextlib.contextmanager
+def visit(root: str, **context_options) -> Iterator[Visit]:
+    """A visit in a fresh Chromium."""
+    with browser() as chromium:
+        yield Visit(chromium, root, **context_options)

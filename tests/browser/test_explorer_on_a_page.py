@@ -1,0 +1,203 @@
+"""Explorers on a page without a kernel and without a network, opened from a file: they say what Python says."""
+
+import contextlib
+import io
+import json
+import random
+import re
+import urllib.parse
+
+import pytest
+from explorer_files import write
+from explorer_page import ExplorerPage
+
+from tools.chromium import chromium
+from utils.explorers.explorer import to_page
+from utils.explorers.pages import key_of
+from utils.explorers.stages import terms_by_stage
+from utils.gallery import GALLERY
+
+STORED = {"phases": 6, "gpt": 5, "checkpoint": 4}  # the accounts of the others are quick
+WITHOUT_UNIT = {"k"}  # a number of blocks or of segments, as another control says
+ROWS = """() => Object.fromEntries([...document.querySelectorAll('tr[data-term]')].map(
+  ({ dataset: { stage, term, predicted, accounted } }) =>
+    [`${stage ?? ""}/${term}`, [predicted ?? null, accounted ?? null]],
+).filter(([place]) => place !== "/total"))"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium(viewport={"width": 900, "height": 900}) as page:
+        page.asked, page.said = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("console", lambda message: page.said.append(message.text))
+        page.on("pageerror", lambda error: page.said.append(str(error)))
+        page.context.set_offline(True)
+        yield page
+
+
+@pytest.fixture(scope="module", params=list(GALLERY))
+def opened(request, browser, tmp_path_factory):
+    """The page of each explorer, and what it was made of."""
+    name = request.param
+    address, explorer, stored = write(tmp_path_factory.mktemp(name), name, n_stored=STORED.get(name, 30))
+    browser.goto(address)
+    browser.wait_for_selector(".eb")
+    return browser, name, explorer, stored
+
+
+def at(page, name, explorer, settings) -> ExplorerPage:
+    """The explorer at a setting that stands in the address."""
+    value = to_page(settings, explorer)
+    page.evaluate("(hash) => { location.hash = hash; }", f"{name}?{urllib.parse.urlencode(value)}")
+    shown = json.dumps(value, separators=(",", ":"))
+    page.wait_for_function("(json) => document.querySelector('.eb').dataset.value === json", arg=shown)
+    return ExplorerPage(page)
+
+
+def random_settings(explorer, pick: random.Random) -> dict:
+    def one(control):
+        if control.spec()["kind"] != "range":
+            return pick.choice(list(control.values.values()))
+        return control.minimum + control.step * pick.randrange((control.maximum - control.minimum) // control.step + 1)
+
+    return {symbol: one(control) for symbol, control in explorer.controls.items()}
+
+
+def by_place(terms) -> dict[str, int]:
+    """The bytes of each term by stage and name, "end of forward/parameters"."""
+    return {f"{stage}/{term}": n for stage, found in terms_by_stage(terms).items() for term, n in found.items()}
+
+
+def predicted(explorer, settings) -> dict[str, int] | None:
+    try:
+        return by_place(explorer.predict(settings))
+    except ValueError:
+        return None
+
+
+def test_javascript_predicts_what_python_predicts(opened):
+    page, name, explorer, stored = opened
+    pick, n_compared = random.Random(5), 0
+    while n_compared < 200 // len(GALLERY) + 1:
+        settings = random_settings(explorer, pick)
+        expected = predicted(explorer, settings)
+        if expected is None:
+            continue
+        shown = at(page, name, explorer, settings)
+        rows = page.evaluate(ROWS)
+        assert {place: int(found) for place, (found, _) in rows.items() if found is not None} == expected
+        if settings not in stored:
+            assert shown.state == "absent"
+            assert shown.status.startswith("Not recorded here")
+            assert shown.root.locator(".eb-badge").inner_text() == "prediction alone"
+            assert all(accounted is None for _, accounted in rows.values())
+        n_compared += 1
+
+
+def test_stored_accounts_are_shown_as_they_were_taken(opened):
+    page, name, explorer, stored = opened
+    for settings in stored:
+        answer = explorer.answer_at(settings)
+        shown = at(page, name, explorer, settings)
+        if answer["terms"] is None:
+            assert (shown.state, shown.status) == ("failed", answer["error"])
+            continue
+        assert shown.state == "ready", key_of(explorer, settings)
+        rows = page.evaluate(ROWS)
+        found = {place: int(n) for place, (_, n) in rows.items() if n and int(n)}
+        assert found == {place: n for place, n in by_place(answer["terms"]).items() if n}
+        assert shown.root.locator(".eb-badge").inner_text() == f"{answer['badge']}; stored with this page"
+
+
+def test_from_a_setting_without_an_account_to_one_that_has(opened):
+    page, name, explorer, stored = opened
+    settings = dict(stored[0])
+    symbol = next(s for s, control in explorer.controls.items() if control.spec()["kind"] == "range")
+    control = explorer.controls[symbol]
+    settings[symbol] += control.step if settings[symbol] + control.step <= control.maximum else -control.step
+    shown = at(page, name, explorer, settings)
+    assert shown.state == "absent"
+    shown.root.locator(".eb-jump").click()
+    assert shown.state in ("ready", "failed")
+    assert not shown.root.locator(".eb-jump").is_visible()
+    assert page.evaluate("document.activeElement.closest('.eb') !== null")
+
+
+def test_the_program_prints_the_account_of_the_view(opened):
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[-1])
+    shown.root.locator(".eb-program summary").click()
+    program = shown.root.locator(".eb-program pre").inner_text()
+    shown.root.locator(".eb-program summary").click()
+    names, printed = {}, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(program, names)
+    assert names["view"].value == stored[-1]
+    numbers = {f"{int(n):,}" for row in page.evaluate(ROWS).values() for n in row if n is not None}
+    assert numbers
+    assert numbers <= set(re.findall(r"-?[\d,]+", printed.getvalue()))
+
+
+def test_each_slider_moves_by_keys_says_its_unit_and_writes_the_address(opened):
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[0])
+    for symbol, control in explorer.controls.items():
+        if control.spec()["kind"] != "range":
+            continue
+        slider, seen = shown.control(symbol), []
+        assert control.unit or symbol in WITHOUT_UNIT
+        for key in ("Home", "ArrowRight", "PageUp", "End", "ArrowLeft", "PageDown", "ArrowUp", "ArrowDown"):
+            slider.press(key)
+            seen.append(shown.value[symbol])
+            assert f"{symbol}={seen[-1]}" in page.evaluate("location.hash")
+            assert slider.get_attribute("aria-valuetext") == f"{seen[-1]:,} {control.unit}".strip()
+        assert seen[0] == control.minimum < seen[1] <= seen[2] <= seen[3] > seen[4] > seen[5] < seen[6] > seen[7]
+
+
+def test_the_mouse_moves_a_slider(opened):
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[0])
+    slider = shown.root.locator('.eb-controls [type="range"]').first
+    slider.scroll_into_view_if_needed()
+    box, symbol = slider.bounding_box(), slider.get_attribute("data-symbol")
+    middle, seen = box["y"] + box["height"] / 2, []
+    page.mouse.move(box["x"] + box["width"] * 0.1, middle)
+    page.mouse.down()
+    for part in (0.1, 0.4, 0.7):
+        page.mouse.move(box["x"] + box["width"] * part, middle)
+        seen.append(shown.value[symbol])
+        settings = stored[0] | {symbol: seen[-1]}
+        found = {place: int(n) for place, (n, _) in page.evaluate(ROWS).items() if n is not None}
+        assert found == (predicted(explorer, settings) or {})
+    page.mouse.up()
+    assert seen[0] < seen[1] < seen[2]
+
+
+def test_other_controls_move_by_keys_too(opened):
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[0])
+    for symbol, control in explorer.controls.items():
+        kind, before = control.spec()["kind"], shown.value[symbol]
+        if kind == "range":
+            continue
+        input_ = shown.control(symbol).and_(page.locator(f'[value="{before}"], select, [type="checkbox"]')).first
+        input_.press("Space" if kind == "toggle" else "ArrowDown")
+        assert shown.value[symbol] != before
+        assert f"{symbol}=" in page.evaluate("location.hash")
+
+
+def test_an_address_that_is_no_setting_is_no_harm(opened):
+    page, name, explorer, _ = opened
+    start = {symbol: control.default for symbol, control in explorer.controls.items()}
+    page.goto(f"{page.url.split('#')[0]}#{name}?b=-3&nonsense=1&d=x")
+    page.reload()
+    page.wait_for_selector(".eb")
+    assert ExplorerPage(page).value == to_page(start, explorer)
+    assert page.evaluate("window.scrollY") > 500  # the address names the explorer: it is in view
+
+
+def test_nothing_was_asked_of_a_network_and_nothing_complained(opened):
+    page, *_ = opened
+    assert all(url.startswith("file:") for url in page.asked)
+    assert page.said == []

@@ -1,0 +1,110 @@
+"""Explorers on the pages of the built site: alive where the chapters have them, soon, and calm on request."""
+
+import nbformat
+import pytest
+from explorer_page import ExplorerPage
+from site_pages import CHAPTERS, FILES, chapter_page, visit
+
+pytestmark = pytest.mark.usefixtures("site")
+
+WIDE = {"width": 1280, "height": 900}
+MAKES = "_explorer()"
+USABLE_MS = 3_000  # what a page may take on a busy machine; it prints what it took
+# When the first explorer has its account, in milliseconds from the page's start.
+NOTE_READY = """() => new MutationObserver((_, seen) => {
+  if (!document.querySelector(".eb[data-state=ready]")) return;
+  window.readyMs = performance.now();
+  seen.disconnect();
+}).observe(document, { subtree: true, childList: true, attributes: true })"""
+MOVING = """() => {
+  const moves = ({ transitionDuration, animationDuration, scrollBehavior }) =>
+    scrollBehavior === "smooth" || `${transitionDuration},${animationDuration}`.split(",").some(parseFloat);
+  const parts = [...document.querySelectorAll(".eb, .eb *, html")].flatMap((item) => [[item], [item, "::before"]]);
+  return parts.filter((part) => moves(getComputedStyle(...part))).map(([item]) => item.outerHTML.slice(0, 80));
+}"""
+
+
+def explorers_of(notebook) -> list[str]:
+    """Names of the explorers that a chapter shows, in order."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    lines = [line for cell in cells if cell.cell_type == "code" for line in cell.source.splitlines()]
+    return [line.removesuffix(MAKES).split("= ")[-1] for line in lines if line.endswith(MAKES)]
+
+
+WITH_EXPLORER = [notebook for notebook in CHAPTERS if explorers_of(notebook)]
+
+
+def test_each_chapter_has_its_explorers_alive_with_their_tables_in_reserve():
+    assert len(WITH_EXPLORER) >= 5
+    with visit(FILES, viewport=WIDE) as seen:
+        for notebook in CHAPTERS:
+            page = seen.open(chapter_page(notebook))
+            places = page.locator(".eb-explorer")
+            found = places.evaluate_all("all => all.map((place) => place.dataset.explorer)")
+            assert found == explorers_of(notebook)
+            states = page.locator(".eb").evaluate_all("all => all.map((view) => view.dataset.state)")
+            assert states == ["ready"] * len(found)
+            assert page.locator(".eb-stored table").count() == len(found)
+        assert seen.wrong == []
+
+
+def test_without_scripts_the_tables_stand_there():
+    with visit(FILES, viewport=WIDE, java_script_enabled=False) as seen:
+        for notebook in WITH_EXPLORER:
+            seen.page.goto(seen.root + chapter_page(notebook))
+            assert seen.page.locator(".eb-explorer table").first.is_visible()
+
+
+def test_on_paper_the_tables_stand_there():
+    with visit(FILES, viewport=WIDE) as seen:
+        for notebook in WITH_EXPLORER:
+            page = seen.open(chapter_page(notebook))
+            alive, table = page.locator(".eb"), page.locator(".eb-stored table").first
+            assert (alive.is_visible(), table.is_visible()) == (True, False)
+            page.emulate_media(media="print")
+            assert (alive.is_visible(), table.is_visible()) == (False, True)
+            page.emulate_media(media="screen")
+
+
+def test_the_first_explorer_is_soon_of_use():
+    with visit(FILES, viewport=WIDE) as seen:
+        seen.page.add_init_script(f"({NOTE_READY})()")
+        page = seen.open("index.html")
+        took_ms = page.evaluate("window.readyMs")
+        print(f"first explorer of the front page: {took_ms:.0f} ms")
+        assert 0 < took_ms < USABLE_MS
+        shown = ExplorerPage(page)
+        shown.control("b").press("ArrowRight")
+        assert shown.value["b"] == 4
+
+
+def test_a_setting_survives_that_the_page_is_loaded_again():
+    with visit(FILES, viewport=WIDE) as seen:
+        page = seen.open("index.html")
+        shown = ExplorerPage(page)
+        shown.control("s").press("Home")
+        shown.control("activation").select_option("tanh")
+        chosen = shown.value
+        assert (chosen["s"], chosen["activation"]) == (128, "tanh")
+        page.reload()
+        assert ExplorerPage(page).value == chosen
+        again = seen.context.new_page()
+        again.goto(page.url)
+        assert ExplorerPage(again).value == chosen
+
+
+def test_two_pages_keep_their_settings_apart():
+    with visit(FILES, viewport=WIDE) as seen:
+        page = seen.open(chapter_page(WITH_EXPLORER[0]))
+        start = ExplorerPage(page).value
+        page.goto(page.url + "#another?b=1&d=1")
+        page.reload()
+        assert ExplorerPage(page).value == start
+
+
+def test_nothing_moves_for_a_reader_who_asks_for_that():
+    with visit(FILES, viewport=WIDE) as seen:
+        assert seen.open("index.html").evaluate(MOVING) != []
+    with visit(FILES, viewport=WIDE, reduced_motion="reduce") as seen:
+        for notebook in WITH_EXPLORER:
+            assert seen.open(chapter_page(notebook)).evaluate(MOVING) == []

@@ -1,0 +1,170 @@
+"""The site in a real Chromium without a network: nothing is asked of anybody, and everybody can read every page."""
+
+import re
+
+import nbformat
+import pytest
+from site_pages import CHAPTERS, FILES, book_pages, chapter_page, names, served, visit
+
+from tools.site import HTML, NPM
+
+pytestmark = pytest.mark.usefixtures("site")
+
+FRONT_PAGE_BYTES = 1_500_000
+BAD = {"serious", "critical"}
+NARROW = {"a phone": {"width": 360, "height": 740}, "1280 pixels at 200%": {"width": 640, "height": 450}}
+# Dark differs from light in colours alone.
+AXE = """(theme) => axe.run(document, {
+  preload: false, resultTypes: ["violations"], ...(theme === "dark" ? { runOnly: ["color-contrast"] } : {}),
+})"""
+
+
+@pytest.fixture(scope="module", params=["http", "file"])
+def root(request):
+    """Where the site lies: on a server, or in a folder that is opened."""
+    if request.param == "file":
+        yield FILES
+    else:
+        with served() as address:
+            yield address
+
+
+def test_no_page_asks_for_anything_from_outside_or_complains(root):
+    with visit(root, viewport={"width": 1280, "height": 900}) as seen:
+        for name in names():
+            seen.open(name, until="networkidle")
+        assert len(names()) >= len(CHAPTERS) + 6
+        assert (seen.outside, seen.wrong) == ([], [])
+
+
+def test_every_equation_is_rendered(root):
+    with visit(root) as seen:
+        for notebook in CHAPTERS:
+            page = seen.open(chapter_page(notebook))
+            prose = "\n".join(
+                cell.source for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "markdown"
+            )
+            tags = re.findall(r"\\tag\{([\d.]+)\}", prose)
+            shown = page.locator(".math.equation > .number").all_text_contents()
+            assert shown == [f"({tag})" for tag in tags]
+            assert page.locator(".math .katex-html").count() >= prose.count("$$") // 2
+            assert page.locator(".katex-error").count() == 0
+            assert "$" not in page.evaluate(TEXT_OUTSIDE_CODE)
+        assert page.evaluate("[...document.fonts].some((f) => f.family.includes('KaTeX') && f.status === 'loaded')")
+
+
+TEXT_OUTSIDE_CODE = """() => {
+  const copy = document.querySelector("article").cloneNode(true);
+  copy.querySelectorAll("pre, code, .katex-mathml, table").forEach((item) => item.remove());
+  return copy.textContent;
+}"""
+
+
+def test_the_search_finds_what_stands_on_a_page(root):
+    with visit(root) as seen:
+        page = seen.open("search.html?q=logsumexp")
+        page.wait_for_selector("#search-results li a", timeout=60_000)
+        found = page.locator("#search-results li a").evaluate_all("links => links.map((link) => link.pathname)")
+        assert any(path.endswith("03_activations_from_outputs.html") for path in found)
+        page.locator("#search-results li a").first.click()
+        page.wait_for_selector("article")
+        assert (seen.outside, seen.wrong) == ([], [])
+
+
+def test_the_front_page_is_light():
+    with served() as address, visit(address) as seen:
+        seen.open("index.html")
+        print(f"front page: {sum(seen.sizes.values()):,} bytes in {len(seen.sizes)} files")
+        assert 0 < sum(seen.sizes.values()) <= FRONT_PAGE_BYTES
+
+
+@pytest.mark.parametrize("screen", NARROW)
+def test_every_page_fits_a_narrow_screen(screen):
+    with visit(FILES, viewport=NARROW[screen]) as seen:
+        widths = {name: seen.open(name).evaluate("document.scrollingElement.scrollWidth") for name in book_pages()}
+    assert {name: width for name, width in widths.items() if width > NARROW[screen]["width"]} == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_serious_barrier(theme):
+    axe = (NPM / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+    found = {}
+    still = dict(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")  # nothing is judged half faded in
+    with visit(FILES, color_scheme=theme, **still) as seen:
+        for name in names():
+            page = seen.open(name)
+            page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+            page.evaluate(axe)
+            assert page.locator(".eb-explorer:not(:has(.eb))").count() == 0  # they are alive
+            result = page.evaluate(AXE, theme)
+            assert result["passes"]
+            bad = [rule for rule in result["violations"] if rule["impact"] in BAD]
+            found |= {f"{name}: {rule['id']}": [node["html"][:200] for node in rule["nodes"][:3]] for rule in bad}
+    assert found == {}
+
+
+def test_dark_mode_has_a_switch_that_is_remembered():
+    with visit(FILES, color_scheme="light", viewport={"width": 1280, "height": 900}) as seen:
+        page = seen.open("index.html")
+        inks = "['body', '.eb'].map((name) => getComputedStyle(document.querySelector(name)).color)"
+        light = page.evaluate(inks)
+        page.get_by_role("button", name="Color mode").click()
+        page.get_by_role("button", name="Dark").click()
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+        assert all(dark != ink for dark, ink in zip(page.evaluate(inks), light, strict=True))
+        assert seen.open(chapter_page(CHAPTERS[0])).locator("html").get_attribute("data-theme") == "dark"
+
+
+def test_a_chapter_read_to_the_end_is_marked_until_the_reader_says_forget():
+    with visit(FILES, viewport={"width": 1280, "height": 900}) as seen:
+        page = seen.open(chapter_page(CHAPTERS[0]))
+        assert page.locator(".read-mark").count() == 0
+        page.locator(".prev-next-footer").scroll_into_view_if_needed()
+        page.wait_for_selector(".read-mark")
+        page = seen.open("index.html")
+        marked = page.locator(".bd-docs-nav a:has(.read-mark)")
+        assert marked.count() == 1
+        assert marked.inner_text().endswith(", read")
+        page.get_by_role("button", name="Forget what I have read").click()
+        assert page.locator(".read-mark").count() == 0
+        assert seen.open("index.html").locator(".read-mark").count() == 0
+
+
+def test_results_wait_for_a_reader_who_hides_them():
+    with visit(FILES, viewport={"width": 1280, "height": 900}) as seen:
+        page = seen.open(chapter_page(CHAPTERS[0]))
+        outputs = page.locator("div.cell > .cell_output")
+        shown = outputs.locator("visible=true").count()
+        assert shown > 10
+        page.get_by_role("button", name="Hide results").click()
+        assert outputs.locator("visible=true").count() == 0
+        page.get_by_role("button", name="Show the result").first.click()
+        assert outputs.locator("visible=true").count() == 1
+        page = seen.open(chapter_page(CHAPTERS[1]))
+        assert page.locator("div.cell > .cell_output:visible").count() == 0
+        page.get_by_role("button", name="Show results").click()
+        assert page.locator(".show-result").count() == 0
+
+
+def test_solutions_are_folded_and_open():
+    with visit(FILES) as seen:
+        for notebook in CHAPTERS:
+            page = seen.open(chapter_page(notebook))
+            solutions = [
+                c for c in nbformat.read(notebook, as_version=4).cells if "solution" in c.metadata.get("tags", [])
+            ]
+            folds = page.locator("details.hide")
+            assert folds.count() == len(solutions)
+            assert folds.locator("pre:visible").count() == 0
+            folds.first.locator("summary").click()
+            assert folds.first.locator("pre:visible").count() == 1
+
+
+def test_each_chapter_has_its_pdf():
+    with visit(FILES) as seen:
+        for notebook in CHAPTERS:
+            link = seen.open(chapter_page(notebook)).get_by_role("link", name="PDF")
+            assert link.get_attribute("href") == f"../pdf/{notebook.stem}.pdf"
+            pdf = (HTML / "pdf" / f"{notebook.stem}.pdf").read_bytes()
+            assert pdf.startswith(b"%PDF-")
+            assert pdf.count(b"/Type /Page\n") >= 8

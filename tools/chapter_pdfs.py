@@ -1,0 +1,44 @@
+"""Prints each chapter of the built site to build/site/html/pdf/CHAPTER.pdf, through Chromium."""
+
+from pathlib import Path
+
+from tools.chromium import chromium
+
+# On paper nothing unfolds: solutions come last, under the names of their exercises, and other answers lie open.
+SOLUTIONS_TO_THE_END = """() => {
+  const article = document.querySelector("article");
+  const heading = (level, words) => Object.assign(document.createElement(level), { textContent: words });
+  const folded = [...article.querySelectorAll("div.cell:has(> details.hide)")];
+  if (folded.length) article.append(heading("h2", "Solutions"));
+  for (const cell of folded) {
+    const exercise = cell.closest("section").querySelector("h3").firstChild.textContent;
+    cell.querySelector("summary").remove();
+    article.append(heading("h3", exercise), cell);
+  }
+  article.querySelectorAll("details").forEach((details) => (details.open = true));
+}"""
+FOOTER = """<div style="width: 100%; padding: 0 17mm; font: 7pt sans-serif; text-align: right">
+Every Byte, page <span class="pageNumber"></span></div>"""
+
+
+def print_chapters(html: Path) -> list[Path]:
+    """Prints them, and returns the files."""
+    files = []
+    (html / "pdf").mkdir(exist_ok=True)
+    with chromium(viewport={"width": 800, "height": 1100}, color_scheme="light") as page:
+        for chapter in sorted((html / "chapters").glob("*.html")):
+            page.goto(chapter.as_uri())
+            page.evaluate(SOLUTIONS_TO_THE_END)
+            page.evaluate("document.fonts.ready")
+            files.append(html / "pdf" / f"{chapter.stem}.pdf")
+            page.pdf(
+                path=files[-1],
+                prefer_css_page_size=True,
+                print_background=True,
+                display_header_footer=True,
+                header_template="<span></span>",
+                footer_template=FOOTER,
+                outline=True,
+                tagged=True,
+            )
+    return files

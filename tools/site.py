@@ -1,0 +1,103 @@
+"""Builds the book's site: `python -m tools.site` writes build/site/html, to be opened as a file or served.
+
+The pages are the stored chapters and book/*.md; no notebook is run, but explorers take their accounts anew.
+Mathematics and type come from npm, as book/package-lock.json pins them, and are copied beside the pages: a page asks
+nobody for anything. Then Chromium, where there is one, prints each chapter to a PDF. Nothing is written outside build/.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tools.chapter_pdfs import print_chapters
+from tools.chromium import find_chromium
+from tools.site_explorers import copy_explorers
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK = ROOT / "book"
+BUILD = ROOT / "build" / "site"
+NPM, STATIC, SOURCE, HTML = (BUILD / name for name in ("npm", "static", "source", "html"))
+FONTS = ("source-serif-4", "source-sans-3", "source-code-pro")
+
+
+def install_parts() -> Path:
+    """What book/package-lock.json lists, in build/site/npm; nothing is installed twice. Returns node_modules.
+
+    Raises: SystemExit where npm is missing.
+    """
+    modules, stamp = NPM / "node_modules", NPM / "installed"
+    wanted = hashlib.sha256((BOOK / "package-lock.json").read_bytes()).hexdigest()
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+        return modules
+    if shutil.which("npm") is None:
+        raise SystemExit("The site needs Node.js with npm, for mathematics and type. On Debian: apt-get install npm")
+    NPM.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(BOOK / name, NPM)
+    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], cwd=NPM, check=True)
+    stamp.write_text(wanted, encoding="utf-8")
+    return modules
+
+
+def copy_parts(modules: Path) -> None:
+    """KaTeX's style and the fonts, as the pages load them: Latin letters alone, woff2 alone."""
+    shutil.rmtree(STATIC, ignore_errors=True)
+    (STATIC / "fonts").mkdir(parents=True)
+    katex = modules / "katex" / "dist"
+    style = (katex / "katex.min.css").read_text(encoding="utf-8")
+    only_woff2 = re.sub(r",url\([^)]*\.(woff|ttf)\) format\(\"\w+\"\)", "", style)
+    (STATIC / "katex.min.css").write_text(only_woff2, encoding="utf-8")
+    for font in katex.glob("fonts/*.woff2"):
+        shutil.copy(font, STATIC / "fonts")
+    for family in FONTS:
+        files = modules / "@fontsource-variable" / family / "files"
+        for slant in ("normal", "italic"):
+            shutil.copy(files / f"{family}-latin-wght-{slant}.woff2", STATIC / "fonts")
+
+
+def stage() -> None:
+    """The pages' sources side by side in build/site/source: those of book/, and the chapters."""
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    SOURCE.mkdir(parents=True)
+    for page in [*BOOK.glob("*.md"), BOOK / "references.bib", BOOK / "formula_sheet.html"]:
+        shutil.copy(page, SOURCE)
+    shutil.copytree(BOOK / "images", SOURCE / "images")
+    (SOURCE / "chapters").mkdir()
+    for chapter in sorted((ROOT / "chapters").glob("*.ipynb")):
+        shutil.copy(chapter, SOURCE / "chapters")
+
+
+def build_pages(*options: str) -> None:
+    """Runs Sphinx: nothing is run, no reference may miss, no warning may pass."""
+    shutil.rmtree(HTML, ignore_errors=True)
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-E", "-q", "-c", str(BOOK)]
+    command += ["-d", str(BUILD / "doctrees"), *options, str(SOURCE), str(HTML)]
+    subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
+
+
+def main() -> None:
+    """Builds the site, and says how long each part took."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--no-pdfs", action="store_true", help="do not print the chapters")
+    prints = not parser.parse_args().no_pdfs and find_chromium() is not None
+    parts = {
+        "parts from npm": lambda: copy_parts(install_parts()),
+        "explorers": lambda: copy_explorers(STATIC / "explorers"),
+        "sources": stage,
+        "pages": lambda: build_pages("-D", f"has_pdfs={int(prints)}"),
+    }
+    for words, part in (parts | ({"PDFs": lambda: print_chapters(HTML)} if prints else {})).items():
+        start = time.perf_counter()
+        part()
+        print(f"{words:16}{time.perf_counter() - start:6.1f} s")
+    print(f"The site is {(HTML / 'index.html').relative_to(ROOT)}.")
+
+
+if __name__ == "__main__":
+    main()

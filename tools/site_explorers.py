@@ -1,0 +1,80 @@
+"""Stores the explorers of the gallery for pages without a kernel: `python -m tools.site_explorers FOLDER`.
+
+Writes explorers.js, which draws them, explorer.css, and for each a script with its spec and the accounts of its stored
+settings, taken now on the simulated GPU, or from build/explorers if the book's code has not changed since.
+"""
+
+import argparse
+import hashlib
+import shutil
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "build" / "explorers"
+UTILS = ROOT / "utils"
+FIRST = ("gpt", "checkpoint")  # take longest
+
+
+def fingerprint() -> str:
+    """A digest of all code that an account depends on, and of the versions that it runs with."""
+    import torch
+
+    digest = hashlib.sha256(f"{torch.__version__} {sys.version}".encode())
+    for path in sorted(UTILS.rglob("*.py")):
+        digest.update(f"{path.relative_to(UTILS)}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def store(name: str) -> tuple[str, float, int]:
+    """Takes the accounts of one explorer and writes its script: its name, seconds, how many accounts."""
+    from utils.explorers.pages import script_of
+    from utils.gallery import GALLERY
+
+    start = time.perf_counter()
+    explorer = GALLERY[name].make()
+    settings = list(GALLERY[name].settings(explorer))
+    (KEPT / f"{name}.js").write_text(script_of(name, explorer, settings), encoding="utf-8")
+    return name, time.perf_counter() - start, len(settings)
+
+
+def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
+    """The accounts of all explorers, in build/explorers, unless they are there already; what was done."""
+    from utils.gallery import GALLERY
+
+    stamp, now = KEPT / "fingerprint", fingerprint()
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == now:
+        return []
+    shutil.rmtree(KEPT, ignore_errors=True)
+    KEPT.mkdir(parents=True)
+    names = sorted(GALLERY, key=lambda name: name not in FIRST)
+    with ProcessPoolExecutor(n_processes) as pool:
+        done = list(pool.map(store, names))
+    stamp.write_text(now, encoding="utf-8")
+    return done
+
+
+def copy_explorers(folder: Path) -> None:
+    """Takes the accounts that are missing, says so, and writes all that a page loads to a folder."""
+    from utils.explorers.pages import script
+
+    for name, seconds, n_settings in store_all():
+        print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in [*KEPT.glob("*.js"), UTILS / "explorers" / "explorer.css"]:
+        shutil.copy(path, folder)
+    (folder / "explorers.js").write_text(script(), encoding="utf-8")
+
+
+def main() -> None:
+    """Stores what is missing and copies all of it to a folder."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where the pages are to find it")
+    copy_explorers(parser.parse_args().folder)
+
+
+if __name__ == "__main__":
+    main()

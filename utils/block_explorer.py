@@ -1,0 +1,59 @@
+"""The explorer of a transformer block: its controls, its prediction part by part, the account on a simulated GPU."""
+
+import torch
+
+from . import activations
+from .activation_curves import activation_curves
+from .block_experiments import block_forward
+from .block_formulas import PARTS, block_parts
+from .explorers import Account, Control, Explorer
+from .formulas import Formula
+from .simulated.gpu import SimulatedGPU
+
+THEIRS = ("GELU", "ReLU", "SiLU", "Mish", "Hardswish", "LeakyReLU", "ELU", "Softplus", "Tanh", "Softsign")
+OURS = ("LeakyReLU", "ELU", "Softplus", "Softsign")
+CHOICES = {name: (name, False) for name in THEIRS} | {f"{name}, ours": (name, True) for name in OURS}
+"""The activations, each as its name and whether it saves its output: PyTorch's, and those of utils.activations."""
+
+ATTENTIONS = ("efficient", "flash", "explicit")
+
+
+def predicted(settings: dict) -> dict[str, Formula]:
+    """The formulas of a setting, one for each part of the block."""
+    name, from_output = settings["activation"]
+    chosen = {key: settings[key] for key in ("attention", "dropout")}
+    return block_parts(activation=name, from_output=from_output, **chosen)
+
+
+def account(settings: dict) -> Account:
+    """A forward pass on a simulated GPU of its own, part by part."""
+    name, from_output = settings["activation"]
+    activation = getattr(activations, name)() if from_output else name
+    with SimulatedGPU("a100-80gb") as gpu:
+        rows = block_forward(gpu, **(settings | {"activation": activation})).rows
+    by_part = {part: [row for row in rows if row.module.split(".")[0] == part] for part in PARTS}
+    terms = {part: formula.account(by_part[part]) for part, formula in predicted(settings).items()}
+    return Account(terms, "simulated", gpu.name, "PyTorch 2.13 rules")
+
+
+def block_explorer() -> Explorer:
+    """What a block keeps for backward, and the chosen activation's derivative over its output."""
+    types = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+    return Explorer(
+        title="What a block keeps for backward",
+        controls=[
+            Control.range("b", "batch", 1, 64, value=2, log=True, unit="sequences"),
+            Control.range("s", "sequence", 16, 8192, value=4096, log=True, unit="positions"),
+            Control.range("d", "width", 64, 8192, value=1024, step=64, unit="features"),
+            Control.range("a", "heads", 1, 8, value=2, log=True, unit="heads"),
+            Control.choice("activation", "activation", CHOICES),
+            Control.choice("attention", "attention", list(ATTENTIONS)),
+            Control.choice("dropout", "dropout", {"off": 0.0, "p = 0.1": 0.1}),
+            Control.choice("dtype", "element type", types, letter="e", letters={"bfloat16": 2, "float32": 4}),
+        ],
+        formula=predicted,
+        measure=account,
+        parts=True,
+        curves=lambda settings: activation_curves(settings["activation"][0]),
+        curves_of=("activation",),
+    )

@@ -1,0 +1,156 @@
+// An explorer on a page without a kernel: it draws the accounts that were stored with the page, and predicts all others.
+//
+// A page loads this script and, for each explorer, one that calls `everyByte.explorer(name, data)`:
+//   data  {spec, value: the setting at first, shared: what answers have unless they say otherwise, answers: {key: answer}}
+//         where a key is the setting's items in the order of the controls, and an answer lacks `request` and `settings`;
+//         numbers that follow one another in a timeline are stored as differences.
+
+import { build } from "./elements.js";
+import { same } from "./formula.js";
+import { createView } from "./view.js";
+
+const keyOf = (spec, value) => spec.controls.map(({ symbol }) => value[symbol]).join("|");
+
+const summed = (differences) => {
+  let n = 0;
+  return differences.map((difference) => (n += difference));
+};
+
+function unpacked(timeline) {
+  if (!timeline) return timeline;
+  const columns = Object.fromEntries(Object.entries(timeline.columns).map(([name, numbers]) => [name, summed(numbers)]));
+  return { ...timeline, columns, reserved: summed(timeline.reserved), places: summed(timeline.places) };
+}
+
+/** How far two settings are apart: for each control that differs 1, and for numbers how often they are doubled. */
+function distance(spec, a, b) {
+  const apart = ({ symbol, kind }) =>
+    a[symbol] === b[symbol] ? 0 : kind === "range" ? Math.min(1, Math.abs(Math.log2(a[symbol] / b[symbol])) / 8) : 1;
+  return spec.controls.reduce((total, control) => total + apart(control), 0);
+}
+
+/** The setting of a key, as a value. */
+function valueOf(spec, key) {
+  const items = key.split("|");
+  return Object.fromEntries(spec.controls.map(({ symbol, kind }, i) => [symbol, kind === "range" ? Number(items[i]) : items[i]]));
+}
+
+/** The stored setting that is nearest to a value. */
+function nearest(spec, keys, value) {
+  const all = keys.map((key) => valueOf(spec, key));
+  return all.reduce((best, one) => (distance(spec, one, value) < distance(spec, best, value) ? one : best));
+}
+
+// ---------------------------------------------------------------------------- the setting in the page's address
+
+function readAddress(name, spec, value) {
+  const [found, query] = decodeURIComponent(location.hash.slice(1)).split("?");
+  if (found !== name || query === undefined) return null;
+  const asked = new URLSearchParams(query);
+  const next = { ...value };
+  for (const { symbol, kind, options, minimum, maximum, step } of spec.controls) {
+    if (!asked.has(symbol)) continue;
+    const text = asked.get(symbol);
+    const number = Number(text);
+    const isNumber = kind === "range" && Number.isInteger(number) && number >= minimum && number <= maximum && (number - minimum) % step === 0;
+    if (isNumber) next[symbol] = number;
+    else if (options?.includes(text)) next[symbol] = text;
+  }
+  return next;
+}
+
+function writeAddress(name, spec, value) {
+  const query = new URLSearchParams(spec.controls.map(({ symbol }) => [symbol, value[symbol]]));
+  history.replaceState(null, "", `#${name}?${query}`);
+}
+
+// ------------------------------------------------------------------------------------------------ the view as Python
+
+const literal = (item) => (typeof item === "number" ? String(item) : JSON.stringify(item));
+
+/** A program that shows what the view shows. */
+export function program(name, spec, value) {
+  const settings = spec.controls.map(({ symbol }) => `${symbol}=${literal(value[symbol])}`).join(", ");
+  return `from utils.gallery import explorer\n\nview = explorer(${JSON.stringify(name)}, ${settings})\nprint(view.table())  # in Jupyter, \`view\` alone is the explorer\n`;
+}
+
+async function copy(text, said) {
+  try {
+    await navigator.clipboard.writeText(text);
+    said.textContent = "Copied.";
+  } catch {
+    said.textContent = "The browser does not let the page copy: select the text above.";
+  }
+}
+
+function createProgram(textOf) {
+  const code = build("pre", { tabindex: "0", "aria-label": "the view as Python" });
+  const said = build("span", { role: "status" });
+  const button = build("button", { type: "button", class: "eb-copy" }, "copy");
+  button.addEventListener("click", () => copy(code.textContent, said));
+  const element = build("details", { class: "eb-program" }, build("summary", {}, "This view as Python"), code, button, " ", said);
+  const draw = (value) => {
+    code.textContent = textOf(value);
+    said.textContent = "";
+  };
+  return { element, draw };
+}
+
+// -------------------------------------------------------------------------------------------------------- the page
+
+const ABSENCE = "Not recorded here: the page has the accounts of some settings only. The prediction is computed for each.";
+
+function mount(root, name, { spec, value: first, shared, answers }) {
+  const keys = Object.keys(answers);
+  let value = readAddress(name, spec, first) ?? first;
+  const jump = build("button", { type: "button", class: "eb-jump", hidden: "" }, "to the nearest stored setting");
+  const written = createProgram((now) => program(name, spec, now));
+
+  const known = new Map(); // unpacked once, so that a drawing knows what it has drawn
+  function answerAt(now) {
+    const key = keyOf(spec, now);
+    if (!(key in answers)) return { settings: now, terms: null, error: "", absence: ABSENCE, badge: "prediction alone" };
+    if (!known.has(key)) known.set(key, { ...shared, ...answers[key], timeline: unpacked(answers[key].timeline), settings: now });
+    return { ...known.get(key), settings: now };
+  }
+  function draw() {
+    const answer = answerAt(value);
+    view.draw(value, answer);
+    jump.hidden = !answer.absence;
+    written.draw(value);
+  }
+  const go = (next) => {
+    value = next;
+    writeAddress(name, spec, value);
+    draw();
+  };
+  const view = createView(spec, go);
+  jump.addEventListener("click", () => {
+    go(nearest(spec, keys, value));
+    view.element.querySelector("input, select").focus(); // the button goes
+  });
+  view.element.querySelector(".eb-status").after(jump);
+  view.element.append(written.element);
+  window.addEventListener("hashchange", () => {
+    const asked = readAddress(name, spec, value);
+    if (!asked) return;
+    if (!same(spec, asked, value)) {
+      value = asked;
+      draw();
+    }
+    view.element.scrollIntoView();
+  });
+  const stored = build("div", { class: "eb-stored" }, ...root.childNodes); // for print
+  root.replaceChildren(view.element, stored);
+  draw();
+  if (readAddress(name, spec, first)) view.element.scrollIntoView();
+}
+
+/** Draws an explorer in each element of the page that asks for it by name. */
+export function explorer(name, data) {
+  const start = () => document.querySelectorAll(`[data-explorer="${name}"]`).forEach((root) => mount(root, name, data));
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
+  else start();
+}
+
+globalThis.everyByte = { explorer, program };

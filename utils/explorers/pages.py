@@ -1,0 +1,65 @@
+"""What a page without a kernel gets of an explorer, as scripts: its spec, and the accounts of some settings, stored."""
+
+import itertools
+import json
+from collections.abc import Iterable, Mapping
+
+from .explorer import Explorer, to_page
+from .scripts import one_script
+
+
+def script() -> str:
+    """The script that draws explorers on a page; each explorer's own script calls it."""
+    return one_script()
+
+
+def script_of(name: str, explorer: Explorer, settings: Iterable[Mapping]) -> str:
+    """The script of one explorer: all that page.js needs to draw it under this name, with these settings' accounts.
+
+    Counts: whatever the explorer's accounts count; they are taken now, one after the other.
+    Raises: whatever `explorer.controls` raise for a setting; an account that fails is stored as the sentence it gives.
+    """
+    answers = {key_of(explorer, one): packed(explorer.answer_at(one)) for one in settings}
+    badge = _commonest([answer["badge"] for answer in answers.values()])
+    shared = {"badge": f"{badge}; stored with this page", "error": "", "remark": ""}
+    data = {
+        "spec": explorer.spec,
+        "value": to_page({symbol: control.default for symbol, control in explorer.controls.items()}, explorer),
+        "shared": shared,
+        "answers": {
+            key: {field: item for field, item in stored(answer).items() if field not in shared or item != shared[field]}
+            for key, answer in answers.items()
+        },
+    }
+    return f"everyByte.explorer({json.dumps(name)}, {json.dumps(data, ensure_ascii=False, separators=(',', ':'))});\n"
+
+
+def stored(answer: dict) -> dict:
+    """An answer as a page stores it: its badge says so, and what is empty is left out."""
+    badge = f"{answer['badge']}; stored with this page" if answer["badge"] else ""
+    kept = answer | {"badge": badge}
+    return {field: item for field, item in kept.items() if item is not None or field == "terms"}
+
+
+def key_of(explorer: Explorer, settings: Mapping) -> str:
+    """The key of a setting's answer."""
+    return "|".join(str(item) for item in to_page(dict(settings), explorer).values())
+
+
+def packed(answer: dict) -> dict:
+    """An answer whose timeline has differences in place of numbers, which are shorter."""
+    timeline = answer["timeline"]
+    if timeline is None:
+        return answer
+    columns = {name: differences(numbers) for name, numbers in timeline["columns"].items()}
+    shorter = {"columns": columns, "reserved": differences(timeline["reserved"])}
+    return answer | {"timeline": timeline | shorter | {"places": differences(timeline["places"])}}
+
+
+def differences(numbers: list[int]) -> list[int]:
+    """Each number less the one before; the first as it is."""
+    return [number - before for before, number in itertools.pairwise([0, *numbers])]
+
+
+def _commonest(texts: list[str]) -> str:
+    return max(set(texts), key=texts.count)

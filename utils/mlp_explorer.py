@@ -1,0 +1,42 @@
+"""The explorer of an MLP's forward pass: its controls, its prediction, and the account on a simulated GPU."""
+
+import torch
+
+from .experiments import mlp_forward
+from .explorers import Account, Control, Explorer
+from .formulas import Formula, mlp_saved
+from .simulated.gpu import SimulatedGPU
+
+ACTIVATIONS = ("gelu", "relu", "silu", "leaky_relu", "leaky_relu_", "tanh", "softsign")
+
+
+def predicted(settings: dict) -> Formula:
+    """The formula of a setting."""
+    return mlp_saved(activation=settings["activation"], dropout=settings["dropout"])
+
+
+def account(settings: dict) -> Account:
+    """A forward pass on a simulated GPU of its own, term by term."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        rows = mlp_forward(gpu, **settings).rows
+    return Account(predicted(settings).account(rows), "simulated", gpu.name, "PyTorch 2.13 rules")
+
+
+def mlp_explorer() -> Explorer:
+    """What an MLP keeps for backward."""
+    types = {name: getattr(torch, name) for name in ("bfloat16", "float16", "float32")}
+    return Explorer(
+        title="What an MLP keeps for backward",
+        controls=[
+            Control.range("b", "batch", 1, 256, value=2, log=True, unit="sequences"),
+            Control.range("s", "sequence", 128, 16384, value=4096, log=True, unit="positions"),
+            Control.range("d", "width", 64, 16384, value=1024, log=True, unit="features"),
+            Control.choice("activation", "activation", list(ACTIVATIONS)),
+            Control.choice("dropout", "dropout", {"off": 0.0, "p = 0.1": 0.1}),
+            Control.choice(
+                "dtype", "element type", types, letter="e", letters={"bfloat16": 2, "float16": 2, "float32": 4}
+            ),
+        ],
+        formula=predicted,
+        measure=account,
+    )

@@ -1,0 +1,44 @@
+"""The explorer of a training step in five phases: its controls, its prediction, and the account on a simulated GPU."""
+
+from .experiments import OPTIMIZERS, train_stack
+from .explorers import Account, Control, Explorer
+from .formulas import Formula
+from .phase_formulas import FROZEN, frozen_layers, stack_phases
+from .simulated.gpu import SimulatedGPU
+from .units import exact
+
+
+def predicted(settings: dict) -> dict[str, Formula]:
+    """The formulas of a setting, one for each moment."""
+    return stack_phases(**{name: settings[name] for name in ("frozen", "relu", "optimizer")})
+
+
+def account(settings: dict) -> Account:
+    """Two iterations on a simulated GPU of its own: the first one's end, and each phase of the second."""
+    L, f = settings["L"], settings["f"]
+    frozen = frozen_layers(settings["frozen"], L=L, f=f)
+    choices = {name: settings[name] for name in ("b", "d", "relu", "optimizer")}
+    with SimulatedGPU("a100-80gb") as gpu:
+        run = train_stack(gpu, **choices, n_hidden=L, frozen=frozen, n_iterations=2)
+    highest = max(run.of(2), key=lambda row: row.peak_bytes)
+    before = {"model to device": run[0, "model to device"].parts, "iteration 1": run[1, "zero_grad"].parts}
+    parts = before | {row.phase: row.parts for row in run.of(2)}
+    return Account(parts, "simulated", gpu.name, f"peak {exact(highest.peak_bytes)}, in {highest.phase}")
+
+
+def phases_explorer() -> Explorer:
+    """What a stack of Linears holds after each phase of a training step."""
+    return Explorer(
+        title="A training step in five phases",
+        controls=[
+            Control.range("L", "hidden layers", 1, 200, value=200, unit="layers"),
+            Control.range("b", "batch", 1, 1024, value=64, log=True, unit="rows"),
+            Control.range("d", "width", 1, 256, value=100, unit="features"),
+            Control.choice("frozen", "which are frozen", list(FROZEN)),
+            Control.range("f", "layers to freeze", 1, 200, value=100, unit="layers"),
+            Control.toggle("relu", "ReLU behind each hidden layer"),
+            Control.choice("optimizer", "optimizer", list(OPTIMIZERS), value="Adam"),
+        ],
+        formula=predicted,
+        measure=account,
+    )
