@@ -48,8 +48,14 @@ def test_answers_are_those_of_the_explorer():
         assert data["shared"]["badge"] == f"{answer['badge']}; stored with this page"
         again = {name: list(itertools.accumulate(numbers)) for name, numbers in stored["timeline"]["columns"].items()}
         assert again == TIMELINE.columns
+        for name in ("reserved", "places"):
+            assert list(itertools.accumulate(stored["timeline"][name])) == getattr(TIMELINE, name)
         assert stored["timeline"]["peak"] == 1
     assert explorer.value == {"n": 2, "twice": False}
+
+
+def test_a_key_follows_the_order_of_the_controls():
+    assert key_of(small(accounted), {"twice": True, "n": 3}) == "3|on"
 
 
 def test_an_account_that_fails_is_stored_as_its_sentence():

@@ -42,7 +42,11 @@ class Shown:
 def _values(control, values) -> list:
     if values is not ALL:
         return list(values)
-    return control.stops() or [] if hasattr(control, "stops") else list(control.values.values())
+    if not hasattr(control, "stops"):
+        return list(control.values.values())
+    if control.stops() is None:
+        raise ValueError(f"ALL is for choices and logarithmic sliders: got it for {control.symbol!r}; name its values.")
+    return control.stops()
 
 
 GALLERY = {

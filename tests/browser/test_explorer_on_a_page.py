@@ -16,6 +16,7 @@ from utils.explorers.explorer import to_page
 from utils.explorers.pages import key_of
 from utils.explorers.stages import terms_by_stage
 from utils.gallery import GALLERY
+from utils.units import short
 
 STORED = {"phases": 6, "gpt": 5, "checkpoint": 4}  # the accounts of the others are quick
 WITHOUT_UNIT = {"k"}  # a number of blocks or of segments, as another control says
@@ -49,7 +50,13 @@ def opened(request, browser, tmp_path_factory):
 def at(page, name, explorer, settings) -> ExplorerPage:
     """The explorer at a setting that stands in the address."""
     value = to_page(settings, explorer)
-    page.evaluate("(hash) => { location.hash = hash; }", f"{name}?{urllib.parse.urlencode(value)}")
+    page.evaluate(
+        """(hash) => {
+          if (location.hash === hash) dispatchEvent(new HashChangeEvent("hashchange")); // of a moment ago: no event
+          else location.hash = hash;
+        }""",
+        f"#{name}?{urllib.parse.urlencode(value)}",
+    )
     shown = json.dumps(value, separators=(",", ":"))
     page.wait_for_function("(json) => document.querySelector('.eb').dataset.value === json", arg=shown)
     return ExplorerPage(page)
@@ -108,6 +115,31 @@ def test_stored_accounts_are_shown_as_they_were_taken(opened):
         found = {place: int(n) for place, (_, n) in rows.items() if n and int(n)}
         assert found == {place: n for place, n in by_place(answer["terms"]).items() if n}
         assert shown.root.locator(".eb-badge").inner_text() == f"{answer['badge']}; stored with this page"
+        assert_beside_the_table(shown, answer)
+
+
+def assert_beside_the_table(shown: ExplorerPage, answer: dict) -> None:
+    """The remark, the verdict and the timeline's ledger at its peak, at its start and at its end."""
+
+    def said(part: str) -> str:
+        element = shown.root.locator(part)
+        return element.inner_text() if element.is_visible() else ""
+
+    assert said(".eb-remark") == answer["remark"]
+    assert said(".eb-fit") == (f"{answer['fit']['headline']}. {answer['fit']['reasons']}" if answer["fit"] else "")
+    timeline = answer["timeline"]
+    assert shown.root.locator(".eb-timeline").is_visible() == bool(timeline)
+    for column in (timeline["peak"], 0, len(timeline["places"]) - 1) if timeline else ():
+        slider = shown.root.locator("[data-instant]")
+        slider.evaluate("(slider, n) => { slider.value = n; slider.dispatchEvent(new Event('input')); }", column)
+        items = shown.root.locator(".eb-ledger li").evaluate_all(
+            "all => all.map(({ dataset: { category, bytes } }) => [category, Number(bytes)])"
+        )
+        columns = timeline["columns"].items()
+        assert dict(items) == {name: numbers[column] for name, numbers in columns if numbers[column]}
+        place = said(".eb-place")
+        assert f", after {timeline['places'][column]:,} of {timeline['n_events']:,} allocations" in place
+        assert f"allocated, {short(timeline['reserved'][column])} reserved." in place
 
 
 def test_from_a_setting_without_an_account_to_one_that_has(opened):
@@ -139,6 +171,44 @@ def test_the_program_prints_the_account_of_the_view(opened):
     assert numbers <= set(re.findall(r"-?[\d,]+", printed.getvalue()))
 
 
+def wait_for_address(page, part: str) -> None:
+    page.wait_for_function("(part) => location.hash.includes(part)", arg=part)
+
+
+def test_a_browser_that_lets_nobody_write_the_address_is_no_harm(opened):
+    """Some do so after a hundred changes in half a minute: one slider drawn from end to end."""
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[0])
+    page.evaluate("() => { history.replaceState = () => { throw new DOMException('too often', 'SecurityError'); }; }")
+    symbol = next(s for s, control in explorer.controls.items() if control.spec()["kind"] == "range")
+    for key in ("Home", "ArrowRight", "End"):
+        shown.control(symbol).press(key)
+        page.wait_for_timeout(200)
+        settings = stored[0] | {symbol: shown.value[symbol]}
+        found = {place: int(n) for place, (n, _) in page.evaluate(ROWS).items() if n is not None}
+        assert found == (predicted(explorer, settings) or {})
+    assert shown.value[symbol] > explorer.controls[symbol].minimum
+    page.evaluate("delete history.replaceState")
+
+
+def test_the_address_is_written_once_for_a_slider_that_moves_on(opened):
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[0])
+    page.evaluate(
+        """() => { window.n = 0; history.replaceState = (...a) => {
+             window.n += 1; History.prototype.replaceState.apply(history, a); } }"""
+    )
+    symbol = next(s for s, control in explorer.controls.items() if control.spec()["kind"] == "range")
+    slider = shown.control(symbol).element_handle()
+    slider.evaluate(
+        """(slider) => { for (const stop of [slider.max, slider.min, slider.max, slider.min]) {
+             slider.value = stop; slider.dispatchEvent(new Event("input", { bubbles: true })); } }"""
+    )
+    wait_for_address(page, f"{symbol}={explorer.controls[symbol].minimum}&")
+    assert page.evaluate("window.n") == 1
+    page.evaluate("delete history.replaceState")
+
+
 def test_each_slider_moves_by_keys_says_its_unit_and_writes_the_address(opened):
     page, name, explorer, stored = opened
     shown = at(page, name, explorer, stored[0])
@@ -150,8 +220,11 @@ def test_each_slider_moves_by_keys_says_its_unit_and_writes_the_address(opened):
         for key in ("Home", "ArrowRight", "PageUp", "End", "ArrowLeft", "PageDown", "ArrowUp", "ArrowDown"):
             slider.press(key)
             seen.append(shown.value[symbol])
-            assert f"{symbol}={seen[-1]}" in page.evaluate("location.hash")
+            predicted_now = {place: int(n) for place, (n, _) in page.evaluate(ROWS).items() if n is not None}
+            settings = {s: each.from_page(shown.value[s]) for s, each in explorer.controls.items()}
+            assert predicted_now == (predicted(explorer, settings) or {})
             assert slider.get_attribute("aria-valuetext") == f"{seen[-1]:,} {control.unit}".strip()
+        wait_for_address(page, f"{symbol}={seen[-1]}")
         assert seen[0] == control.minimum < seen[1] <= seen[2] <= seen[3] > seen[4] > seen[5] < seen[6] > seen[7]
 
 
@@ -184,16 +257,17 @@ def test_other_controls_move_by_keys_too(opened):
         input_ = shown.control(symbol).and_(page.locator(f'[value="{before}"], select, [type="checkbox"]')).first
         input_.press("Space" if kind == "toggle" else "ArrowDown")
         assert shown.value[symbol] != before
-        assert f"{symbol}=" in page.evaluate("location.hash")
+        wait_for_address(page, f"{symbol}=")
 
 
 def test_an_address_that_is_no_setting_is_no_harm(opened):
     page, name, explorer, _ = opened
     start = {symbol: control.default for symbol, control in explorer.controls.items()}
-    page.goto(f"{page.url.split('#')[0]}#{name}?b=-3&nonsense=1&d=x")
-    page.reload()
-    page.wait_for_selector(".eb")
-    assert ExplorerPage(page).value == to_page(start, explorer)
+    for nonsense in ("100%", f"{name}?b=%", f"{name}?b=-3&nonsense=1&d=x"):
+        page.goto(f"{page.url.split('#')[0]}#{nonsense}")
+        page.reload()
+        page.wait_for_selector(".eb")
+        assert ExplorerPage(page).value == to_page(start, explorer)
     assert page.evaluate("window.scrollY") > 500  # the address names the explorer: it is in view
 
 

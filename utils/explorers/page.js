@@ -43,8 +43,10 @@ function nearest(spec, keys, value) {
 
 // ---------------------------------------------------------------------------- the setting in the page's address
 
+const ADDRESS_AFTER_MS = 150;
+
 function readAddress(name, spec, value) {
-  const [found, query] = decodeURIComponent(location.hash.slice(1)).split("?");
+  const [found, query] = location.hash.slice(1).split("?");
   if (found !== name || query === undefined) return null;
   const asked = new URLSearchParams(query);
   const next = { ...value };
@@ -59,9 +61,30 @@ function readAddress(name, spec, value) {
   return next;
 }
 
-function writeAddress(name, spec, value) {
-  const query = new URLSearchParams(spec.controls.map(({ symbol }) => [symbol, value[symbol]]));
-  history.replaceState(null, "", `#${name}?${query}`);
+/** A function that puts a setting into the address, once no other has followed for a while, or when the page goes. */
+function createAddress(name, spec) {
+  let timer = 0;
+  let value = null;
+  const write = () => {
+    clearTimeout(timer);
+    if (!value) return;
+    const query = new URLSearchParams(spec.controls.map(({ symbol }) => [symbol, value[symbol]]));
+    try {
+      history.replaceState(null, "", `#${name}?${query}`);
+    } catch {
+      // some browsers let a page do so a hundred times in half a minute: the address is then one of before
+    }
+    value = null;
+  };
+  window.addEventListener("pagehide", write);
+  window.addEventListener("hashchange", () => {
+    value = null; // the reader has asked for another
+  });
+  return (next) => {
+    value = next;
+    clearTimeout(timer);
+    timer = setTimeout(write, ADDRESS_AFTER_MS);
+  };
 }
 
 // ------------------------------------------------------------------------------------------------ the view as Python
@@ -98,12 +121,13 @@ function createProgram(textOf) {
 
 // -------------------------------------------------------------------------------------------------------- the page
 
-const ABSENCE = "Not recorded here: the page has the accounts of some settings only. The prediction is computed for each.";
+const ABSENCE = "Not recorded here: the page has the accounts of some settings only.";
 
 function mount(root, name, { spec, value: first, shared, answers }) {
   const keys = Object.keys(answers);
   let value = readAddress(name, spec, first) ?? first;
   const jump = build("button", { type: "button", class: "eb-jump", hidden: "" }, "to the nearest stored setting");
+  const writeAddress = createAddress(name, spec);
   const written = createProgram((now) => program(name, spec, now));
 
   const known = new Map(); // unpacked once, so that a drawing knows what it has drawn
@@ -121,8 +145,8 @@ function mount(root, name, { spec, value: first, shared, answers }) {
   }
   const go = (next) => {
     value = next;
-    writeAddress(name, spec, value);
     draw();
+    writeAddress(value);
   };
   const view = createView(spec, go);
   jump.addEventListener("click", () => {
@@ -153,4 +177,4 @@ export function explorer(name, data) {
   else start();
 }
 
-globalThis.everyByte = { explorer, program };
+globalThis.everyByte = { explorer };

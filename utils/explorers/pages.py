@@ -43,7 +43,8 @@ def stored(answer: dict) -> dict:
 
 def key_of(explorer: Explorer, settings: Mapping) -> str:
     """The key of a setting's answer."""
-    return "|".join(str(item) for item in to_page(dict(settings), explorer).values())
+    items = to_page(dict(settings), explorer)
+    return "|".join(str(items[symbol]) for symbol in explorer.controls)
 
 
 def packed(answer: dict) -> dict:
@@ -62,4 +63,4 @@ def differences(numbers: list[int]) -> list[int]:
 
 
 def _commonest(texts: list[str]) -> str:
-    return max(set(texts), key=texts.count)
+    return max(texts, key=texts.count)
