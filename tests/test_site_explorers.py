@@ -1,12 +1,16 @@
 """What a site stores of its explorers is taken once, and again when the book's code has changed."""
 
+import json
 import shutil
 
 import pytest
+import torch
 
 from tools import site_explorers
 from tools.site_explorers import copy_explorers, fingerprint, store, store_all
 from utils.gallery import GALLERY, Shown
+
+MLP = GALLERY["mlp"]
 
 
 @pytest.fixture
@@ -26,6 +30,36 @@ def test_an_explorers_script_has_its_accounts(kept):
     text = (kept / "mlp.js").read_text(encoding="utf-8")
     assert text.startswith('everyByte.explorer("mlp"')
     assert text.count('"terms":{') == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "stops"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory: tried to allocate 8 GiB"), False),
+        (RuntimeError("No available kernel. Of the attention backends enabled (flash), none takes"), False),
+        (ImportError("no module named sympy"), True),
+        (RuntimeError("a meta tensor must have been made while a simulated GPU was open"), True),
+    ],
+)
+def test_an_account_that_fails_stops_the_build_unless_cuda_would_say_so(kept, monkeypatch, error, stops):
+    def make():
+        explorer = MLP.make()
+        measure = explorer.measure
+        explorer.measure = lambda settings: measure(settings) if settings["b"] != 4 else fail(error)
+        return explorer
+
+    monkeypatch.setitem(GALLERY, "mlp", Shown(make, ({"b": (1, 2, 4)},)))
+    if stops:
+        with pytest.raises(type(error), match=str(error)):
+            store("mlp")
+        assert not (kept / "mlp.js").exists()
+    else:
+        store("mlp")
+        assert json.dumps(str(error))[1:-1] in (kept / "mlp.js").read_text(encoding="utf-8")
+
+
+def fail(error: Exception):
+    raise error
 
 
 def test_what_is_there_is_not_taken_again(kept, tmp_path):

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "explorers"
 UTILS = ROOT / "utils"
 FIRST = ("gpt", "checkpoint")  # take longest
+SAID_BY_CUDA = ("CUDA out of memory", "No available kernel")
 
 
 def fingerprint() -> str:
@@ -30,14 +31,31 @@ def fingerprint() -> str:
 
 
 def store(name: str) -> tuple[str, float, int]:
-    """Takes the accounts of one explorer and writes its script: its name, seconds, how many accounts."""
+    """Takes the accounts of one explorer and writes its script: its name, seconds, how many accounts.
+
+    Raises: whatever an account raises, unless it is what CUDA would say of the setting: a page may show that.
+    """
     from utils.explorers.pages import script_of
     from utils.gallery import GALLERY
 
     start = time.perf_counter()
     explorer = GALLERY[name].make()
+    measure, unexpected = explorer.measure, []
+
+    def noting(settings: dict):
+        try:
+            return measure(settings)
+        except Exception as error:
+            if not str(error).startswith(SAID_BY_CUDA):
+                unexpected.append(error)
+            raise
+
+    explorer.measure = noting
     settings = list(GALLERY[name].settings(explorer))
-    (KEPT / f"{name}.js").write_text(script_of(name, explorer, settings), encoding="utf-8")
+    script = script_of(name, explorer, settings)
+    if unexpected:
+        raise unexpected[0]
+    (KEPT / f"{name}.js").write_text(script, encoding="utf-8")
     return name, time.perf_counter() - start, len(settings)
 
 
