@@ -13,6 +13,8 @@ pytestmark = pytest.mark.usefixtures("site")
 FRONT_PAGE_BYTES = 1_500_000
 BAD = {"serious", "critical"}
 NARROW = {"a phone": {"width": 360, "height": 740}, "1280 pixels at 200%": {"width": 640, "height": 450}}
+STATES = {"index.html#mlp?b=3": "absent", "chapters/03_activations_from_outputs.html#block?attention=flash": "failed"}
+"""Explorers at settings that have no account, or one that fails."""
 # Dark differs from light in colours alone.
 AXE = """(theme) => axe.run(document, {
   preload: false, resultTypes: ["violations"], ...(theme === "dark" ? { runOnly: ["color-contrast"] } : {}),
@@ -91,8 +93,9 @@ def test_axe_finds_no_serious_barrier(theme):
     found = {}
     still = dict(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")  # nothing is judged half faded in
     with visit(FILES, color_scheme=theme, **still) as seen:
-        for name in names():
+        for name, state in [*((name, None) for name in names()), *STATES.items()]:
             page = seen.open(name)
+            assert state is None or page.locator(".eb").first.get_attribute("data-state") == state
             page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
             page.evaluate(axe)
             assert page.locator(".eb-explorer:not(:has(.eb))").count() == 0  # they are alive
