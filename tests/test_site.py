@@ -94,6 +94,13 @@ def test_the_first_use_of_a_term_leads_to_the_glossary(app):
     ]
 
 
+def test_a_plural_leads_there_too_and_a_chapter_may_leave_a_word_alone(app):
+    assert links(app, "chapters/02_second", "term") == [
+        ("slots", "../glossary.html#term-slot"),
+        ("storages", "../glossary.html#term-storage"),
+    ]
+
+
 def test_a_pointer_over_a_term_is_told_what_it_means(app):
     found = resolved(app, "chapters/01_first").findall(nodes.reference)
     assert [link["reftitle"] for link in found if "term" in link["classes"]] == ["The bytes.", "A piece."]

@@ -1,4 +1,4 @@
-"""A chapter's PDF, printed by Chromium: its links lead to places in it and to the web, and to no file of this machine."""
+"""A chapter's PDF, printed by Chromium: its links lead to places in it and to the web, and to no file here."""
 
 import re
 import zlib
@@ -9,8 +9,8 @@ from tools.chapter_pdfs import print_chapters
 from tools.site import HTML, ROOT
 
 PAGE = """<!doctype html><title>1. A chapter</title><article><section id="here"><h2>1.1 Here</h2>
-<p>See <a href="#here">section 1.1</a>, <a href="02_second.html#there">section 2.1</a>, <a href="../index.html">the front
-page</a>, <a href="#">the top</a>, <a href="#nowhere">nowhere</a> and <a href="https://example.org/x">another</a>.</p>
+<p>See <a href="#here">section 1.1</a>, <a href="02_second.html#there">section 2.1</a>, <a href="../index.html">the
+front page</a>, <a href="#">the top</a>, <a href="#nowhere">nowhere</a> and <a href="https://example.org/x">another</a>.</p>
 </section></article>"""
 
 
