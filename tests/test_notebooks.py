@@ -1,6 +1,7 @@
 """Every stored chapter keeps the rules, and each rule catches what it is there for."""
 
 import copy
+import re
 from pathlib import Path
 
 import nbformat
@@ -8,7 +9,9 @@ import notebook_rules as rules
 import pytest
 from nbformat import v4
 
-CHAPTERS = sorted((Path(__file__).resolve().parent.parent / "chapters").glob("*.ipynb"))
+ROOT = Path(__file__).resolve().parent.parent
+CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
+PAGES = [ROOT / "README.md", *(ROOT / "book").glob("*.md")]
 
 
 def test_there_are_chapters():
@@ -20,6 +23,19 @@ def test_there_are_chapters():
 def test_chapter(chapter, rule):
     broken = list(rule(nbformat.reads(chapter.read_text(encoding="utf-8"), as_version=nbformat.NO_CONVERT)))
     assert not broken, "\n".join(broken)
+
+
+def still_to_come(text):
+    """Chapters of which a sentence says that they are being written."""
+    sentences = [one for one in re.split(r"(?<=[.!?])\s", text) if "being written" in one]
+    return {int(number) for one in sentences for number in re.findall(r"[Cc]hapter (\d+)", one)}
+
+
+def test_no_chapter_that_is_here_is_said_to_be_still_to_come():
+    texts = {path.name: path.read_text(encoding="utf-8") for path in [*CHAPTERS, *PAGES]}
+    here = {int(path.name[:2]) for path in CHAPTERS}
+    assert {name: still_to_come(text) & here for name, text in texts.items() if still_to_come(text) & here} == {}
+    assert still_to_come("See chapter 5. Chapter 7, which is being written, says more.") == {7}
 
 
 # ----------------------------------------------------------------------------------------------- the rules themselves
