@@ -209,13 +209,6 @@ def test_a_formula_that_katex_does_not_know_stops_the_build(katex):
     assert "<math" in katex.html("a", False)  # and node goes on
 
 
-def test_without_npm_the_site_says_what_it_needs(monkeypatch, tmp_path):
-    monkeypatch.setattr(site, "NPM", tmp_path)
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
-    with pytest.raises(SystemExit, match=r"The site needs Node\.js with npm"):
-        site.install_parts()
-
-
 def test_the_bibliography_holds_every_address_that_sources_name():
     """But for papers' parts: a file at another version, a pull request."""
     bib = (site.BOOK / "references.bib").read_text(encoding="utf-8").lower()
