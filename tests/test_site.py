@@ -40,6 +40,8 @@ def test_a_mention_leads_to_what_it_names_and_otherwise_stays_text(app):
         ("2.1", "02_second.html#here"),
         ("chapter 2", "02_second.html"),
         ("exercise 1 of chapter 2", "02_second.html#exercise-1-again"),
+        ("2", "02_second.html"),
+        ("2", "02_second.html"),
         ("section 1.1", "#a-storage"),
     ]
 
@@ -50,6 +52,10 @@ def test_an_exercise_is_one_of_the_same_chapter(app):
         ("(2.2)", "#equation-2-2"),
         ("exercise 1", "#exercise-1-again"),
         ("(1.1)", "01_first.html#equation-1-1"),
+        ("Sections 1.1", "01_first.html#a-storage"),
+        ("2.1", "#here"),
+        ("chapters 1", "01_first.html"),
+        ("chapters 1", "01_first.html"),
     ]
 
 
