@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
-from .running_text import link, replace_in_text
+from .running_text import NUMBER_OF_A_ROW, link, replace_in_text
 
 LOGGER = logging.getLogger(__name__)
 TAG = re.compile(r"\s*\\tag\{([^}]+)\}")
@@ -56,7 +56,7 @@ def collect(app: Sphinx, document: nodes.document) -> None:
     for row in document.findall(nodes.row):  # a derivation in lines may be a table, its first column the numbers
         if found := ROW_NUMBER.fullmatch(row[0].astext().strip()):
             row[0]["ids"] = [_note_equation(known, found[1], name)]
-            row[0]["classes"].append("equation-number")
+            row[0]["classes"].append(NUMBER_OF_A_ROW)
     for section in document.findall(nodes.section):
         title, anchor = section[0].astext(), section["ids"][0]
         if found := SECTION_TITLE.match(title):
