@@ -82,3 +82,5 @@ glossary_unlinked = [
     "split off",
     "term",
 ]
+# And those that one chapter uses in another sense: segments of a chain of layers; a compiler that traces.
+glossary_unlinked_in = {"chapters/05_checkpointing": ["segment", "trace"]}

@@ -5,9 +5,13 @@ from collections.abc import Iterator
 from itertools import groupby
 from statistics import median
 
+import ipywidgets
 import nbformat
 from nbformat import NotebookNode
 
+from book.extensions.chapters import MINUTES, QUESTION
+from book.extensions.explorers import OTHER_WIDGETS
+from book.extensions.page_notes import STORED_RESULTS
 from tools.notebooks import is_readable
 
 LIVE = "nbval-ignore-output"
@@ -34,6 +38,17 @@ LIVE_SOURCE = re.compile(
     r"""|%%?time(it)?\b|\bperf_counter|\btime\.(time|monotonic)\b"""
 )
 WIDGET_MIME = "application/vnd.jupyter.widget"
+WIDGETS = {
+    name for name, made in vars(ipywidgets).items() if isinstance(made, type) and issubclass(made, ipywidgets.Widget)
+}
+# What the site's extensions look for in a chapter's first cell.
+OPENING = {
+    "# N. Title": re.compile(r"^# \d+\. \S"),
+    "**The question.** and an empty line behind it": QUESTION,
+    "**Time:** N minutes": MINUTES,
+    "**Needs a GPU:**": re.compile(r"\*\*Needs a GPU:\*\*"),
+    f"a paragraph that begins: {STORED_RESULTS}": re.compile(rf"\n\n[*_]?{re.escape(STORED_RESULTS)}"),
+}
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -114,6 +129,10 @@ def the_outputs(notebook: NotebookNode) -> Iterator[str]:
         mimes = {mime for output in cell.outputs for mime in output.get("data", {})}
         if any(mime.startswith(WIDGET_MIME) for mime in mimes):
             yield f"cell {cell.id} stores a widget: store its text alone (make chapters does)"
+        for shown in (output.get("data", {}).get("text/plain", "") for output in cell.outputs):
+            name = shown.partition("(")[0]
+            if name in WIDGETS and not shown.startswith(OTHER_WIDGETS):
+                yield f"cell {cell.id} shows {name}(..), which a page does not know: see book.extensions.explorers"
 
 
 def the_live_cells(notebook: NotebookNode) -> Iterator[str]:
@@ -182,13 +201,13 @@ def the_order(notebook: NotebookNode) -> Iterator[str]:
     opening = notebook.cells[0]
     if opening.cell_type != "markdown" or not opening.source.startswith("# "):
         yield "the first cell must be prose and begin with the title: # Title"
-    for word in ("minutes", "GPU"):
-        if not re.search(rf"\b{word}\b", opening.source):
-            yield f"the opening must speak of: {word}"
+    yield from (f"the opening must have: {words}" for words in OPENING if not OPENING[words].search(opening.source))
     first = next(iter(code_cells(notebook)), None)
     if first is None or not re.search(r"^(from|import) utils\b", first.source, re.MULTILINE):
         yield "the first code cell must be the import cell, and import from utils"
-    headings = re.findall(r"^##+ +(?:\d[\d.]* +)?(.+)$", prose(notebook), re.MULTILINE)
+    headings = re.findall(
+        r"^##+ +(.+)$", prose(notebook), re.MULTILINE
+    )  # without numbers, as book/extensions look for them
     closing = [heading for heading in headings if heading in {"Takeaways", "Exercises", "Sources"}]
     if closing != ["Takeaways", "Exercises", "Sources"]:
         yield f"the closing sections must be Takeaways, Exercises, Sources: got {closing}"

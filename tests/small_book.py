@@ -10,8 +10,9 @@ kept?
 
 **Time:** 40 minutes to read.
 
-*The results are stored below the cells.* A storage, storages, and a *Segment*. See (1.1), (2.1) and (9.1), section 1.1,
-sections 1.1 and 2.1, chapter 2, exercise 1 of chapter 2, chapter 1, chapter 7; `(1.1)` and "section 9.9".
+*The results are stored below the cells.* A storage, storages, a *Segment*, and its other name, a chunk. One slot. See
+(1.1), (2.1) and (9.1), section 1.1, sections 1.1 and 2.1, chapter 2, exercise 1 of chapter 2, chapter 1, chapter 7;
+`(1.1)` and "section 9.9"; chapters 1 and 2, chapters 1, 7 or 2.
 
 $$a = b \\tag{1.1}$$
 
@@ -36,19 +37,24 @@ $$c = d \\tag{2.1}$$
 |---|---|
 | (2.2) | $d$, and (2.1) |
 
-As (2.2) says.
+As (2.2) says. Two views, two slots, and storages.
 
 ## Exercises
 
 ### Exercise 1: again
 
 See exercise 1, and (1.1).
+
+Sections 1.1, 2.1 and 9.9; chapters 1, 2, and 3; chapters 1 to 1.5 GB; section 9.9, 2.1 GB.
 """
 GLOSSARY = """# Glossary
 
 :::{glossary}
 segment
+chunk
   A piece.
+slot
+  A name.
 storage
   The bytes. Section 2.1.
 view
@@ -87,6 +93,7 @@ myst_enable_extensions = ["dollarmath", "colon_fence"]
 nb_execution_mode = "off"
 bibtex_bibfiles = ["references.bib"]
 glossary_unlinked = ["view"]
+glossary_unlinked_in = {"chapters/01_first": ["slot"]}
 """
 
 

@@ -23,5 +23,12 @@ def test_every_link_into_the_repository_leads_somewhere():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def test_the_site_says_the_same_of_its_commands():
+    page = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^make .*$", page, re.MULTILINE)
+    assert commands
+    assert set(commands) <= set(TEXT.splitlines())
+
+
 def test_the_readme_stands_on_about_one_screen():
     assert len(TEXT.splitlines()) < 100

@@ -40,6 +40,8 @@ def test_a_mention_leads_to_what_it_names_and_otherwise_stays_text(app):
         ("2.1", "02_second.html#here"),
         ("chapter 2", "02_second.html"),
         ("exercise 1 of chapter 2", "02_second.html#exercise-1-again"),
+        ("2", "02_second.html"),
+        ("2", "02_second.html"),
         ("section 1.1", "#a-storage"),
     ]
 
@@ -50,6 +52,10 @@ def test_an_exercise_is_one_of_the_same_chapter(app):
         ("(2.2)", "#equation-2-2"),
         ("exercise 1", "#exercise-1-again"),
         ("(1.1)", "01_first.html#equation-1-1"),
+        ("Sections 1.1", "01_first.html#a-storage"),
+        ("2.1", "#here"),
+        ("chapters 1", "01_first.html"),
+        ("chapters 1", "01_first.html"),
     ]
 
 
@@ -91,6 +97,13 @@ def test_the_first_use_of_a_term_leads_to_the_glossary(app):
     assert links(app, "chapters/01_first", "term") == [
         ("storage", "../glossary.html#term-storage"),
         ("Segment", "../glossary.html#term-segment"),
+    ]
+
+
+def test_a_plural_leads_there_too_and_a_chapter_may_leave_a_word_alone(app):
+    assert links(app, "chapters/02_second", "term") == [
+        ("slots", "../glossary.html#term-slot"),
+        ("storages", "../glossary.html#term-storage"),
     ]
 
 
@@ -200,13 +213,6 @@ def test_a_formula_that_katex_does_not_know_stops_the_build(katex):
     with pytest.raises(ExtensionError, match=r"KaTeX cannot render '\\\\nothing'.*Undefined control sequence"):
         katex.html(r"\nothing", False)
     assert "<math" in katex.html("a", False)  # and node goes on
-
-
-def test_without_npm_the_site_says_what_it_needs(monkeypatch, tmp_path):
-    monkeypatch.setattr(site, "NPM", tmp_path)
-    monkeypatch.setattr(shutil, "which", lambda _name: None)
-    with pytest.raises(SystemExit, match=r"The site needs Node\.js with npm"):
-        site.install_parts()
 
 
 def test_the_bibliography_holds_every_address_that_sources_name():

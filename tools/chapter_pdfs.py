@@ -17,6 +17,12 @@ SOLUTIONS_TO_THE_END = """() => {
   }
   article.querySelectorAll("details").forEach((details) => (details.open = true));
 }"""
+# A printed link to another page would name the folder in which the site was built.
+NO_LINKS_TO_FILES = """() => {
+  for (const link of document.querySelectorAll("[href]:is(a, area)")) {
+    if (!/^(#|https?:)/.test(link.getAttribute("href"))) link.removeAttribute("href");
+  }
+}"""
 FOOTER = """<div style="width: 100%; padding: 0 17mm; font: 7pt sans-serif; text-align: right">
 Every Byte, page <span class="pageNumber"></span></div>"""
 
@@ -29,6 +35,7 @@ def print_chapters(html: Path) -> list[Path]:
         for chapter in sorted((html / "chapters").glob("*.html")):
             page.goto(chapter.as_uri())
             page.evaluate(SOLUTIONS_TO_THE_END)
+            page.evaluate(NO_LINKS_TO_FILES)
             page.evaluate("document.fonts.ready")
             files.append(html / "pdf" / f"{chapter.stem}.pdf")
             page.pdf(

@@ -6,6 +6,7 @@ nobody for anything. Then Chromium, where there is one, prints each chapter to a
 """
 
 import argparse
+import contextlib
 import hashlib
 import os
 import re
@@ -13,10 +14,11 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tools.chapter_pdfs import print_chapters
-from tools.chromium import find_chromium
+from tools.chromium import NAMES, find_chromium
 from tools.site_explorers import copy_explorers
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,16 +35,27 @@ def install_parts() -> Path:
     """
     modules, stamp = NPM / "node_modules", NPM / "installed"
     wanted = hashlib.sha256((BOOK / "package-lock.json").read_bytes()).hexdigest()
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
-        return modules
-    if shutil.which("npm") is None:
-        raise SystemExit("The site needs Node.js with npm, for mathematics and type. On Debian: apt-get install npm")
-    NPM.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(BOOK / name, NPM)
-    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], cwd=NPM, check=True)
-    stamp.write_text(wanted, encoding="utf-8")
+    with one_at_a_time(NPM):
+        if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+            return modules
+        if shutil.which("npm") is None:
+            raise SystemExit("The site needs Node.js with npm for mathematics and type. On Debian: apt-get install npm")
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(BOOK / name, NPM)
+        subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], cwd=NPM, check=True)
+        stamp.write_text(wanted, encoding="utf-8")
     return modules
+
+
+@contextlib.contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Makes the folder, and waits until no other process is at work in it: tests run in several."""
+    import fcntl  # which Windows has not: the rest of this module can be read there
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def copy_parts(modules: Path) -> None:
@@ -81,11 +94,19 @@ def build_pages(*options: str) -> None:
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
 
 
+def can_print() -> bool:
+    """Whether there is a Chromium to print PDFs; says so if there is none."""
+    if find_chromium() is None:
+        print(f"No PDFs: they are printed by Chromium, and none of {', '.join(NAMES)} is on the PATH.")
+        return False
+    return True
+
+
 def main() -> None:
     """Builds the site, and says how long each part took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-pdfs", action="store_true", help="do not print the chapters")
-    prints = not parser.parse_args().no_pdfs and find_chromium() is not None
+    prints = not parser.parse_args().no_pdfs and can_print()
     parts = {
         "parts from npm": lambda: copy_parts(install_parts()),
         "explorers": lambda: copy_explorers(STATIC / "explorers"),

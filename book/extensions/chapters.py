@@ -13,6 +13,10 @@ from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+QUESTION = re.compile(r"\*\*The question\.\*\*\s(.+?)\n\n", re.DOTALL)
+MINUTES = re.compile(r"\*\*Time:\*\*\s(\d+) minutes")
+
 
 class Opening(NamedTuple):
     """What the first cell of a chapter says, and how many exercises the last ones set."""
@@ -30,9 +34,7 @@ def opening(notebook: Path) -> Opening:
     """
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
-    title = re.search(r"^# (.+)$", texts[0], re.MULTILINE)
-    question = re.search(r"\*\*The question\.\*\*\s(.+?)\n\n", texts[0], re.DOTALL)
-    minutes = re.search(r"\*\*Time:\*\*\s(\d+) minutes", texts[0])
+    title, question, minutes = (pattern.search(texts[0]) for pattern in (TITLE, QUESTION, MINUTES))
     if not (title and question and minutes):
         raise ValueError(f"{notebook.name} must open with # Title, **The question.** and **Time:** .. minutes")
     n_exercises = sum(len(re.findall(r"^### Exercise\b", text, re.MULTILINE)) for text in texts)

@@ -8,11 +8,12 @@ from sphinx.application import Sphinx
 from .running_text import link, replace_in_text
 
 
-def terms(app: Sphinx) -> dict[str, tuple[str, str]]:
-    """Each term in small letters, and where it is explained: (document, anchor)."""
+def terms(app: Sphinx, name: str) -> dict[str, tuple[str, str]]:
+    """Each term that the document `name` links, in small letters, and where it is explained: (document, anchor)."""
+    unlinked = {*app.config.glossary_unlinked, *app.config.glossary_unlinked_in.get(name, ())}
     objects = app.env.get_domain("std").get_objects()
-    found = {name.lower(): (document, anchor) for name, _, kind, document, anchor, _ in objects if kind == "term"}
-    return {name: target for name, target in found.items() if name not in app.config.glossary_unlinked}
+    found = {term.lower(): (document, anchor) for term, _, kind, document, anchor, _ in objects if kind == "term"}
+    return {term: target for term, target in found.items() if term not in unlinked}
 
 
 def definitions(app: Sphinx, document: str) -> dict[str, str]:
@@ -32,19 +33,20 @@ def pattern_of(names: list[str]) -> re.Pattern:
 
 def refer(app: Sphinx, document: nodes.document, name: str) -> None:
     """Links the first use of each term in a chapter."""
-    known = terms(app)
+    known = terms(app, name)
     if not (known and name.startswith("chapters/")):
         return
-    met: set[tuple[str, str]] = set()
+    met: set[str] = set()  # meanings: a term may have two names
     said = definitions(app, next(iter(known.values()))[0])
 
     def replaced(found: re.Match) -> list[nodes.Node]:
         target = known[" ".join(found[1].lower().split())]
-        if target in met:
+        meaning = said[target[1]]
+        if meaning in met:
             return [nodes.Text(found[0])]
-        met.add(target)
+        met.add(meaning)
         reference = link(app, name, target, found[0], ["term"])
-        reference["reftitle"] = said[target[1]]
+        reference["reftitle"] = meaning
         return [reference]
 
     replace_in_text(document, pattern_of(list(known)), replaced)
@@ -53,5 +55,6 @@ def refer(app: Sphinx, document: nodes.document, name: str) -> None:
 def setup(app: Sphinx) -> dict:
     """Tells Sphinx of it."""
     app.add_config_value("glossary_unlinked", [], "env")
+    app.add_config_value("glossary_unlinked_in", {}, "env")
     app.connect("doctree-resolved", refer, priority=620)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

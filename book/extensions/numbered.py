@@ -1,8 +1,8 @@
 r"""What chapters number and refer to: equations by their tags, sections, chapters and exercises by their headings.
 
 Chapters are plain notebooks: they write `\tag{4.5}` in an equation, or "(4.5)" before a row of a table; and in the text
-"(4.5)", "section 4.8", "chapter 2", "exercise 3 of chapter 2". Each becomes a link to what it names; what names nothing
-stays text.
+"(4.5)", "section 4.8", "sections 4.5, 4.6 and 4.8", "chapter 2", "chapters 2 to 4", "exercise 3 of chapter 2". Each
+number becomes a link to what it names; what names nothing stays text.
 """
 
 import re
@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 
-from .running_text import link, replace_in_text
+from .running_text import NUMBER_OF_A_ROW, link, replace_in_text
 
 LOGGER = logging.getLogger(__name__)
 TAG = re.compile(r"\s*\\tag\{([^}]+)\}")
@@ -21,14 +21,15 @@ CHAPTER_TITLE = re.compile(r"(\d+)\. ")
 SECTION_TITLE = re.compile(r"(\d+\.\d+) ")
 EXERCISE_TITLE = re.compile(r"Exercise (\d+)\b")
 
-# "2022, section 4.1" is a section of what was published in 2022.
+# "2022, section 4.1" is a section of what was published in 2022. After "sections", not after "section", several follow.
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+BETWEEN = r"(?:,\s(?:and\s|or\s)?|\s(?:and|or|to)\s)"
 MENTION = re.compile(
-    r"""
+    rf"""
     (?<![\w.(]) \((?P<equation>\d+\.\d+)\) (?![\w(])
-    | (?<![\w.]) (?<!\d{4},\s) [Ss]ections?\s (?P<section>\d+\.\d+)
-      (?:(?P<between>\s(?:and|or|to)\s)(?P<second>\d+\.\d+))?
+    | (?<![\w.]) (?<!\d{{4}},\s) (?P<section>[Ss]ection (?: \s\d+\.\d+ | s\s\d+\.\d+ (?:{BETWEEN}\d+\.\d+)*))
     | (?<![\w.]) [Ee]xercise\s (?P<exercise>\d+) (?:\sof\schapter\s(?P<of>\d+))?
-    | (?<![\w.]) [Cc]hapter\s (?P<chapter>\d+)
+    | (?<![\w.]) (?P<chapter>[Cc]hapter (?: \s\d+ | s\s\d+ (?:{BETWEEN}\d+ (?!\.?\d))*))
     """,
     re.VERBOSE,
 )
@@ -55,7 +56,7 @@ def collect(app: Sphinx, document: nodes.document) -> None:
     for row in document.findall(nodes.row):  # a derivation in lines may be a table, its first column the numbers
         if found := ROW_NUMBER.fullmatch(row[0].astext().strip()):
             row[0]["ids"] = [_note_equation(known, found[1], name)]
-            row[0]["classes"].append("equation-number")
+            row[0]["classes"].append(NUMBER_OF_A_ROW)
     for section in document.findall(nodes.section):
         title, anchor = section[0].astext(), section["ids"][0]
         if found := SECTION_TITLE.match(title):
@@ -84,23 +85,29 @@ def forget(_app: Sphinx, env: BuildEnvironment, name: str) -> None:
 
 def targets_of(found: re.Match, name: str, known: dict) -> list[tuple[str, tuple[str, str] | None]]:
     """The words of a mention in the document `name`, in pieces, each with what it leads to: None if to nothing."""
-    if found["second"]:
-        first, second = (known.get(("section", found[group])) for group in ("section", "second"))
-        return [
-            (found[0][: found.start("between") - found.start()], first),
-            (found["between"], None),
-            (found["second"], second),
-        ]
     if found["exercise"]:
         chapter = known.get(("chapter", found["of"]), (None, ""))[0] if found["of"] else name
         return [(found[0], known.get(("exercise", f"{chapter}:{found['exercise']}")))]
-    target = known.get((found.lastgroup, found[found.lastgroup]))
-    if found["equation"] and not target and ("chapter", found["equation"].split(".")[0]) in known:
-        LOGGER.warning(
-            "%s names an equation that no chapter has: write 'section' if that is meant", found[0], location=name
-        )
-    is_here = found.lastgroup == "chapter" and target and target[0] == name
-    return [(found[0], None if is_here else target)]
+    if found["equation"]:
+        target = known.get(("equation", found["equation"]))
+        if not target and ("chapter", found["equation"].split(".")[0]) in known:
+            LOGGER.warning(
+                "%s names an equation that no chapter has: write 'section' if that is meant", found[0], location=name
+            )
+        return [(found[0], target)]
+    return _targets_in_a_list(found[0], found.lastgroup, name, known)
+
+
+def _targets_in_a_list(words: str, kind: str, name: str, known: dict) -> list[tuple[str, tuple[str, str] | None]]:
+    """Of "sections 2.1 and 2.2": "sections 2.1", " and ", "2.2". A chapter does not lead to itself."""
+    pieces, done = [], 0
+    for number in NUMBER.finditer(words):
+        start = number.start() if done else 0
+        target = known.get((kind, number[0]))
+        is_here = kind == "chapter" and target and target[0] == name
+        pieces += [(words[done:start], None), (words[start : number.end()], None if is_here else target)]
+        done = number.end()
+    return [piece for piece in pieces if piece[0]]
 
 
 def refer(app: Sphinx, document: nodes.document, name: str) -> None:

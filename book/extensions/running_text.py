@@ -20,14 +20,14 @@ NOT_RUNNING_TEXT = (
     addnodes.pending_xref,
     addnodes.compact_paragraph,
 )
-OWN_LINKS = {"explorer", "equation-number"}
+NUMBER_OF_A_ROW = "equation-number"
 
 
 def is_running_text(text: nodes.Text) -> bool:
     """Whether none of the elements around `text` is code, a formula, a link or a heading."""
     around = text.parent
     while around is not None:
-        if isinstance(around, NOT_RUNNING_TEXT) or not OWN_LINKS.isdisjoint(around.get("classes", ())):
+        if isinstance(around, NOT_RUNNING_TEXT) or NUMBER_OF_A_ROW in around.get("classes", ()):
             return False
         around = around.parent
     return True

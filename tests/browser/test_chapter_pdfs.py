@@ -1,0 +1,39 @@
+"""A chapter's PDF, printed by Chromium: its links lead to places in it and to the web, and to no file here."""
+
+import re
+import zlib
+
+import pytest
+
+from tools.chapter_pdfs import print_chapters
+from tools.site import HTML, ROOT
+
+PAGE = """<!doctype html><title>1. A chapter</title><article><section id="here"><h2>1.1 Here</h2>
+<p>See <a href="#here">section 1.1</a>, <a href="02_second.html#there">section 2.1</a>, <a href="../index.html">the
+front page</a>, <a href="#">the top</a>, <a href="#nowhere">nowhere</a> and <a href="https://example.org/x">another</a>.</p>
+</section></article>"""
+
+
+def content(pdf: bytes) -> bytes:
+    """A PDF's bytes, and behind them those of its compressed parts."""
+    parts = re.findall(rb"/FlateDecode.*?stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    return pdf + b"".join(zlib.decompressobj().decompress(part) for part in parts)
+
+
+def test_a_pdf_links_to_the_web_and_to_itself_alone(tmp_path):
+    (tmp_path / "chapters").mkdir()
+    (tmp_path / "chapters" / "01_first.html").write_text(PAGE, encoding="utf-8")
+    (file,) = print_chapters(tmp_path)
+    found = content(file.read_bytes())
+    assert b"https://example.org/x" in found
+    assert b"file:" not in found
+    assert str(tmp_path).encode() not in found
+
+
+@pytest.mark.usefixtures("site")
+def test_nothing_of_the_site_speaks_of_this_machine():
+    """Neither a PDF nor what an explorer loads: test_site_html.py reads the pages."""
+    files = [*HTML.glob("pdf/*.pdf"), *HTML.glob("_static/explorers/*.js")]
+    assert {path.suffix for path in files} == {".pdf", ".js"}
+    found = {path.name: content(path.read_bytes()) for path in files}
+    assert [name for name, text in found.items() if str(ROOT).encode() in text or b"file:/" in text] == []
