@@ -46,7 +46,9 @@ html_theme = "sphinx_book_theme"
 html_static_path = [str(BUILD / "static"), "_static"]
 html_css_files = ["katex.min.css", "fonts.css", "book.css", "print.css"]
 html_js_files = [("search_summaries.js", {"priority": 300})]
-html_js_files += [(name, {"defer": "defer"}) for name in ("storage.js", "progress.js", "results.js", "scrolling.js")]
+html_js_files += [
+    (name, {"defer": "defer"}) for name in ("menus.js", "storage.js", "progress.js", "results.js", "scrolling.js")
+]
 html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"
 html_copy_source = False

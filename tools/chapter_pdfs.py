@@ -12,7 +12,9 @@ SOLUTIONS_TO_THE_END = """() => {
   if (folded.length) article.append(heading("h2", "Solutions"));
   for (const cell of folded) {
     const exercise = cell.closest("section").querySelector("h3").firstChild.textContent;
+    const fold = cell.querySelector("details");
     cell.querySelector("summary").remove();
+    fold.replaceWith(...fold.childNodes); // without a summary, a fold would be headed "Details"
     article.append(heading("h3", exercise), cell);
   }
   article.querySelectorAll("details").forEach((details) => (details.open = true));

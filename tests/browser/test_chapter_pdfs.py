@@ -5,13 +5,15 @@ import zlib
 
 import pytest
 
-from tools.chapter_pdfs import print_chapters
+from tools.chapter_pdfs import SOLUTIONS_TO_THE_END, print_chapters
+from tools.chromium import chromium
 from tools.site import HTML, ROOT
 
 PAGE = """<!doctype html><title>1. A chapter</title><article><section id="here"><h2>1.1 Here</h2>
 <p>See <a href="#here">section 1.1</a>, <a href="02_second.html#there">section 2.1</a>, <a href="../index.html">the
 front page</a>, <a href="#">the top</a>, <a href="#nowhere">nowhere</a> and <a href="https://example.org/x">another</a>.</p>
-</section></article>"""
+</section><section><h3>Exercise 1: a fold</h3><div class="cell"><details class="hide"><summary>Solution</summary>
+<p>answer = 4</p></details></div></section></article>"""
 
 
 def content(pdf: bytes) -> bytes:
@@ -28,6 +30,15 @@ def test_a_pdf_links_to_the_web_and_to_itself_alone(tmp_path):
     assert b"https://example.org/x" in found
     assert b"file:" not in found
     assert str(tmp_path).encode() not in found
+
+
+def test_solutions_come_last_under_their_exercises_and_unfolded():
+    with chromium() as page:
+        page.set_content(PAGE)
+        page.evaluate(SOLUTIONS_TO_THE_END)
+        lines = page.locator("article").inner_text().split("\n")
+        assert [line for line in lines if line][-3:] == ["Solutions", "Exercise 1: a fold", "answer = 4"]
+        assert page.locator("details").count() == 0  # one without a summary would be headed "Details"
 
 
 @pytest.mark.usefixtures("site")

@@ -106,6 +106,33 @@ def test_axe_finds_no_serious_barrier(theme):
     assert found == {}
 
 
+@pytest.mark.parametrize("width", [360, 800, 1000])
+def test_the_menus_open_where_there_is_no_room_for_them(width):
+    with visit(FILES, viewport={"width": width, "height": 740}) as seen:
+        page = seen.open(chapter_page(CHAPTERS[4]))
+        for kind, link in (("secondary", "Takeaways"), ("primary", "Glossary")):
+            if width == 1000 and kind == "primary":
+                continue  # it stands beside the text
+            assert page.locator("dialog[open]").count() == 0
+            page.locator(f".{kind}-toggle:visible").click()
+            assert page.locator("dialog[open]").get_by_role("link", name=link).is_visible()
+            page.keyboard.press("Escape")
+            page.wait_for_function("document.querySelector('dialog[open]') === null")
+        if width < 1000:
+            page.locator(".primary-toggle:visible").click()
+            page.locator("dialog[open]").get_by_role("link", name="Glossary").click()
+            page.wait_for_url("**/glossary.html")
+        assert seen.wrong == []
+
+
+def test_the_menu_beside_the_text_folds_away():
+    with visit(FILES, viewport={"width": 1280, "height": 900}) as seen:
+        page = seen.open("index.html")
+        for is_there in (False, True):
+            page.locator(".primary-toggle:visible").click()
+            page.locator("#pst-primary-sidebar").wait_for(state="visible" if is_there else "hidden")
+
+
 def test_dark_mode_has_a_switch_that_is_remembered():
     with visit(FILES, color_scheme="light", viewport={"width": 1280, "height": 900}) as seen:
         page = seen.open("index.html")
