@@ -61,7 +61,7 @@ function readAddress(name, spec, value) {
   return next;
 }
 
-/** A function that puts a setting into the address, once no other has followed for a while, or when the page goes. */
+/** A function that puts a setting into the address, once no other has followed for a while. */
 function createAddress(name, spec) {
   let timer = 0;
   let value = null;
@@ -76,7 +76,6 @@ function createAddress(name, spec) {
     }
     value = null;
   };
-  window.addEventListener("pagehide", write);
   window.addEventListener("hashchange", () => {
     value = null; // the reader has asked for another
   });
