@@ -18,6 +18,7 @@ LAYERS = [
     ["utils.trace", "utils.trace_formats", "utils.events", "utils.owners"],
     ["utils.simulated"],
     ["utils.device"],
+    ["utils.parallel"],
     [
         "utils.contexts",
         "utils.capacity",
@@ -39,7 +40,7 @@ LAYERS = [
     ["utils.activation_survey"],
     ["utils.side_by_side"],
     ["utils.operations"],
-    ["utils.policies", "utils.compiled", "utils.parallel"],
+    ["utils.policies", "utils.compiled"],
     ["utils.optimal_policy"],
     ["utils.block_stack", "utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
     ["utils.recompute_experiments"],

@@ -1,7 +1,6 @@
 """Training steps of nanoGPT on an open GPU: as the article ran them, in several sizes, and with one thing changed."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -10,6 +9,7 @@ from .formulas import Formula
 from .gpt import CONTEXT_LENGTH, GPT, VOCABULARY_SIZE
 from .gpt_held import GPTSettings, by_category, held_after_forward
 from .ledger import Ledger
+from .parallel import ranks
 from .readings import Readings
 from .simulated.gpu import SimulatedGPU
 from .training import StepSettings, random_tokens, train_steps
@@ -93,22 +93,6 @@ def activations_of(settings: GPTSettings) -> Formula:
     return Formula(f"{held.title}, for backward alone", terms)
 
 
-@contextmanager
-def fake_ranks(n: int) -> Iterator[None]:
-    """This process as the first of n ranks, with PyTorch's `fake` process group: nobody else is there.
-
-    Raises: RuntimeError where a process group is there already.
-    """
-    import torch.distributed as dist
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=n)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
-
-
 def in_ddp(model: nn.Module, *, gradient_as_bucket_view: bool) -> nn.Module:
     """A model in PyTorch's `DistributedDataParallel`, whose buckets are filled and not sent.
 
@@ -146,7 +130,7 @@ def gradient_bytes(way: str) -> tuple[int, int]:
         if view is None:
             gpt_steps(gpu, **small)
         else:
-            with fake_ranks(8):
+            with ranks(8):
                 gpt_steps(gpu, **small, wrap=lambda model: in_ddp(model, gradient_as_bucket_view=view))
     at_marks = (Ledger.at(gpu.trace, mark).parts for mark in marks)
     return tuple(parts.get("gradients", 0) + parts.get("other tensors", 0) for parts in at_marks)

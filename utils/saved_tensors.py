@@ -53,7 +53,8 @@ def storages_of(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
     """The storages behind a tensor: one, or those of its parts if it is sparse or a wrapper (as DTensor)."""
     if is_traceable_wrapper_subclass(tensor):
         names, _ = tensor.__tensor_flatten__()
-        return [storage for name in names for storage in storages_of(getattr(tensor, name))]
+        parts = [getattr(tensor, name) for name in names]  # of a DTensor its share, and its mesh of ranks
+        return [storage for part in parts if isinstance(part, torch.Tensor) for storage in storages_of(part)]
     if tensor.layout is torch.strided:
         return [tensor.untyped_storage()]
     if tensor.layout is torch.sparse_coo:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 from .attachment import OPEN_MEMORIES, attached
 from .autocast import KEY
@@ -18,7 +18,7 @@ from .engine import IN_FORMULAS, adds_in_place, in_place_form
 from .indexing import adopt_lists
 from .kernels import KERNELS
 from .memory import RECORDS, Memory
-from .rules import RULES, outputs_alone
+from .rules import RULES, import_late, outputs_alone
 from .values import ASK_VALUES
 
 aten = torch.ops.aten
@@ -75,6 +75,8 @@ class Dispatch(TorchDispatchMode):
         super().__exit__(*exception)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if any(map(is_traceable_wrapper_subclass_type, types)):
+            return NotImplemented  # a wrapper, as DTensor: what it makes of the operation comes here part by part
         result = None
         try:
             kwargs = kwargs or {}
@@ -98,14 +100,15 @@ class Dispatch(TorchDispatchMode):
             args = kwargs = result = None
             raise error.with_traceback(None) from None
 
-    @staticmethod
-    def _run(func, args, kwargs):
+    def _run(self, func, args, kwargs):
         """Run the operation on meta tensors.
 
         PyTorch may import modules for it. That leaves reference cycles, which hold the frames below and with them the
         caller's tensors, until Python's garbage collector finds them. On CUDA nothing is imported here.
         """
         modules = len(sys.modules)
+        if func not in self.ran:
+            import_late(func)
         result = KERNELS.get(func, func)(*args, **kwargs)
         if len(sys.modules) != modules:
             gc.collect()
