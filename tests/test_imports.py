@@ -40,7 +40,7 @@ LAYERS = [
     ["utils.activation_survey"],
     ["utils.side_by_side"],
     ["utils.operations"],
-    ["utils.policies", "utils.compiled"],
+    ["utils.policies", "utils.compiled", "utils.tensor_parallel"],
     ["utils.optimal_policy"],
     ["utils.block_stack", "utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
     ["utils.recompute_experiments"],

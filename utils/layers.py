@@ -145,14 +145,14 @@ class Attention(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.dim() != 3:
             raise ValueError(f"x must be x[b, s, d]: got {x.dim()} dimensions, {tuple(x.shape)}.")
-        b, s, d = x.shape
-        q, k, v = (y.view(b, s, self.n_heads, d // self.n_heads).transpose(1, 2) for y in self.qkv(x).split(d, dim=2))
+        b, s, _ = x.shape
+        q, k, v = (y.view(b, s, self.n_heads, -1).transpose(1, 2) for y in self.qkv(x).chunk(3, dim=2))
         if self.kind == "explicit":
             weights = self._weights(q, k)  # their name lasts to the end of forward, as in nanoGPT
             y = weights @ v
         else:
             y = self._sdpa(q, k, v)
-        return self.dropout(self.out(y.transpose(1, 2).contiguous().view(b, s, d)))
+        return self.dropout(self.out(y.transpose(1, 2).contiguous().view(b, s, -1)))
 
     def _sdpa(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         dropout_p = self.weight_dropout.p if self.training else 0.0
