@@ -44,7 +44,7 @@ def set_regions(model: GPT, regions: str, *, k: int | None = None, run: Callable
     _restore(model)
     if regions == "attention only":
         for block in blocks:
-            _checkpoint_core(block.attention, run)
+            checkpoint_core(block.attention, run)
     elif regions != "none":
         # The instance's own attribute is found before its submodule of the same name, which stays where it is.
         model.__dict__["blocks"] = _regions(blocks, lengths, k if regions == "every k-th block" else 1, run)
@@ -113,8 +113,11 @@ def _regions(blocks: list[nn.Module], lengths: list[int], every: int, run: Calla
     return [_Segment(nn.Sequential(*blocks[first:last]), run) for first, last in pairwise(ends)]
 
 
-def _checkpoint_core(attention: Attention, run: Callable) -> None:
-    """Attention's forward calls `_sdpa` unless its kind is "explicit": the instance gets its own of both names."""
+def checkpoint_core(attention: Attention, run: Callable) -> None:
+    """Have one layer of attention run its core through a checkpoint: "attention only" of `set_regions`.
+
+    Its forward calls `_sdpa` unless its kind is "explicit": the instance gets its own of both names.
+    """
     core = partial(_explicit_core, attention) if attention.kind == "explicit" else attention._sdpa
     attention.__dict__["_kind"] = attention.kind
     attention.kind = "sdpa"

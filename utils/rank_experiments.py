@@ -1,0 +1,146 @@
+"""A transformer block as one rank of several: what its forward keeps, and what its ranks exchange."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from .contexts import SavedTensorContext
+from .layers import Block
+from .parallel import ranks
+from .regions import checkpoint_core, library_checkpoint
+from .saved_tensors import SavedTensor
+from .simulated.gpu import SimulatedGPU
+from .tensor_parallel import tensor_parallel
+from .trace import Trace
+
+MODELS = {
+    "22B": {"L": 48, "d": 6144, "a": 64, "b": 4},
+    "175B": {"L": 96, "d": 12288, "a": 96, "b": 1},
+    "530B": {"L": 105, "d": 20480, "a": 128, "b": 1},
+    "1T": {"L": 128, "d": 25600, "a": 160, "b": 1},
+}
+"""Korthikanti et al. 2022, table 3: layers, width, heads, micro-batch; each with sequences of 2,048 and t = 8."""
+S, T = 2048, 8
+
+
+class GathersAgain(nn.Module):
+    """A layer whose input is gathered from all ranks, in forward and once more in backward; between, a rank has its
+    share. Nothing is computed twice: recomputation ends when the last tensor that backward needs is there."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return library_checkpoint(self.layer, x)
+
+
+def gather_again(block: Block) -> Block:
+    """Have a block that is split over ranks with `sequence=True` keep of its gathered inputs a rank's share."""
+    block.attention.qkv = GathersAgain(block.attention.qkv)
+    block.mlp.up = GathersAgain(block.mlp.up)
+    return block
+
+
+@dataclass(frozen=True)
+class RankStep:
+    """Forward and backward of one block as one rank.
+
+    Counts: `rows` and `saved_bytes`: what forward keeps for backward, each storage once, not the parameters.
+    Unit:   bytes.
+    """
+
+    t: int
+    rows: tuple[SavedTensor, ...]
+    saved_bytes: int
+    trace: Trace
+
+    @property
+    def exchanges(self) -> list[tuple[str, str, int]]:
+        """What is exchanged, in order: (phase, collective, bytes of the whole tensor that all ranks have a part of)."""
+        return [
+            (event.phase, name, _whole_bytes(name, event.n_bytes, self.t))
+            for event in self.trace
+            if event.action == "alloc" and (name := _COLLECTIVES.get(event.operation))
+        ]
+
+    @property
+    def exchanged(self) -> Counter:
+        """How often each (phase, collective) runs."""
+        return Counter((phase, name) for phase, name, _ in self.exchanges)
+
+    @property
+    def sent_bytes(self) -> int:
+        """What a rank sends if each exchange runs round a ring: (t - 1)/t of the tensor, twice for an all-reduce."""
+        return sum(_RING[name] * (self.t - 1) * n_bytes // self.t for _, name, n_bytes in self.exchanges)
+
+    @property
+    def n_products(self) -> int:
+        """How many matrix products ran, each of which allocates its result."""
+        products = ("aten::mm", "aten::addmm", "aten::bmm")
+        return sum(event.action == "alloc" and event.operation in products for event in self.trace)
+
+
+_COLLECTIVES = {
+    "_c10d_functional::all_reduce": "all-reduce",
+    "_c10d_functional::all_gather_into_tensor": "all-gather",
+    "_c10d_functional::reduce_scatter_tensor": "reduce-scatter",
+}
+_RING = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
+
+
+def _whole_bytes(collective: str, n_bytes: int, t: int) -> int:
+    return n_bytes * t if collective == "reduce-scatter" else n_bytes
+
+
+def block_as_rank(
+    gpu,
+    mesh: DeviceMesh,
+    *,
+    b: int,
+    s: int,
+    d: int,
+    a: int,
+    sequence: bool = False,
+    again: bool = False,
+    core: bool = True,
+    attention: str = "explicit",
+    dropout: float = 0.1,
+) -> RankStep:
+    """Forward and backward of a bfloat16 `Block` with GELU as this rank, on an open GPU, as phases of its trace.
+
+    `sequence` splits the positions too; `again` gathers its inputs again in backward; without `core` attention's core
+    is a checkpoint, as in "attention only" of utils.regions. `attention` is "explicit", or "fused" for the kernel that
+    PyTorch takes.
+
+    Shapes: x[b, s, d], or x[b, s/t, d] with `sequence` -> y of the same shape
+    Raises: ValueError where the ranks do not divide the heads or the positions; as `tensor_parallel` and `Block` do.
+    """
+    explicit = {"kind": "explicit", "context_length": s} if attention == "explicit" else {}
+    block = Block(d, a, "gelu", dropout, gpu.device, torch.bfloat16, **explicit)
+    block = tensor_parallel(block, mesh, sequence=sequence)
+    if again:
+        block = gather_again(block)
+    if not core:
+        checkpoint_core(block.attention, library_checkpoint)
+    own = s // mesh.size() if sequence else s
+    x = torch.empty(b, own, d, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
+    ignored = [*block.parameters(), *block.buffers()]
+    with gpu.trace.in_phase("forward"), SavedTensorContext(ignored) as saved:
+        y = block(x)
+    rows, saved_bytes = tuple(saved.rows(y)), saved.saved_tensor_mem
+    with gpu.trace.in_phase("backward"):
+        y.sum().backward()
+    return RankStep(mesh.size(), rows, saved_bytes, gpu.trace)
+
+
+def as_rank(t: int, *, rank: int = 0, gpu: str = "h200-141gb", **how) -> RankStep:
+    """`block_as_rank` as one of t ranks, on a simulated GPU of its own; a block of each of MODELS fits.
+
+    Raises: as `ranks` and `block_as_rank` do.
+    """
+    with SimulatedGPU(gpu) as one, ranks(t, rank) as mesh:
+        return block_as_rank(one, mesh, **how)
