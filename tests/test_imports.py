@@ -66,6 +66,7 @@ FORMULAS = [
     "utils.gpt_formulas",
     "utils.gpt_settings",
     "utils.region_formulas",
+    "utils.parallel_formulas",
     "utils.gpt_held",
     "utils.expressions",
     "utils.notation",

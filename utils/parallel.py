@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from importlib import import_module
 from itertools import count
 
 import torch
@@ -36,6 +37,8 @@ def ranks(n: int | None = None, rank: int = 0) -> Iterator[DeviceMesh]:
     if dist.is_initialized():
         raise RuntimeError("this process has its ranks already: leave the outer `ranks` (or process group) first.")
     real = {"RANK", "WORLD_SIZE"} <= os.environ.keys() and not attached()
+    import_module("torch._dynamo")  # DTensor would at its first use, and leave cycles that hold what runs meanwhile
+
     with ExitStack() as stack:
         stack.callback(_forget)
         if real:
