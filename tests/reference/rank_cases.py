@@ -6,6 +6,7 @@ The other ranks are PyTorch's `fake` process group. GPTs are drawn at random and
 import random
 
 import torch
+import torch.distributed._functional_collectives as functional
 
 from utils import GPT, Block
 from utils.parallel import ranks
@@ -36,6 +37,24 @@ def blocks(env, sequence):
         for kind in ("sdpa", "explicit"):
             for dropout in (0.0, 0.1):
                 block(env, t, sequence, kind, dropout)
+
+
+def collectives(env):
+    """What DTensor calls, on contiguous and other tensors, of even and odd sizes."""
+    with ranks(4, 1) as mesh:
+        for shape, dtype in (((8, 12), torch.float32), ((4, 3, 20), torch.bfloat16), ((1, 8, 36), torch.float32)):
+            x = torch.ones(shape, dtype=dtype, device=env.device)
+            sums = [functional.all_reduce(y, op, mesh) for y in (x, x.mT) for op in ("sum", "max")]
+            env.mark(f"{shape} sums")
+            sums = [y * 2 for y in sums]
+            env.mark(f"{shape} waited for")
+            whole = [functional.all_gather_single(x, dim, mesh) for dim in range(len(shape))]
+            env.mark(f"{shape} gathered")
+            parts = [functional.reduce_scatter_single(y, "sum", dim, mesh) for dim, y in enumerate(whole)]
+            env.mark(f"{shape} scattered")
+            functional.all_reduce_inplace(x, "sum", mesh)
+            del sums, whole, parts
+            env.mark(f"{shape} gone")
 
 
 def draw(rng):
@@ -99,6 +118,7 @@ def add(name, case):
     CASES[name] = case
 
 
+add("ranks_collectives", collectives)
 for which in ("tensor", "sequence"):
     add(f"ranks_block_{which}", lambda env, sequence=which == "sequence": blocks(env, sequence))
 for number in range(12):
