@@ -72,6 +72,30 @@ def test_a_block_on_each_number_of_ranks(t, sequence, attention):
 
 @EACH_T
 @SEQUENCE
+def test_a_block_with_selective_recomputation(t, sequence):
+    """34sbd/t and what the paper leaves out; what a checkpoint keeps the ledger tells."""
+    letters, settings, dtype, rank, bias = drawn(t, sequence)
+    b, s, d, a = (letters[letter] for letter in "bsda")
+    with SimulatedGPU("a100-80gb") as gpu, ranks(t, rank) as mesh:
+        model = dict(device=gpu.device, dtype=dtype, bias=bias, kind="explicit", context_length=s)
+        block = tensor_parallel(Block(d, a, "gelu", 0.1, **model), mesh, sequence=sequence)
+        set_regions(block, "attention only")
+        x = torch.randn(b, s // t if sequence else s, d, device=gpu.device, dtype=dtype, requires_grad=True)
+        y = block(x)
+        rows = [row for row in Ledger.now(gpu).rows if row.category in ("inputs", "activations")]
+        formula = rank_saved(attention="explicit", activation="gelu", dropout=0.1, core=False, sequence=sequence)
+        comparison = formula.compare([slot for row in rows for slot in row.slots], e=2, **letters)
+        y.sum().backward()
+    assert comparison.is_exact, (letters, comparison)
+    choices, letters = dict(selective=True, sequence=sequence), letters | {"L": 1}
+    paper, beyond = (formula(**choices).bytes(**letters) for formula in (half_precision_activations, not_in_paper))
+    assert comparison.accounted_bytes == paper + beyond
+    if sequence:
+        assert paper == 34 * s * b * d // t
+
+
+@EACH_T
+@SEQUENCE
 @pytest.mark.parametrize("core", [True, False], ids=["kept", "selective"])
 @pytest.mark.parametrize("attention", ["explicit", "flash"])
 def test_a_gpt_on_each_number_of_ranks(t, sequence, core, attention):
