@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -25,6 +26,7 @@ _LOST = (
     *("Timed out", "timed out"),
 )
 _groups = count()
+_one_at_a_time = threading.RLock()  # a process has one group, and sliders run on another thread than cells
 
 
 @contextmanager
@@ -40,13 +42,12 @@ def ranks(n: int | None = None, rank: int = 0) -> Iterator[DeviceMesh]:
             n; where torchrun started more processes than there are GPUs; RuntimeError inside another `ranks`, for a
             port in use, and when another rank is lost.
     """
-    if dist.is_initialized():
-        raise RuntimeError("this process has its ranks already: leave the outer `ranks` (or process group) first.")
-    real = {"RANK", "WORLD_SIZE"} <= os.environ.keys() and not attached()
-    import_module("torch._dynamo")  # DTensor would at its first use, and leave cycles that hold what runs meanwhile
-    hook = sys.excepthook  # a process group sets another one, which writes the rank before each line of a traceback
-
-    with ExitStack() as stack:
+    with _one_at_a_time, ExitStack() as stack:
+        if dist.is_initialized():
+            raise RuntimeError("this process has its ranks already: leave the outer `ranks` (or process group) first.")
+        real = {"RANK", "WORLD_SIZE"} <= os.environ.keys() and not attached()
+        import_module("torch._dynamo")  # DTensor would at its first use, and leave cycles that hold what runs meanwhile
+        hook = sys.excepthook  # a process group sets another, which writes the rank before each line of a traceback
         stack.callback(_forget)
         if real:
             _join(n)
