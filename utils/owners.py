@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .events import Event
 
-STATE = ("parameters", "buffers", "optimizer state", "gradients")
+STATE = ("gathered parameters", "parameters", "buffers", "optimizer state", "gradient buckets", "gradients")
 """Categories of what outlives a step; each such allocation is named by its module and parameter."""
 
 BY_PRIORITY = (*STATE, "inputs", "autocast copies", "activations", "outputs", "temporaries")

@@ -38,12 +38,20 @@ class _Gates:
         self._lock = threading.Lock()
         self._users = 0
         self._undo = ExitStack()
+        self._changes: list = []
+
+    def add(self, *changes) -> None:
+        """Also make these changes, each of which returns what undoes it: at once, too, where a GPU is open."""
+        with self._lock:
+            self._changes += changes
+            for change in changes if self._users else ():
+                self._undo.callback(change())
 
     def open(self) -> None:
         with self._lock:
             if self._users == 0:
                 with ExitStack() as undo:  # undoes what is changed so far if a change fails
-                    for change in _CHANGES:
+                    for change in self._changes:
                         undo.callback(change())
                     self._undo = undo.pop_all()
             self._users += 1
@@ -223,7 +231,7 @@ def _see_recomputation():
     return all_of([theirs, replaced(Region, "run_again", seeing_ours)])
 
 
-_CHANGES = (
+GATES.add(
     _override_operators,
     cast_as_cuda,
     answer_as_cuda,
