@@ -39,7 +39,7 @@ class GraphNode:
 
     `number` is autograd's own; nodes of one name in one module are told apart by `nth`. `since` and `until` are the
     positions in the trace between which it keeps what it saved, as far as is known now. `module` is None where each
-    allocation belongs to the module that made it.
+    allocation belongs to the module that made it. `allocations` has what stays until the node lets go.
     """
 
     number: int

@@ -4,13 +4,14 @@ The other ranks are those of PyTorch's `fake` process group, which exchanges not
 program and what it allocates are those of a rank; what a communication library takes for itself is not in it.
 """
 
-import gc
 import importlib.util
+import random
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch._dynamo  # if `fully_shard` imports it, amidst its work, that leaves cycles, which hold parameters
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from torch.distributed.device_mesh import init_device_mesh
@@ -77,7 +78,6 @@ def train(env, config, way, steps=3):
         model = reference.GPT(config).to(env.device, way.weights)
         env.mark("model")
         model = spread(model, mesh, way)
-        gc.collect()  # the first `fully_shard` of a process imports modules, and leaves a cycle that holds parameters
         env.mark("spread")
         optimizer = optimizer_of(model, way)
         env.mark("optimizer")
@@ -123,3 +123,44 @@ add("fsdp_foreach", TINY, Way("fsdp", 4, optimizer="foreach", **F32))
 add("fsdp_autocast_accumulated", TINY, Way("fsdp", 2, autocast=torch.bfloat16, micro_batches=2, **F32))
 add("ddp_accumulated", TINY, Way("ddp", 2, view=True, micro_batches=2, set_to_none=False, **F32))
 add("ddp_autocast", TINY, Way("ddp", 2, autocast=torch.bfloat16, optimizer="foreach", **F32))
+
+WIDE = reference.Config(vocabulary=5001, context=48, batch=3, d=512, layers=3, heads=8, bias=True)
+for engine in ("fsdp", "ddp", "zero"):
+    add(f"{engine}_wide", WIDE, Way(engine, 3, rank=2, autocast=torch.bfloat16, **F32))  # shares of unequal size
+
+
+def drawn(seed):
+    """A GPT, an engine and a way to train, at random."""
+    draw = random.Random(seed)
+    heads = draw.choice([1, 2, 3, 4])
+    config = reference.Config(
+        vocabulary=draw.choice([65, 1000, 5003, 20_000]),
+        context=draw.randint(8, 200),
+        batch=draw.randint(1, 4),
+        d=heads * draw.choice([8, 24, 64, 128]),
+        layers=draw.randint(1, 4),
+        heads=heads,
+        attention=draw.choice(["sdpa", "explicit"]),
+        bias=draw.random() < 0.5,
+        dropout=draw.choice([0.0, 0.1]),
+    )
+    n = draw.choice([2, 3, 4, 5, 8, 16])
+    is_half = draw.random() < 0.3
+    way = Way(
+        ["fsdp", "fsdp", "ddp", "zero"][seed % 4],
+        n,
+        draw.randrange(n),
+        draw.choice([None, True, False]),
+        draw.random() < 0.5,
+        HALF if draw.random() < 0.3 and not is_half else MixedPrecisionPolicy(),
+        draw.choice([1, 1, 2]),
+        draw.random() < 0.7,
+        draw.choice(["fused", "foreach"]),
+        torch.bfloat16 if is_half else torch.float32,
+        None if is_half or draw.random() < 0.5 else torch.bfloat16,
+    )
+    return config, way
+
+
+for seed in range(16):
+    add(f"drawn_{seed}", *drawn(seed))

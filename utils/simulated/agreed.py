@@ -19,7 +19,10 @@ def bring(target: torch.Tensor, source: torch.Tensor, *, in_place: bool = False)
     if dist.is_available() and dist.is_initialized() and target.is_meta and not source.is_meta:
         is_whole = target.is_contiguous() and target.storage_offset() == 0 and source.shape == target.shape
         if is_whole and not source.dtype.is_floating_point and source.numel() <= MOST_NUMBERS:
-            _record(target).brought = target._version + in_place, source.detach().to(target.dtype, copy=True).reshape(-1)
+            _record(target).brought = (
+                target._version + in_place,
+                source.detach().to(target.dtype, copy=True).reshape(-1),
+            )
 
 
 def agree(target: torch.Tensor, source: torch.Tensor) -> None:

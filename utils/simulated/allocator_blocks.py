@@ -95,7 +95,7 @@ class BlockPool:
         del self.free[bisect_left(self.free, (block.stream, block.size_bytes, block.address))]
 
     def take_best_fit(self, size_bytes: int, stream: int) -> Block | None:
-        """Out of the pool: the stream's smallest free block of at least `size_bytes`, and of several such the lowest."""
+        """Out of the pool: a stream's smallest free block of at least `size_bytes`, and of several such the lowest."""
         free = self.free
         place = bisect_left(free, (stream, size_bytes))
         return free.pop(place)[-1] if place < len(free) and free[place][0] == stream else None

@@ -49,13 +49,14 @@ KERNELS.update(
 @rule(c10d._allgather_base_.default)
 def gathered(call: Call) -> None:
     """What is gathered into one tensor and is no activation is FSDP's: parameters."""
-    _note(call, call.args[0], "gathered parameters")
+    note(call, call.args[0], "gathered parameters")
 
 
 @rule(c10d._reduce_scatter_base_.default)
 def scattered(call: Call) -> None:
-    """What is summed and scattered is gradients."""
-    _note(call, call.args[1], "gradient buckets")
+    """What is summed and scattered is gradients, and so is what comes of them."""
+    note(call, call.args[1], "gradient buckets")
+    note(call, call.args[0], "gradients")
 
 
 @rule(c10d.allreduce_.default)
@@ -63,7 +64,7 @@ def summed(call: Call) -> None:
     """During backward it is gradients that are summed."""
     if torch._C._current_graph_task_id() != -1:
         for tensor in call.args[0]:
-            _note(call, tensor, "gradient buckets")
+            note(call, tensor, "gradient buckets")
 
 
 @rule(c10d.broadcast_.default)
@@ -81,7 +82,8 @@ def gathered_apart(call: Call) -> None:
             agree(tensor, source)
 
 
-def _note(call: Call, tensor: torch.Tensor, category: str) -> None:
+def note(call: Call, tensor: torch.Tensor, category: str) -> None:
+    """Note what the storage of a tensor is for."""
     record = RECORDS[tensor.untyped_storage()._cdata]
     if record.number is not None:
         call.memory.owners.add(record.number, Role(category))

@@ -14,6 +14,7 @@ from . import streams
 from .attachment import attached
 from .call import Call, rule
 from .elementwise import is_dense
+from .exchanges import note
 from .gates import GATES
 from .replacing import all_of, replaced
 
@@ -34,7 +35,8 @@ def shard_on_meta():
     def accepting(original):
         return lambda group: None if attached() else original(group)
 
-    handles = [replaced(m, "_get_device_handle", streams_of) for m in (_fsdp_collectives, _fsdp_param_group, _fsdp_state)]
+    askers = _fsdp_collectives, _fsdp_param_group, _fsdp_state
+    handles = [replaced(module, "_get_device_handle", streams_of) for module in askers]
     device = replaced(_fully_shard, "_get_device_from_mesh", device_of)
     group = replaced(_fsdp_param_group.FSDPParamGroup, "_validate_no_meta_params", accepting)
     return all_of([*handles, device, group])
@@ -50,6 +52,8 @@ def split_copy(call: Call) -> None:
     """Where and how much to copy, as numbers on the GPU: as many blocks work on a part as its size takes."""
     source, sizes = call.args[:2]
     dim, outputs = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0), call.kwargs["out"]
+    for tensor in outputs if call.func is fsdp.split_with_sizes_copy.default else ():
+        note(call, tensor, "gathered parameters")
     if not all(tensor.is_contiguous() and tensor.dtype == source.dtype for tensor in (source, *outputs)):
         return
     dim %= source.dim()
@@ -69,6 +73,8 @@ def concatenate_chunks(call: Call) -> None:
     one by one, which is not modelled."""
     tensors, dim, n_chunks = call.args[:3]
     out = call.args[3] if len(call.args) > 3 else call.kwargs["out"]
+    for tensor in tensors if call.func is fsdp.chunk_cat.default else ():
+        note(call, tensor, "gradients")
     converts = tensors[0].dtype != out.dtype
     if not all(map(is_dense, tensors)) or converts and (tensors[0].dtype, out.dtype) != (torch.bfloat16, torch.float32):
         attached()[-1].not_modelled(f"{call.func.name()} from {tensors[0].dtype} to {out.dtype}")
