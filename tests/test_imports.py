@@ -67,6 +67,7 @@ FORMULAS = [
     "utils.gpt_formulas",
     "utils.gpt_settings",
     "utils.region_formulas",
+    "utils.parallel_formulas",
     "utils.gpt_held",
     "utils.data_parallel_formulas",
     "utils.expressions",
