@@ -235,6 +235,16 @@ def test_the_live_gpu_passes_everything_on(monkeypatch):
     assert asked == [(n,) if n in without_device else (n, torch.device("cuda", 0)) for n in names]
 
 
+def test_each_of_torchrun_s_processes_has_a_live_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a stand-in")
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    assert LiveGPU().device == torch.device("cuda", 0)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert LiveGPU().device == torch.device("cuda", 3)
+    assert LiveGPU(1).device == torch.device("cuda", 1)
+
+
 @pytest.mark.gpu
 def test_live_and_simulated_agree_on_blocks():
     live = LiveGPU()

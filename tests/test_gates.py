@@ -51,7 +51,7 @@ def test_a_change_that_fails_leaves_nothing_changed(monkeypatch, position):
 
     changes = gates._CHANGES
     before = torch.tensor, torch.Tensor.pin_memory, torch.UntypedStorage.resize_
-    monkeypatch.setattr(gates, "_CHANGES", (*changes[:position], failing, *changes[position:]))
+    monkeypatch.setattr(gates, "_CHANGES", [*changes[:position], failing, *changes[position:]])
     for _ in range(2):
         with pytest.raises(RuntimeError, match="this change fails"):
             attention_kernel()
@@ -68,3 +68,27 @@ def test_changes_hold_until_the_last_gpu_is_closed():
         assert attention_kernel() == FLASH
         assert torch.tensor is changed is not original
     assert torch.tensor is original
+
+
+def test_a_change_that_comes_later_holds_at_once_and_for_good(monkeypatch):
+    """As FSDP2's, whose modules take a second to import."""
+    monkeypatch.setattr(gates, "_CHANGES", list(gates._CHANGES))
+    made = []
+    with SimulatedGPU("a100-80gb"):
+        gates.GATES.add(lambda: made.append("made") or (lambda: made.append("undone")))
+        assert made == ["made"]
+    assert made == ["made", "undone"]
+    with SimulatedGPU("a100-80gb"):
+        assert made == ["made", "undone", "made"]
+
+
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.tensor(0.5)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_scripts_know_what_is_changed():
+    """torch.distributed.optim compiles such functions when it is imported."""
+    with SimulatedGPU("a100-80gb"):
+        torch.jit.script(half)
+    assert torch.jit.script(half)(torch.ones(2)).tolist() == [0.5, 0.5]

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-import torch.distributed as dist
 from reference_files import load
 
 from utils import GPT, Ledger, SimulatedGPU
@@ -13,11 +12,9 @@ from utils.gpt_runs import (
     activations_of,
     gpt_steps,
     gradient_bytes,
-    in_ddp,
     requested_at_peak,
     step_peak,
 )
-from utils.parallel import ranks
 from utils.training import StepSettings
 
 FOUR_N = 4 * 124_373_760
@@ -76,17 +73,6 @@ def test_gradients_that_persist(way, expected):
 def test_an_unknown_way():
     with pytest.raises(ValueError, match="way must be one of set_to_none=True.*: got way='FSDP'"):
         gradient_bytes("FSDP")
-
-
-def test_buckets_are_views_or_are_not():
-    with SimulatedGPU("a100-80gb") as gpu, ranks(4):
-        for view in (False, True):
-            model = in_ddp(GPT(100, 16, 8, 1, 1, device=gpu.device), gradient_as_bucket_view=view)
-            model(torch.zeros(1, 16, dtype=torch.int64, device=gpu.device))[0].sum().backward()
-            storages = {parameter.grad.untyped_storage()._cdata for parameter in model.parameters()}
-            assert (len(storages) == 1) == view
-            model.zero_grad()
-    assert not dist.is_initialized()
 
 
 def test_wrapping_and_looking():

@@ -19,6 +19,7 @@ LAYERS = [
     ["utils.simulated"],
     ["utils.device"],
     ["utils.parallel"],
+    ["utils.data_parallel"],
     [
         "utils.contexts",
         "utils.capacity",
@@ -66,7 +67,9 @@ FORMULAS = [
     "utils.gpt_formulas",
     "utils.gpt_settings",
     "utils.region_formulas",
+    "utils.parallel_formulas",
     "utils.gpt_held",
+    "utils.data_parallel_formulas",
     "utils.expressions",
     "utils.notation",
     "utils.comparison",

@@ -2,6 +2,9 @@
 
 import os
 import re
+import sys
+import threading
+import time
 
 import pytest
 import torch
@@ -104,6 +107,14 @@ def test_ranks_that_there_are_not(call, message):
         pass
 
 
+def test_tracebacks_do_not_speak_of_ranks_ever_after():
+    """PyTorch puts a hook of its own before Python's for each process group, and leaves it there."""
+    hook = sys.excepthook
+    with ranks(2):
+        assert sys.excepthook is hook
+    assert sys.excepthook is hook
+
+
 def test_ranks_inside_ranks():
     with ranks(2), pytest.raises(RuntimeError, match="has its ranks already: leave the outer"), ranks(2):
         pass
@@ -118,3 +129,32 @@ def test_another_number_than_torchrun_s(monkeypatch):
     with SimulatedGPU("a100-80gb"), ranks(4) as mesh:  # a simulated GPU has nobody to talk to
         assert mesh.size() == 4
     assert os.environ["WORLD_SIZE"] == "2"
+
+
+def test_two_threads_take_turns():
+    """As when a reader moves a slider while a cell runs: a process has one process group."""
+    seen, entered = [], threading.Event()
+
+    def run():
+        entered.set()
+        with SimulatedGPU("a100-80gb"), ranks(2) as mesh:
+            seen.append(mesh.size())
+
+    thread = threading.Thread(target=run)
+    with ranks(4) as mesh:
+        thread.start()
+        entered.wait(10)
+        time.sleep(0.2)
+        seen.append(mesh.size())
+    thread.join(30)
+    assert seen == [4, 2]
+
+
+def test_more_processes_than_gpus(monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    message = "each process needs a GPU of its own: this is number 1, from 0, and there are 1; start fewer with"
+    with pytest.raises(ValueError, match=message), ranks():
+        pass

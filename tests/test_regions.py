@@ -10,7 +10,7 @@ import torch.utils.checkpoint
 from torch import nn
 from torch.utils.checkpoint import set_checkpoint_debug_enabled
 
-from utils import GPT, Ledger, SimulatedGPU
+from utils import GPT, Block, Ledger, SimulatedGPU
 from utils.block_formulas import block_saved
 from utils.checkpointing import Checkpoint, checkpoint, minimal_checkpoint
 from utils.gpt_runs import gpt_steps
@@ -215,8 +215,30 @@ def test_lengths_of_regions(regions, k, lengths):
 
 
 def test_other_models_are_refused():
-    with pytest.raises(TypeError, match="model must be a GPT of this book: got Sequential; checkpoint others by hand"):
+    message = "model must be a GPT or a Block of this book: got Sequential; checkpoint others by hand"
+    with pytest.raises(TypeError, match=message):
         set_regions(nn.Sequential(), "every block")
+
+
+@pytest.mark.parametrize("kind", ["sdpa", "explicit"])
+def test_the_core_of_a_block_alone(kind):
+    block, x = Block(16, 2, "gelu", kind=kind, context_length=8), torch.randn(2, 8, 16)
+    calls = []
+
+    def gradients():
+        block.zero_grad()
+        block(x).square().sum().backward()
+        return [parameter.grad for parameter in block.parameters()]
+
+    expected = gradients()
+    with checkpointed(block, "attention only", run=lambda core, *args: calls.append(1) or checkpoint(core, *args)):
+        found = gradients()
+    assert calls == [1]
+    assert all(map(torch.equal, found, expected))
+    gradients()
+    assert calls == [1]
+    with pytest.raises(ValueError, match="one region, its attention: got regions='every block'; try 'attention only'"):
+        set_regions(block, "every block")
 
 
 # ------------------------------------------------------------------------------------------------- on simulated GPUs

@@ -3,9 +3,11 @@
 import pytest
 import torch
 from torch import nn
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from utils import MLP, SavedTensorContext, SimulatedGPU
-from utils.saved_tensors import as_text
+from utils.parallel import ranks
+from utils.saved_tensors import as_text, storages_of
 
 
 @pytest.fixture(params=["cpu", "meta", "simulated", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -143,3 +145,14 @@ def test_rows_as_text():
     assert as_text(saved.rows(y)) == (
         "module  node            slot  shape   type     bytes\n        AddmmBackward0  mat1  (3, 4)  float32     48"
     )
+
+
+def test_of_a_dtensor_its_share_is_kept():
+    """It consists of a tensor and of the mesh of its ranks, which has no storage."""
+    with ranks(4) as mesh:
+        x = distribute_tensor(torch.ones(8, 4), mesh, [Shard(0)], src_data_rank=None).requires_grad_()
+        with SavedTensorContext() as saved:
+            y = x.exp()
+        [row] = saved.rows(y)
+        assert (row.node, row.slot, row.shape, row.storage_bytes) == ("ExpBackward0", "result", (8, 4), 4 * 2 * 4)
+        assert [storage._cdata for storage in storages_of(y)] == [y.to_local().untyped_storage()._cdata]

@@ -8,6 +8,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from running import ones
+from torch._subclasses import FakeTensorMode
+from torch.testing._internal.two_tensor import TwoTensor
 
 from utils import SimulatedGPU, open_gpu
 from utils.device import current_gpu
@@ -251,6 +253,28 @@ def test_an_optimizer_that_is_capturable_keeps_its_steps_on_the_gpu(gpu):
     model(ones(gpu, 2, 4)).sum().backward()
     optimizer.step()
     assert all(state["step"].is_meta for state in optimizer.state.values())
+
+
+def test_asking_for_a_shape_takes_nothing(gpu):
+    """Under FakeTensorMode nothing is allocated, on CUDA neither; what it says of a device does not matter."""
+    x = ones(gpu, 10)
+    with FakeTensorMode() as mode:
+        torch.ones(1000, device="meta")
+        torch.ones(1000).to(torch.bfloat16, copy=True).to("meta")
+    with mode:
+        mode.from_tensor(x) + 1
+    assert gpu.memory_allocated() == gpu.max_memory_allocated() == 512
+
+
+def test_a_wrapper_s_parts_are_counted_and_it_is_not(gpu):
+    """Of a tensor that makes two of each operation."""
+    x = TwoTensor(ones(gpu, 128), ones(gpu, 128))
+    assert gpu.memory_allocated() == 1024
+    y = x.exp()
+    assert isinstance(y, TwoTensor)
+    assert gpu.memory_allocated() == 2048
+    del x, y
+    assert gpu.memory_allocated() == 0
 
 
 def test_a_closed_gpu_is_not_remembered():

@@ -1,5 +1,6 @@
 """The GPU that an experiment runs on: a simulated one, or the machine's own, under the same names."""
 
+import os
 import threading
 from contextlib import suppress
 
@@ -14,19 +15,21 @@ from .simulated.specs import GPUSpec
 class LiveGPU:
     """This machine's own GPU, under the same names: every figure is PyTorch's, measured.
 
+    Without an index it is the first; in a process that torchrun started, the one of its local rank.
+
     Raises: RuntimeError if PyTorch sees no GPU here.
     """
 
     origin = "measured"
     is_open = True
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, index: int | None = None) -> None:
         if not torch.cuda.is_available():
             raise RuntimeError(
                 'a live GPU needs a CUDA build of PyTorch and a GPU: this machine has none; use open_gpu("a100-80gb") '
                 "or another simulated GPU."
             )
-        self.device = torch.device("cuda", index)
+        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) if index is None else index)
         self.name = torch.cuda.get_device_name(self.device)
 
     @property

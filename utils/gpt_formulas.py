@@ -94,30 +94,37 @@ def autocast_activations() -> Formula:
     return Formula("GPT under autocast, estimated: kept for backward", tuple(terms))
 
 
-def half_precision_activations() -> Formula:
+def half_precision_activations(*, sequence: bool = False, selective: bool = False) -> Formula:
     """The estimate b s d L (10 + 24/t + 5 a s/(d t)): every activation at 2 bytes, on each of t GPUs in parallel.
 
-    On one GPU, t = 1, this is b s d L (34 + 5 a s/d). Dropout is on: its masks are the terms of 1 byte.
+    On one GPU, t = 1, this is b s d L (34 + 5 a s/d). Dropout is on: its masks are the terms of 1 byte. With `sequence`
+    parallel all is divided by t; with `selective` recomputation the terms of a s^2 are not kept, which leaves
+    34 b s d L/t with both.
 
     Counts: the L blocks alone, without the statistics of their norms. Not the embeddings, the last norm, the head, the
-            cross entropy.
+            cross entropy. What PyTorch keeps beyond it: `not_in_paper` of utils.parallel_formulas.
     Unit:   bytes, requested: an estimate.
-    Source: Korthikanti et al. 2022, equations 1 and 2; Anthony, Biderman and Schoelkopf 2023, "Transformer Math 101".
+    Source: Korthikanti et al. 2022, sections 4.1, 4.2 and 5; Anthony, Biderman and Schoelkopf 2023, "Transformer Math
+            101".
     """
+    positions = f"{_BLOCK}/t" if sequence else _BLOCK
     terms = [
-        Term("norm inputs", f"2*{_BLOCK}", 2, (), "gradients of norm1 and norm2"),
-        Term("qkv input", _BLOCK, 2, (), "weight gradient of qkv"),
+        Term("norm inputs", f"2*{positions}", 2, (), "gradients of norm1 and norm2"),
+        Term("qkv input", positions, 2, (), "weight gradient of qkv"),
         Term("q, k, v", f"3*{_BLOCK}/t", 2, (), "gradients of each other, and of the weights"),
         Term("softmax", f"{_SCORES}/t", 2, (), "derivative of the softmax, from its output"),
         Term("weights' dropout mask", f"{_SCORES}/t", 1, (), "which weights dropout let pass"),
         Term("dropped weights", f"{_SCORES}/t", 2, (), "gradient of v"),
         Term("out input", f"{_BLOCK}/t", 2, (), "weight gradient of out"),
-        Term("up input", _BLOCK, 2, (), "weight gradient of up"),
+        Term("up input", positions, 2, (), "weight gradient of up"),
         Term("activation input", f"4*{_BLOCK}/t", 2, (), "derivative of GELU, from its input"),
         Term("down input", f"4*{_BLOCK}/t", 2, (), "weight gradient of down"),
-        Term("dropout masks", f"2*{_BLOCK}", 1, (), "which elements dropout let pass, behind out and down"),
+        Term("dropout masks", f"2*{positions}", 1, (), "which elements dropout let pass, behind out and down"),
     ]
-    return Formula("Blocks in half precision, estimated: kept for backward", tuple(terms))
+    if selective:
+        terms = [term for term in terms if not term.elements.startswith(_SCORES)]
+    extras = (", sequence parallel" if sequence else "") + (", selective recomputation" if selective else "")
+    return Formula(f"Blocks in half precision{extras}, estimated: kept for backward", tuple(terms))
 
 
 def peak_estimate() -> Formula:

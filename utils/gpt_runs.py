@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from .data_parallel import replicated
 from .formulas import Formula
 from .gpt import CONTEXT_LENGTH, GPT, VOCABULARY_SIZE
 from .gpt_held import GPTSettings, by_category, held_after_forward
@@ -93,23 +94,6 @@ def activations_of(settings: GPTSettings) -> Formula:
     return Formula(f"{held.title}, for backward alone", terms)
 
 
-def in_ddp(model: nn.Module, *, gradient_as_bucket_view: bool) -> nn.Module:
-    """A model in PyTorch's `DistributedDataParallel`, whose buckets are filled and not sent.
-
-    Nothing is computed on a simulated GPU, so that ranks cannot compare shapes, and PyTorch's own no-op hook stands
-    for the exchange, which needs no memory of the caching allocator. Only the first step can run: after it, DDP sorts
-    its buckets anew by what the ranks tell each other.
-
-    Raises: RuntimeError outside a process group.
-    """
-    from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
-    from torch.nn.parallel import DistributedDataParallel
-
-    wrapped = DistributedDataParallel(model, gradient_as_bucket_view=gradient_as_bucket_view, init_sync=False)
-    wrapped.register_comm_hook(None, noop_hook)
-    return wrapped
-
-
 def gradient_bytes(way: str) -> tuple[int, int]:
     """What gradients, and DDP's buckets for them, take when backward has ended, and when the next forward begins.
 
@@ -130,7 +114,7 @@ def gradient_bytes(way: str) -> tuple[int, int]:
         if view is None:
             gpt_steps(gpu, **small)
         else:
-            with ranks(8):
-                gpt_steps(gpu, **small, wrap=lambda model: in_ddp(model, gradient_as_bucket_view=view))
+            with ranks(8) as mesh:
+                gpt_steps(gpu, **small, wrap=lambda model: replicated(model, mesh, gradient_as_bucket_view=view))
     at_marks = (Ledger.at(gpu.trace, mark).parts for mark in marks)
-    return tuple(parts.get("gradients", 0) + parts.get("other tensors", 0) for parts in at_marks)
+    return tuple(parts.get("gradients", 0) + parts.get("gradient buckets", 0) for parts in at_marks)

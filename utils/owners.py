@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from .events import Event
 
-STATE = ("parameters", "buffers", "optimizer state", "gradients")
+STATE = ("gathered parameters", "parameters", "buffers", "optimizer state", "gradient buckets", "gradients")
 """Categories of what outlives a step; each such allocation is named by its module and parameter."""
 
 BY_PRIORITY = (*STATE, "inputs", "autocast copies", "activations", "outputs", "temporaries")
@@ -39,7 +39,7 @@ class GraphNode:
 
     `number` is autograd's own; nodes of one name in one module are told apart by `nth`. `since` and `until` are the
     positions in the trace between which it keeps what it saved, as far as is known now. `module` is None where each
-    allocation belongs to the module that made it.
+    allocation belongs to the module that made it. `allocations` has what stays until the node lets go.
     """
 
     number: int

@@ -37,6 +37,7 @@ PALETTE = (
 
 CATEGORIES = {
     "parameters": "slate",
+    "gathered parameters": "ink",
     "buffers": "brown",
     "optimizer state": "purple",
     "cuBLAS workspace": "olive",
@@ -45,6 +46,7 @@ CATEGORIES = {
     "activations": "green",
     "outputs": "indigo",
     "gradients": "rose",
+    "gradient buckets": "wine",
     "temporaries": "gold",
     "other tensors": "magenta",
     "unattributed": "navy",

@@ -1,9 +1,12 @@
 """Makes this process one rank of several: for real where torchrun started the others, else with nobody else there."""
 
 import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from importlib import import_module
 from itertools import count
 
 import torch
@@ -17,8 +20,13 @@ from .simulated.specs import GPUSpec
 TIMEOUT = timedelta(seconds=60)
 """How long a rank waits for the others, at the start and in each exchange."""
 
-_LOST = ("Connection closed by peer", "Connection reset", "Timed out", "timed out", "Broken pipe", "NCCL")
+_LOST = (
+    *("Connection closed by peer", "Connection reset", "Broken pipe"),  # gloo
+    *("remote process exited", "communicator was aborted"),  # NCCL
+    *("Timed out", "timed out"),
+)
 _groups = count()
+_one_at_a_time = threading.RLock()  # a process has one group, and sliders run on another thread than cells
 
 
 @contextmanager
@@ -31,12 +39,15 @@ def ranks(n: int | None = None, rank: int = 0) -> Iterator[DeviceMesh]:
     Inside, cross entropy works on logits that are split over V, as PyTorch's `loss_parallel` has it.
 
     Raises: ValueError for an n that is no positive integer or not that of torchrun, and for a rank that is not one of
-            n; RuntimeError inside another `ranks`, for a port in use, and when another rank is lost.
+            n; where torchrun started more processes than there are GPUs; RuntimeError inside another `ranks`, for a
+            port in use, and when another rank is lost.
     """
-    if dist.is_initialized():
-        raise RuntimeError("this process has its ranks already: leave the outer `ranks` (or process group) first.")
-    real = {"RANK", "WORLD_SIZE"} <= os.environ.keys() and not attached()
-    with ExitStack() as stack:
+    with _one_at_a_time, ExitStack() as stack:
+        if dist.is_initialized():
+            raise RuntimeError("this process has its ranks already: leave the outer `ranks` (or process group) first.")
+        real = {"RANK", "WORLD_SIZE"} <= os.environ.keys() and not attached()
+        import_module("torch._dynamo")  # DTensor would at its first use, and leave cycles that hold what runs meanwhile
+        hook = sys.excepthook  # a process group sets another, which writes the rank before each line of a traceback
         stack.callback(_forget)
         if real:
             _join(n)
@@ -44,10 +55,14 @@ def ranks(n: int | None = None, rank: int = 0) -> Iterator[DeviceMesh]:
             _pretend(n, rank)
         stack.enter_context(_loss_split())
         mesh = init_device_mesh(_device_type(), (dist.get_world_size(),))
+        if not real:
+            sys.excepthook = hook
+            yield mesh
+            return
         with _telling_who_is_lost():
             yield mesh
-            if real:
-                dist.barrier()
+            dist.barrier()  # nobody goes while another may still want something
+            sys.excepthook = hook
 
 
 def by_rank(function: Callable, n: int, gpu: str | GPUSpec = "a100-80gb") -> list:
@@ -91,7 +106,7 @@ def _join(n: int | None) -> None:
             f"torchrun with --nproc-per-node={n}, or call ranks() without n."
         )
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+        _take_own_gpu(int(os.environ.get("LOCAL_RANK", 0)))
     with _telling_who_is_lost():
         try:
             store, rank, world_size = next(dist.rendezvous("env://", timeout=TIMEOUT))
@@ -107,12 +122,22 @@ def _join(n: int | None) -> None:
         dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
 
 
+def _take_own_gpu(local_rank: int) -> None:
+    if local_rank >= torch.cuda.device_count():
+        raise ValueError(
+            f"each process needs a GPU of its own: this is number {local_rank}, from 0, and there are "
+            f"{torch.cuda.device_count()}; start fewer with --nproc-per-node, or hide the GPUs with "
+            'CUDA_VISIBLE_DEVICES="" to exchange over gloo.'
+        )
+    torch.cuda.set_device(local_rank)
+
+
 @contextmanager
 def _telling_who_is_lost() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if "RANK" not in os.environ or not any(sign in str(error) for sign in _LOST):
+        if not any(sign in str(error) for sign in _LOST):
             raise
         raise RuntimeError(
             f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} has lost another rank: it failed, or kept this "

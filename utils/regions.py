@@ -13,7 +13,7 @@ from torch import nn
 
 from .checkpointing import checkpoint
 from .gpt import GPT
-from .layers import Attention, check_positive
+from .layers import Attention, Block, check_positive
 
 REGIONS = ("none", "every block", "every k-th block", "k segments", "sqrt(L) segments", "attention only")
 WITH_K = ("every k-th block", "k segments")
@@ -22,7 +22,7 @@ library_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=Fa
 """PyTorch's own checkpoint, in the form that it recommends."""
 
 
-def set_regions(model: GPT, regions: str, *, k: int | None = None, run: Callable = checkpoint) -> GPT:
+def set_regions(model: GPT | Block, regions: str, *, k: int | None = None, run: Callable = checkpoint) -> GPT | Block:
     """Have a GPT run these regions through a checkpoint from now on, and return it; "none" undoes that.
 
     "every k-th block" takes the first of each k blocks, "k segments" runs of consecutive blocks, as equal in number as
@@ -30,17 +30,21 @@ def set_regions(model: GPT, regions: str, *, k: int | None = None, run: Callable
     from q, k and v to y: scores, mask, softmax, its dropout and the product with v, or PyTorch's kernel for all that.
     `run(function, *args)` runs a region; `checkpoint` of this book or `library_checkpoint`.
 
-    Code, parameters, `state_dict()` and the names of modules stay as they are. Meanwhile `model.blocks` gives regions.
+    A Block alone may have "attention only". Code, parameters, `state_dict()` and the names of modules stay as they are.
+    Meanwhile `model.blocks` gives regions.
 
-    Raises: TypeError for a model that is no GPT; ValueError for unknown regions, and for a k that is missing, not
-            asked for, no positive integer or larger than the number of blocks.
+    Raises: TypeError for a model that is no GPT or Block; ValueError for unknown regions, for other ones of a Block,
+            and for a k that is missing, not asked for, no positive integer or larger than the number of blocks.
     Source: "attention only" is the selective recomputation of Korthikanti et al. 2022, section 5; sqrt(L) segments
             are Chen et al. 2016, section 4.
     """
-    if not isinstance(model, GPT):
-        raise TypeError(f"model must be a GPT of this book: got {type(model).__name__}; checkpoint others by hand.")
-    blocks = list(model._modules["blocks"])
+    if not isinstance(model, GPT | Block):
+        what = type(model).__name__
+        raise TypeError(f"model must be a GPT or a Block of this book: got {what}; checkpoint others by hand.")
+    blocks = _blocks_of(model)
     lengths = region_lengths(regions, L=len(blocks), k=k)
+    if isinstance(model, Block) and regions not in ("none", "attention only"):
+        raise ValueError(f"a Block has one region, its attention: got {regions=}; try 'attention only'.")
     _restore(model)
     if regions == "attention only":
         for block in blocks:
@@ -52,12 +56,14 @@ def set_regions(model: GPT, regions: str, *, k: int | None = None, run: Callable
 
 
 @contextmanager
-def checkpointed(model: GPT, regions: str, *, k: int | None = None, run: Callable = checkpoint) -> Iterator[GPT]:
+def checkpointed(
+    model: GPT | Block, regions: str, *, k: int | None = None, run: Callable = checkpoint
+) -> Iterator[GPT | Block]:
     """`set_regions` for the time of a `with` block; then the regions are again what they were. Backward may come later.
 
     Raises: as `set_regions`.
     """
-    before = _own_names(model) if isinstance(model, GPT) else []
+    before = _own_names(model) if isinstance(model, GPT | Block) else []
     set_regions(model, regions, k=k, run=run)
     try:
         yield model
@@ -128,16 +134,20 @@ def _explicit_core(attention: Attention, q: torch.Tensor, k: torch.Tensor, v: to
     return attention._weights(q, k) @ v
 
 
-def _own_names(model: GPT) -> list[tuple[dict, dict]]:
+def _blocks_of(model: GPT | Block) -> list[nn.Module]:
+    return [model] if isinstance(model, Block) else list(model._modules["blocks"])
+
+
+def _own_names(model: GPT | Block) -> list[tuple[dict, dict]]:
     """What `set_regions` may have changed, and to what: the attributes of a model and of its layers of attention."""
     changed = [(model.__dict__, ("blocks",))]
-    changed += [(block.attention.__dict__, ("kind", "_kind", "_sdpa")) for block in model._modules["blocks"]]
+    changed += [(block.attention.__dict__, ("kind", "_kind", "_sdpa")) for block in _blocks_of(model)]
     return [(own, {name: own[name] for name in names if name in own}) for own, names in changed]
 
 
-def _restore(model: GPT) -> None:
+def _restore(model: GPT | Block) -> None:
     model.__dict__.pop("blocks", None)
-    for block in model.blocks:
+    for block in _blocks_of(model):
         own = block.attention.__dict__
         if "_kind" in own:
             own["kind"] = own.pop("_kind")

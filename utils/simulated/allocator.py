@@ -8,8 +8,11 @@ what was requested: sizes are rounded up, and a remainder not worth a block of i
     requested 1,000,000 -> rounded 1,000,448 -> small pool -> a block at the front of a new segment of 2 MiB
                                                               and a free block of 1,096,704 bytes behind it
 
-The rules are those of PyTorch 2.13 with its default settings, on one stream. What stays out: `max_split_size`,
-expandable segments, memory fractions, CUDA graphs, several streams.
+A stream has segments of its own: what it frees, it alone takes again, for the GPU may still be at work on what came
+before in it.
+
+The rules are those of PyTorch 2.13 with its default settings. What stays out: `max_split_size`, expandable segments,
+memory fractions, CUDA graphs, `record_stream`.
 Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/test_allocator_recorded.py.
 """
 
@@ -80,8 +83,8 @@ class CachingAllocator:
         self._next_address = FIRST_ADDRESS
         self._events = dict.fromkeys(EVENTS, 0)
 
-    def malloc(self, requested_bytes: int) -> Block:
-        """A block of at least `requested_bytes`: the best fitting free one, or the front of a new segment.
+    def malloc(self, requested_bytes: int, stream: int = 0) -> Block:
+        """A block of at least `requested_bytes`: the stream's best fitting free one, or the front of a new segment.
 
         Raises: ValueError unless `requested_bytes` is an int above 0; OutOfMemory if there is no room.
         """
@@ -92,7 +95,9 @@ class CachingAllocator:
             )
         size_bytes = round_size(requested_bytes)
         pool = self._small if size_bytes <= LARGEST_SMALL_BYTES else self._large
-        found = pool.take_best_fit(size_bytes) or self._new_segment(pool, size_bytes, requested_bytes)
+        found = pool.take_best_fit(size_bytes, stream)
+        if found is None:
+            found = self._new_segment(pool, size_bytes, requested_bytes, stream)
         block = pool.carve(found, size_bytes)
         block.allocated = True
         block.requested_bytes = requested_bytes
@@ -132,7 +137,7 @@ class CachingAllocator:
                 self._events["num_device_free"] += 1
                 self._on_segment("segment_free", block.address, block.size_bytes)
 
-    def _new_segment(self, pool: BlockPool, size_bytes: int, requested_bytes: int) -> Block:
+    def _new_segment(self, pool: BlockPool, size_bytes: int, requested_bytes: int, stream: int) -> Block:
         """One free block, as large as a segment for `size_bytes` is. Tries again with the cache emptied."""
         segment_bytes = segment_size(size_bytes)
         if not self._fits(segment_bytes):
@@ -143,7 +148,7 @@ class CachingAllocator:
                 raise OutOfMemory(
                     requested_bytes, segment_bytes, self.capacity_bytes, self.reserved_bytes, self.allocated_bytes
                 )
-        block = Block(pool, self._next_address, segment_bytes)
+        block = Block(pool, self._next_address, segment_bytes, stream=stream)
         self._next_address += segment_bytes + GAP_BYTES
         pool.stats.segment.increase(1)
         pool.stats.reserved_bytes.increase(segment_bytes)
@@ -199,5 +204,5 @@ class CachingAllocator:
 
     def memory_snapshot(self) -> list[dict[str, Any]]:
         """Segments and their blocks, in the form and order of `torch.cuda.memory_snapshot()`."""
-        free = [block for pool in (self._small, self._large) for _, _, block in pool.free]
+        free = [block for pool in (self._small, self._large) for *_, block in pool.free]
         return snapshot([*self._live, *free])

@@ -35,15 +35,24 @@ class Block:
     """A stretch of one segment: in use, or free and in its pool. `prev` and `next` are its neighbours there.
 
     A block that was freed is never handed out again: it may grow, shrink or vanish with its neighbours, and what a
-    later request finds at its address is a new `Block`. So freeing a block twice is always noticed.
+    later request finds at its address is a new `Block`. So freeing a block twice is always noticed. A segment and all
+    its blocks are those of the `stream` that asked for it.
     """
 
-    __slots__ = ("address", "allocated", "next", "pool", "prev", "requested_bytes", "size_bytes")
+    __slots__ = ("address", "allocated", "next", "pool", "prev", "requested_bytes", "size_bytes", "stream")
 
     def __init__(
-        self, pool: "BlockPool", address: int, size_bytes: int, prev: "Block | None" = None, next: "Block | None" = None
+        self,
+        pool: "BlockPool",
+        address: int,
+        size_bytes: int,
+        prev: "Block | None" = None,
+        next: "Block | None" = None,
+        *,
+        stream: int = 0,
     ) -> None:
         self.pool = pool
+        self.stream = stream
         self.address = address
         self.size_bytes = size_bytes
         self.requested_bytes = 0
@@ -66,7 +75,7 @@ class Block:
 
 
 class BlockPool:
-    """The free blocks of one kind of segment, ordered by size and then address.
+    """The free blocks of one kind of segment, ordered by stream, size and then address.
 
     `inactive_split` counts those that share their segment with something else: memory that is free, but that cannot
     go back to the driver.
@@ -77,30 +86,30 @@ class BlockPool:
         # A remainder above this becomes a free block of its own; up to this it stays in the block, as slack.
         self.max_slack_bytes = 0 if is_small else LARGEST_SMALL_BYTES
         self.stats = Stats(total)
-        self.free: list[tuple[int, int, Block]] = []
+        self.free: list[tuple[int, int, int, Block]] = []
 
     def insert(self, block: Block) -> None:
-        insort(self.free, (block.size_bytes, block.address, block))
+        insort(self.free, (block.stream, block.size_bytes, block.address, block))
 
     def remove(self, block: Block) -> None:
-        del self.free[bisect_left(self.free, (block.size_bytes, block.address))]
+        del self.free[bisect_left(self.free, (block.stream, block.size_bytes, block.address))]
 
-    def take_best_fit(self, size_bytes: int) -> Block | None:
-        """Out of the pool: the smallest free block of at least `size_bytes`, and of several such the lowest."""
+    def take_best_fit(self, size_bytes: int, stream: int) -> Block | None:
+        """Out of the pool: a stream's smallest free block of at least `size_bytes`, and of several such the lowest."""
         free = self.free
-        place = bisect_left(free, (size_bytes,))
-        return free.pop(place)[2] if place < len(free) else None
+        place = bisect_left(free, (stream, size_bytes))
+        return free.pop(place)[-1] if place < len(free) and free[place][0] == stream else None
 
     def whole_segments(self) -> list[Block]:
         """The free blocks that are all of their segment."""
-        return [block for _, _, block in self.free if not block.is_split]
+        return [block for *_, block in self.free if not block.is_split]
 
     def carve(self, found: Block, size_bytes: int) -> Block:
         """A new block in place of a free one, or of its front if the rest is worth a free block of its own."""
         rest_bytes = found.size_bytes - size_bytes
         if rest_bytes > self.max_slack_bytes:
             return self._split(found, size_bytes, rest_bytes)
-        block = Block(self, found.address, found.size_bytes, found.prev, found.next)
+        block = Block(self, found.address, found.size_bytes, found.prev, found.next, stream=found.stream)
         if found.is_split:
             self.stats.inactive_split.decrease(1)
             self.stats.inactive_split_bytes.decrease(found.size_bytes)
@@ -117,7 +126,7 @@ class BlockPool:
         else:
             self.stats.inactive_split.increase(1)
             self.stats.inactive_split_bytes.increase(rest_bytes)
-        block = Block(self, found.address, size_bytes, found.prev, found)
+        block = Block(self, found.address, size_bytes, found.prev, found, stream=found.stream)
         if block.prev is not None:
             block.prev.next = block
         found.prev = block

@@ -123,7 +123,7 @@ def _segment(head) -> dict[str, Any]:
         "allocated_size": live_bytes,
         "active_size": live_bytes,
         "requested_size": sum(block.requested_bytes for block in live),
-        "stream": 0,
+        "stream": head.stream,
         "segment_type": "small" if head.is_small else "large",
         "segment_pool_id": (0, 0),
         "is_expandable": False,

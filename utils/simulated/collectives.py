@@ -23,7 +23,7 @@ KERNELS.update(
 )
 
 
-@rule(functional._wrap_tensor_autograd.default, functional.wait_tensor.default, functional.all_reduce_.default)
+@rule(functional._wrap_tensor_autograd.default, functional.wait_tensor.default)
 def nothing(call: Call) -> None:
     """The tensor that was there."""
 

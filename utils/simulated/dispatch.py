@@ -22,6 +22,7 @@ from .rules import RULES, import_late, outputs_alone
 from .values import ASK_VALUES
 
 aten = torch.ops.aten
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
 _MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
 _MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
@@ -77,6 +78,8 @@ class Dispatch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(map(is_traceable_wrapper_subclass_type, types)):
             return NotImplemented  # a wrapper, as DTensor: what it makes of the operation comes here part by part
+        if torch._C._get_dispatch_mode(_FAKE) is not None:  # somebody asks for a result's shape, as DTensor does
+            return func(*args, **kwargs or {})
         result = None
         try:
             kwargs = kwargs or {}

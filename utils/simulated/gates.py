@@ -39,6 +39,13 @@ class _Gates:
         self._users = 0
         self._undo = ExitStack()
 
+    def add(self, change) -> None:
+        """Also make this change, which returns what undoes it: at once, too, where a GPU is open."""
+        with self._lock:
+            _CHANGES.append(change)
+            if self._users:
+                self._undo.callback(change())
+
     def open(self) -> None:
         with self._lock:
             if self._users == 0:
@@ -164,7 +171,12 @@ def _see_what_tensor_makes():
         return make
 
     places = (torch, "tensor"), (torch, "as_tensor"), (torch, "asarray"), (torch.Tensor, "new_tensor")
-    return all_of([replaced(owner, name, seeing) for owner, name in places])
+    table = torch.jit._builtins._get_builtin_table()  # by which torch.jit.script knows the first two
+    undoings = [replaced(owner, name, seeing) for owner, name in places]
+    for name in ("tensor", "as_tensor"):
+        table[id(getattr(torch, name))] = f"aten::{name}"
+        undoings.append(partial(table.pop, id(getattr(torch, name))))
+    return all_of(undoings)
 
 
 def _pin_without_a_driver():
@@ -223,7 +235,7 @@ def _see_recomputation():
     return all_of([theirs, replaced(Region, "run_again", seeing_ours)])
 
 
-_CHANGES = (
+_CHANGES = [
     _override_operators,
     cast_as_cuda,
     answer_as_cuda,
@@ -240,4 +252,4 @@ _CHANGES = (
     _pin_without_a_driver,
     _see_backward,
     _see_recomputation,
-)
+]

@@ -118,7 +118,8 @@ class GraphWalk:
         for slot, what in slots:
             if isinstance(what, list):
                 for allocation in what:
-                    node.allocations.append(allocation)
+                    if not self._is_gathered(allocation):
+                        node.allocations.append(allocation)
                     self._owners.keep(allocation, Kept(node, slot))
                     counts |= not self._is_state(allocation)
             else:
@@ -143,6 +144,11 @@ class GraphWalk:
     def _is_state(self, allocation: int) -> bool:
         role = self._owners.role(allocation)
         return role is not None and role.category in STATE
+
+    def _is_gathered(self, allocation: int) -> bool:
+        """Whether FSDP2 may take it from under the node that keeps it, and bring it back for backward."""
+        role = self._owners.role(allocation)
+        return role is not None and role.category == "gathered parameters"
 
     def _note_placeholder(self, node: GraphNode, slot: str, placeholder, frame) -> None:
         try:

@@ -22,15 +22,17 @@ from .specs import GPUSpec
 
 
 class StorageRecord(weakref.ref):
-    """A weak reference to a storage that knows its memory, its key and its block."""
+    """A weak reference to a storage that knows its memory, its key and its block; `brought`, `agreed`: agreed.py."""
 
-    __slots__ = ("memory", "key", "n_bytes", "block", "number")
+    __slots__ = ("memory", "key", "n_bytes", "block", "number", "brought", "agreed")
 
     memory: "Memory"
     key: int
     n_bytes: int
     block: Block | None
     number: int | None
+    brought: tuple[int, torch.Tensor] | None
+    agreed: tuple[int, torch.Tensor] | None
 
 
 RECORDS: dict[int, StorageRecord] = {}
@@ -59,6 +61,7 @@ class Memory:
         self.owners.observed = True
         self.operation = ""
         self.labels = Labels(self.trace)
+        self.stream = self.streams = 0
         self.blas_workspaces: dict[str, Block] = {}
         self._next_number = 0
         self._lock = threading.Lock()
@@ -69,7 +72,7 @@ class Memory:
         let_go()
         with self._lock:
             try:
-                block = self.allocator.malloc(n_bytes)
+                block = self.allocator.malloc(n_bytes, self.stream)
             except OutOfMemory as error:
                 message = self._out_of_memory(error)
                 node, module = self._maker()
@@ -141,6 +144,7 @@ class Memory:
         record = StorageRecord(storage, _storage_died)
         record.memory, record.key, record.n_bytes = self, storage._cdata, n_bytes
         record.block, record.number = block, number
+        record.brought = record.agreed = None
         RECORDS[record.key] = record
 
     def place_if_new(self, tensor: torch.Tensor) -> None:

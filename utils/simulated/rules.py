@@ -23,7 +23,7 @@ _REGISTERED = (
     *(embeddings, gradients, indexing, losses, normalization),
     *(reduction_rules, scans_and_sorts, transfers, workspaces),
 )
-_LATE = {"_c10d_functional": "collectives"}
+_LATE = {"_c10d_functional": "collectives", "c10d": "exchanges", "fsdp": "sharding"}
 
 
 def import_late(func: torch._ops.OpOverload) -> None:

@@ -7,6 +7,7 @@ Source: copy_requires_temporaries and copy_kernel_cuda in aten/src/ATen/native/c
 
 import torch
 
+from .agreed import bring
 from .call import Call, rule
 from .elementwise import is_dense
 
@@ -50,6 +51,7 @@ def to_copy(call: Call) -> None:
     """The result, then the stage."""
     call.place_all()
     call.while_taken(*stages(call.result, call.args[0], bool(call.kwargs.get("non_blocking"))))
+    bring(call.result, call.args[0])
 
 
 @rule(aten.copy_.default)
@@ -58,3 +60,4 @@ def copy(call: Call) -> None:
     target, source = call.args[:2]
     non_blocking = call.args[2] if len(call.args) > 2 else call.kwargs.get("non_blocking", False)
     call.while_taken(*stages(target, source, non_blocking))
+    bring(target, source, in_place=True)
