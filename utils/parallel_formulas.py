@@ -7,6 +7,7 @@ from .formulas import Formula, Selector, Term, is_on
 
 _OF_POSITIONS = ("norm1: input", "norm1: statistics", "norm2: input", "norm2: statistics", "mlp: dropout mask")
 _OF_ALL = ("attention: input", "mlp: input", "attention: causal mask", "attention: random state")
+_GATHERED = ("attention: input", "mlp: input")
 _MASKS = "attention: dropout mask"
 _SCORES = "a*b*s**2"
 
@@ -18,33 +19,47 @@ def rank_saved(
     dropout: float | bool | None = False,
     core: bool = True,
     sequence: bool = False,
+    gathers_again: bool = False,
 ) -> Formula:
     """Tensors that a `Block` which `tensor_parallel` has split keeps for backward on each rank, term by term.
 
     The terms are those of `block_saved`, and so are all settings but `sequence`, that of `tensor_parallel`. A rank has
     1/t of what belongs to heads and to the MLP's hidden numbers. The rest is whole on each, but that with `sequence`
     norms and the last dropouts are those of 1/t of the positions; the inputs of qkv and of up are gathered before their
-    products and kept as gathered. Without `core`, attention's core is checkpointed: selective recomputation.
+    products and kept as gathered, or with `gathers_again` as a rank's share, as Megatron's are: see `gather_again` of
+    utils.rank_experiments. Without `core`, attention's core is checkpointed: selective recomputation.
 
     Shapes: x[b,s,d] -> h[b,s,4d/t], q, k, v[b,a/t,s,d/a] -> y[b,s,d], elements of e bytes; with `sequence` x[b,s/t,d]
     Counts: as `block_saved`. t divides a, and with `sequence` s.
     Unit:   bytes, exact; no allocator rounding.
-    Raises: ValueError as `block_saved`.
+    Raises: ValueError as `block_saved`, and for gathers_again without sequence, where nothing is gathered.
     Source: Korthikanti et al. 2022, section 4.2; held to the simulated ranks by tests/test_parallel_formulas.py.
     """
+    if gathers_again and not sequence:
+        raise ValueError("gathers_again=True needs sequence=True: otherwise nothing is gathered.")
     whole = block_saved(attention=attention, activation=activation, dropout=dropout, core=core)
+    of_positions = _OF_POSITIONS + (_GATHERED if gathers_again else ())
     extras = ", sequence parallel" if sequence else ""
     title = whole.title.replace(": kept", f"{extras}, a rank of t: kept")
-    return Formula(title, tuple(replace(term, elements=_share(term, sequence)) for term in whole.terms))
+    terms = (replace(term, elements=_share(term, sequence, of_positions)) for term in whole.terms)
+    return Formula(title, tuple(map(_given_to_checkpoint, terms) if gathers_again else terms))
 
 
-def _share(term: Term, sequence: bool) -> str:
+def _given_to_checkpoint(term: Term) -> Term:
+    """Of what is gathered again the share lies where a checkpoint was given it."""
+    module = {"attention: input": "attention.qkv.layer", "mlp: input": "mlp.up.layer"}.get(term.name)
+    if module is None:
+        return term
+    return replace(term, selectors=(Selector(module, "checkpoint", "inputs*"),))
+
+
+def _share(term: Term, sequence: bool, of_positions: tuple[str, ...]) -> str:
     """A rank's part of a term of `block_saved`."""
     positions = "/t" if sequence else ""
     if term.name == _MASKS:
         of_heads = f" + {_SCORES}/t" if _SCORES in term.elements else ""
         return f"b*s*d{positions}{of_heads}"
-    if term.name in _OF_POSITIONS:
+    if term.name in of_positions:
         return f"{term.elements}{positions}"
     return term.elements if term.name in _OF_ALL else f"{term.elements}/t"
 

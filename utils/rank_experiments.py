@@ -1,4 +1,4 @@
-"""A transformer block as one rank of several: what its forward keeps, and what its ranks exchange."""
+"""One rank of several: a transformer block in tensor parallel, and a GPT's training in data parallel."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,13 +8,17 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from .contexts import SavedTensorContext
+from .data_parallel import fully_sharded, rank_parameters, replicated, states_sharded
+from .gpt import GPT, letters
 from .layers import Block
 from .parallel import ranks
-from .regions import checkpoint_core, library_checkpoint
+from .parallel_formulas import rank_saved
+from .regions import library_checkpoint, set_regions
 from .saved_tensors import SavedTensor
 from .simulated.gpu import SimulatedGPU
 from .tensor_parallel import tensor_parallel
 from .trace import Trace
+from .training import StepSettings, random_tokens, train_steps
 
 MODELS = {
     "22B": {"L": 48, "d": 6144, "a": 64, "b": 4},
@@ -125,7 +129,7 @@ def block_as_rank(
     if again:
         block = gather_again(block)
     if not core:
-        checkpoint_core(block.attention, library_checkpoint)
+        set_regions(block, "attention only", run=library_checkpoint)
     own = s // mesh.size() if sequence else s
     x = torch.empty(b, own, d, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
     ignored = [*block.parameters(), *block.buffers()]
@@ -144,3 +148,54 @@ def as_rank(t: int, *, rank: int = 0, gpu: str = "h200-141gb", **how) -> RankSte
     """
     with SimulatedGPU(gpu) as one, ranks(t, rank) as mesh:
         return block_as_rank(one, mesh, **how)
+
+
+def train_on_ranks(
+    stage: int,
+    n: int,
+    *,
+    reshard_after_forward: bool | None = None,
+    gradient_as_bucket_view: bool = False,
+    model: str = "gpt2",
+    b: int = 12,
+    s: int = 1024,
+) -> tuple[Trace, dict[str, int]]:
+    """Two steps of a GPT-2 under autocast as rank 0 of n in data parallel, on a simulated A100: the trace, and letters.
+
+    `stage` is ZeRO's: 0 is DDP, 1 DDP with the optimizer's state sharded, 3 FSDP2. The letters are those of the closed
+    forms of utils.data_parallel_formulas; P and T say of which parameters the rank has the state in stage 1.
+
+    Raises: ValueError for a stage without an engine; as `train_steps` does.
+    """
+    if stage not in (0, 1, 3):
+        raise ValueError(f"stage must be 0, 1 or 3, those that have an engine: got stage={stage!r}.")
+    found = letters(model) | {"b": b, "s": s, "n": n}
+    with SimulatedGPU("a100-80gb") as gpu, ranks(n) as mesh:
+
+        def make_model() -> nn.Module:
+            whole = GPT.from_name(model, device=gpu.device, kind="sdpa")
+            own = rank_parameters(whole, n)[0]
+            found.update(P=sum(parameter.numel() for parameter in own), T=len(own))
+            if stage == 3:
+                return fully_sharded(whole, mesh, reshard_after_forward=reshard_after_forward)
+            return replicated(whole, mesh, gradient_as_bucket_view=gradient_as_bucket_view)
+
+        shards = {"optimizer": lambda model: states_sharded(model, mesh, fused=True)} if stage == 1 else {}
+        how = StepSettings(autocast=torch.bfloat16, **shards)
+        train_steps(gpu, make_model, lambda: random_tokens(gpu, b=b, s=s, V=found["V"]), how)
+    return gpu.trace, found
+
+
+def whole_and_divided(
+    t: int, *, b: int, s: int, d: int, a: int, sequence: bool = False, again: bool = False, core: bool = True
+) -> dict[str, int]:
+    """Of what a rank keeps, in bytes: what is the same for every number of ranks, and what they divide among them.
+
+    Source: `rank_saved`, for explicit attention with GELU and dropout.
+    """
+    settings = dict(attention="explicit", activation="gelu", dropout=0.1, core=core)
+    formula = rank_saved(**settings, sequence=sequence, gathers_again=again)
+    on_one, on_each = (formula.bytes(b=b, s=s, d=d, a=a, t=n, e=2) for n in (1, t))
+    # W + D/t on each of t, and W + D on one
+    whole = on_one if t == 1 else (t * on_each - on_one) // (t - 1)
+    return {"whole on each rank": whole, "divided": on_each - whole}
