@@ -15,6 +15,7 @@ from utils.data_parallel_formulas import (
     held_on_rank,
     rank_states,
 )
+from utils.gpt import letters
 from utils.gpt_settings import PRECISIONS, GPTSettings
 from utils.parallel import ranks
 from utils.training import StepSettings, random_tokens, train_steps
@@ -120,6 +121,31 @@ def test_every_byte_of_a_rank(seed, stage, moment):
     ledger = Ledger.at(trace, position)
     comparison = ledger.compare(formula, **letters)
     assert all(predicted == accounted for _, predicted, accounted in comparison.rows), comparison
+
+
+GPT2 = {  # stage, bucket views, reshard_after_forward: what is held at the peak, in millions of bytes
+    (0, False, None): 6107.779672,
+    (0, True, None): 6107.779672,
+    (1, False, None): 5421.857072,
+    (3, False, None): 4490.360536,
+    (3, False, True): 4490.360536,
+    (3, False, False): 4801.855192,
+}
+
+
+@pytest.mark.parametrize(("way", "expected"), GPT2.items(), ids=str)
+def test_the_peak_of_gpt2_on_eight_ranks(way, expected):
+    """The peak is in the loss; each of its rows belongs to one term."""
+    stage, view, reshard = way
+    settings = GPTSettings("autocast", "flash")
+    trace, sizes = on_engine(stage, {**letters("gpt2"), "b": 4, "n": 8}, settings, view=view, reshard=reshard)
+    peak = Ledger.at_peak(trace, after="step 2 zero_grad", until="step 3 zero_grad")
+    formula = held_on_rank(settings, stage, reshard_after_forward=reshard, gradient_as_bucket_view=view)
+    comparison = peak.compare(formula, **sizes)
+    assert all(predicted == accounted for _, predicted, accounted in comparison.rows), comparison
+    assert peak.requested_bytes == formula.bytes(**sizes) == round(expected * 10**6)
+    if stage == 1:  # whole tensors are shared, and one is a third of all
+        assert peak.parts["optimizer state"] == 2 * 4 * 50304 * 768 + 4
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])

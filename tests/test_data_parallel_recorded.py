@@ -1,12 +1,13 @@
 """Ranks of FSDP2, DDP and ZeroRedundancyOptimizer against the CUDA build: each mark and event, 0 bytes off."""
 
+import warnings
+
 import pytest
-import torch._dynamo  # as where it was recorded: imported in the middle of a run it leaves cycles
 from running import FOLDER, cases, run_as_recorded
 
-import utils.simulated.sharding  # noqa: F401  (lets FSDP2 run on a simulated GPU)
-
-RECORDED = [(name, card) for name, case in cases("rank_data_cases").items() for card in case.cards]
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # of torch.distributed.optim, which PyTorch makes at its import
+    RECORDED = [(name, card) for name, case in cases("rank_data_cases").items() for card in case.cards]
 
 
 def test_every_recording_is_here():

@@ -26,14 +26,14 @@ SUMMED_IN_ANOTHER_ORDER = 1e-14  # in float64, relative to the largest number of
 class Run:
     """One torchrun that has ended: its exit status, what it printed, what its ranks wrote, and who of them is left."""
 
-    def __init__(self, n, folder, *program, options=("--standalone",)):
+    def __init__(self, n, folder, *program, options=("--standalone",), script="rank_program.py"):
         marker = uuid.uuid4().hex
         hidden = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
         environment = {key: value for key, value in os.environ.items() if key not in hidden}
         environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", MARKER: marker}
         environment["PYTHONPATH"] = str(HERE.parent)
         torchrun = [sys.executable, "-m", "torch.distributed.run", *options, f"--nproc-per-node={n}"]
-        command = [*torchrun, str(HERE / "rank_program.py"), *program, str(folder)]
+        command = [*torchrun, str(HERE / script), *program, str(folder)]
         process = subprocess.Popen(
             command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )

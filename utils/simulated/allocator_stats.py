@@ -14,8 +14,8 @@ FIGURES = (
     "segment",
     "reserved_bytes",
 )
-SAME_ON_ONE_STREAM = {"active": "allocation", "active_bytes": "allocated_bytes"}
-"""A block stays active while another stream still uses it after its free. With one stream that never happens."""
+SAME_WITHOUT_RECORD_STREAM = {"active": "allocation", "active_bytes": "allocated_bytes"}
+"""A freed block stays active while another stream uses it, if that was told by `record_stream`: it is not modelled."""
 
 OVERSIZE = ("oversize_allocations", "oversize_segments")
 """Blocks at or above `max_split_size`. It is unlimited by default, so there are none."""
@@ -88,7 +88,7 @@ def flatten(views: dict[str, Stats], events: dict[str, int]) -> dict[str, int]:
     Counts: `views` by the names in `VIEWS`; `events` by the names in `EVENTS`.
     """
     flat = {"max_split_size": NO_MAX_SPLIT_SIZE, **events}
-    names = {figure: figure for figure in FIGURES} | SAME_ON_ONE_STREAM
+    names = {figure: figure for figure in FIGURES} | SAME_WITHOUT_RECORD_STREAM
     for name, figure in names.items():
         for view in VIEWS:
             stat = getattr(views[view], figure)

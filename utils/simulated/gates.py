@@ -5,6 +5,7 @@ import threading
 import warnings
 from contextlib import ExitStack
 from functools import partial
+from importlib import import_module
 
 import torch
 import torch.optim.swa_utils
@@ -47,6 +48,8 @@ class _Gates:
                 self._undo.callback(change())
 
     def open(self) -> None:
+        if "torch.distributed.fsdp" in sys.modules:
+            import_module(".sharding", __package__)  # which adds its own
         with self._lock:
             if self._users == 0:
                 with ExitStack() as undo:  # undoes what is changed so far if a change fails
