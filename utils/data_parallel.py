@@ -41,6 +41,7 @@ def replicated(
     )
     if not is_real():
         wrapped.register_comm_hook(mesh.get_group(), _summed_with_nobody)
+        wrapped.logger = _Untimed(wrapped.logger)
     return wrapped
 
 
@@ -103,6 +104,19 @@ def _summed_with_nobody(group: dist.ProcessGroup, bucket: dist.GradBucket) -> to
     done = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
+
+
+class _Untimed:
+    """DDP's logger but for the times of its steps: there are none, and it would say so to the terminal."""
+
+    def __init__(self, logger: dist.Logger):
+        self._logger = logger
+
+    def __getattr__(self, name: str):
+        return getattr(self._logger, name)
+
+    def set_runtime_stats_and_log(self) -> None:
+        pass
 
 
 def _bring(*modules: str) -> None:

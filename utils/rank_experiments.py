@@ -160,10 +160,11 @@ def train_on_ranks(
     b: int = 12,
     s: int = 1024,
 ) -> tuple[Trace, dict[str, int]]:
-    """Two steps of a GPT-2 under autocast as rank 0 of n in data parallel, on a simulated A100: the trace, and letters.
+    """Three steps of a GPT-2 under autocast as rank 0 of n, on a simulated A100: the trace, and letters.
 
-    `stage` is ZeRO's: 0 is DDP, 1 DDP with the optimizer's state sharded, 3 FSDP2. The letters are those of the closed
-    forms of utils.data_parallel_formulas; P and T say of which parameters the rank has the state in stage 1.
+    `stage` is ZeRO's: 0 is DDP, 1 DDP with the optimizer's state sharded, 3 FSDP2. The model's context is s. The
+    letters are those of the closed forms of utils.data_parallel_formulas; P and T say of which parameters the rank has
+    the state in stage 1.
 
     Raises: ValueError for a stage without an engine; as `train_steps` does.
     """
@@ -173,7 +174,7 @@ def train_on_ranks(
     with SimulatedGPU("a100-80gb") as gpu, ranks(n) as mesh:
 
         def make_model() -> nn.Module:
-            whole = GPT.from_name(model, device=gpu.device, kind="sdpa")
+            whole = GPT.from_name(model, context_length=s, device=gpu.device)
             own = rank_parameters(whole, n)[0]
             found.update(P=sum(parameter.numel() for parameter in own), T=len(own))
             if stage == 3:

@@ -44,9 +44,9 @@ def layer_by_hand(answer: int | None) -> Verdict:
         truth,
         {
             paper.bytes(**LAYER | {"t": 1}): "That is one GPU's: what do four ranks divide?",
-            paper.bytes(**LAYER | {"t": 1})
-            // 4: "That is a quarter of everything; ten bytes of the stream stay whole.",
-            half_precision_activations(sequence=True).bytes(**LAYER): "The sequence is not divided here.",
+            half_precision_activations(sequence=True).bytes(**LAYER): (
+                "That is a quarter of everything; ten bytes of the stream stay whole where the sequence is not divided."
+            ),
             truth - scores // 4: "The scores are missing: softmax, its mask, and what dropout left.",
             truth + scores - scores // 4: "Each rank has a quarter of the heads, and so of the scores.",
         },
