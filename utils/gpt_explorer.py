@@ -49,6 +49,7 @@ def gpt_explorer() -> Explorer:
         controls=controls(),
         formula=lambda settings: predicted(GPTStep(**settings).held),
         measure=account,
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in SPECS.items()}),
         limits={
             list(MOMENTS)[-1]: Limit(
                 "3072 - b*s", "for more than 3,072 tokens its kernel sorts them, in buffers of its own."

@@ -120,6 +120,53 @@ def test_controls_have_names_and_say_their_values(page, shown):
     assert page.get_by_role("img").get_attribute("aria-label").startswith("Predicted ")
 
 
+def test_a_number_that_is_refused_is_explained_beside_its_field(page, shown):
+    draw(page, shown)
+    field = page.locator('[data-exact="b"]')
+    complaint = page.locator(".eb-control", has=field).locator(".eb-complaint")
+    assert not complaint.is_visible()
+    for typed, is_refused in (("65", True), ("64", False), ("", True), ("2", False)):
+        field.fill(typed)
+        field.press("Enter")
+        assert field.get_attribute("aria-invalid") == str(is_refused).lower()
+        assert complaint.is_visible() == is_refused
+        if is_refused:
+            assert complaint.inner_text().endswith("batch must be a whole number from 1 to 64; still at 2.")
+    assert field.get_attribute("aria-describedby") == complaint.get_attribute("id")
+    field.fill("65")
+    field.press("Tab")
+    assert field.input_value() == "2"
+    assert complaint.is_visible()  # for whoever looks up only now
+    assert page.evaluate("changes.map(({ b }) => b)") == [64, 2]
+
+
+def test_a_prediction_alone_says_what_cannot_fit(page, shown):
+    spec, value, answer = shown
+    total = sum(answer["terms"].values())
+    verdict = page.locator(".eb-fit")
+    for capacity, is_over in ((total - 1, True), (total, False)):
+        limited = spec | {"capacity": {"symbol": "e", "bytes": {value["e"]: capacity}}}
+        draw(page, [limited, value, answer], terms=None, absence="Not recorded here.")
+        assert verdict.is_visible() == is_over
+        draw(page, [limited, value, answer])
+        assert not verdict.is_visible()  # an account says it itself
+    draw(page, [limited | {"capacity": {"symbol": None, "bytes": 5}}, value, answer], terms=None, absence="Not here.")
+    assert verdict.inner_text() == f"It does not fit. {total:,} bytes are predicted; there are 5."
+
+
+def test_the_bars_use_at_least_a_quarter_of_their_axis(page, shown):
+    spec, value, _ = shown
+    ends = page.evaluate(
+        """([spec, values]) => values.map((value) => {
+          const compared = explorers.compare(spec, value, null);
+          return [explorers.scale(spec, value, compared), compared.stages[0].predicted];
+        })""",
+        [spec, [value | {"activation": a, "dropout": d} for a in ("ReLU", "GELU", "Tanh") for d in ("off", "on")]],
+    )
+    assert all(end / 4 <= bytes_ <= end for end, bytes_ in ends)
+    assert len({end for end, _ in ends}) == 1  # a choice that keeps less is seen to
+
+
 @pytest.mark.parametrize("width", [360, 500, 900])
 def test_nothing_is_wider_than_the_page(page, shown, width):
     page.set_viewport_size({"width": width, "height": 900})

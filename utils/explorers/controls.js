@@ -5,7 +5,7 @@ import { exact } from "./formula.js";
 
 const SHORTCUTS_OFF = { "data-lm-suppress-shortcuts": "true" }; // or JupyterLab takes the arrow keys
 
-function rangeControl(control, id, change, say) {
+function rangeControl(control, id, change) {
   const { symbol, label, minimum, maximum, step, stops, unit } = control;
   const log = !!stops;
   const nearest = (n) => stops.reduce((best, stop, i) => (Math.abs(Math.log(stop / n)) < Math.abs(Math.log(stops[best] / n)) ? i : best), 0);
@@ -14,19 +14,25 @@ function rangeControl(control, id, change, say) {
     min: log ? 0 : minimum, max: log ? stops.length - 1 : maximum, step: log ? 1 : step,
   });
   const field = build("input", {
-    type: "number", "data-exact": symbol, "aria-label": `${label}, exact value`, min: minimum, max: maximum, step, ...SHORTCUTS_OFF,
+    type: "number", "data-exact": symbol, "aria-label": `${label}, exact value`, min: minimum, max: maximum, step,
+    "aria-describedby": `${id}-complaint`, ...SHORTCUTS_OFF,
   });
+  const complaint = build("p", { class: "eb-complaint", id: `${id}-complaint`, role: "alert" });
+  const complain = (isRefused) => {
+    field.setAttribute("aria-invalid", String(isRefused));
+    const rule = `a whole number from ${exact(minimum)} to ${exact(maximum)}${step > 1 ? ` in steps of ${step}` : ""}`;
+    complaint.textContent = isRefused ? `${label} must be ${rule}; still at ${exact(shown)}.` : "";
+  };
   slider.addEventListener("input", () => change(symbol, log ? stops[slider.value] : Number(slider.value)));
   const commit = () => {
-    const { valid } = field.validity;
-    field.setAttribute("aria-invalid", String(!valid || field.value === ""));
-    if (valid && field.value !== "") change(symbol, Number(field.value));
-    else say(`${label} must be a whole number from ${exact(minimum)} to ${exact(maximum)}${step > 1 ? ` in steps of ${step}` : ""}.`);
+    const isRefused = !field.validity.valid || field.value === "";
+    complain(isRefused);
+    if (!isRefused) change(symbol, Number(field.value));
   };
   field.addEventListener("change", commit);
   field.addEventListener("blur", () => {
     if (field.getAttribute("aria-invalid") !== "true") return;
-    field.value = shown; // what is drawn, rather than what was refused
+    field.value = shown; // what is drawn, rather than what was refused; the complaint stays, for the one who looks up now
     field.setAttribute("aria-invalid", "false");
   });
   field.addEventListener("keydown", (event) => {
@@ -35,15 +41,16 @@ function rangeControl(control, id, change, say) {
     commit();
   });
   let shown = null;
-  const name = build("label", { for: id }, build("i", {}, symbol), ` ${label}`);
-  const element = build("div", { class: "eb-control" }, name, field, slider);
+  const letter = symbol.length === 1 ? [build("i", {}, symbol), " "] : []; // a longer one is no letter of a formula
+  const name = build("label", { for: id }, ...letter, label);
+  const element = build("div", { class: "eb-control" }, name, field, slider, complaint);
   const show = (number) => {
     if (number === shown) return; // an answer has come in, not a setting: leave a half-typed number alone
     shown = number;
     slider.value = log ? nearest(number) : number;
     slider.setAttribute("aria-valuetext", `${exact(number)}${unit ? ` ${unit}` : ""}`);
     field.value = number;
-    field.setAttribute("aria-invalid", "false");
+    complain(false);
   };
   return { element, show };
 }
@@ -71,9 +78,30 @@ function toggleControl({ symbol, label, options: [off, on] }, id, change) {
   return { element, show: (name) => (box.checked = name === on) };
 }
 
-/** A control's element, and `show(setting)` to set it. It calls `change(symbol, setting)`, and `say(text)` if refused. */
-export function createControl(control, ...rest) {
-  if (control.kind === "range") return rangeControl(control, ...rest);
-  if (control.kind === "toggle") return toggleControl(control, ...rest);
-  return (control.options.length <= 4 ? radioControl : choiceControl)(control, ...rest);
+const kindOf = ({ kind, options }) => ({ range: rangeControl, toggle: toggleControl })[kind] ?? (options.length <= 4 ? radioControl : choiceControl);
+
+/** Where a control has an effect, in words: with those options, or without the others if these are fewer. */
+function condition({ when }, controls) {
+  const parts = Object.entries(when).map(([symbol, names]) => {
+    const { label, options } = controls.find((control) => control.symbol === symbol);
+    const others = options.filter((name) => !names.includes(name));
+    return others.length < names.length ? `not with ${label} ${others.join(", ")}` : `only with ${label} ${names.join(" or ")}`;
+  });
+  return `Has an effect ${parts.join(", ")}.`;
+}
+
+/** A control's element, and `show(setting, isMeant)` to set it, and to disable it where it has no effect. It calls
+ * `change(symbol, setting)`. */
+export function createControl(control, id, change, { controls }) {
+  const { element, show } = kindOf(control)(control, id, change);
+  const hint = build("small", { class: "eb-hint" }, condition(control, controls));
+  if (Object.keys(control.when).length) element.append(hint);
+  return {
+    element,
+    show: (setting, isMeant) => {
+      show(setting);
+      hint.hidden = isMeant;
+      for (const input of element.querySelectorAll("input, select")) input.disabled = !isMeant;
+    },
+  };
 }

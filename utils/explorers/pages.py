@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping
 
+from .controls import in_effect
 from .explorer import Explorer, to_page
 from .scripts import one_script
 
@@ -43,7 +44,7 @@ def stored(answer: dict) -> dict:
 
 def key_of(explorer: Explorer, settings: Mapping) -> str:
     """The key of a setting's answer."""
-    items = to_page(dict(settings), explorer)
+    items = in_effect(explorer.controls, to_page(dict(settings), explorer))
     return "|".join(str(items[symbol]) for symbol in explorer.controls)
 
 
