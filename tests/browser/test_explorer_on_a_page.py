@@ -100,6 +100,7 @@ def test_javascript_predicts_what_python_predicts(opened):
             assert shown.state == "absent"
             assert shown.status.startswith("Not recorded here")
             assert shown.root.locator(".eb-badge").inner_text() == "prediction alone"
+            assert "accounted" not in shown.root.inner_text()  # the word of this page is "simulated"
             assert all(accounted is None for _, accounted in rows.values())
         n_compared += 1
 

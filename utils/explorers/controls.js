@@ -85,17 +85,21 @@ function condition({ when }, controls) {
   const parts = Object.entries(when).map(([symbol, names]) => {
     const { label, options } = controls.find((control) => control.symbol === symbol);
     const others = options.filter((name) => !names.includes(name));
-    return others.length < names.length ? `not with ${label} ${others.join(", ")}` : `only with ${label} ${names.join(" or ")}`;
+    return others.length < names.length ? `not used with ${label} ${others.join(", ")}` : `used only with ${label} ${names.join(" or ")}`;
   });
-  return `Has an effect ${parts.join(", ")}.`;
+  const said = parts.join("; ");
+  return `${said[0].toUpperCase()}${said.slice(1)}.`;
 }
 
 /** A control's element, and `show(setting, isMeant)` to set it, and to disable it where it has no effect. It calls
  * `change(symbol, setting)`. */
 export function createControl(control, id, change, { controls }) {
   const { element, show } = kindOf(control)(control, id, change);
-  const hint = build("small", { class: "eb-hint" }, condition(control, controls));
-  if (Object.keys(control.when).length) element.append(hint);
+  const hint = build("small", { class: "eb-hint" });
+  if (Object.keys(control.when).length) {
+    hint.textContent = condition(control, controls);
+    element.append(hint);
+  }
   return {
     element,
     show: (setting, isMeant) => {

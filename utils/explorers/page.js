@@ -134,6 +134,7 @@ const ABSENCE = "Not recorded here: the page has the accounts of some settings o
 
 function mount(root, name, { spec, value: first, shared, answers }) {
   const keys = Object.keys(answers);
+  const origin = Object.values(answers).find((answer) => answer.origin)?.origin; // one word for all, recorded here or not
   let value = first;
   const refused = build("p", { class: "eb-complaint", role: "alert" });
   function takeAddress() {
@@ -150,7 +151,7 @@ function mount(root, name, { spec, value: first, shared, answers }) {
   const known = new Map(); // unpacked once, so that a drawing knows what it has drawn
   function answerAt(now) {
     const key = keyOf(spec, first, now);
-    if (!(key in answers)) return { settings: now, terms: null, error: "", absence: ABSENCE, badge: "prediction alone" };
+    if (!(key in answers)) return { settings: now, terms: null, error: "", absence: ABSENCE, badge: "prediction alone", origin };
     if (!known.has(key)) known.set(key, { ...shared, ...answers[key], timeline: unpacked(answers[key].timeline), settings: now });
     return { ...known.get(key), settings: now };
   }
