@@ -5,10 +5,11 @@ import pytest
 from explorer_page import ExplorerPage
 from site_pages import CHAPTERS, FILES, chapter_page, visit
 
+from book.extensions.explorers import name_of
+
 pytestmark = pytest.mark.usefixtures("site")
 
 WIDE = {"width": 1280, "height": 900}
-MAKES = "_explorer()"
 USABLE_MS = 3_000  # what a page may take on a busy machine; it prints what it took
 # When the first explorer has its account, in milliseconds from the page's start.
 NOTE_READY = """() => new MutationObserver((_, seen) => {
@@ -27,8 +28,7 @@ MOVING = """() => {
 def explorers_of(notebook) -> list[str]:
     """Names of the explorers that a chapter shows, in order."""
     cells = nbformat.read(notebook, as_version=4).cells
-    lines = [line for cell in cells if cell.cell_type == "code" for line in cell.source.splitlines()]
-    return [line.removesuffix(MAKES).split("= ")[-1] for line in lines if line.endswith(MAKES)]
+    return [name for cell in cells if cell.cell_type == "code" and (name := name_of(cell.source))]
 
 
 WITH_EXPLORER = [notebook for notebook in CHAPTERS if explorers_of(notebook)]
