@@ -6,6 +6,7 @@ settings, taken now on the simulated GPU, or from build/explorers if the book's 
 
 import argparse
 import hashlib
+import multiprocessing
 import shutil
 import sys
 import time
@@ -69,7 +70,8 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
     shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True)
     names = sorted(GALLERY, key=lambda name: name not in FIRST)
-    with ProcessPoolExecutor(n_processes) as pool:
+    # Spawned, not forked: this process has imported torch, whose threads a fork would not have.
+    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
         done = list(pool.map(store, names))
     stamp.write_text(now, encoding="utf-8")
     return done
