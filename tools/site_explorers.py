@@ -79,14 +79,14 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
 
 def copy_explorers(folder: Path) -> None:
     """Takes the accounts that are missing, says so, and writes all that a page loads to a folder."""
-    from utils.explorers.pages import script
+    from utils.explorers.scripts import one_script
 
     for name, seconds, n_settings in store_all():
         print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts")
     folder.mkdir(parents=True, exist_ok=True)
     for path in [*KEPT.glob("*.js"), UTILS / "explorers" / "explorer.css"]:
         shutil.copy(path, folder)
-    (folder / "explorers.js").write_text(script(), encoding="utf-8")
+    (folder / "explorers.js").write_text(one_script(), encoding="utf-8")
 
 
 def main() -> None:

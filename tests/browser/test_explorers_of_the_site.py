@@ -45,6 +45,8 @@ def test_each_chapter_has_its_explorers_alive_with_their_tables_in_reserve():
             states = page.locator(".eb").evaluate_all("all => all.map((view) => view.dataset.state)")
             assert states == ["ready"] * len(found)
             assert page.locator(".eb-stored table").count() == len(found)
+            # the page's other scripts have names of their own
+            assert not found or page.evaluate("typeof everyByte.explorer") == "function"
         assert seen.wrong == []
 
 

@@ -176,6 +176,23 @@ def test_results_wait_for_a_reader_who_hides_them():
         assert page.locator(".show-result").count() == 0
 
 
+def test_hidden_results_are_printed_and_stay_hidden_on_the_screen():
+    with visit(FILES, viewport={"width": 1280, "height": 900}) as seen:
+        page = seen.open(chapter_page(CHAPTERS[0]))
+        outputs, shown = page.locator("div.cell > .cell_output"), "nodes => nodes.map((one) => one.checkVisibility())"
+        all_shown = outputs.evaluate_all(shown)
+        page.get_by_role("button", name="Hide results").click()
+        page.get_by_role("button", name="Show the result").first.click()
+        one_shown = outputs.evaluate_all(shown)
+        assert one_shown.count(True) == 1 < all_shown.count(True)
+        page.emulate_media(media="print")
+        assert outputs.evaluate_all(shown) == all_shown
+        assert page.locator(".show-result:visible").count() == 0
+        page.pdf()  # with the events that a page gets before and after
+        page.emulate_media(media="screen")
+        assert outputs.evaluate_all(shown) == one_shown
+
+
 def test_solutions_are_folded_and_open():
     with visit(FILES) as seen:
         for notebook in CHAPTERS:
