@@ -166,4 +166,8 @@ def test_what_was_taken_is_written_with_the_formula_in_one_piece():
         with pytest.raises(nodes.SkipNode):
             mathematics.inline(SimpleNamespace(body=written), formula)
     together = '<span class="math together">{}</span>'
-    assert written == [together.format("(<i>a</i>"), '<span class="math"><i>b</i></span>', together.format("<i>c</i>),")]
+    assert written == [
+        together.format("(<i>a</i>"),
+        '<span class="math"><i>b</i></span>',
+        together.format("<i>c</i>),"),
+    ]
