@@ -13,8 +13,8 @@ kept?
 *The results are stored below the cells. Where the text says* **Predict**, *do it before you look: Edit → Clear Outputs
 of All Cells hides them all, and each cell brings its own back.*
 
-Move it. (If there is
-no slider below, run the cell.) A storage, storages, a *Segment*, and its other name, a chunk. One slot. See
+Move it. (In JupyterLab, run the
+cell first.) A storage, storages, a *Segment*, and its other name, a chunk. One slot. See
 (1.1), (2.1) and (9.1), section 1.1, sections 1.1 and 2.1, chapter 2, exercise 1 of chapter 2, chapter 1, chapter 7;
 `(1.1)` and "section 9.9"; chapters 1 and 2, chapters 1, 7 or 2.
 Exercises 1, 9 and

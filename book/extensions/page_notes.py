@@ -8,14 +8,12 @@ from sphinx.application import Sphinx
 from .running_text import replace_in_text
 
 STORED_RESULTS = "The results are stored below the cells."
-IN_JUPYTERLAB = re.compile(
-    r": Edit → Clear\sOutputs\sof\sAll\sCells\shides them all, and each cell brings its own back\.$"
-)
-NO_SLIDER = re.compile(r"\s*\(If\sthere\sis\s(?:no\sslider|only\sa\stable)\sbelow[^()]*,\srun\sthe\scell\.\)")
+MENU = re.compile(r": Edit → Clear\sOutputs\sof\sAll\sCells\shides them all, and each cell brings its own back\.$")
+IN_BRACKETS = re.compile(r"\s*\(In JupyterLab\b[^()]*\)")
 
 
 def add_notes(app: Sphinx, document: nodes.document) -> None:
-    """A page's own words in the opening, and a note under the heading "Exercises"."""
+    """A page's own words in the opening, no "(In JupyterLab ...)", and a note under the heading "Exercises"."""
     name = app.env.docname
     if not name.startswith("chapters/"):
         return
@@ -23,7 +21,7 @@ def add_notes(app: Sphinx, document: nodes.document) -> None:
     for paragraph in list(document.findall(nodes.paragraph)):
         if paragraph.astext().startswith(STORED_RESULTS):
             speak_of_the_page(paragraph, address)
-    replace_in_text(document, NO_SLIDER, lambda _found: [])
+    replace_in_text(document, IN_BRACKETS, lambda _found: [])
     for section in document.findall(nodes.section):
         if section[0].astext() == "Exercises":
             section.insert(1, where_exercises_run(address))
@@ -32,7 +30,7 @@ def add_notes(app: Sphinx, document: nodes.document) -> None:
 def speak_of_the_page(paragraph: nodes.paragraph, address: str) -> None:
     """In the place of JupyterLab's menu: the button that hides results, where it works, and where cells run."""
     last = paragraph[-1]
-    words = nodes.emphasis("", IN_JUPYTERLAB.sub("", last.astext()).rstrip("."))
+    words = nodes.emphasis("", MENU.sub("", last.astext()).rstrip("."))
     button = nodes.emphasis("", ": the button Hide results, above, hides them all")
     paragraph.replace(last, [words, nodes.inline("", "", button, classes=["pst-js-only"]), nodes.emphasis("", ". ")])
     paragraph += nodes.emphasis("", "Cells can be changed and run in JupyterLab: ")
