@@ -6,7 +6,8 @@ import json
 import pytest
 
 from utils.explorers import Account, Control, Explorer, Timeline
-from utils.explorers.pages import differences, key_of, script, script_of
+from utils.explorers.pages import differences, key_of, script_of
+from utils.explorers.scripts import one_script
 from utils.formulas import Formula, Term
 
 TIMELINE = Timeline(
@@ -82,7 +83,7 @@ def test_differences_add_up():
 
 
 def test_the_script_is_no_module():
-    text = script()
+    text = one_script()
     assert text.startswith("(() => {")
     assert "everyByte = {" in text
     for line in text.splitlines():

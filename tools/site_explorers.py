@@ -6,6 +6,7 @@ settings, taken now on the simulated GPU, or from build/explorers if the book's 
 
 import argparse
 import hashlib
+import multiprocessing
 import shutil
 import sys
 import time
@@ -69,7 +70,8 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
     shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True)
     names = sorted(GALLERY, key=lambda name: name not in FIRST)
-    with ProcessPoolExecutor(n_processes) as pool:
+    # Spawned, not forked: this process has imported torch, whose threads a fork would not have.
+    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
         done = list(pool.map(store, names))
     stamp.write_text(now, encoding="utf-8")
     return done
@@ -77,14 +79,14 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
 
 def copy_explorers(folder: Path) -> None:
     """Takes the accounts that are missing, says so, and writes all that a page loads to a folder."""
-    from utils.explorers.pages import script
+    from utils.explorers.scripts import one_script
 
     for name, seconds, n_settings in store_all():
         print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts")
     folder.mkdir(parents=True, exist_ok=True)
     for path in [*KEPT.glob("*.js"), UTILS / "explorers" / "explorer.css"]:
         shutil.copy(path, folder)
-    (folder / "explorers.js").write_text(script(), encoding="utf-8")
+    (folder / "explorers.js").write_text(one_script(), encoding="utf-8")
 
 
 def main() -> None:

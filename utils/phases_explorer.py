@@ -24,7 +24,7 @@ def account(settings: dict) -> Account:
     before = {"model to device": run[0, "model to device"].parts, "iteration 1": run[1, "zero_grad"].parts}
     parts = before | {row.phase: row.parts for row in run.of(2)}
     remark = f"The second iteration peaks in {highest.phase}, at {exact(highest.peak_bytes)}."
-    return Account(parts, "simulated", gpu.name, "PyTorch 2.13 rules", remark=remark)
+    return Account(parts, "simulated", gpu.name, gpu.spec.rules, remark=remark)
 
 
 def phases_explorer() -> Explorer:

@@ -50,6 +50,13 @@ def test_short_and_exact_write_bytes_as_python_does(page):
     assert found == [[short(n), f"{n:,d}"] for n in numbers]
 
 
+def test_one_of_a_unit_is_singular(page):
+    units = ["sequences", "entries", "classes", "boxes", "batches", "MiB", ""]
+    found = page.evaluate("(units) => units.map((unit) => [0, 1, 1000].map((n) => explorers.counted(n, unit)))", units)
+    ones = ["1 sequence", "1 entry", "1 class", "1 box", "1 batch", "1 MiB", "1"]
+    assert found == [[f"0 {unit}".strip(), one, f"1,000 {unit}".strip()] for unit, one in zip(units, ones, strict=True)]
+
+
 def test_each_hatch_of_the_palette_is_drawn_and_no_two_look_alike(page):
     hatches = [colour.hatch for colour in PALETTE]
     draw = "(hatch) => explorers.pattern('x', hatch).querySelector('path').getAttribute('d')"

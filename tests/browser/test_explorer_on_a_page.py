@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import random
 import re
 import urllib.parse
@@ -145,18 +146,57 @@ def assert_beside_the_table(shown: ExplorerPage, answer: dict) -> None:
         assert f"allocated, {short(timeline['reserved'][column])} reserved." in place
 
 
-def test_from_a_setting_without_an_account_to_one_that_has(opened):
+def apart(explorer, a: dict, b: dict) -> float:
+    """How far two settings are apart: 1 for each choice that differs; for a number an eighth a doubling, 1 at most."""
+
+    def of_numbers(x: int, y: int) -> float:
+        return 1.0 if 0 in (x, y) else min(1.0, abs(math.log2(x) - math.log2(y)) / 8)
+
+    differ = [(symbol, a[symbol], b[symbol]) for symbol in explorer.controls if a[symbol] != b[symbol]]
+    is_number = {symbol: control.spec()["kind"] == "range" for symbol, control in explorer.controls.items()}
+    return sum(of_numbers(x, y) if is_number[symbol] else 1.0 for symbol, x, y in differ)
+
+
+def test_from_a_setting_without_an_account_to_the_nearest_that_has_one(opened):
     page, name, explorer, stored = opened
-    settings = dict(stored[0])
-    symbol = next(s for s, control in explorer.controls.items() if control.spec()["kind"] == "range")
-    control = explorer.controls[symbol]
-    settings[symbol] += control.step if settings[symbol] + control.step <= control.maximum else -control.step
-    shown = at(page, name, explorer, settings)
-    assert shown.state == "absent"
-    shown.root.locator(".eb-jump").click()
-    assert shown.state in ("ready", "failed")
-    assert not shown.root.locator(".eb-jump").is_visible()
-    assert page.evaluate("document.activeElement.closest('.eb') !== null")
+    pick, met = random.Random(6), set()
+    while len(met) < 3:  # others than one and the same
+        settings = random_settings(explorer, pick)
+        if settings in stored:
+            continue
+        shown = at(page, name, explorer, settings)
+        assert shown.state == "absent"
+        shown.root.locator(".eb-jump").click()
+        assert shown.state in ("ready", "failed")
+        assert not shown.root.locator(".eb-jump").is_visible()
+        assert page.evaluate("document.activeElement.closest('.eb') !== null")
+        now = {symbol: control.from_page(shown.value[symbol]) for symbol, control in explorer.controls.items()}
+        assert now in stored
+        assert apart(explorer, settings, now) == pytest.approx(min(apart(explorer, settings, one) for one in stored))
+        met.add(json.dumps(shown.value))
+
+
+def test_what_is_copied_is_the_program_that_is_shown(opened):
+    page, name, explorer, stored = opened
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for settings in stored[:2]:
+        shown = at(page, name, explorer, settings)
+        shown.root.locator(".eb-program summary").click()
+        shown.root.get_by_role("button", name="copy").click()
+        said = shown.root.locator(".eb-program [role=status]")
+        page.wait_for_function("(said) => said.textContent === 'Copied.'", arg=said.element_handle())
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == shown.root.locator(".eb-program pre").text_content()
+        assert copied.startswith(f'from utils.gallery import explorer\n\nview = explorer("{name}", ')
+        shown.root.locator(".eb-program summary").click()
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new DOMException('not allowed')); }")
+    shown.root.locator(".eb-program summary").click()
+    shown.root.get_by_role("button", name="copy").click()
+    page.wait_for_function(
+        "(said) => said.textContent.startsWith('The browser does not let')", arg=said.element_handle()
+    )
+    shown.root.locator(".eb-program summary").click()
+    page.evaluate("delete navigator.clipboard.writeText")
 
 
 def test_the_program_prints_the_account_of_the_view(opened):
@@ -226,7 +266,8 @@ def test_each_slider_moves_by_keys_says_its_unit_and_writes_the_address(opened):
             predicted_now = {place: int(n) for place, (n, _) in page.evaluate(ROWS).items() if n is not None}
             settings = {s: each.from_page(shown.value[s]) for s, each in explorer.controls.items()}
             assert predicted_now == (predicted(explorer, settings) or {})
-            assert slider.get_attribute("aria-valuetext") == f"{seen[-1]:,} {control.unit}".strip()
+            unit = control.unit.removesuffix("s") if seen[-1] == 1 else control.unit
+            assert slider.get_attribute("aria-valuetext") == f"{seen[-1]:,} {unit}".strip()
         wait_for_address(page, f"{symbol}={seen[-1]}")
         assert seen[0] == control.minimum < seen[1] <= seen[2] <= seen[3] > seen[4] > seen[5] < seen[6] > seen[7]
 

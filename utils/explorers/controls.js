@@ -1,7 +1,7 @@
 // The controls of an explorer: native inputs, so that keyboard, touch and screen readers work as everywhere.
 
 import { build } from "./elements.js";
-import { exact } from "./formula.js";
+import { counted, exact } from "./formula.js";
 
 const SHORTCUTS_OFF = { "data-lm-suppress-shortcuts": "true" }; // or JupyterLab takes the arrow keys
 
@@ -48,7 +48,7 @@ function rangeControl(control, id, change) {
     if (number === shown) return; // an answer has come in, not a setting: leave a half-typed number alone
     shown = number;
     slider.value = log ? nearest(number) : number;
-    slider.setAttribute("aria-valuetext", `${exact(number)}${unit ? ` ${unit}` : ""}`);
+    slider.setAttribute("aria-valuetext", counted(number, unit));
     field.value = number;
     complain(false);
   };

@@ -16,6 +16,12 @@ const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString mak
 /** Every digit, as Python's f"{n:,d}". */
 export const exact = (n) => grouped.format(n);
 
+/** A number with what it counts, of which the plural is given: "1 sequence", "1 entry", "1 class"; "1 MiB" as it is. */
+export function counted(n, unit) {
+  const one = unit.replace(/ies$/, "y").replace(/(ss|x|ch|sh)es$/, "$1").replace(/([^s])s$/, "$1");
+  return `${exact(n)} ${n === 1 ? one : unit}`.trim();
+}
+
 /** Three to four digits and a unit, as utils.units.short: halves go to the even digit, in integers. */
 export function short(n) {
   const units = [[2n ** 30n, "GiB"], [2n ** 20n, "MiB"], [2n ** 10n, "KiB"]];
