@@ -15,6 +15,7 @@ from book.extensions.explorers import name_of
 from book.extensions.katex import Katex
 from book.extensions.numbered import TAG
 from book.extensions.recordings import FOLDER, counts
+from book.extensions.search_sections import sections
 from tools import site
 
 
@@ -172,6 +173,23 @@ def test_a_page_says_that_nothing_runs_and_that_results_can_be_hidden(app):
         "do it before you look: the button Hide results, above, hides them all. Cells can be changed and run in "
         "JupyterLab: how to run the book.\n\nMove it. A storage" in text
     )
+
+
+def test_the_search_is_told_what_each_section_and_each_term_says(app):
+    of_chapter = {anchor: (title, words) for anchor, title, words in sections(app.env.get_doctree("chapters/01_first"))}
+    assert list(of_chapter) == ["", "a-storage", "exercise-1-a-segment", "sources"]
+    assert of_chapter["a-storage"] == ("1.1 A storage", "In this section, storage and section 1.1.")
+    assert "What is kept?" in of_chapter[""][1]
+    assert "Explorer" not in of_chapter["a-storage"][1]
+    assert re.search(r"\b7\b", of_chapter["sources"][1])  # a table in HTML, without its tags
+    assert "<td>" not in of_chapter["sources"][1]
+    assert "a = b" not in of_chapter[""][1]
+    of_glossary = list(sections(app.env.get_doctree("glossary")))
+    assert of_glossary[:3] == [
+        ("", "Glossary", ""),
+        ("term-segment", "segment", "A piece."),
+        ("term-chunk", "chunk", "A piece."),
+    ]
 
 
 def test_what_a_chapter_opens_with(tmp_path):

@@ -71,6 +71,42 @@ def test_the_search_finds_what_stands_on_a_page(root):
         page.wait_for_selector("article")
 
 
+@pytest.mark.parametrize(
+    ("query", "title", "address", "words"),
+    [
+        (
+            "logsumexp",
+            "3. Activations that save their output > 3.",
+            "chapters/03_activations_from_outputs.html#",
+            "logsumexp",
+        ),
+        ("slack", "Glossary > slack", "glossary.html#term-slack", "request"),
+        (
+            "common misconceptions",
+            "0. Start here > 0.10 Common",
+            "chapters/00_start_here.html#common-misconceptions",
+            " ",
+        ),
+        ("verified operations", "Verified operations", "verified_operations.html", "operation"),
+    ],
+)
+def test_the_search_names_the_sections_that_it_finds_each_once(root, query, title, address, words):
+    with visit(root) as seen:
+        page = seen.open(f"search.html?q={query.replace(' ', '+')}")
+        page.wait_for_selector(".search-summary:has-text('Found in')", timeout=60_000)
+        items = page.locator("#search-results ul.search > li")
+        found = [
+            (one.locator("a").inner_text(), one.locator("a").get_attribute("href"), one.locator("p").all_inner_texts())
+            for one in items.all()
+        ]
+        assert len({place for _, place, _ in found}) == len({name for name, _, _ in found}) == len(found) > 0
+        (said,) = next(said for name, place, said in found if name.startswith(title) and place.startswith(address))
+        assert words in said.lower()
+        for _, place, _ in found[:5]:
+            page = seen.open(place)
+            assert not (anchor := place.partition("#")[2]) or page.locator(f'[id="{anchor}"]').count() == 1
+
+
 def test_the_front_page_is_light():
     with served() as address, visit(address) as seen:
         seen.open("index.html")
