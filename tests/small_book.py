@@ -92,7 +92,7 @@ glossary
 bibliography
 ```
 
-## Read it
+## Run it
 
 (1.1)
 """

@@ -78,3 +78,6 @@ def test_a_capacity_is_a_number_or_one_for_each_option():
     for wrong in (("gpu", {"small": 1}), ("gpus", {"small": 1, "large": 2})):
         with pytest.raises(ValueError, match="capacity must give bytes to each option of a choice, in order"):
             spec(wrong)
+    parts = {"one": Formula("", (Term("t", "3", 1),))}
+    with pytest.raises(ValueError, match="capacity is for stages, one after the other: got parts=True"):
+        Explorer(title="", controls=[], formula=lambda s: parts, measure=None, parts=True, capacity=7)

@@ -8,6 +8,8 @@ import nbformat
 import pytest
 
 from book.extensions.explorers import name_of
+from utils.checkpoint_experiments import OPTIMAL
+from utils.explorers.controls import is_meant
 from utils.explorers.explorer import to_page
 from utils.gallery import ALL, GALLERY, Shown, explorer
 from utils.simulated.specs import SPECS
@@ -80,3 +82,38 @@ def test_errors_name_what_there_is():
         explorer("mlp", batch=2)
     with pytest.raises(ValueError, match=r"dropout \(dropout\) must be one of off, p = 0\.1: got 'on'\."):
         explorer("mlp", dropout="on")
+
+
+IDLE = {
+    "phases": [({"frozen": "none"}, {"f"}), ({"frozen": "all hidden"}, {"f"}), ({"frozen": "the last f"}, set())],
+    "checkpoint": [
+        ({"regions": "none"}, {"k", "policy", "budget_mib"}),
+        ({"regions": "none", "policy": OPTIMAL}, {"k", "policy", "budget_mib"}),
+        ({"regions": "every block"}, {"k", "budget_mib"}),
+        ({"regions": "attention only", "policy": OPTIMAL}, {"k"}),
+        ({"regions": "k segments"}, {"budget_mib"}),
+        ({"regions": "every k-th block", "policy": OPTIMAL}, set()),
+    ],
+}
+SMALL = {"phases": {"L": 3, "f": 2, "b": 2, "d": 10}, "checkpoint": {"b": 1, "s": 16}}
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_which_controls_have_no_effect(name):
+    """At these settings the named controls change neither the prediction nor the account; the others are used."""
+    found = GALLERY[name].make()
+    start = {symbol: control.default for symbol, control in found.controls.items()} | SMALL.get(name, {})
+    if name not in IDLE:
+        assert not any(control.when for control in found.controls.values())
+    for chosen, idle in IDLE.get(name, ()):
+        settings = start | chosen
+        names = to_page(settings, found)
+        assert {symbol for symbol, control in found.controls.items() if not is_meant(control.when, names)} == idle
+        for symbol in idle:
+            other = settings | {symbol: OTHER[symbol]}
+            assert settings != other
+            assert found.predict(settings) == found.predict(other)
+            assert found.answer_at(settings) == found.answer_at(other)
+
+
+OTHER = {"f": 1, "k": 7, "policy": "keep matmuls", "budget_mib": 7}

@@ -17,7 +17,7 @@ def add_notes(app: Sphinx, document: nodes.document) -> None:
     name = app.env.docname
     if not name.startswith("chapters/"):
         return
-    address = f"{app.builder.get_relative_uri(name, app.config.root_doc)}#read-it"
+    address = f"{app.builder.get_relative_uri(name, app.config.root_doc)}#run-it"
     for paragraph in list(document.findall(nodes.paragraph)):
         if paragraph.astext().startswith(STORED_RESULTS):
             speak_of_the_page(paragraph, address)
@@ -33,9 +33,15 @@ def speak_of_the_page(paragraph: nodes.paragraph, address: str) -> None:
     words = nodes.emphasis("", MENU.sub("", last.astext()).rstrip("."))
     button = nodes.emphasis("", ": the button Hide results, above, hides them all")
     paragraph.replace(last, [words, nodes.inline("", "", button, classes=["pst-js-only"]), nodes.emphasis("", ". ")])
-    paragraph += nodes.emphasis("", "Cells can be changed and run in JupyterLab: ")
+    paragraph += nodes.emphasis("", "Cells can be changed and run in JupyterLab, which ")
+    paragraph += [nodes.literal("", "make lab"), nodes.emphasis("", " opens in a clone of the book")]
+    paragraph += [_how_to_run(address), nodes.emphasis("", ".")]
+
+
+def _how_to_run(address: str) -> nodes.inline:
+    """A link in brackets, for the screen: paper has no links."""
     link = nodes.reference("", "how to run the book", refuri=address, internal=True)
-    paragraph += [nodes.emphasis("", "", link), nodes.emphasis("", ".")]
+    return nodes.inline("", "", nodes.Text(" ("), link, nodes.Text(")"), classes=["on-screen"])
 
 
 def where_exercises_run(address: str) -> nodes.note:
@@ -45,8 +51,7 @@ def where_exercises_run(address: str) -> nodes.note:
         nodes.literal("", "make lab"),
         nodes.Text(" opens the chapters in JupyterLab, where each exercise judges"),
     ]
-    words += [nodes.Text(" your answer ("), nodes.reference("", "how to run the book", refuri=address, internal=True)]
-    words += nodes.Text(").")
+    words += [nodes.Text(" your answer"), _how_to_run(address), nodes.Text(".")]
     return nodes.note("", words, classes=["where-exercises-run"])
 
 

@@ -56,6 +56,9 @@ def test_a_printed_chapter_says_where_its_solutions_are_and_where_cells_run():
                 "Cells can be changed and run in JupyterLab",
             ):
                 assert page.get_by_text(words).is_visible()
+            text = page.locator("article").inner_text()
+            assert "run in JupyterLab, which make lab opens in a clone of the book." in text
+            assert "how to run the book" not in text  # a link, of which paper would keep half a sentence
             assert not page.get_by_text("Hide results, above").is_visible()
 
 

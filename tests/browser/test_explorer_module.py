@@ -145,6 +145,37 @@ def test_a_number_that_is_refused_is_explained_beside_its_field(page, shown):
     assert field.input_value() == "2"
     assert complaint.is_visible()  # for whoever looks up only now
     assert list(dict.fromkeys(page.evaluate("changes.map(({ b }) => b)"))) == [64, 2]
+    page.get_by_role("slider", name="s sequence").press("End")
+    assert not complaint.is_visible()  # the reader has moved on
+    field.fill("65")
+    field.press("Enter")
+    page.get_by_role("slider", name="b batch").press("End")
+    page.evaluate("([value, answer]) => view.draw({ ...value, b: 64 }, answer)", shown[1:])
+    assert not complaint.is_visible()
+    page.locator('[data-exact="d"]').fill("65")
+    page.locator('[data-exact="d"]').press("Enter")
+    said = page.locator(".eb-complaint:visible").inner_text()
+    assert said.endswith("width must be a whole number from 64 to 8,192 in steps of 64; still at 1,024.")
+
+
+def test_a_control_that_is_disabled_says_where_it_counts_and_forgets_what_it_refused(page, shown):
+    spec, value, answer = shown
+    few, many = {"activation": ["ReLU", "GELU"]}, {"activation": ["ReLU", "GELU", "Tanh", "SiLU"]}
+    controls = [
+        control | {"when": {"b": few, "s": many | {"dropout": ["on"]}}.get(control["symbol"], {})}
+        for control in spec["controls"]
+    ]
+    draw(page, [spec | {"controls": controls}, value, answer])
+    assert page.locator(".eb-hint:visible").all_inner_texts() == [
+        "Not used where “activation” is “Softsign”; used only where “dropout” is “on”."
+    ]
+    page.locator('[data-exact="b"]').fill("65")
+    page.locator('[data-exact="b"]').press("Enter")
+    assert page.locator(".eb-complaint:visible").count() == 1
+    page.evaluate("([value, answer]) => view.draw({ ...value, activation: 'Tanh' }, answer)", [value, answer])
+    assert page.locator(".eb-complaint:visible").count() == 0
+    assert page.locator('[data-symbol="b"]').is_disabled()
+    assert page.locator(".eb-hint:visible").first.inner_text() == "Used only where “activation” is “ReLU” or “GELU”."
 
 
 def test_a_prediction_alone_says_what_cannot_fit(page, shown):
@@ -183,3 +214,9 @@ def test_nothing_is_wider_than_the_page(page, shown, width):
     draw(page, [spec, largest, answer], settings=largest, terms=terms)
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_choice_that_is_a_letter_of_the_formula_shows_it(page, shown):
+    draw(page, shown)
+    assert page.get_by_role("radiogroup", name="e element type").count() == 1
+    assert page.locator("label", has_text="activation").inner_text() == "activation"

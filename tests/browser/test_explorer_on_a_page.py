@@ -18,6 +18,7 @@ from utils.explorers.explorer import to_page
 from utils.explorers.pages import key_of
 from utils.explorers.stages import terms_by_stage
 from utils.gallery import GALLERY
+from utils.simulated.specs import find_spec
 from utils.units import short
 
 STORED = {"phases": 6, "gpt": 5, "checkpoint": 4}  # the accounts of the others are quick
@@ -102,8 +103,26 @@ def test_javascript_predicts_what_python_predicts(opened):
             assert shown.status.startswith("Not recorded here")
             assert shown.root.locator(".eb-badge").inner_text() == "prediction alone"
             assert "accounted" not in shown.root.inner_text()  # the word of this page is "simulated"
+            assert said(shown, ".eb-fit") == too_much(name, explorer, settings)
             assert all(accounted is None for _, accounted in rows.values())
         n_compared += 1
+
+
+def said(shown: ExplorerPage, part: str) -> str:
+    element = shown.root.locator(part)
+    return element.inner_text() if element.is_visible() else ""
+
+
+def too_much(name, explorer, settings) -> str:
+    """What a page says where more is predicted than the GPU of the setting has; "" elsewhere."""
+    if name not in ("gpt", "checkpoint"):
+        return ""
+    room = find_spec(settings.get("gpu", "a100-80gb")).allocator_bytes
+    totals = {stage: sum(terms.values()) for stage, terms in explorer.predict(settings).items()}
+    if not totals or (most := max(totals.values())) <= room:
+        return ""
+    where = next(stage for stage, total in totals.items() if total == most)
+    return f"It does not fit. {most:,} bytes are predicted at {where}; there are {room:,}."
 
 
 def test_stored_accounts_are_shown_as_they_were_taken(opened):
@@ -124,13 +143,10 @@ def test_stored_accounts_are_shown_as_they_were_taken(opened):
 
 def assert_beside_the_table(shown: ExplorerPage, answer: dict) -> None:
     """The remark, the verdict and the timeline's ledger at its peak, at its start and at its end."""
-
-    def said(part: str) -> str:
-        element = shown.root.locator(part)
-        return element.inner_text() if element.is_visible() else ""
-
-    assert said(".eb-remark") == answer["remark"]
-    assert said(".eb-fit") == (f"{answer['fit']['headline']}. {answer['fit']['reasons']}" if answer["fit"] else "")
+    assert said(shown, ".eb-remark") == answer["remark"]
+    assert said(shown, ".eb-fit") == (
+        f"{answer['fit']['headline']}. {answer['fit']['reasons']}" if answer["fit"] else ""
+    )
     timeline = answer["timeline"]
     assert shown.root.locator(".eb-timeline").is_visible() == bool(timeline)
     for column in (timeline["peak"], 0, len(timeline["places"]) - 1) if timeline else ():
@@ -141,7 +157,7 @@ def assert_beside_the_table(shown: ExplorerPage, answer: dict) -> None:
         )
         columns = timeline["columns"].items()
         assert dict(items) == {name: numbers[column] for name, numbers in columns if numbers[column]}
-        place = said(".eb-place")
+        place = said(shown, ".eb-place")
         assert f", after {timeline['places'][column]:,} of {timeline['n_events']:,} allocations" in place
         assert f"allocated, {short(timeline['reserved'][column])} reserved." in place
 
@@ -152,7 +168,9 @@ def apart(explorer, a: dict, b: dict) -> float:
     def of_numbers(x: int, y: int) -> float:
         return 1.0 if 0 in (x, y) else min(1.0, abs(math.log2(x) - math.log2(y)) / 8)
 
-    differ = [(symbol, a[symbol], b[symbol]) for symbol in explorer.controls if a[symbol] != b[symbol]]
+    names = to_page(a, explorer)  # of the two the one that is looked for: what has no effect there does not count
+    meant = [symbol for symbol, control in explorer.controls.items() if is_meant(control.when, names)]
+    differ = [(symbol, a[symbol], b[symbol]) for symbol in meant if a[symbol] != b[symbol]]
     is_number = {symbol: control.spec()["kind"] == "range" for symbol, control in explorer.controls.items()}
     return sum(of_numbers(x, y) if is_number[symbol] else 1.0 for symbol, x, y in differ)
 
@@ -331,6 +349,10 @@ def test_an_address_that_is_no_setting_is_no_harm(opened):
         assert ExplorerPage(page).value == to_page(start, explorer)
     in_vain = page.locator(".eb-complaint").first.inner_text()
     assert in_vain.startswith("The address asks for b = -3, nonsense = 1, d = x, which cannot be set here")
+    page.locator('.eb-controls [type="range"]').first.press("Home")
+    assert not page.locator(".eb-complaint").first.is_visible()  # the reader has moved on
+    page.reload()
+    page.wait_for_selector(".eb")
     assert page.evaluate("window.scrollY") > 500  # the address names the explorer: it is in view
 
 

@@ -21,7 +21,8 @@ function rangeControl(control, id, change) {
   const complain = (isRefused) => {
     field.setAttribute("aria-invalid", String(isRefused));
     const rule = `a whole number from ${exact(minimum)} to ${exact(maximum)}${step > 1 ? ` in steps of ${step}` : ""}`;
-    complaint.textContent = isRefused ? `${label} must be ${rule}; still at ${exact(shown)}.` : "";
+    const text = isRefused ? `${label} must be ${rule}; still at ${exact(shown)}.` : "";
+    if (complaint.textContent !== text) complaint.textContent = text; // an Enter is heard twice, and announced once
   };
   slider.addEventListener("input", () => change(symbol, log ? stops[slider.value] : Number(slider.value)));
   const commit = () => {
@@ -41,8 +42,7 @@ function rangeControl(control, id, change) {
     commit();
   });
   let shown = null;
-  const letter = symbol.length === 1 ? [build("i", {}, symbol), " "] : []; // a longer one is no letter of a formula
-  const name = build("label", { for: id }, ...letter, label);
+  const name = build("label", { for: id }, ...labelled(symbol, label));
   const element = build("div", { class: "eb-control" }, name, field, slider, complaint);
   const show = (number) => {
     if (number === shown) return; // an answer has come in, not a setting: leave a half-typed number alone
@@ -52,22 +52,35 @@ function rangeControl(control, id, change) {
     field.value = number;
     complain(false);
   };
-  return { element, show };
+  return { element, show, forget: () => complain(false) };
 }
 
-function choiceControl({ symbol, label, options }, id, change) {
+/** A label, after the letter that it has in formulas. */
+function labelled(letter, label) {
+  return letter?.length === 1 ? [build("i", {}, letter), " ", label] : [label]; // a longer one is no letter
+}
+
+/** The letter that a choice stands for, if it is one. */
+function letterOf({ numbers }) {
+  const letters = Object.keys(Object.values(numbers ?? {})[0] ?? {});
+  return letters.length === 1 ? letters[0] : "";
+}
+
+function choiceControl(control, id, change) {
+  const { symbol, label, options } = control;
   const select = build("select", { id, "data-symbol": symbol, ...SHORTCUTS_OFF }, ...options.map((name) => build("option", {}, name)));
   select.addEventListener("change", () => change(symbol, select.value));
-  const element = build("div", { class: "eb-control" }, build("label", { for: id }, label), select);
+  const element = build("div", { class: "eb-control" }, build("label", { for: id }, ...labelled(letterOf(control), label)), select);
   return { element, show: (name) => (select.value = name) };
 }
 
-function radioControl({ symbol, label, options }, id, change) {
+function radioControl(control, id, change) {
+  const { symbol, label, options } = control;
   const radios = options.map((name) => build("input", { type: "radio", name: id, value: name, "data-symbol": symbol, ...SHORTCUTS_OFF }));
   radios.forEach((radio) => radio.addEventListener("change", () => change(symbol, radio.value)));
   const labels = radios.map((radio) => build("label", {}, radio, radio.value));
   const group = build("div", { class: "eb-radios", role: "radiogroup", "aria-labelledby": id }, ...labels);
-  const element = build("div", { class: "eb-control" }, build("span", { id }, label), group);
+  const element = build("div", { class: "eb-control" }, build("span", { id }, ...labelled(letterOf(control), label)), group);
   return { element, show: (name) => radios.forEach((radio) => (radio.checked = radio.value === name)) };
 }
 
@@ -85,16 +98,17 @@ function condition({ when }, controls) {
   const parts = Object.entries(when).map(([symbol, names]) => {
     const { label, options } = controls.find((control) => control.symbol === symbol);
     const others = options.filter((name) => !names.includes(name));
-    return others.length < names.length ? `not used with ${label} ${others.join(", ")}` : `used only with ${label} ${names.join(" or ")}`;
+    const [start, named] = others.length < names.length ? ["not used where", others] : ["used only where", names];
+    return `${start} “${label}” is ${named.map((name) => `“${name}”`).join(" or ")}`;
   });
   const said = parts.join("; ");
   return `${said[0].toUpperCase()}${said.slice(1)}.`;
 }
 
-/** A control's element, and `show(setting, isMeant)` to set it, and to disable it where it has no effect. It calls
- * `change(symbol, setting)`. */
+/** A control's element, `show(setting, isMeant)` to set it, and to disable it where it has no effect, and `forget()` of
+ * what it refused. It calls `change(symbol, setting)`. */
 export function createControl(control, id, change, { controls }) {
-  const { element, show } = kindOf(control)(control, id, change);
+  const { element, show, forget = () => {} } = kindOf(control)(control, id, change);
   const hint = build("small", { class: "eb-hint" });
   if (Object.keys(control.when).length) {
     hint.textContent = condition(control, controls);
@@ -102,8 +116,10 @@ export function createControl(control, id, change, { controls }) {
   }
   return {
     element,
+    forget,
     show: (setting, isMeant) => {
       show(setting);
+      if (!isMeant) forget();
       hint.hidden = isMeant;
       for (const input of element.querySelectorAll("input, select")) input.disabled = !isMeant;
     },

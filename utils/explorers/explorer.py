@@ -115,7 +115,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         spec = make_spec(title, self.controls, formula, parts, self.limits)
         spec |= {
             "curves": curves_by_choice(curves, curves_of, self.controls),
-            "capacity": room(capacity, self.controls),
+            "capacity": room(capacity, self.controls, parts),
         }
         super().__init__(spec=spec, value=start, answer=_NO_ANSWER, description=title)
         self.observe(self._one_setting_changed, list(self.controls))
@@ -160,7 +160,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         except ValueError as error:
             said = f"{said} No prediction of this setting: {error}"
         accounted = None if answer["terms"] is None else terms_by_stage(answer["terms"])
-        return SettingTable(title, formulas, letters, accounted, said, self.spec["parts"], tuple(beyond))
+        parts = self.spec["parts"]
+        return SettingTable(title, formulas, letters, accounted, said, parts, tuple(beyond), answer["origin"])
 
     @traitlets.validate("value")
     def _whole_setting(self, proposal) -> dict:

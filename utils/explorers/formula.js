@@ -132,10 +132,10 @@ export function compare(spec, value, answer) {
 }
 
 /** The most that is predicted at once, {name, predicted} of its stage, if that is more than there is: then it cannot fit. */
-export function overfull({ capacity }, value, { stages, whole }) {
+export function overfull({ capacity }, value, { stages }) {
   if (!capacity) return null;
   const n = capacity.symbol ? capacity.bytes[value[capacity.symbol]] : capacity.bytes;
-  const [most] = (whole ? [whole] : stages).filter(({ unsized }) => !unsized).sort((a, b) => b.predicted - a.predicted);
+  const [most] = stages.filter(({ unsized }) => !unsized).sort((a, b) => b.predicted - a.predicted);
   return most?.predicted > n ? { name: most.name, predicted: most.predicted, capacity: n } : null;
 }
 

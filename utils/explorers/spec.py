@@ -48,11 +48,15 @@ def make_spec(
     }
 
 
-def room(capacity: int | tuple[str, Mapping[str, int]] | None, controls: Mapping[str, Control]) -> dict | None:
+def room(
+    capacity: int | tuple[str, Mapping[str, int]] | None, controls: Mapping[str, Control], parts: bool
+) -> dict | None:
     """How many bytes there are, as {symbol, bytes: {option: bytes}}; without a symbol `bytes` is a number.
 
-    Raises: ValueError unless each option of the choice has its bytes.
+    Raises: ValueError unless each option of the choice has its bytes, and for parts, none of which is all there is.
     """
+    if parts and capacity is not None:
+        raise ValueError("capacity is for stages, one after the other: got parts=True; leave capacity out.")
     if capacity is None or isinstance(capacity, int):
         return capacity and {"symbol": None, "bytes": capacity}
     symbol, n_bytes = capacity

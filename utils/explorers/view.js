@@ -28,7 +28,10 @@ export function createView(spec, onChange) {
   const say = (text) => {
     if (status.textContent !== text) status.textContent = text;
   };
-  const change = (symbol, setting) => onChange({ ...shown.value, [symbol]: setting });
+  const change = (symbol, setting) => {
+    for (const other of controls) if (other.control.symbol !== symbol) other.shown.forget();
+    onChange({ ...shown.value, [symbol]: setting });
+  };
   const controls = spec.controls.map((control) => ({ control, shown: createControl(control, `${prefix}-${control.symbol}`, change, spec) }));
   const badge = build("span", { class: "eb-badge" });
   const curves = createCurves(spec);
