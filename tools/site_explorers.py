@@ -61,7 +61,7 @@ def store(name: str) -> tuple[str, float, int]:
 
 
 def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
-    """The accounts of all explorers, in build/explorers, unless they are there already; prints and returns what it did."""
+    """The accounts of all explorers, in build/explorers, unless they are there already; what it took."""
     from utils.gallery import GALLERY
 
     stamp, now = KEPT / "fingerprint", fingerprint()
