@@ -22,6 +22,7 @@ extensions = [
     "book.extensions.page_notes",
     "book.extensions.explorers",
     "book.extensions.formula_sheet",
+    "book.extensions.search_sections",
     "book.extensions.glossary",
     "book.extensions.solutions",
     "book.extensions.sources",
@@ -45,8 +46,7 @@ explorer_scripts = "explorers"
 html_theme = "sphinx_book_theme"
 html_static_path = [str(BUILD / "static"), "_static"]
 html_css_files = ["katex.min.css", "fonts.css", "book.css", "print.css"]
-html_js_files = [("search_summaries.js", {"priority": 300})]
-html_js_files += [
+html_js_files = [
     (name, {"defer": "defer"}) for name in ("menus.js", "storage.js", "progress.js", "results.js", "scrolling.js")
 ]
 html_logo = "_static/logo.svg"

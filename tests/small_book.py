@@ -10,9 +10,15 @@ kept?
 
 **Time:** 40 minutes to read.
 
-*The results are stored below the cells.* A storage, storages, a *Segment*, and its other name, a chunk. One slot. See
+*The results are stored below the cells. Where the text says* **Predict**, *do it before you look: Edit → Clear Outputs
+of All Cells hides them all, and each cell brings its own back.*
+
+Move it. (In JupyterLab, run the
+cell first.) A storage, storages, a *Segment*, and its other name, a chunk. One slot. See
 (1.1), (2.1) and (9.1), section 1.1, sections 1.1 and 2.1, chapter 2, exercise 1 of chapter 2, chapter 1, chapter 7;
 `(1.1)` and "section 9.9"; chapters 1 and 2, chapters 1, 7 or 2.
+Exercises 1, 9 and
+2 of chapter 2; exercises 1 and 2.5 GB.
 
 $$a = b \\tag{1.1}$$
 
@@ -44,6 +50,10 @@ As (2.2) says. Two views, two slots, and storages.
 ### Exercise 1: again
 
 See exercise 1, and (1.1).
+
+### Exercise 2: more
+
+Exercises 1 and 2; exercises 1 to 2.
 
 Sections 1.1, 2.1 and 9.9; chapters 1, 2, and 3; chapters 1 to 1.5 GB; section 9.9, 2.1 GB.
 """
@@ -82,7 +92,7 @@ glossary
 bibliography
 ```
 
-## Read it
+## Run it
 
 (1.1)
 """

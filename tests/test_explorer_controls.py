@@ -2,8 +2,10 @@
 
 import pytest
 
-from utils.explorers import Account, Control
+from utils.explorers import Account, Control, Explorer
 from utils.explorers.account import sentence
+from utils.explorers.controls import in_effect
+from utils.formulas import Formula, Term
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,41 @@ def test_accounts_say_where_they_come_from():
         Account({}, "guessed")
     with pytest.raises(TypeError, match=r"terms must hold bytes as int: got terms\['input'\]=1.5"):
         Account({"input": 1.5})
+
+
+def with_idle(**when_of_n) -> Explorer:
+    controls = [
+        Control.choice("kind", "kind", ["plain", "in pieces", "in n pieces"]),
+        Control.range("n", "pieces", 1, 8, value=2, when=when_of_n),
+    ]
+    return Explorer(title="", controls=controls, formula=lambda s: Formula("", (Term("t", "n", 1),)), measure=None)
+
+
+def test_a_control_without_effect_stands_where_it_starts():
+    explorer = with_idle(kind=["in n pieces"])
+    assert in_effect(explorer.controls, {"kind": "in pieces", "n": 7}) == {"kind": "in pieces", "n": 2}
+    assert in_effect(explorer.controls, {"kind": "in n pieces", "n": 7}) == {"kind": "in n pieces", "n": 7}
+    assert [control["when"] for control in explorer.spec["controls"]] == [{}, {"kind": ["in n pieces"]}]
+
+
+@pytest.mark.parametrize("when", [{"kind": ["in m pieces"]}, {"kid": ["plain"]}, {"n": ["1"]}])
+def test_where_a_control_has_an_effect_must_be_an_option(when):
+    with pytest.raises(ValueError, match="when of 'n' must name options of"):
+        with_idle(**when)
+
+
+def test_a_capacity_is_a_number_or_one_for_each_option():
+    def spec(capacity):
+        controls = [Control.choice("gpu", "GPU", ["small", "large"])]
+        formula = Formula("", (Term("t", "3", 1),))
+        return Explorer(title="", controls=controls, formula=lambda s: formula, measure=None, capacity=capacity).spec
+
+    assert spec(None)["capacity"] is None
+    assert spec(7)["capacity"] == {"symbol": None, "bytes": 7}
+    assert spec(("gpu", {"small": 1, "large": 2}))["capacity"] == {"symbol": "gpu", "bytes": {"small": 1, "large": 2}}
+    for wrong in (("gpu", {"small": 1}), ("gpus", {"small": 1, "large": 2})):
+        with pytest.raises(ValueError, match="capacity must give bytes to each option of a choice, in order"):
+            spec(wrong)
+    parts = {"one": Formula("", (Term("t", "3", 1),))}
+    with pytest.raises(ValueError, match="capacity is for stages, one after the other: got parts=True"):
+        Explorer(title="", controls=[], formula=lambda s: parts, measure=None, parts=True, capacity=7)

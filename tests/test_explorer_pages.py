@@ -6,7 +6,8 @@ import json
 import pytest
 
 from utils.explorers import Account, Control, Explorer, Timeline
-from utils.explorers.pages import differences, key_of, script, script_of
+from utils.explorers.pages import differences, key_of, script_of
+from utils.explorers.scripts import one_script
 from utils.formulas import Formula, Term
 
 TIMELINE = Timeline(
@@ -54,6 +55,14 @@ def test_answers_are_those_of_the_explorer():
     assert explorer.value == {"n": 2, "twice": False}
 
 
+def test_a_key_leaves_out_what_has_no_effect():
+    controls = [Control.toggle("many", "many"), Control.range("n", "number", 1, 8, value=2, when={"many": ["on"]})]
+    formula = Formula("", (Term("t", "n", 1),))
+    explorer = Explorer(title="", controls=controls, formula=lambda s: formula, measure=accounted)
+    keys = [key_of(explorer, {"many": many, "n": n}) for many in (False, True) for n in (2, 5)]
+    assert keys == ["off|2", "off|2", "on|2", "on|5"]
+
+
 def test_a_key_follows_the_order_of_the_controls():
     assert key_of(small(accounted), {"twice": True, "n": 3}) == "3|on"
 
@@ -74,7 +83,7 @@ def test_differences_add_up():
 
 
 def test_the_script_is_no_module():
-    text = script()
+    text = one_script()
     assert text.startswith("(() => {")
     assert "everyByte = {" in text
     for line in text.splitlines():

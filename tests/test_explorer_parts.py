@@ -24,7 +24,7 @@ def all_bytes(settings):
 def test_the_table_ends_with_the_total_of_all_parts():
     explorer = make(**FEW)
     found = lines(explorer)
-    assert found[1] == ["part, term", "formula", "predicted", "accounted", "difference"]
+    assert found[1] == ["part, term", "formula", "predicted", "simulated", "difference"]
     assert [line[0] for line in found if line[0] in PARTS] == list(PARTS)
     total = exact(all_bytes(explorer.value))
     assert found[-2] == ["total", total, total, "0 bytes"]

@@ -202,7 +202,7 @@ def test_a_slider_may_start_at_zero():
 def test_the_table_shows_each_stage_with_its_total_and_its_terms():
     explorer = make(measure=surprising)
     lines = [re.split(r"\s{2,}", line.strip()) for line in repr(explorer.table()).splitlines()]
-    assert lines[1] == ["stage, term", "formula", "predicted", "accounted", "difference"]
+    assert lines[1] == ["stage, term", "formula", "predicted", "simulated", "difference"]
     assert [line[0] for line in lines[2:-1]] == [
         "model to device", "weights", "forward", "weights", "kept inputs", "surprise", "backward", "weights",
         "gradients", "optimizer step", "weights", "gradients", "optimizer state", "zero_grad", "weights",

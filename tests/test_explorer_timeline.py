@@ -285,11 +285,11 @@ def test_a_limit_of_two_choices_needs_both():
     [
         (
             {"late": Limit("b", "no.", {"way": ["short", "wide"]})},
-            "a limit's when must name options of 'way': got 'wide'; short, long.",
+            "when of a limit must name options of 'way': got 'wide'; short, long.",
         ),
         (
             {"late": [Limit("b", "no.", {"b": ["3"]})]},
-            "a limit's when must name options of 'b': got '3'; there are none.",
+            "when of a limit must name options of 'b': got '3'; there are none.",
         ),
         ({"never": Limit("b", "no.")}, "limits must name stages of the formula: got 'never'; there are early, late."),
         (

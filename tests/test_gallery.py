@@ -1,28 +1,38 @@
 """The gallery: every explorer of the chapters is in it, and is called up by name at a setting as a page writes it."""
 
 import json
-import re
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from book.extensions.explorers import name_of
+from utils.checkpoint_experiments import OPTIMAL
+from utils.explorers.controls import is_meant
 from utils.explorers.explorer import to_page
 from utils.gallery import ALL, GALLERY, Shown, explorer
+from utils.simulated.specs import SPECS
 
 CHAPTERS = sorted((Path(__file__).parent.parent / "chapters").glob("*.ipynb"))
 
 
-CALL = re.compile(r"^(?:\w+ = )?(\w+_explorer)\(\)$", re.MULTILINE)
-
-
-def explorers_of_chapters() -> set[str]:
-    cells = (cell for path in CHAPTERS for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
-    return {name for cell in cells for name in CALL.findall(cell.source)}
+def code_cells() -> list:
+    """Those of all chapters."""
+    return [cell for path in CHAPTERS for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
 def test_it_has_the_explorers_of_all_chapters_and_no_other():
-    assert explorers_of_chapters() == {shown.make.__name__ for shown in GALLERY.values()}
+    assert {name_of(cell.source) for cell in code_cells()} == {"", *GALLERY}
+    assert {shown.make.__name__ for shown in GALLERY.values()} == {f"{name}_explorer" for name in GALLERY}
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_an_account_says_whose_rules_it_follows(name, monkeypatch):
+    for gpu, spec in SPECS.items():
+        monkeypatch.setitem(SPECS, gpu, replace(spec, torch_version="9.8"))
+    shown = GALLERY[name].make()
+    assert shown.answer_at(shown.value)["badge"] == "simulated on a100-80gb, PyTorch 9.8 rules"
 
 
 @pytest.mark.parametrize("name", GALLERY)
@@ -56,9 +66,8 @@ def test_the_table_that_a_chapter_stores_is_the_explorers(name):
     """The cell is live, so nbval does not compare it; pages without scripts and paper show this table."""
     stored = [
         output.data["text/html"]
-        for path in CHAPTERS
-        for cell in nbformat.read(path, as_version=4).cells
-        if cell.cell_type == "code" and CALL.findall(cell.source) == [GALLERY[name].make.__name__]
+        for cell in code_cells()
+        if name_of(cell.source) == name
         for output in cell.outputs
         if "text/html" in output.get("data", {})
     ]
@@ -73,3 +82,38 @@ def test_errors_name_what_there_is():
         explorer("mlp", batch=2)
     with pytest.raises(ValueError, match=r"dropout \(dropout\) must be one of off, p = 0\.1: got 'on'\."):
         explorer("mlp", dropout="on")
+
+
+IDLE = {
+    "phases": [({"frozen": "none"}, {"f"}), ({"frozen": "all hidden"}, {"f"}), ({"frozen": "the last f"}, set())],
+    "checkpoint": [
+        ({"regions": "none"}, {"k", "policy", "budget_mib"}),
+        ({"regions": "none", "policy": OPTIMAL}, {"k", "policy", "budget_mib"}),
+        ({"regions": "every block"}, {"k", "budget_mib"}),
+        ({"regions": "attention only", "policy": OPTIMAL}, {"k"}),
+        ({"regions": "k segments"}, {"budget_mib"}),
+        ({"regions": "every k-th block", "policy": OPTIMAL}, set()),
+    ],
+}
+SMALL = {"phases": {"L": 3, "f": 2, "b": 2, "d": 10}, "checkpoint": {"b": 1, "s": 16}}
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_which_controls_have_no_effect(name):
+    """At these settings the named controls change neither the prediction nor the account; the others are used."""
+    found = GALLERY[name].make()
+    start = {symbol: control.default for symbol, control in found.controls.items()} | SMALL.get(name, {})
+    if name not in IDLE:
+        assert not any(control.when for control in found.controls.values())
+    for chosen, idle in IDLE.get(name, ()):
+        settings = start | chosen
+        names = to_page(settings, found)
+        assert {symbol for symbol, control in found.controls.items() if not is_meant(control.when, names)} == idle
+        for symbol in idle:
+            other = settings | {symbol: OTHER[symbol]}
+            assert settings != other
+            assert found.predict(settings) == found.predict(other)
+            assert found.answer_at(settings) == found.answer_at(other)
+
+
+OTHER = {"f": 1, "k": 7, "policy": "keep matmuls", "budget_mib": 7}

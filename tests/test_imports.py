@@ -49,7 +49,7 @@ LAYERS = [
     ["utils.speed_memory_figure", "utils.recompute_figures"],
     ["utils.exercises"],
     ["utils.explorers"],
-    ["utils.activation_curves"],
+    ["utils.activation_curves", "utils.gpt_view"],
     [
         "utils.phases_explorer",
         "utils.mlp_explorer",

@@ -1,8 +1,10 @@
-"""Notebooks without a kernel are read without the live form of their sliders; nothing else in them changes."""
+"""Notebooks are read as JupyterLab would write them, and without a kernel without the live form of their sliders."""
 
 import copy
 
-from tools.lab_contents import LIVE, SENTENCE, without_live_outputs
+from ipykernel.ipkernel import IPythonKernel
+
+from tools.lab_contents import LIVE, SENTENCE, as_lab_writes, without_live_outputs
 
 VIEW = {"model_id": "0123", "version_major": 2, "version_minor": 0}
 
@@ -37,3 +39,22 @@ def test_streams_and_errors_stay():
     found = {"cells": [{"cell_type": "code", "outputs": [{"output_type": "stream", "name": "stdout", "text": "x"}]}]}
     without_live_outputs(found)
     assert found["cells"][0]["outputs"][0]["text"] == "x"
+
+
+def test_the_kernels_particulars_are_put_in_and_hidden_outputs_are_collapsed():
+    cells = [{"metadata": {"jupyter": {"outputs_hidden": True}}}, {"metadata": {}}, {}]
+    found = {
+        "metadata": {"kernelspec": {"display_name": "Python 3"}, "language_info": {"name": "python"}},
+        "cells": cells,
+    }
+    as_lab_writes(found, "Python 3 (ipykernel)")
+    assert found["metadata"]["kernelspec"] == {"display_name": "Python 3 (ipykernel)"}
+    assert found["metadata"]["language_info"] == IPythonKernel.language_info
+    assert [cell.get("metadata", {}).get("collapsed") for cell in found["cells"]] == [True, None, None]
+
+
+def test_of_another_language_or_an_unknown_kernel_nothing_is_said():
+    for language, name in (("julia", "Julia 1.11"), ("python", None)):
+        found = {"metadata": {"kernelspec": {}, "language_info": {"name": language}}, "cells": []}
+        as_lab_writes(found, name)
+        assert found["metadata"] == {"kernelspec": {}, "language_info": {"name": language}}

@@ -15,6 +15,7 @@ from book.extensions.explorers import name_of
 from book.extensions.katex import Katex
 from book.extensions.numbered import TAG
 from book.extensions.recordings import FOLDER, counts
+from book.extensions.search_sections import sections
 from tools import site
 
 
@@ -42,6 +43,9 @@ def test_a_mention_leads_to_what_it_names_and_otherwise_stays_text(app):
         ("exercise 1 of chapter 2", "02_second.html#exercise-1-again"),
         ("2", "02_second.html"),
         ("2", "02_second.html"),
+        ("Exercises 1", "02_second.html#exercise-1-again"),
+        ("2 of chapter 2", "02_second.html#exercise-2-more"),
+        ("exercises 1", "#exercise-1-a-segment"),
         ("section 1.1", "#a-storage"),
     ]
 
@@ -52,6 +56,10 @@ def test_an_exercise_is_one_of_the_same_chapter(app):
         ("(2.2)", "#equation-2-2"),
         ("exercise 1", "#exercise-1-again"),
         ("(1.1)", "01_first.html#equation-1-1"),
+        ("Exercises 1", "#exercise-1-again"),
+        ("2", "#exercise-2-more"),
+        ("exercises 1", "#exercise-1-again"),
+        ("2", "#exercise-2-more"),
         ("Sections 1.1", "01_first.html#a-storage"),
         ("2.1", "#here"),
         ("chapters 1", "01_first.html"),
@@ -159,8 +167,29 @@ def test_a_slider_that_needs_python_says_so(app):
 
 def test_a_page_says_that_nothing_runs_and_that_results_can_be_hidden(app):
     assert "This page runs nothing." in resolved(app, "chapters/02_second").astext()
-    assert "the button Hide results" in resolved(app, "chapters/01_first").astext()
     assert "This page runs nothing." not in resolved(app, "index").astext()
+    text = resolved(app, "chapters/01_first").astext()
+    assert (
+        "do it before you look: the button Hide results, above, hides them all. Cells can be changed and run in "
+        "JupyterLab, which make lab opens in a clone of the book (how to run the book).\n\nMove it. A storage" in text
+    )
+
+
+def test_the_search_is_told_what_each_section_and_each_term_says(app):
+    of_chapter = {anchor: (title, words) for anchor, title, words in sections(app.env.get_doctree("chapters/01_first"))}
+    assert list(of_chapter) == ["", "a-storage", "exercise-1-a-segment", "sources"]
+    assert of_chapter["a-storage"] == ("1.1 A storage", "In this section, storage and section 1.1.")
+    assert "What is kept?" in of_chapter[""][1]
+    assert "Explorer" not in of_chapter["a-storage"][1]
+    assert re.search(r"\b7\b", of_chapter["sources"][1])  # a table in HTML, without its tags
+    assert "<td>" not in of_chapter["sources"][1]
+    assert "a = b" not in of_chapter[""][1]
+    of_glossary = list(sections(app.env.get_doctree("glossary")))
+    assert of_glossary[:3] == [
+        ("", "Glossary", ""),
+        ("term-segment", "segment", "A piece."),
+        ("term-chunk", "chunk", "A piece."),
+    ]
 
 
 def test_what_a_chapter_opens_with(tmp_path):

@@ -36,6 +36,19 @@ def test_two_that_install_at_once_install_once(monkeypatch, tmp_path):
     assert (tmp_path / "npm" / "installs").read_text(encoding="utf-8") == "installed\n"
 
 
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm, for the site's mathematics and type")
+def test_what_comes_from_npm_comes_with_its_licence(monkeypatch, tmp_path):
+    monkeypatch.setattr(site, "STATIC", tmp_path)
+    site.copy_parts(site.install_parts())
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in (tmp_path / "licences").glob("*.txt")}
+    whose = {
+        next((family for family in site.FONTS if family in font.name), "katex") for font in tmp_path.rglob("*.woff2")
+    }
+    assert whose == set(texts) == {"katex", *site.FONTS}
+    assert "The MIT License" in texts.pop("katex")
+    assert all("SIL OPEN FONT LICENSE Version 1.1" in text for text in texts.values())
+
+
 def test_a_site_without_pdfs_says_so(monkeypatch, capsys):
     monkeypatch.setattr(site, "find_chromium", lambda: None)
     assert not site.can_print()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import pytest
 import torch
@@ -69,6 +70,14 @@ def test_what_is_there_is_not_taken_again(kept, tmp_path):
     copy_explorers(tmp_path / "site")
     written = {path.name for path in (tmp_path / "site").iterdir()}
     assert written == {"mlp.js", "explorers.js", "explorer.css"}
+
+
+@pytest.mark.parametrize(("of", "name"), [(torch, "__version__"), (sys, "version")])
+def test_accounts_of_another_version_are_others(monkeypatch, of, name):
+    before = fingerprint()
+    assert fingerprint() == before
+    monkeypatch.setattr(of, name, f"{getattr(of, name)}.post1")
+    assert fingerprint() != before
 
 
 def test_accounts_of_other_code_are_others(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ from tools.chromium import chromium
 
 # On paper nothing unfolds: solutions come last, under the names of their exercises, and other answers lie open.
 SOLUTIONS_TO_THE_END = """() => {
+  const FOLDED = "A solution is folded below each.";
   const article = document.querySelector("article");
   const heading = (level, words) => Object.assign(document.createElement(level), { textContent: words });
   const folded = [...article.querySelectorAll("div.cell:has(> details.hide)")];
@@ -16,6 +17,9 @@ SOLUTIONS_TO_THE_END = """() => {
     cell.querySelector("summary").remove();
     fold.replaceWith(...fold.childNodes); // without a summary, a fold would be headed "Details"
     article.append(heading("h3", exercise), cell);
+  }
+  for (const words of article.querySelectorAll("p")) {
+    if (words.textContent.includes(FOLDED)) words.innerHTML = words.innerHTML.replace(FOLDED, "Solutions come last.");
   }
   article.querySelectorAll("details").forEach((details) => (details.open = true));
 }"""

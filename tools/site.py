@@ -59,19 +59,22 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 def copy_parts(modules: Path) -> None:
-    """KaTeX's style and the fonts, as the pages load them: Latin letters alone, woff2 alone."""
+    """KaTeX's style and the fonts, as the pages load them: Latin letters and woff2 alone; with their licences."""
     shutil.rmtree(STATIC, ignore_errors=True)
     (STATIC / "fonts").mkdir(parents=True)
+    (STATIC / "licences").mkdir()
     katex = modules / "katex" / "dist"
     style = (katex / "katex.min.css").read_text(encoding="utf-8")
     only_woff2 = re.sub(r",url\([^)]*\.(woff|ttf)\) format\(\"\w+\"\)", "", style)
     (STATIC / "katex.min.css").write_text(only_woff2, encoding="utf-8")
     for font in katex.glob("fonts/*.woff2"):
         shutil.copy(font, STATIC / "fonts")
+    shutil.copy(modules / "katex" / "LICENSE", STATIC / "licences" / "katex.txt")
     for family in FONTS:
-        files = modules / "@fontsource-variable" / family / "files"
+        module = modules / "@fontsource-variable" / family
+        shutil.copy(module / "LICENSE", STATIC / "licences" / f"{family}.txt")
         for slant in ("normal", "italic"):
-            shutil.copy(files / f"{family}-latin-wght-{slant}.woff2", STATIC / "fonts")
+            shutil.copy(module / "files" / f"{family}-latin-wght-{slant}.woff2", STATIC / "fonts")
 
 
 def stage() -> None:

@@ -6,10 +6,11 @@ settings, taken now on the simulated GPU, or from build/explorers if the book's 
 
 import argparse
 import hashlib
+import multiprocessing
 import shutil
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,7 +61,7 @@ def store(name: str) -> tuple[str, float, int]:
 
 
 def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
-    """The accounts of all explorers, in build/explorers, unless they are there already; what was done."""
+    """The accounts of all explorers, in build/explorers, unless they are there already; what it took."""
     from utils.gallery import GALLERY
 
     stamp, now = KEPT / "fingerprint", fingerprint()
@@ -69,22 +70,26 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
     shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True)
     names = sorted(GALLERY, key=lambda name: name not in FIRST)
-    with ProcessPoolExecutor(n_processes) as pool:
-        done = list(pool.map(store, names))
+    # Spawned, not forked: this process has imported torch, whose threads a fork would not have.
+    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
+        done = []
+        for found in as_completed([pool.submit(store, name) for name in names]):
+            done.append(found.result())
+            name, seconds, n_settings = done[-1]
+            print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts", flush=True)
     stamp.write_text(now, encoding="utf-8")
     return done
 
 
 def copy_explorers(folder: Path) -> None:
-    """Takes the accounts that are missing, says so, and writes all that a page loads to a folder."""
-    from utils.explorers.pages import script
+    """Takes the accounts that are missing, and writes all that a page loads to a folder."""
+    from utils.explorers.scripts import one_script
 
-    for name, seconds, n_settings in store_all():
-        print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts")
+    store_all()
     folder.mkdir(parents=True, exist_ok=True)
     for path in [*KEPT.glob("*.js"), UTILS / "explorers" / "explorer.css"]:
         shutil.copy(path, folder)
-    (folder / "explorers.js").write_text(script(), encoding="utf-8")
+    (folder / "explorers.js").write_text(one_script(), encoding="utf-8")
 
 
 def main() -> None:

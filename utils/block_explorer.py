@@ -33,7 +33,7 @@ def account(settings: dict) -> Account:
         rows = block_forward(gpu, **(settings | {"activation": activation})).rows
     by_part = {part: [row for row in rows if row.module.split(".")[0] == part] for part in PARTS}
     terms = {part: formula.account(by_part[part]) for part, formula in predicted(settings).items()}
-    return Account(terms, "simulated", gpu.name, "PyTorch 2.13 rules")
+    return Account(terms, "simulated", gpu.name, gpu.spec.rules)
 
 
 def block_explorer() -> Explorer:

@@ -3,65 +3,53 @@
 from math import sqrt
 
 from .checkpoint_experiments import OPTIMAL, POLICIES, CheckpointedRun, CheckpointedStep
-from .explorers import Account, Control, Explorer, Limit, Timeline
-from .gpt import SIZES, letters
-from .gpt_experiments import MOMENTS, GPTRun, predicted
+from .explorers import Account, Control, Explorer, Limit
+from .gpt_experiments import MOMENTS, GPTStep, predicted
+from .gpt_view import LETTERS, MANY_TOKENS, model_and_tokens, timeline_of
 from .regions import REGIONS, WITH_K
+from .simulated.specs import SPECS
 from .units import exact, short
 
 WITHOUT = "without checkpoint"
-_DEEPEST = max(size["n_layers"] for size in SIZES.values())
-_LETTERS = {name: {letter: letters(name)[letter] for letter in "dLaV"} for name in SIZES}
-_ROOTS = {name: {"r": round(sqrt(found["L"]))} for name, found in _LETTERS.items()}
+_DEEPEST = max(found["L"] for found in LETTERS.values())
+_ROOTS = {name: round(sqrt(found["L"])) for name, found in LETTERS.items()}
+_SOME_REGIONS = {"regions": REGIONS[1:]}
+_SOME_BUDGET = {**_SOME_REGIONS, "policy": [OPTIMAL]}
 
 
 def controls() -> list[Control]:
     """One for each setting of `CheckpointedStep`."""
     return [
-        Control.choice("model", "model", list(SIZES), letters={name: _LETTERS[name] | _ROOTS[name] for name in SIZES}),
-        Control.range("b", "batch", 1, 128, value=12, log=True, unit="sequences"),
-        Control.range("s", "sequence", 16, 16384, value=1024, log=True, unit="tokens"),
+        *model_and_tokens(r=_ROOTS),
         Control.choice("precision", "precision", ["autocast", "half"]),
         Control.choice("attention", "attention", ["fused", "explicit"]),
         Control.choice("regions", "regions", list(REGIONS), value="every block"),
-        Control.range("k", "for every k-th block and k segments", 1, _DEEPEST, value=3),
-        Control.choice("policy", "policy of each region", list(POLICIES)),
-        Control.range("budget_mib", "a block, for the optimal policy", 0, 1024, value=100, unit="MiB"),
+        Control.range("k", "blocks apart, or segments", 1, _DEEPEST, value=3, when={"regions": WITH_K}),
+        Control.choice("policy", "policy of each region", list(POLICIES), when=_SOME_REGIONS),
+        Control.range("budget_mib", "budget of a block, in MiB", 0, 1024, value=100, unit="MiB", when=_SOME_BUDGET),
     ]
 
 
 def limits() -> dict[str, list[Limit]]:
     """Where there is no closed form: regions that cannot be, plans that a solver makes, lists that a kernel sorts."""
     no_regions = Limit("L - k", "there are no such regions.", {"regions": WITH_K})
-    chosen = {"policy": [OPTIMAL], "regions": REGIONS[1:]}
-    by_solver = Limit("0 - 1", "what is kept follows from a solver's choice, not from a formula.", chosen)
+    by_solver = Limit("0 - 1", "what is kept follows from a solver's choice, not from a formula.", _SOME_BUDGET)
     *first, last = MOMENTS
-    many = Limit("3072 - b*s", "for more than 3,072 tokens its kernel sorts them, in buffers of its own.")
-    return {name: [no_regions, by_solver] for name in first} | {last: [no_regions, many]}
+    return {name: [no_regions, by_solver] for name in first} | {last: [no_regions, MANY_TOKENS]}
 
 
 def account(settings: dict) -> Account:
     """A training step with regions checkpointed, on a simulated GPU of its own, beside the step without."""
     run = CheckpointedStep(**settings).run()
-    timeline = _timeline(run.run)
+    timeline = timeline_of(run.run)
     if run.step.lengths:
-        timeline = timeline.beside(WITHOUT, _timeline(run.plain))
+        timeline = timeline.beside(WITHOUT, timeline_of(run.plain))
     return Account(
         run.run.account(),
         device=run.run.trace.gpu,
-        note="PyTorch 2.13 rules",
+        note=run.run.step.spec.rules,
         timeline=timeline,
         remark=remark(run),
-    )
-
-
-def _timeline(run: GPTRun) -> Timeline:
-    return Timeline.of(
-        run.trace,
-        after=run.after,
-        until=run.until,
-        named=run.positions,
-        capacity_bytes=run.step.spec.allocator_bytes,
     )
 
 
@@ -107,5 +95,6 @@ def checkpoint_explorer() -> Explorer:
         controls=controls(),
         formula=lambda settings: predicted(CheckpointedStep(**settings | {"k": 1}).held),  # of any k: it is a letter
         measure=account,
+        capacity=SPECS[GPTStep.gpu].allocator_bytes,
         limits=limits(),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .block_explorer import block_explorer
 from .checkpoint_explorer import checkpoint_explorer
 from .explorers import Explorer
+from .explorers.pages import key_of
 from .gpt_explorer import gpt_explorer
 from .mlp_explorer import mlp_explorer
 from .phases_explorer import phases_explorer
@@ -33,7 +34,7 @@ class Shown:
             values = [_values(explorer.controls[symbol], values) for symbol, values in product.items()]
             for chosen in itertools.product(*values):
                 settings = start | dict(zip(product, chosen, strict=True))
-                key = tuple(map(repr, settings.values()))
+                key = key_of(explorer, settings)
                 if key not in seen:
                     seen.add(key)
                     yield settings

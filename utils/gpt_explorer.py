@@ -1,19 +1,15 @@
 """The explorer of a GPT's training step: its controls, its prediction, and the account by the simulated GPU."""
 
-from .explorers import Account, Control, Explorer, Limit, Timeline
-from .gpt import SIZES, letters
+from .explorers import Account, Control, Explorer
 from .gpt_experiments import ATTENTIONS, MOMENTS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
+from .gpt_view import MANY_TOKENS, model_and_tokens, timeline_of
 from .simulated.specs import SPECS
-
-_LETTERS = {name: {letter: letters(name)[letter] for letter in "dLaV"} for name in SIZES}
 
 
 def controls() -> list[Control]:
     """One for each setting of `GPTStep`."""
     return [
-        Control.choice("model", "model", list(SIZES), letters=_LETTERS),
-        Control.range("b", "batch", 1, 128, value=12, log=True, unit="sequences"),
-        Control.range("s", "sequence", 16, 16384, value=1024, log=True, unit="tokens"),
+        *model_and_tokens(),
         Control.choice("gpu", "GPU", list(SPECS)),
         Control.choice("precision", "precision", list(PRECISIONS)),
         Control.choice("attention", "attention", list(ATTENTIONS)),
@@ -30,14 +26,8 @@ def account(settings: dict) -> Account:
     return Account(
         run.account(),
         device=run.trace.gpu,
-        note="PyTorch 2.13 rules",
-        timeline=Timeline.of(
-            run.trace,
-            after=run.after,
-            until=run.until,
-            named=run.positions,
-            capacity_bytes=run.step.spec.allocator_bytes,
-        ),
+        note=run.step.spec.rules,
+        timeline=timeline_of(run),
         fit=run.fit(),
     )
 
@@ -49,9 +39,6 @@ def gpt_explorer() -> Explorer:
         controls=controls(),
         formula=lambda settings: predicted(GPTStep(**settings).held),
         measure=account,
-        limits={
-            list(MOMENTS)[-1]: Limit(
-                "3072 - b*s", "for more than 3,072 tokens its kernel sorts them, in buffers of its own."
-            )
-        },
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in SPECS.items()}),
+        limits={list(MOMENTS)[-1]: MANY_TOKENS},
     )

@@ -19,7 +19,7 @@ def account(settings: dict) -> Account:
     """A forward pass on a simulated GPU of its own, term by term."""
     with SimulatedGPU("a100-80gb") as gpu:
         rows = mlp_forward(gpu, **settings).rows
-    return Account(predicted(settings).account(rows), "simulated", gpu.name, "PyTorch 2.13 rules")
+    return Account(predicted(settings).account(rows), "simulated", gpu.name, gpu.spec.rules)
 
 
 def mlp_explorer() -> Explorer:

@@ -15,6 +15,7 @@ _TRAINED = {
     "all hidden": ("blocks(4*d**2) + blocks(4*d) + blocks(40*d) + 512", "4", "1", "L"),
 }
 _STATES = {"SGD with momentum": 1, "Adam": 2, "Adam, fused": 2}  # numbers for each parameter; SGD has no state
+WITH_F = ("the first f", "the last f")
 FROZEN, OPTIMIZERS = tuple(_TRAINED), ("SGD", *_STATES)
 
 
@@ -68,7 +69,7 @@ def frozen_layers(frozen: str, *, L: int, f: int) -> range:
     Raises: ValueError for an f that is not from 1 to L where f plays a part, and for an unknown name.
     """
     _check("frozen", frozen, FROZEN)
-    if frozen.endswith("f") and not 1 <= f <= L:
+    if frozen in WITH_F and not 1 <= f <= L:
         raise ValueError(
             f"f, the number of frozen layers, must be from 1 to L: got f={f}, L={L}; nearest: {min(max(f, 1), L)}."
         )

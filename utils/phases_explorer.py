@@ -3,7 +3,7 @@
 from .experiments import OPTIMIZERS, train_stack
 from .explorers import Account, Control, Explorer
 from .formulas import Formula
-from .phase_formulas import FROZEN, frozen_layers, stack_phases
+from .phase_formulas import FROZEN, WITH_F, frozen_layers, stack_phases
 from .simulated.gpu import SimulatedGPU
 from .units import exact
 
@@ -24,7 +24,7 @@ def account(settings: dict) -> Account:
     before = {"model to device": run[0, "model to device"].parts, "iteration 1": run[1, "zero_grad"].parts}
     parts = before | {row.phase: row.parts for row in run.of(2)}
     remark = f"The second iteration peaks in {highest.phase}, at {exact(highest.peak_bytes)}."
-    return Account(parts, "simulated", gpu.name, "PyTorch 2.13 rules", remark=remark)
+    return Account(parts, "simulated", gpu.name, gpu.spec.rules, remark=remark)
 
 
 def phases_explorer() -> Explorer:
@@ -36,7 +36,7 @@ def phases_explorer() -> Explorer:
             Control.range("b", "batch", 1, 1024, value=64, log=True, unit="rows"),
             Control.range("d", "width", 1, 256, value=100, unit="features"),
             Control.choice("frozen", "which are frozen", list(FROZEN)),
-            Control.range("f", "layers to freeze", 1, 200, value=100, unit="layers"),
+            Control.range("f", "layers to freeze", 1, 200, value=100, unit="layers", when={"frozen": WITH_F}),
             Control.toggle("relu", "ReLU behind each hidden layer"),
             Control.choice("optimizer", "optimizer", list(OPTIMIZERS), value="Adam"),
         ],

@@ -2,7 +2,7 @@
 
 {
   const chapterOf = (path) => path.match(/\/chapters\/([^/]+)\.html$/)?.[1];
-  const known = new Set((everyByte.get("read") ?? "").split(" ").filter(Boolean));
+  const known = new Set((everyByteStorage.get("read") ?? "").split(" ").filter(Boolean));
 
   const mark = (link) => {
     const done = known.has(chapterOf(link.pathname));
@@ -28,7 +28,7 @@
   };
 
   const save = () => {
-    everyByte.set("read", known.size ? [...known].join(" ") : null);
+    everyByteStorage.set("read", known.size ? [...known].join(" ") : null);
     show();
   };
 

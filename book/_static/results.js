@@ -37,10 +37,9 @@
     };
     toggle.addEventListener("click", () => {
       const hidden = toggle.textContent === "Hide results";
-      everyByte.set("hide-results", hidden ? "yes" : null);
+      everyByteStorage.set("hide-results", hidden ? "yes" : null);
       set(hidden);
     });
-    set(everyByte.get("hide-results") === "yes");
-    addEventListener("beforeprint", () => outputs.forEach(show));
+    set(everyByteStorage.get("hide-results") === "yes");
   }
 }

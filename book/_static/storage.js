@@ -1,6 +1,6 @@
 // What the reader's browser remembers for the book: strings under names of its own, and nothing where it may not remember.
 
-const everyByte = {
+const everyByteStorage = {
   get(name) {
     try { return localStorage.getItem(`every-byte.${name}`); } catch { return null; }
   },

@@ -52,7 +52,8 @@ class ChapterList(SphinxDirective):
             item = nodes.container(classes=["chapter-item"])
             lines = [f"[{one.title}](chapters/{path.name})", "", one.question]
             self.state.nested_parse(StringList(lines, source=path.name), 0, item)
-            item += nodes.paragraph("", f"{one.minutes} minutes, {one.n_exercises} exercises", classes=["chapter-time"])
+            exercises = f"{one.n_exercises} exercise{'s' * (one.n_exercises != 1)}"
+            item += nodes.paragraph("", f"{one.minutes} minutes, {exercises}", classes=["chapter-time"])
             item[0]["classes"].append("chapter-title")
             box += item
         return [box]

@@ -14,6 +14,8 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
+ONLY_A_TABLE = """<p class="widget-elsewhere">This is one setting of an explorer. Its sliders move in JupyterLab, and
+on the book's pages where JavaScript runs.</p>"""
 OTHER_WIDGETS = ("VBox(", "HBox(", "IntSlider(", "FloatSlider(", "interactive(")
 
 
@@ -36,10 +38,13 @@ def bundles(document: nodes.document) -> Iterator[tuple[int, nodes.container, st
 
 
 def hook(env: BuildEnvironment, name: str, table: list[nodes.Node]) -> list[nodes.Node]:
-    """The div of the explorer of that name, around its stored table; the page is noted as one that has it."""
+    """The div of the explorer of that name, around its stored table and a sentence for those who see no more.
+
+    The page is noted as one that has it.
+    """
     env.metadata[env.docname].setdefault("explorers", []).append(name)
     start = f'<div class="eb-explorer" data-explorer="{name}">'
-    return [nodes.raw("", start, format="html"), *table, nodes.raw("", "</div>", format="html")]
+    return [nodes.raw("", start, format="html"), *table, nodes.raw("", f"{ONLY_A_TABLE}</div>", format="html")]
 
 
 class StoredExplorer(SphinxDirective):

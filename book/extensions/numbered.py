@@ -1,8 +1,8 @@
 r"""What chapters number and refer to: equations by their tags, sections, chapters and exercises by their headings.
 
 Chapters are plain notebooks: they write `\tag{4.5}` in an equation, or "(4.5)" before a row of a table; and in the text
-"(4.5)", "section 4.8", "sections 4.5, 4.6 and 4.8", "chapter 2", "chapters 2 to 4", "exercise 3 of chapter 2". Each
-number becomes a link to what it names; what names nothing stays text.
+"(4.5)", "section 4.8", "sections 4.5, 4.6 and 4.8", "chapter 2", "chapters 2 to 4", "exercise 3 of chapter 2",
+"exercises 1 and 2". Each number becomes a link to what it names; what names nothing stays text.
 """
 
 import re
@@ -28,7 +28,8 @@ MENTION = re.compile(
     rf"""
     (?<![\w.(]) \((?P<equation>\d+\.\d+)\) (?![\w(])
     | (?<![\w.]) (?<!\d{{4}},\s) (?P<section>[Ss]ection (?: \s\d+\.\d+ | s\s\d+\.\d+ (?:{BETWEEN}\d+\.\d+)*))
-    | (?<![\w.]) [Ee]xercise\s (?P<exercise>\d+) (?:\sof\schapter\s(?P<of>\d+))?
+    | (?<![\w.]) (?P<exercise>[Ee]xercise (?: \s\d+ | s\s\d+ (?:{BETWEEN}\d+ (?!\.?\d))*))
+      (?:\sof\schapter\s(?P<of>\d+))?
     | (?<![\w.]) (?P<chapter>[Cc]hapter (?: \s\d+ | s\s\d+ (?:{BETWEEN}\d+ (?!\.?\d))*))
     """,
     re.VERBOSE,
@@ -87,7 +88,8 @@ def targets_of(found: re.Match, name: str, known: dict) -> list[tuple[str, tuple
     """The words of a mention in the document `name`, in pieces, each with what it leads to: None if to nothing."""
     if found["exercise"]:
         chapter = known.get(("chapter", found["of"]), (None, ""))[0] if found["of"] else name
-        return [(found[0], known.get(("exercise", f"{chapter}:{found['exercise']}")))]
+        *pieces, (words, target) = _targets_in_a_list(found["exercise"], "exercise", name, known, f"{chapter}:")
+        return [*pieces, (words + found[0].removeprefix(found["exercise"]), target)]
     if found["equation"]:
         target = known.get(("equation", found["equation"]))
         if not target and ("chapter", found["equation"].split(".")[0]) in known:
@@ -98,12 +100,14 @@ def targets_of(found: re.Match, name: str, known: dict) -> list[tuple[str, tuple
     return _targets_in_a_list(found[0], found.lastgroup, name, known)
 
 
-def _targets_in_a_list(words: str, kind: str, name: str, known: dict) -> list[tuple[str, tuple[str, str] | None]]:
+def _targets_in_a_list(
+    words: str, kind: str, name: str, known: dict, of: str = ""
+) -> list[tuple[str, tuple[str, str] | None]]:
     """Of "sections 2.1 and 2.2": "sections 2.1", " and ", "2.2". A chapter does not lead to itself."""
     pieces, done = [], 0
     for number in NUMBER.finditer(words):
         start = number.start() if done else 0
-        target = known.get((kind, number[0]))
+        target = known.get((kind, of + number[0]))
         is_here = kind == "chapter" and target and target[0] == name
         pieces += [(words[done:start], None), (words[start : number.end()], None if is_here else target)]
         done = number.end()

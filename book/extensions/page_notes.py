@@ -1,24 +1,47 @@
 """Says on a chapter's page what is different there from the notebook: results can be hidden, and nothing runs."""
 
+import re
+
 from docutils import nodes
 from sphinx.application import Sphinx
 
+from .running_text import replace_in_text
+
 STORED_RESULTS = "The results are stored below the cells."
+MENU = re.compile(r": Edit → Clear\sOutputs\sof\sAll\sCells\shides them all, and each cell brings its own back\.$")
+IN_BRACKETS = re.compile(r"\s*\(In JupyterLab\b[^()]*\)")
 
 
 def add_notes(app: Sphinx, document: nodes.document) -> None:
-    """A sentence below the opening, and a note under the heading "Exercises"."""
+    """A page's own words in the opening, no "(In JupyterLab ...)", and a note under the heading "Exercises"."""
     name = app.env.docname
     if not name.startswith("chapters/"):
         return
+    address = f"{app.builder.get_relative_uri(name, app.config.root_doc)}#run-it"
     for paragraph in list(document.findall(nodes.paragraph)):
         if paragraph.astext().startswith(STORED_RESULTS):
-            words = nodes.emphasis("", "On this page the button Hide results, above, does that.")
-            paragraph += nodes.inline("", "", nodes.Text(" "), words, classes=["pst-js-only"])
+            speak_of_the_page(paragraph, address)
+    replace_in_text(document, IN_BRACKETS, lambda _found: [])
     for section in document.findall(nodes.section):
         if section[0].astext() == "Exercises":
-            front = app.builder.get_relative_uri(name, app.config.root_doc)
-            section.insert(1, where_exercises_run(f"{front}#read-it"))
+            section.insert(1, where_exercises_run(address))
+
+
+def speak_of_the_page(paragraph: nodes.paragraph, address: str) -> None:
+    """In the place of JupyterLab's menu: the button that hides results, where it works, and where cells run."""
+    last = paragraph[-1]
+    words = nodes.emphasis("", MENU.sub("", last.astext()).rstrip("."))
+    button = nodes.emphasis("", ": the button Hide results, above, hides them all")
+    paragraph.replace(last, [words, nodes.inline("", "", button, classes=["pst-js-only"]), nodes.emphasis("", ". ")])
+    paragraph += nodes.emphasis("", "Cells can be changed and run in JupyterLab, which ")
+    paragraph += [nodes.literal("", "make lab"), nodes.emphasis("", " opens in a clone of the book")]
+    paragraph += [_how_to_run(address), nodes.emphasis("", ".")]
+
+
+def _how_to_run(address: str) -> nodes.inline:
+    """A link in brackets, for the screen: paper has no links."""
+    link = nodes.reference("", "how to run the book", refuri=address, internal=True)
+    return nodes.inline("", "", nodes.Text(" ("), link, nodes.Text(")"), classes=["on-screen"])
 
 
 def where_exercises_run(address: str) -> nodes.note:
@@ -28,8 +51,7 @@ def where_exercises_run(address: str) -> nodes.note:
         nodes.literal("", "make lab"),
         nodes.Text(" opens the chapters in JupyterLab, where each exercise judges"),
     ]
-    words += [nodes.Text(" your answer ("), nodes.reference("", "how to run the book", refuri=address, internal=True)]
-    words += nodes.Text(").")
+    words += [nodes.Text(" your answer"), _how_to_run(address), nodes.Text(".")]
     return nodes.note("", words, classes=["where-exercises-run"])
 
 

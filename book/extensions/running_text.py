@@ -42,15 +42,28 @@ def link(app: Sphinx, name: str, target: tuple[str, str], words: str, classes: l
     )
 
 
+def join(element: nodes.Element) -> None:
+    """Puts texts that stand side by side into one: MyST has a text for each line, and another for its end."""
+    for around in element.findall(nodes.TextElement):
+        joined: list[nodes.Node] = []
+        for node in around.children:
+            if joined and isinstance(node, nodes.Text) and isinstance(joined[-1], nodes.Text):
+                joined[-1] = nodes.Text(joined[-1] + node)
+            else:
+                joined.append(node)
+        around[:] = joined
+
+
 def replace_in_text(
     element: nodes.Element, pattern: re.Pattern, replaced: Callable[[re.Match], list[nodes.Node]]
 ) -> None:
     """Puts the nodes of `replaced(match)` in the place of each match in the running text within `element`."""
+    join(element)
     for text in [text for text in element.findall(nodes.Text) if is_running_text(text)]:
         words, pieces, done = text.astext(), [], 0
         for found in pattern.finditer(words):
             pieces += [nodes.Text(words[done : found.start()]), *replaced(found)]
             done = found.end()
-        if pieces:
+        if done:
             pieces.append(nodes.Text(words[done:]))
             text.parent.replace(text, [piece for piece in pieces if piece.astext()])

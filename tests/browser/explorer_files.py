@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from utils.explorers import pages
+from utils.explorers.scripts import one_script
 from utils.gallery import GALLERY
 
 CSS = Path(pages.__file__).parent / "explorer.css"
@@ -18,7 +19,7 @@ def write(folder: Path, name: str, *, n_stored: int) -> tuple:
     explorer = GALLERY[name].make()
     settings = list(GALLERY[name].settings(explorer))
     chosen = settings[:: max(1, len(settings) // n_stored)][:n_stored]
-    (folder / "explorers.js").write_text(pages.script(), encoding="utf-8")
+    (folder / "explorers.js").write_text(one_script(), encoding="utf-8")
     (folder / f"{name}.js").write_text(pages.script_of(name, explorer, chosen), encoding="utf-8")
     (folder / "explorer.css").write_text(CSS.read_text(encoding="utf-8"), encoding="utf-8")
     (folder / "index.html").write_text(PAGE.format(name=name), encoding="utf-8")

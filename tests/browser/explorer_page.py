@@ -57,10 +57,16 @@ class ExplorerPage:
         return json.loads(self.root.get_attribute("data-value"))
 
     def set(self, settings: dict) -> None:
-        """Sets every control through the page: numbers typed, options chosen; then waits for the account."""
-        for symbol, item in settings.items():
-            control = self.control(symbol)
-            kind = control.first.evaluate("node => node.type")
+        """Sets every control through the page: options chosen, numbers typed; then waits for the account.
+
+        Controls that have no effect at this setting are disabled: they keep what they say.
+        """
+        kinds = {symbol: self.control(symbol).first.evaluate("node => node.type") for symbol in settings}
+        for symbol in sorted(settings, key=lambda symbol: kinds[symbol] == "range"):
+            control, kind, item = self.control(symbol), kinds[symbol], settings[symbol]
+            if control.first.is_disabled():
+                assert self.value[symbol] == item
+                continue
             if kind == "range":
                 field = self.root.locator(f'[data-exact="{symbol}"]')
                 field.fill(str(item))

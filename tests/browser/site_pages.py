@@ -14,6 +14,11 @@ from tools.site import HTML
 
 FILES = HTML.as_uri() + "/"
 CHAPTERS = sorted((REPOSITORY / "chapters").glob("*.ipynb"))
+NOTE_READY = """() => new MutationObserver((_, seen) => {
+  if (!document.querySelector(".eb[data-state=ready]")) return;
+  window.readyMs = performance.now();
+  seen.disconnect();
+}).observe(document, { subtree: true, childList: true, attributes: true })"""
 PAINTED = """async () => {
   await document.fonts.ready;
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -64,11 +69,14 @@ class Visit:
         self.wrong: list[str] = []
         self.sizes: dict[str, int] = {}
         self.context.route("**/*", self._route)
+        # of all its pages, also of those that a test opens beside the first
+        self.context.on(
+            "console", lambda one: self.wrong.append(one.text) if one.type in {"error", "warning"} else None
+        )
+        self.context.on("weberror", lambda error: self.wrong.append(str(error.error)))
+        self.context.on("requestfailed", lambda request: self.wrong.append(f"no answer: {request.url}"))
+        self.context.on("response", self._response)
         self.page = self.context.new_page()
-        self.page.on("console", lambda one: self.wrong.append(one.text) if one.type in {"error", "warning"} else None)
-        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.wrong.append(f"no answer: {request.url}"))
-        self.page.on("response", self._response)
 
     def _route(self, route) -> None:
         if route.request.url.startswith((self.root, "data:", "blob:")):
@@ -91,8 +99,16 @@ class Visit:
         return self.page
 
 
+def first_explorer_ms(seen: Visit) -> float:
+    """Opens the front page: when its explorer has its account, in milliseconds from the page's start."""
+    seen.page.add_init_script(f"({NOTE_READY})()")
+    return seen.open("index.html").evaluate("window.readyMs")
+
+
 @contextlib.contextmanager
 def visit(root: str, **context_options) -> Iterator[Visit]:
-    """A visit in a fresh Chromium."""
+    """A visit in a fresh Chromium; at its end nothing was asked of others, and nothing went wrong."""
     with browser() as chromium:
-        yield Visit(chromium, root, **context_options)
+        seen = Visit(chromium, root, **context_options)
+        yield seen
+        assert (seen.outside, seen.wrong) == ([], [])

@@ -42,6 +42,27 @@ def test_solutions_come_last_under_their_exercises_and_unfolded():
 
 
 @pytest.mark.usefixtures("site")
+def test_a_printed_chapter_says_where_its_solutions_are_and_where_cells_run():
+    with chromium() as page:
+        for chapter in sorted((HTML / "chapters").glob("*.html")):
+            page.goto(chapter.as_uri())
+            assert page.get_by_text("A solution is folded below each.").count() == 1
+            page.evaluate(SOLUTIONS_TO_THE_END)
+            page.emulate_media(media="print")
+            assert page.get_by_text("A solution is folded below each.").count() == 0
+            for words in (
+                "Solutions come last.",
+                "This page runs nothing.",
+                "Cells can be changed and run in JupyterLab",
+            ):
+                assert page.get_by_text(words).is_visible()
+            text = page.locator("article").inner_text()
+            assert "run in JupyterLab, which make lab opens in a clone of the book." in text
+            assert "how to run the book" not in text  # a link, of which paper would keep half a sentence
+            assert not page.get_by_text("Hide results, above").is_visible()
+
+
+@pytest.mark.usefixtures("site")
 def test_nothing_of_the_site_speaks_of_this_machine():
     """Neither a PDF nor what an explorer loads: test_site_html.py reads the pages."""
     files = [*HTML.glob("pdf/*.pdf"), *HTML.glob("_static/explorers/*.js")]

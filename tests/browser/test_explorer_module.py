@@ -50,6 +50,13 @@ def test_short_and_exact_write_bytes_as_python_does(page):
     assert found == [[short(n), f"{n:,d}"] for n in numbers]
 
 
+def test_one_of_a_unit_is_singular(page):
+    units = ["sequences", "entries", "classes", "boxes", "batches", "MiB", ""]
+    found = page.evaluate("(units) => units.map((unit) => [0, 1, 1000].map((n) => explorers.counted(n, unit)))", units)
+    ones = ["1 sequence", "1 entry", "1 class", "1 box", "1 batch", "1 MiB", "1"]
+    assert found == [[f"0 {unit}".strip(), one, f"1,000 {unit}".strip()] for unit, one in zip(units, ones, strict=True)]
+
+
 def test_each_hatch_of_the_palette_is_drawn_and_no_two_look_alike(page):
     hatches = [colour.hatch for colour in PALETTE]
     draw = "(hatch) => explorers.pattern('x', hatch).querySelector('path').getAttribute('d')"
@@ -120,6 +127,84 @@ def test_controls_have_names_and_say_their_values(page, shown):
     assert page.get_by_role("img").get_attribute("aria-label").startswith("Predicted ")
 
 
+def test_a_number_that_is_refused_is_explained_beside_its_field(page, shown):
+    draw(page, shown)
+    field = page.locator('[data-exact="b"]')
+    complaint = page.locator(".eb-control", has=field).locator(".eb-complaint")
+    assert not complaint.is_visible()
+    for typed, is_refused in (("65", True), ("64", False), ("", True), ("2", False)):
+        field.fill(typed)
+        field.press("Enter")
+        assert field.get_attribute("aria-invalid") == str(is_refused).lower()
+        assert complaint.is_visible() == is_refused
+        if is_refused:
+            assert complaint.inner_text().endswith("batch must be a whole number from 1 to 64; still at 2.")
+    assert field.get_attribute("aria-describedby") == complaint.get_attribute("id")
+    field.fill("65")
+    field.press("Tab")
+    assert field.input_value() == "2"
+    assert complaint.is_visible()  # for whoever looks up only now
+    assert list(dict.fromkeys(page.evaluate("changes.map(({ b }) => b)"))) == [64, 2]
+    page.get_by_role("slider", name="s sequence").press("End")
+    assert not complaint.is_visible()  # the reader has moved on
+    field.fill("65")
+    field.press("Enter")
+    page.get_by_role("slider", name="b batch").press("End")
+    page.evaluate("([value, answer]) => view.draw({ ...value, b: 64 }, answer)", shown[1:])
+    assert not complaint.is_visible()
+    page.locator('[data-exact="d"]').fill("65")
+    page.locator('[data-exact="d"]').press("Enter")
+    said = page.locator(".eb-complaint:visible").inner_text()
+    assert said.endswith("width must be a whole number from 64 to 8,192 in steps of 64; still at 1,024.")
+
+
+def test_a_control_that_is_disabled_says_where_it_counts_and_forgets_what_it_refused(page, shown):
+    spec, value, answer = shown
+    few, many = {"activation": ["ReLU", "GELU"]}, {"activation": ["ReLU", "GELU", "Tanh", "SiLU"]}
+    controls = [
+        control | {"when": {"b": few, "s": many | {"dropout": ["on"]}}.get(control["symbol"], {})}
+        for control in spec["controls"]
+    ]
+    draw(page, [spec | {"controls": controls}, value, answer])
+    assert page.locator(".eb-hint:visible").all_inner_texts() == [
+        "Not used where “activation” is “Softsign”; used only where “dropout” is “on”."
+    ]
+    page.locator('[data-exact="b"]').fill("65")
+    page.locator('[data-exact="b"]').press("Enter")
+    assert page.locator(".eb-complaint:visible").count() == 1
+    page.evaluate("([value, answer]) => view.draw({ ...value, activation: 'Tanh' }, answer)", [value, answer])
+    assert page.locator(".eb-complaint:visible").count() == 0
+    assert page.locator('[data-symbol="b"]').is_disabled()
+    assert page.locator(".eb-hint:visible").first.inner_text() == "Used only where “activation” is “ReLU” or “GELU”."
+
+
+def test_a_prediction_alone_says_what_cannot_fit(page, shown):
+    spec, value, answer = shown
+    total = sum(answer["terms"].values())
+    verdict = page.locator(".eb-fit")
+    for capacity, is_over in ((total - 1, True), (total, False)):
+        limited = spec | {"capacity": {"symbol": "e", "bytes": {value["e"]: capacity}}}
+        draw(page, [limited, value, answer], terms=None, absence="Not recorded here.")
+        assert verdict.is_visible() == is_over
+        draw(page, [limited, value, answer])
+        assert not verdict.is_visible()  # an account says it itself
+    draw(page, [limited | {"capacity": {"symbol": None, "bytes": 5}}, value, answer], terms=None, absence="Not here.")
+    assert verdict.inner_text() == f"It does not fit. {total:,} bytes are predicted; there are 5."
+
+
+def test_the_bars_use_at_least_a_quarter_of_their_axis(page, shown):
+    spec, value, _ = shown
+    ends = page.evaluate(
+        """([spec, values]) => values.map((value) => {
+          const compared = explorers.compare(spec, value, null);
+          return [explorers.scale(spec, value, compared), compared.stages[0].predicted];
+        })""",
+        [spec, [value | {"activation": a, "dropout": d} for a in ("ReLU", "GELU", "Tanh") for d in ("off", "on")]],
+    )
+    assert all(end / 4 <= bytes_ <= end for end, bytes_ in ends)
+    assert len({end for end, _ in ends}) == 1  # a choice that keeps less is seen to
+
+
 @pytest.mark.parametrize("width", [360, 500, 900])
 def test_nothing_is_wider_than_the_page(page, shown, width):
     page.set_viewport_size({"width": width, "height": 900})
@@ -129,3 +214,9 @@ def test_nothing_is_wider_than_the_page(page, shown, width):
     draw(page, [spec, largest, answer], settings=largest, terms=terms)
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_choice_that_is_a_letter_of_the_formula_shows_it(page, shown):
+    draw(page, shown)
+    assert page.get_by_role("radiogroup", name="e element type").count() == 1
+    assert page.locator("label", has_text="activation").inner_text() == "activation"

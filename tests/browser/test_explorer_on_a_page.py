@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import random
 import re
 import urllib.parse
@@ -12,10 +13,12 @@ from explorer_files import write
 from explorer_page import ExplorerPage
 
 from tools.chromium import chromium
+from utils.explorers.controls import is_meant
 from utils.explorers.explorer import to_page
 from utils.explorers.pages import key_of
 from utils.explorers.stages import terms_by_stage
 from utils.gallery import GALLERY
+from utils.simulated.specs import find_spec
 from utils.units import short
 
 STORED = {"phases": 6, "gpt": 5, "checkpoint": 4}  # the accounts of the others are quick
@@ -86,6 +89,7 @@ def predicted(explorer, settings) -> dict[str, int] | None:
 def test_javascript_predicts_what_python_predicts(opened):
     page, name, explorer, stored = opened
     pick, n_compared = random.Random(5), 0
+    keys = [key_of(explorer, settings) for settings in stored]
     while n_compared < 200 // len(GALLERY) + 1:
         settings = random_settings(explorer, pick)
         expected = predicted(explorer, settings)
@@ -94,12 +98,31 @@ def test_javascript_predicts_what_python_predicts(opened):
         shown = at(page, name, explorer, settings)
         rows = page.evaluate(ROWS)
         assert {place: int(found) for place, (found, _) in rows.items() if found is not None} == expected
-        if settings not in stored:
+        if key_of(explorer, settings) not in keys:
             assert shown.state == "absent"
             assert shown.status.startswith("Not recorded here")
             assert shown.root.locator(".eb-badge").inner_text() == "prediction alone"
+            assert "accounted" not in shown.root.inner_text()  # the word of this page is "simulated"
+            assert said(shown, ".eb-fit") == too_much(name, explorer, settings)
             assert all(accounted is None for _, accounted in rows.values())
         n_compared += 1
+
+
+def said(shown: ExplorerPage, part: str) -> str:
+    element = shown.root.locator(part)
+    return element.inner_text() if element.is_visible() else ""
+
+
+def too_much(name, explorer, settings) -> str:
+    """What a page says where more is predicted than the GPU of the setting has; "" elsewhere."""
+    if name not in ("gpt", "checkpoint"):
+        return ""
+    room = find_spec(settings.get("gpu", "a100-80gb")).allocator_bytes
+    totals = {stage: sum(terms.values()) for stage, terms in explorer.predict(settings).items()}
+    if not totals or (most := max(totals.values())) <= room:
+        return ""
+    where = next(stage for stage, total in totals.items() if total == most)
+    return f"It does not fit. {most:,} bytes are predicted at {where}; there are {room:,}."
 
 
 def test_stored_accounts_are_shown_as_they_were_taken(opened):
@@ -120,13 +143,10 @@ def test_stored_accounts_are_shown_as_they_were_taken(opened):
 
 def assert_beside_the_table(shown: ExplorerPage, answer: dict) -> None:
     """The remark, the verdict and the timeline's ledger at its peak, at its start and at its end."""
-
-    def said(part: str) -> str:
-        element = shown.root.locator(part)
-        return element.inner_text() if element.is_visible() else ""
-
-    assert said(".eb-remark") == answer["remark"]
-    assert said(".eb-fit") == (f"{answer['fit']['headline']}. {answer['fit']['reasons']}" if answer["fit"] else "")
+    assert said(shown, ".eb-remark") == answer["remark"]
+    assert said(shown, ".eb-fit") == (
+        f"{answer['fit']['headline']}. {answer['fit']['reasons']}" if answer["fit"] else ""
+    )
     timeline = answer["timeline"]
     assert shown.root.locator(".eb-timeline").is_visible() == bool(timeline)
     for column in (timeline["peak"], 0, len(timeline["places"]) - 1) if timeline else ():
@@ -137,23 +157,64 @@ def assert_beside_the_table(shown: ExplorerPage, answer: dict) -> None:
         )
         columns = timeline["columns"].items()
         assert dict(items) == {name: numbers[column] for name, numbers in columns if numbers[column]}
-        place = said(".eb-place")
+        place = said(shown, ".eb-place")
         assert f", after {timeline['places'][column]:,} of {timeline['n_events']:,} allocations" in place
         assert f"allocated, {short(timeline['reserved'][column])} reserved." in place
 
 
-def test_from_a_setting_without_an_account_to_one_that_has(opened):
+def apart(explorer, a: dict, b: dict) -> float:
+    """How far two settings are apart: 1 for each choice that differs; for a number an eighth a doubling, 1 at most."""
+
+    def of_numbers(x: int, y: int) -> float:
+        return 1.0 if 0 in (x, y) else min(1.0, abs(math.log2(x) - math.log2(y)) / 8)
+
+    names = to_page(a, explorer)  # of the two the one that is looked for: what has no effect there does not count
+    meant = [symbol for symbol, control in explorer.controls.items() if is_meant(control.when, names)]
+    differ = [(symbol, a[symbol], b[symbol]) for symbol in meant if a[symbol] != b[symbol]]
+    is_number = {symbol: control.spec()["kind"] == "range" for symbol, control in explorer.controls.items()}
+    return sum(of_numbers(x, y) if is_number[symbol] else 1.0 for symbol, x, y in differ)
+
+
+def test_from_a_setting_without_an_account_to_the_nearest_that_has_one(opened):
     page, name, explorer, stored = opened
-    settings = dict(stored[0])
-    symbol = next(s for s, control in explorer.controls.items() if control.spec()["kind"] == "range")
-    control = explorer.controls[symbol]
-    settings[symbol] += control.step if settings[symbol] + control.step <= control.maximum else -control.step
-    shown = at(page, name, explorer, settings)
-    assert shown.state == "absent"
-    shown.root.locator(".eb-jump").click()
-    assert shown.state in ("ready", "failed")
-    assert not shown.root.locator(".eb-jump").is_visible()
-    assert page.evaluate("document.activeElement.closest('.eb') !== null")
+    pick, met = random.Random(6), set()
+    while len(met) < 3:  # others than one and the same
+        settings = random_settings(explorer, pick)
+        if settings in stored:
+            continue
+        shown = at(page, name, explorer, settings)
+        assert shown.state == "absent"
+        shown.root.locator(".eb-jump").click()
+        assert shown.state in ("ready", "failed")
+        assert not shown.root.locator(".eb-jump").is_visible()
+        assert page.evaluate("document.activeElement.closest('.eb') !== null")
+        now = {symbol: control.from_page(shown.value[symbol]) for symbol, control in explorer.controls.items()}
+        assert now in stored
+        assert apart(explorer, settings, now) == pytest.approx(min(apart(explorer, settings, one) for one in stored))
+        met.add(json.dumps(shown.value))
+
+
+def test_what_is_copied_is_the_program_that_is_shown(opened):
+    page, name, explorer, stored = opened
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    for settings in stored[:2]:
+        shown = at(page, name, explorer, settings)
+        shown.root.locator(".eb-program summary").click()
+        shown.root.get_by_role("button", name="copy").click()
+        said = shown.root.locator(".eb-program [role=status]")
+        page.wait_for_function("(said) => said.textContent === 'Copied.'", arg=said.element_handle())
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied == shown.root.locator(".eb-program pre").text_content()
+        assert copied.startswith(f'from utils.gallery import explorer\n\nview = explorer("{name}", ')
+        shown.root.locator(".eb-program summary").click()
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new DOMException('not allowed')); }")
+    shown.root.locator(".eb-program summary").click()
+    shown.root.get_by_role("button", name="copy").click()
+    page.wait_for_function(
+        "(said) => said.textContent.startsWith('The browser does not let')", arg=said.element_handle()
+    )
+    shown.root.locator(".eb-program summary").click()
+    page.evaluate("delete navigator.clipboard.writeText")
 
 
 def test_the_program_prints_the_account_of_the_view(opened):
@@ -213,7 +274,7 @@ def test_each_slider_moves_by_keys_says_its_unit_and_writes_the_address(opened):
     page, name, explorer, stored = opened
     shown = at(page, name, explorer, stored[0])
     for symbol, control in explorer.controls.items():
-        if control.spec()["kind"] != "range":
+        if control.spec()["kind"] != "range" or not shown.control(symbol).is_enabled():
             continue
         slider, seen = shown.control(symbol), []
         assert control.unit or symbol in WITHOUT_UNIT
@@ -223,7 +284,8 @@ def test_each_slider_moves_by_keys_says_its_unit_and_writes_the_address(opened):
             predicted_now = {place: int(n) for place, (n, _) in page.evaluate(ROWS).items() if n is not None}
             settings = {s: each.from_page(shown.value[s]) for s, each in explorer.controls.items()}
             assert predicted_now == (predicted(explorer, settings) or {})
-            assert slider.get_attribute("aria-valuetext") == f"{seen[-1]:,} {control.unit}".strip()
+            unit = control.unit.removesuffix("s") if seen[-1] == 1 else control.unit
+            assert slider.get_attribute("aria-valuetext") == f"{seen[-1]:,} {unit}".strip()
         wait_for_address(page, f"{symbol}={seen[-1]}")
         assert seen[0] == control.minimum < seen[1] <= seen[2] <= seen[3] > seen[4] > seen[5] < seen[6] > seen[7]
 
@@ -252,12 +314,29 @@ def test_other_controls_move_by_keys_too(opened):
     shown = at(page, name, explorer, stored[0])
     for symbol, control in explorer.controls.items():
         kind, before = control.spec()["kind"], shown.value[symbol]
-        if kind == "range":
+        if kind == "range" or not shown.control(symbol).first.is_enabled():
             continue
         input_ = shown.control(symbol).and_(page.locator(f'[value="{before}"], select, [type="checkbox"]')).first
         input_.press("Space" if kind == "toggle" else "ArrowDown")
         assert shown.value[symbol] != before
         wait_for_address(page, f"{symbol}=")
+
+
+def test_a_control_without_effect_is_disabled_and_makes_no_other_setting(opened):
+    page, name, explorer, stored = opened
+    for settings in stored:
+        names = to_page(settings, explorer)
+        idle = {symbol for symbol, control in explorer.controls.items() if not is_meant(control.when, names)}
+        changed = settings | {symbol: other_than_default(explorer.controls[symbol]) for symbol in idle}
+        shown = at(page, name, explorer, changed)
+        assert shown.state in ("ready", "failed")
+        assert {symbol for symbol in explorer.controls if shown.control(symbol).first.is_disabled()} == idle
+        assert shown.root.locator(".eb-hint:visible").count() == len(idle)
+
+
+def other_than_default(control):
+    values = list(control.values.values()) if hasattr(control, "values") else [control.minimum, control.maximum]
+    return next(value for value in values if value != control.default)
 
 
 def test_an_address_that_is_no_setting_is_no_harm(opened):
@@ -268,6 +347,12 @@ def test_an_address_that_is_no_setting_is_no_harm(opened):
         page.reload()
         page.wait_for_selector(".eb")
         assert ExplorerPage(page).value == to_page(start, explorer)
+    in_vain = page.locator(".eb-complaint").first.inner_text()
+    assert in_vain.startswith("The address asks for b = -3, nonsense = 1, d = x, which cannot be set here")
+    page.locator('.eb-controls [type="range"]').first.press("Home")
+    assert not page.locator(".eb-complaint").first.is_visible()  # the reader has moved on
+    page.reload()
+    page.wait_for_selector(".eb")
     assert page.evaluate("window.scrollY") > 500  # the address names the explorer: it is in view
 
 

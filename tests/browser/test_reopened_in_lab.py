@@ -5,7 +5,7 @@ import urllib.request
 
 import nbformat
 import pytest
-from lab import START_SECONDS, lab_server, run_notebook
+from lab import REPOSITORY, START_SECONDS, lab_server, run_notebook
 
 from tools.chromium import chromium
 from tools.lab_contents import LIVE
@@ -14,6 +14,7 @@ EXPLORER = "from utils.mlp_explorer import mlp_explorer\n\nmlp_explorer()"
 SLIDER = "import ipywidgets\n\nipywidgets.IntSlider()"
 NAME, STRANGERS = "sliders.ipynb", "of_a_stranger.ipynb"
 MISSING = "model not found"
+CHAPTERS = REPOSITORY / "chapters"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def lab(tmp_path_factory):
         assert all(LIVE in output.data for output in saved)
         text = (folder / NAME).read_text(encoding="utf-8")
         (folder / STRANGERS).write_text(text.replace("mlp_explorer()", "mlp_explorer( )"), encoding="utf-8")
-        yield page, address, token
+        yield page, address, token, folder
 
 
 def opened_again(page, address, token, name=NAME):
@@ -59,14 +60,14 @@ def end_kernels(address, token):
 
 
 def test_with_its_kernel_the_explorer_is_alive_again(lab):
-    page, *where = lab
-    opened_again(page, *where)
+    page, address, token, _ = lab
+    opened_again(page, address, token)
     page.locator(".jp-NotebookPanel .eb").wait_for(timeout=START_SECONDS * 1000)
     assert page.locator(".jp-NotebookPanel .widget-slider").count() == 1
 
 
 def test_without_a_kernel_a_table_and_a_sentence(lab):
-    page, address, token = lab
+    page, address, token, _ = lab
     page.goto("about:blank")
     end_kernels(address, token)
     page.route("**/api/sessions*", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
@@ -76,7 +77,7 @@ def test_without_a_kernel_a_table_and_a_sentence(lab):
 
 def test_of_a_stranger_a_table_and_a_sentence(lab):
     """A notebook that nobody has signed here: JupyterLab lets no script of it run."""
-    page, address, token = lab
+    page, address, token, _ = lab
     cells = json.loads(asked(address, token, f"contents/{STRANGERS}"))["content"]["cells"]
     assert [cell["metadata"]["trusted"] for cell in cells] == [False, False]
     opened_again(page, address, token, STRANGERS)
@@ -90,3 +91,25 @@ def check_outputs(page):
     assert "150,994,944 bytes" in outputs.first.inner_text()
     assert "A slider stands here" in outputs.nth(1).inner_text()
     assert MISSING not in page.locator(".jp-NotebookPanel").inner_text()
+
+
+@pytest.mark.parametrize("chapter", sorted(CHAPTERS.glob("*.ipynb")), ids=lambda path: path.stem)
+def test_a_chapter_that_is_only_read_is_not_modified(lab, chapter):
+    page, address, token, folder = lab
+    copy = folder / chapter.name
+    copy.write_bytes(chapter.read_bytes())
+    given = json.loads(asked(address, token, f"contents/{chapter.name}"))["content"]
+    opened_again(page, address, token, chapter.name)
+    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']", timeout=START_SECONDS * 1000)
+    page.wait_for_function("() => !document.querySelector('.lm-TabBar-tab.jp-mod-dirty')", timeout=5000)
+    page.wait_for_timeout(500)
+    assert page.locator(".lm-TabBar-tab.jp-mod-dirty").count() == 0
+    before = copy.stat().st_mtime_ns
+    page.keyboard.press("Control+s")
+    while copy.stat().st_mtime_ns == before or not copy.read_text(encoding="utf-8").endswith("}\n"):
+        page.wait_for_timeout(50)
+    saved = json.loads(copy.read_text(encoding="utf-8"))
+    assert saved["metadata"] == given["metadata"]
+    for cell, one in zip(given["cells"], saved["cells"], strict=True):
+        cell["metadata"].pop("trusted", None)
+        assert (one["id"], one["metadata"]) == (cell["id"], cell["metadata"])

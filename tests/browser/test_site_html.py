@@ -75,6 +75,13 @@ def test_headings_come_in_order():
         assert all(below <= above + 1 for above, below in zip(levels, levels[1:])), name
 
 
+def test_no_page_sends_a_reader_to_menus_that_it_lacks():
+    texts = {name: (HTML / name).read_text(encoding="utf-8") for name in book_pages()}
+    chapters = [text for name, text in texts.items() if name.startswith("chapters/")]
+    assert all("Cells can be changed and run in JupyterLab" in text for text in chapters)
+    assert [name for name, text in texts.items() if re.search(r"Clear\s+Outputs|\(In JupyterLab", text)] == []
+
+
 def test_no_page_speaks_of_this_machine():
     texts = {path.name: path.read_text(encoding="utf-8") for path in HTML.rglob("*.html")}
     texts["searchindex.js"] = (HTML / "searchindex.js").read_text(encoding="utf-8")

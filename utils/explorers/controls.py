@@ -3,7 +3,7 @@
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -15,19 +15,21 @@ class Control:
     - `to_page(value)`, `from_page(data)`: the value as JSON and back;
     - `letters(value)`: what it stands for in a formula, as {letter: number};
     - `options`: the values that select a formula, or None if it selects none;
-    - `spec()`: all that a page needs to draw it and to read its letters, as JSON.
+    - `spec()`: all that a page needs to draw it and to read its letters, as JSON;
+    - `when`: {symbol of a choice: [names of options]} where the control has an effect, `{}` for always.
+      Elsewhere a page disables it, and its value does not tell settings apart.
     """
 
     @staticmethod
-    def range(symbol, label, minimum, maximum, *, value, step=1, log=False, unit="") -> "RangeControl":
+    def range(symbol, label, minimum, maximum, *, value, step=1, log=False, unit="", when=None) -> "RangeControl":
         """A slider over whole numbers, with a field for exact entry; its symbol is a letter of the formula.
 
         `log=True`: the slider stops at powers of two; the field takes any number between.
         """
-        return RangeControl(symbol, label, minimum, maximum, value, step, log, unit)
+        return RangeControl(symbol, label, minimum, maximum, value, step, log, unit, when or {})
 
     @staticmethod
-    def choice(symbol, label, options, *, value=None, letter=None, letters=None) -> "ChoiceControl":
+    def choice(symbol, label, options, *, value=None, letter=None, letters=None, when=None) -> "ChoiceControl":
         """One of several options: a list of names, or {name: value}. `value` is the first option unless given.
 
         Without `letter` and `letters` the choice selects a formula. With `letter="e", letters={name: number}` it is a
@@ -35,7 +37,7 @@ class Control:
         """
         values = dict(options) if isinstance(options, Mapping) else {str(option): option for option in options}
         default = next(iter(values.values()), None) if value is None else value
-        return ChoiceControl(symbol, label, values, default, _by_option(symbol, letter, letters))
+        return ChoiceControl(symbol, label, values, default, _by_option(symbol, letter, letters), when=when or {})
 
     @staticmethod
     def toggle(symbol, label, *, value=False) -> "ChoiceControl":
@@ -65,6 +67,7 @@ class RangeControl(Control):
     step: int = 1
     log: bool = False
     unit: str = ""
+    when: Mapping[str, Sequence[str]] = field(default_factory=dict)
     options = None
 
     def __post_init__(self):
@@ -120,6 +123,7 @@ class RangeControl(Control):
         return {
             "kind": "range", "symbol": self.symbol, "label": self.label, "unit": self.unit,
             "minimum": self.minimum, "maximum": self.maximum, "step": self.step, "stops": self.stops(),
+            "when": _as_lists(self.when),
         }  # fmt: skip
 
 
@@ -133,6 +137,7 @@ class ChoiceControl(Control):
     default: Any
     numbers: dict[str, dict[str, int]] | None = None
     kind: str = "choice"
+    when: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self):
         if not self.values:
@@ -178,7 +183,7 @@ class ChoiceControl(Control):
         """What a page needs to draw the choice and to read its letters."""
         return {
             "kind": self.kind, "symbol": self.symbol, "label": self.label, "options": list(self.values),
-            "numbers": self.numbers,
+            "numbers": self.numbers, "when": _as_lists(self.when),
         }  # fmt: skip
 
 
@@ -187,3 +192,27 @@ def combinations(controls: Sequence[Control]) -> Iterator[dict[str, Any]]:
     choosing = [control for control in controls if control.options is not None]
     for options in itertools.product(*(control.options for control in choosing)):
         yield {control.symbol: option for control, option in zip(choosing, options, strict=True)}
+
+
+def is_meant(when: Mapping[str, Sequence[str]], names: Mapping[str, Any]) -> bool:
+    """Whether a setting, as a page writes it, has for each symbol of `when` one of the options named there."""
+    return all(names[symbol] in options for symbol, options in when.items())
+
+
+def in_effect(controls: Mapping[str, Control], names: Mapping[str, Any]) -> dict[str, Any]:
+    """A setting as a page writes it, with the controls that have no effect there where they start."""
+    start = {symbol: control.to_page(control.default) for symbol, control in controls.items()}
+    return {symbol: name if is_meant(controls[symbol].when, names) else start[symbol] for symbol, name in names.items()}
+
+
+def check_when(whose: str, when: Mapping[str, Sequence[str]], controls: Mapping[str, Control]) -> None:
+    """Raises ValueError for a `when` that names an option which no control has."""
+    for symbol, names in when.items():
+        options = list(getattr(controls.get(symbol), "values", ()))
+        if unknown := [name for name in names if name not in options]:
+            known = ", ".join(options) or "there are none"
+            raise ValueError(f"when of {whose} must name options of {symbol!r}: got {unknown[0]!r}; {known}.")
+
+
+def _as_lists(when: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    return {symbol: list(names) for symbol, names in when.items()}

@@ -18,7 +18,7 @@ from .account import Account, failed, release, said_of, sentence
 from .controls import Control
 from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module
-from .spec import letters_of, make_spec
+from .spec import letters_of, make_spec, room
 from .stages import (
     Limit,
     as_given,
@@ -74,6 +74,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     predicts nothing.
     `curves(settings)` gives the curves to draw, a list of Curve; it is called once for each combination of the choices
     in `curves_of` (of all that are no letter, unless given), with the settings of these alone.
+    `capacity` says how many bytes there are, for a page without an account to say what cannot fit: a number, or the
+    symbol of a choice and {option: bytes}.
     `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
 
     Counts: what the formula's terms count.
@@ -100,6 +102,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         limits: Mapping[str, Limit | Sequence[Limit]] | None = None,
         curves: Callable[[dict], list[Curve]] | None = None,
         curves_of: Sequence[str] | None = None,
+        capacity: int | tuple[str, Mapping[str, int]] | None = None,
     ):
         self.controls = _by_symbol(controls)
         self.formula = formula
@@ -110,7 +113,10 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         start = {symbol: control.default for symbol, control in self.controls.items()}
         self.limits = limits_by_stage(limits)
         spec = make_spec(title, self.controls, formula, parts, self.limits)
-        spec |= {"curves": curves_by_choice(curves, curves_of, self.controls)}
+        spec |= {
+            "curves": curves_by_choice(curves, curves_of, self.controls),
+            "capacity": room(capacity, self.controls, parts),
+        }
         super().__init__(spec=spec, value=start, answer=_NO_ANSWER, description=title)
         self.observe(self._one_setting_changed, list(self.controls))
         self.on_msg(lambda _, content, __: self._serve(content["request"], content["settings"]))
@@ -154,7 +160,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         except ValueError as error:
             said = f"{said} No prediction of this setting: {error}"
         accounted = None if answer["terms"] is None else terms_by_stage(answer["terms"])
-        return SettingTable(title, formulas, letters, accounted, said, self.spec["parts"], tuple(beyond))
+        parts = self.spec["parts"]
+        return SettingTable(title, formulas, letters, accounted, said, parts, tuple(beyond), answer["origin"])
 
     @traitlets.validate("value")
     def _whole_setting(self, proposal) -> dict:

@@ -3,7 +3,7 @@
 // Plain functions of three plain objects, which the other files pass on; a page without a kernel calls them too.
 //   spec    {title, controls, stages: [name], parts, limits: {stage: [{when, letters, js, reason}]},
 //            terms: [{stage, name, why, text, letters, js}], formulas: [[place of a term]], which: [place of a formula],
-//            curves: [{when, curves}], colours: {name: {light, dark, hatch}}};
+//            curves: [{when, curves}], colours: {name: {light, dark, hatch}}, capacity: {symbol, bytes} or null};
 //            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole; which: for
 //            each combination of the choices that are no letters, as if counting with them, the last choice fastest
 //   value   {symbol: number or name of an option}
@@ -15,6 +15,12 @@ const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString mak
 
 /** Every digit, as Python's f"{n:,d}". */
 export const exact = (n) => grouped.format(n);
+
+/** A number with what it counts, of which the plural is given: "1 sequence", "1 entry", "1 class"; "1 MiB" as it is. */
+export function counted(n, unit) {
+  const one = unit.replace(/ies$/, "y").replace(/(ss|x|ch|sh)es$/, "$1").replace(/([^s])s$/, "$1");
+  return `${exact(n)} ${n === 1 ? one : unit}`.trim();
+}
 
 /** Three to four digits and a unit, as utils.units.short: halves go to the even digit, in integers. */
 export function short(n) {
@@ -28,6 +34,9 @@ export function short(n) {
   const text = grouped.format(Number(digits) / 10 ** decimals);
   return `${n < 0 ? "-" : ""}${text} ${name}`;
 }
+
+/** Does a control have an effect at this value, or a limit a say? */
+export const isMeant = ({ when }, value) => Object.entries(when).every(([symbol, names]) => names.includes(value[symbol]));
 
 /** Are two values of one explorer the same setting? */
 export const same = (spec, a, b) => !!a && !!b && spec.controls.every(({ symbol }) => a[symbol] === b[symbol]);
@@ -62,8 +71,7 @@ function placesAt({ controls, which, formulas }, value) {
 /** The stages whose formula does not hold at this value, each {stage, reason}. */
 export function beyond(spec, value) {
   const named = letters(spec, value);
-  const isMeant = ({ when }) => Object.entries(when).every(([symbol, names]) => names.includes(value[symbol]));
-  const isBroken = (limit) => isMeant(limit) && Number.isNaN(evaluate(limit, named));
+  const isBroken = (limit) => isMeant(limit, value) && Number.isNaN(evaluate(limit, named));
   const limits = Object.entries(spec.limits ?? {}).map(([stage, limits]) => [stage, limits.find(isBroken)]);
   return limits.filter(([, limit]) => limit).map(([stage, { reason }]) => ({ stage, reason }));
 }
@@ -123,8 +131,18 @@ export function compare(spec, value, answer) {
   return { state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value, terms, out), beyond: out };
 }
 
-/** The bytes at the bars' right end: a power of two with room for each stage of every formula at these letters, and for
- * the stages shown. */
+/** The most that is predicted at once, {name, predicted} of its stage, if that is more than there is: then it cannot fit. */
+export function overfull({ capacity }, value, { stages }) {
+  if (!capacity) return null;
+  const n = capacity.symbol ? capacity.bytes[value[capacity.symbol]] : capacity.bytes;
+  const [most] = stages.filter(({ unsized }) => !unsized).sort((a, b) => b.predicted - a.predicted);
+  return most?.predicted > n ? { name: most.name, predicted: most.predicted, capacity: n } : null;
+}
+
+const powerOfTwo = (n) => 2 ** Math.ceil(Math.log2(Math.max(n, 4)));
+
+/** The bytes at the bars' right end: a power of two with room for each stage of every formula at these letters, so that
+ * bars shrink when another choice keeps less; but at most twice what the stages shown need. */
 export function scale(spec, value, { state, stages }) {
   const named = letters(spec, value);
   const evaluated = spec.terms.map((term) => ({ stage: "", ...term, bytes: evaluate(term, named) }));
@@ -132,6 +150,6 @@ export function scale(spec, value, { state, stages }) {
     const terms = places.map((place) => evaluated[place]);
     return spec.stages.map((name) => sum(terms.map(({ stage, bytes }) => (stage === name && bytes) || 0)));
   });
-  const accounted = state === "ready" ? stages.map((stage) => stage.accounted) : [];
-  return 2 ** Math.ceil(Math.log2(Math.max(...totals, ...accounted, 4)));
+  const shown = stages.flatMap((stage) => [stage.predicted ?? 0, state === "ready" ? stage.accounted : 0]);
+  return Math.min(powerOfTwo(Math.max(...totals, ...shown)), 2 * powerOfTwo(Math.max(...shown)));
 }

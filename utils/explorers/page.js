@@ -6,10 +6,11 @@
 //         numbers that follow one another in a timeline are stored as differences.
 
 import { build } from "./elements.js";
-import { same } from "./formula.js";
+import { isMeant, same } from "./formula.js";
 import { createView } from "./view.js";
 
-const keyOf = (spec, value) => spec.controls.map(({ symbol }) => value[symbol]).join("|");
+/** The key of a value's account; a control without effect there stands where it starts. */
+const keyOf = (spec, first, value) => spec.controls.map((control) => (isMeant(control, value) ? value : first)[control.symbol]).join("|");
 
 const summed = (differences) => {
   let n = 0;
@@ -22,10 +23,10 @@ function unpacked(timeline) {
   return { ...timeline, columns, reserved: summed(timeline.reserved), places: summed(timeline.places) };
 }
 
-/** How far two settings are apart: for each control that differs 1, and for numbers how often they are doubled. */
+/** How far a stored setting `a` is from `b`: for each control that differs 1, and for numbers how often they are doubled. */
 function distance(spec, a, b) {
-  const apart = ({ symbol, kind }) =>
-    a[symbol] === b[symbol] ? 0 : kind === "range" ? Math.min(1, Math.abs(Math.log2(a[symbol] / b[symbol])) / 8) : 1;
+  const apart = ({ symbol, kind, when }) =>
+    a[symbol] === b[symbol] || !isMeant({ when }, b) ? 0 : kind === "range" ? Math.min(1, Math.abs(Math.log2(a[symbol] / b[symbol])) / 8) : 1;
   return spec.controls.reduce((total, control) => total + apart(control), 0);
 }
 
@@ -45,21 +46,30 @@ function nearest(spec, keys, value) {
 
 const ADDRESS_AFTER_MS = 150;
 
+/** A setting that the address asks for, and what it asks for in vain, [[symbol, text]]; null if it asks for nothing. */
 function readAddress(name, spec, value) {
   const [found, query] = location.hash.slice(1).split("?");
   if (found !== name || query === undefined) return null;
-  const asked = new URLSearchParams(query);
   const next = { ...value };
-  for (const { symbol, kind, options, minimum, maximum, step } of spec.controls) {
-    if (!asked.has(symbol)) continue;
-    const text = asked.get(symbol);
-    const number = Number(text);
-    const isNumber = kind === "range" && Number.isInteger(number) && number >= minimum && number <= maximum && (number - minimum) % step === 0;
-    if (isNumber) next[symbol] = number;
-    else if (options?.includes(text)) next[symbol] = text;
+  const inVain = [];
+  for (const [symbol, text] of new URLSearchParams(query)) {
+    const control = spec.controls.find((known) => known.symbol === symbol);
+    const item = control?.kind === "range" ? numberIn(control, text) : control?.options.find((option) => option === text);
+    if (item === undefined) inVain.push([symbol, text]);
+    else next[symbol] = item;
   }
-  return next;
+  return { next, inVain };
 }
+
+function numberIn({ minimum, maximum, step }, text) {
+  const number = Number(text);
+  const isPossible = Number.isInteger(number) && number >= minimum && number <= maximum && (number - minimum) % step === 0;
+  return isPossible && text.trim() ? number : undefined;
+}
+
+/** What a reader is told of items of the address that no control can take. */
+const askedInVain = (inVain) =>
+  inVain.length ? `The address asks for ${inVain.map(([symbol, text]) => `${symbol} = ${text}`).join(", ")}, which cannot be set here; the rest of it is shown.` : "";
 
 /** A function that puts a setting into the address, once no other has followed for a while. */
 function createAddress(name, spec) {
@@ -124,15 +134,24 @@ const ABSENCE = "Not recorded here: the page has the accounts of some settings o
 
 function mount(root, name, { spec, value: first, shared, answers }) {
   const keys = Object.keys(answers);
-  let value = readAddress(name, spec, first) ?? first;
+  const origin = Object.values(answers).find((answer) => answer.origin)?.origin; // one word for all, recorded here or not
+  let value = first;
+  const refused = build("p", { class: "eb-complaint", role: "alert" });
+  function takeAddress() {
+    const asked = readAddress(name, spec, value);
+    if (!asked) return false;
+    value = asked.next;
+    refused.textContent = askedInVain(asked.inVain);
+    return true;
+  }
   const jump = build("button", { type: "button", class: "eb-jump", hidden: "" }, "to the nearest stored setting");
   const writeAddress = createAddress(name, spec);
   const written = createProgram((now) => program(name, spec, now));
 
   const known = new Map(); // unpacked once, so that a drawing knows what it has drawn
   function answerAt(now) {
-    const key = keyOf(spec, now);
-    if (!(key in answers)) return { settings: now, terms: null, error: "", absence: ABSENCE, badge: "prediction alone" };
+    const key = keyOf(spec, first, now);
+    if (!(key in answers)) return { settings: now, terms: null, error: "", absence: ABSENCE, badge: "prediction alone", origin };
     if (!known.has(key)) known.set(key, { ...shared, ...answers[key], timeline: unpacked(answers[key].timeline), settings: now });
     return { ...known.get(key), settings: now };
   }
@@ -144,6 +163,7 @@ function mount(root, name, { spec, value: first, shared, answers }) {
   }
   const go = (next) => {
     value = next;
+    refused.textContent = "";
     draw();
     writeAddress(value);
   };
@@ -152,21 +172,20 @@ function mount(root, name, { spec, value: first, shared, answers }) {
     go(nearest(spec, keys, value));
     view.element.querySelector("input, select").focus(); // the button goes
   });
+  view.element.querySelector(".eb-controls").before(refused);
   view.element.querySelector(".eb-status").after(jump);
   view.element.append(written.element);
   window.addEventListener("hashchange", () => {
-    const asked = readAddress(name, spec, value);
-    if (!asked) return;
-    if (!same(spec, asked, value)) {
-      value = asked;
-      draw();
-    }
+    const before = value;
+    if (!takeAddress()) return;
+    if (!same(spec, before, value)) draw();
     view.element.scrollIntoView();
   });
   const stored = build("div", { class: "eb-stored" }, ...root.childNodes); // for print
   root.replaceChildren(view.element, stored);
+  const isAsked = takeAddress();
   draw();
-  if (readAddress(name, spec, first)) view.element.scrollIntoView();
+  if (isAsked) view.element.scrollIntoView();
 }
 
 /** Draws an explorer in each element of the page that asks for it by name. */

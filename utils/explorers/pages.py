@@ -1,16 +1,11 @@
-"""What a page without a kernel gets of an explorer, as scripts: its spec, and the accounts of some settings, stored."""
+"""What a page without a kernel gets of an explorer, as a script: its spec, and stored accounts of some settings."""
 
 import itertools
 import json
 from collections.abc import Iterable, Mapping
 
+from .controls import in_effect
 from .explorer import Explorer, to_page
-from .scripts import one_script
-
-
-def script() -> str:
-    """The script that draws explorers on a page; each explorer's own script calls it."""
-    return one_script()
 
 
 def script_of(name: str, explorer: Explorer, settings: Iterable[Mapping]) -> str:
@@ -43,7 +38,7 @@ def stored(answer: dict) -> dict:
 
 def key_of(explorer: Explorer, settings: Mapping) -> str:
     """The key of a setting's answer."""
-    items = to_page(dict(settings), explorer)
+    items = in_effect(explorer.controls, to_page(dict(settings), explorer))
     return "|".join(str(items[symbol]) for symbol in explorer.controls)
 
 

@@ -18,7 +18,10 @@ def one_module() -> str:
 
 
 def one_script() -> str:
-    """A classic script, which pages opened from a file can load too; it defines `everyByte` and nothing else."""
+    """A classic script, which pages opened from a file can load too; it defines `everyByte` and nothing else.
+
+    It draws explorers; each explorer's own script calls it.
+    """
     return f"(() => {{\n{_EXPORT.sub('', _joined('page.js'))}}})();\n"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from ..formulas import Formula, Term
 from ..palette import assign
-from .controls import Control, combinations
+from .controls import Control, check_when, combinations
 from .stages import UNNAMED, Limits, check_limits, check_same_stages, formulas_by_stage, word
 
 Stages = Formula | dict[str, Formula]
@@ -32,8 +32,9 @@ def make_spec(
     start = {symbol: control.default for symbol, control in controls.items()}
     found = _Formulas(controls, letters_of(controls, start), word(parts))
     which = [found.place(formula(start | chosen), chosen) for chosen in combinations(list(controls.values()))]
-    options = {symbol: list(getattr(control, "values", ())) for symbol, control in controls.items()}
-    check_limits(limits, found.stages, list(found.letters), options)
+    check_limits(limits, found.stages, list(found.letters), controls)
+    for symbol, control in controls.items():
+        check_when(repr(symbol), control.when, controls)
     return {
         "title": title,
         "controls": [control.spec() for control in controls.values()],
@@ -45,6 +46,27 @@ def make_spec(
         "which": which,
         "colours": {name: colour._asdict() for name, colour in assign(name for _, name, *_ in found.terms).items()},
     }
+
+
+def room(
+    capacity: int | tuple[str, Mapping[str, int]] | None, controls: Mapping[str, Control], parts: bool
+) -> dict | None:
+    """How many bytes there are, as {symbol, bytes: {option: bytes}}; without a symbol `bytes` is a number.
+
+    Raises: ValueError unless each option of the choice has its bytes, and for parts, none of which is all there is.
+    """
+    if parts and capacity is not None:
+        raise ValueError("capacity is for stages, one after the other: got parts=True; leave capacity out.")
+    if capacity is None or isinstance(capacity, int):
+        return capacity and {"symbol": None, "bytes": capacity}
+    symbol, n_bytes = capacity
+    options = list(getattr(controls.get(symbol), "values", ()))
+    if options != list(n_bytes):
+        raise ValueError(
+            f"capacity must give bytes to each option of a choice, in order: got {list(n_bytes)} for {symbol!r}, whose "
+            f"options are {options}."
+        )
+    return {"symbol": symbol, "bytes": dict(n_bytes)}
 
 
 class _Formulas:

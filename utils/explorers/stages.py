@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from ..expressions import Expression
 from ..formulas import Formula
+from .controls import Control, check_when, is_meant
 
 UNNAMED = ""
 
@@ -22,7 +23,7 @@ class Limit:
 
     def holds(self, letters: Mapping[str, int], names: Mapping) -> bool:
         """Whether the formula holds for these letters and names of options."""
-        if any(names[symbol] not in options for symbol, options in self.when.items()):
+        if not is_meant(self.when, names):
             return True
         try:
             Expression(self.room).value(letters)
@@ -59,7 +60,9 @@ def no_prediction(reasons: Mapping[str, str]) -> list[str]:
     return [f"No prediction of {', '.join(names)}: {reason}" for reason, names in stages.items()]
 
 
-def check_limits(limits: Limits, stages: Sequence[str], letters: Sequence[str], options: Mapping) -> None:
+def check_limits(
+    limits: Limits, stages: Sequence[str], letters: Sequence[str], controls: Mapping[str, Control]
+) -> None:
     """Raises ValueError for a limit of a stage that there is not, with a letter that no control gives, or with `when`
     for an option that no control has."""
     for stage, limit in ((stage, limit) for stage, of_stage in limits.items() for limit in of_stage):
@@ -70,10 +73,7 @@ def check_limits(limits: Limits, stages: Sequence[str], letters: Sequence[str], 
                 f"each letter of a limit needs a control: got {missing[0]!r} in {limit.room!r}, but the controls give "
                 f"{', '.join(letters)}."
             )
-        for symbol, names in limit.when.items():
-            if unknown := [name for name in names if name not in options.get(symbol, ())]:
-                known = ", ".join(options.get(symbol, ())) or "there are none"
-                raise ValueError(f"a limit's when must name options of {symbol!r}: got {unknown[0]!r}; {known}.")
+        check_when("a limit", limit.when, controls)
 
 
 def word(parts: bool) -> str:

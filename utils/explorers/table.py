@@ -21,6 +21,7 @@ class SettingTable:
             letters make negative or no whole number. Terms that have no stage end in their total; each stage begins
             with its own. `parts`: the stages are parts of one whole, and the table ends with their total. `beyond`: the
             stages of which there is no prediction.
+    `origin` heads the column of what a GPU accounts for.
     """
 
     title: str
@@ -30,6 +31,7 @@ class SettingTable:
     said: str
     parts: bool = False
     beyond: tuple[str, ...] = ()
+    origin: str = ""
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         rows, sums = [], []
@@ -42,7 +44,7 @@ class SettingTable:
                 _row("total", "", *(None if None in column else sum(column) for column in zip(*sums, strict=True)))
             )
         first = "term" if UNNAMED in self.formulas else f"{word(self.parts)}, term"
-        return [first, "formula", "predicted", "accounted", "difference"], rows
+        return [first, "formula", "predicted", self.origin or "accounted", "difference"], rows
 
     def _rows(self, stage: str, formula: Formula) -> tuple[list[list[str]], tuple]:
         """The rows of its terms, and what a row of all of them says: name, text, predicted and accounted bytes."""

@@ -54,12 +54,20 @@ export function createRemark() {
   return { element, draw };
 }
 
-/** `element` for the page, empty as long as there is no verdict, and `draw(state, fit)`. */
+/** What a prediction alone says of whether it fits: what is asked for is never less than what is predicted. */
+function foretold(over) {
+  if (!over) return null;
+  const where = over.name ? ` at ${over.name}` : "";
+  return { fits: false, headline: "It does not fit", reasons: `${exact(over.predicted)} bytes are predicted${where}; there are ${exact(over.capacity)}.` };
+}
+
+/** `element` for the page, empty as long as there is no verdict, and `draw(state, fit, over)`: `over` as overfull says. */
 export function createFit() {
   const headline = build("strong", {});
   const reasons = build("span", {});
   const element = build("p", { class: "eb-fit", "aria-live": "polite", hidden: "" }, headline, " ", reasons);
-  function draw(state, fit) {
+  function draw(state, known, over) {
+    const fit = known ?? (state === "absent" ? foretold(over) : null);
     element.hidden = !fit;
     if (!fit) return;
     const isWaiting = state === "waiting"; // then the verdict is another setting's

@@ -4,7 +4,7 @@ import { createBars } from "./bars.js";
 import { createControl } from "./controls.js";
 import { createCurves } from "./curves.js";
 import { build } from "./elements.js";
-import { compare, scale } from "./formula.js";
+import { compare, isMeant, overfull, scale } from "./formula.js";
 import { createTable } from "./table.js";
 import { createTimeline } from "./timeline.js";
 import { createFit, createRemark, verdict } from "./verdict.js";
@@ -28,8 +28,11 @@ export function createView(spec, onChange) {
   const say = (text) => {
     if (status.textContent !== text) status.textContent = text;
   };
-  const change = (symbol, setting) => onChange({ ...shown.value, [symbol]: setting });
-  const controls = spec.controls.map((control) => [control.symbol, createControl(control, `${prefix}-${control.symbol}`, change, say)]);
+  const change = (symbol, setting) => {
+    for (const other of controls) if (other.control.symbol !== symbol) other.shown.forget();
+    onChange({ ...shown.value, [symbol]: setting });
+  };
+  const controls = spec.controls.map((control) => ({ control, shown: createControl(control, `${prefix}-${control.symbol}`, change, spec) }));
   const badge = build("span", { class: "eb-badge" });
   const curves = createCurves(spec);
   const bars = createBars(spec, prefix);
@@ -39,7 +42,7 @@ export function createView(spec, onChange) {
   const table = createTable(spec, prefix);
   const element = build("section", { class: "eb", "aria-label": spec.title },
     build("div", { class: "eb-head" }, build("strong", {}, spec.title), badge),
-    build("div", { class: "eb-controls" }, ...controls.map(([, { element }]) => element)),
+    build("div", { class: "eb-controls" }, ...controls.map(({ shown }) => shown.element)),
     fit.element, remark.element, timeline.element, ...curves.elements, ...bars.elements, status, table.element);
 
   let origin = "accounted"; // of the last account: a heading that stays while the next is taken
@@ -47,13 +50,13 @@ export function createView(spec, onChange) {
     shown = { value, answer };
     const compared = numbered(compare(spec, value, answer));
     origin = answer?.origin || origin;
-    for (const [symbol, control] of controls) control.show(value[symbol]);
+    for (const { control, shown } of controls) shown.show(value[control.symbol], isMeant(control, value));
     if (compared.state !== "waiting") badge.textContent = answer.badge ?? "";
     element.dataset.state = compared.state;
     element.dataset.value = JSON.stringify(value);
     element.dataset.alarm = String(compared.state === "failed" || compared.misfit !== "");
     element.setAttribute("aria-busy", String(compared.state === "waiting"));
-    fit.draw(compared.state, answer?.fit);
+    fit.draw(compared.state, answer?.fit, overfull(spec, value, compared));
     remark.draw(answer?.remark);
     timeline.draw(width, compared, answer?.timeline);
     curves.draw(width, value);

@@ -29,6 +29,11 @@ class GPUSpec:
     torch_version: str = "2.13"
 
     @property
+    def rules(self) -> str:
+        """Whose rules its simulation follows, in words."""
+        return f"PyTorch {self.torch_version} rules"
+
+    @property
     def cublas_workspace_bytes(self) -> int:
         """What PyTorch gives each cuBLAS handle to work in: 32 MiB on Hopper and Blackwell, 8.125 MiB before.
 
