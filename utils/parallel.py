@@ -118,7 +118,8 @@ def _join(n: int | None) -> None:
                 "take another port, or start with torchrun --standalone, which finds a free one."
             ) from error
         store = dist.PrefixStore(f"ranks {next(_groups)}", store)
-        backend = "nccl" if torch.cuda.is_available() else "gloo"
+        # what is no tensor goes over gloo on GPUs too, so that no figure of theirs has it
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
 
 
