@@ -53,6 +53,11 @@ LINKED = {
         gradient-accumulation logits min-cut-partitioner node optimizer-state peak policy random-state recomputation
         region selective-activation-checkpointing simulated-GPU storage transformer-block view
     """,
+    "06_many_gpus": """
+        all-gather all-reduce autocast autograd bucket buffer causal-mask closed-form data-parallelism logits
+        optimizer-state peak rank recomputation reduce-scatter region resharding residual-stream sequence-parallelism
+        tensor-parallelism transformer-block view
+    """,
 }
 
 

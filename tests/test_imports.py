@@ -44,7 +44,7 @@ LAYERS = [
     ["utils.policies", "utils.compiled", "utils.tensor_parallel"],
     ["utils.optimal_policy"],
     ["utils.block_stack", "utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
-    ["utils.recompute_experiments"],
+    ["utils.recompute_experiments", "utils.rank_experiments"],
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
     ["utils.speed_memory_figure", "utils.recompute_figures"],
     ["utils.exercises"],
