@@ -45,7 +45,7 @@ LINKED = {
     "04_every_byte_of_nanogpt": """
         CUDA-context allocated-bytes attention-scores autocast autograd best-fit bucket buffer caching-allocator
         causal-mask closed-form driver explorer flash-attention foreach fused ledger logits node owner peak
-        random-state requested-bytes reserved-bytes residual-stream segment selector simulated-GPU slack snapshot
+        random-state rank requested-bytes reserved-bytes residual-stream segment selector simulated-GPU slack snapshot
         temporary trace transformer-block view workspace
     """,
     "05_checkpointing": """
