@@ -61,7 +61,7 @@ def share_of(name, whole, like, mesh):
 
 
 def largest_difference(name, alone, here, mesh, sequence):
-    """Between one process and these ranks: outputs, gradients of parameters, gradient of x."""
+    """Between one process and these ranks: outputs, gradients of parameters, gradient of x or logits to go on from."""
     (one, x, outputs, *_), (other, own_x, own_outputs, *_) = alone, here
     pairs = []
     for whole, part in zip(outputs, own_outputs, strict=True):
@@ -75,6 +75,8 @@ def largest_difference(name, alone, here, mesh, sequence):
         pairs.append(share_of(f".{key}", wholes[key].grad, parameter.grad, mesh))
     if name == "block":
         pairs.append((own_share(x[0].grad, mesh, 1) if sequence else x[0].grad, own_x[0].grad))
+    else:  # without targets, the logits of the last position
+        pairs.append((one(x[0])[0], other(own_x[0])[0].full_tensor()))
     assert all(torch.any(whole != 0) for whole, _ in pairs)
     return max(((whole - part).abs().max() / whole.abs().max()).item() for whole, part in pairs)
 

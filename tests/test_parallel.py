@@ -3,6 +3,8 @@
 import os
 import re
 import sys
+import threading
+import time
 
 import pytest
 import torch
@@ -127,6 +129,25 @@ def test_another_number_than_torchrun_s(monkeypatch):
     with SimulatedGPU("a100-80gb"), ranks(4) as mesh:  # a simulated GPU has nobody to talk to
         assert mesh.size() == 4
     assert os.environ["WORLD_SIZE"] == "2"
+
+
+def test_two_threads_take_turns():
+    """As when a reader moves a slider while a cell runs: a process has one process group."""
+    seen, entered = [], threading.Event()
+
+    def run():
+        entered.set()
+        with SimulatedGPU("a100-80gb"), ranks(2) as mesh:
+            seen.append(mesh.size())
+
+    thread = threading.Thread(target=run)
+    with ranks(4) as mesh:
+        thread.start()
+        entered.wait(10)
+        time.sleep(0.2)
+        seen.append(mesh.size())
+    thread.join(30)
+    assert seen == [4, 2]
 
 
 def test_more_processes_than_gpus(monkeypatch):

@@ -99,20 +99,22 @@ def test_a_block_with_selective_recomputation(t, sequence):
 @pytest.mark.parametrize("core", [True, False], ids=["kept", "selective"])
 @pytest.mark.parametrize("attention", ["explicit", "flash"])
 def test_a_gpt_on_each_number_of_ranks(t, sequence, core, attention):
-    """Every row of the ledger that autograd keeps has its term."""
-    for seed in range(2):
-        letters, settings, dtype, rank, bias = drawn(t, sequence, core, attention, seed)
+    """Every row of the ledger that autograd keeps has its term, under autocast too."""
+    for autocast in (False, True):
+        letters, settings, dtype, rank, bias = drawn(t, sequence, core, attention, autocast)
         model, kernel = how(attention, letters["s"])
         sizes = [letters[letter] for letter in "VsdLa"]
         model = {"dropout_prob": settings["dropout"], "act_fn": settings["activation"], "bias": bias} | model
         del model["context_length"]
         with SimulatedGPU("a100-80gb") as gpu, ranks(t, rank) as mesh, kernel:
-            gpt = tensor_parallel(GPT(*sizes, device=gpu.device, dtype=dtype, **model), mesh, sequence=sequence)
+            weights = torch.float32 if autocast else dtype
+            gpt = tensor_parallel(GPT(*sizes, device=gpu.device, dtype=weights, **model), mesh, sequence=sequence)
             set_regions(gpt, "none" if core else "attention only")
             tokens, targets = (torch.zeros(letters["b"], letters["s"], dtype=int, device=gpu.device) for _ in range(2))
-            loss = gpt(tokens, targets)[1]
+            with gpu.autocast(dtype, enabled=autocast):
+                loss = gpt(tokens, targets)[1]
             kept = Ledger.now(gpu).of(category="activations")
-            formula = rank_gpt_saved(attention=attention, core=core, sequence=sequence, **settings)
+            formula = rank_gpt_saved(attention=attention, autocast=autocast, core=core, sequence=sequence, **settings)
             comparison = kept.compare(formula, e=2, **letters)
             loss.backward()
         assert comparison.is_exact, (letters, settings, comparison)

@@ -9,6 +9,7 @@ from torch.distributed.tensor import DTensor
 
 from utils import GPT, MLP, Block, Ledger, SimulatedGPU
 from utils.parallel import by_rank, ranks
+from utils.regions import set_regions
 from utils.tensor_parallel import own_share, tensor_parallel
 
 SEQUENCE = pytest.mark.parametrize("sequence", [False, True], ids=["tensor", "sequence"])
@@ -57,6 +58,21 @@ def test_a_gpt_trains(sequence, kind):
         n = 128 * 64 // t + 32 * 64 + 2 * (12 * 64 * 64 // t + 2 * 64) + 64
         assert (parts["parameters"], parts["optimizer state"]) == (2 * n, 4 * n)
     assert not gpu.unmodelled
+
+
+@pytest.mark.parametrize("regions", ["every block", "attention only"])
+def test_regions_may_be_set_before_or_after(regions):
+    kept = []
+    for steps in ((set_regions, tensor_parallel), (tensor_parallel, set_regions)):
+        with SimulatedGPU("a100-80gb") as gpu, ranks(4) as mesh:
+            model, settings = small_gpt(gpu), {set_regions: regions, tensor_parallel: mesh}
+            for step in steps:
+                step(model, settings[step])
+            tokens = torch.zeros(2, 32, dtype=torch.int64, device=gpu.device)
+            loss = model(tokens, tokens)[1]
+            kept.append(Ledger.now(gpu).parts["activations"])
+            loss.backward()
+    assert kept[0] == kept[1]
 
 
 def test_a_rank_s_rows_of_qkv_are_those_of_its_heads():

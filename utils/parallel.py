@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
@@ -25,6 +26,7 @@ _LOST = (
     *("Timed out", "timed out"),
 )
 _groups = count()
+_one_at_a_time = threading.RLock()  # a process has one group, and sliders run on another thread than cells
 
 
 @contextmanager
@@ -40,13 +42,12 @@ def ranks(n: int | None = None, rank: int = 0) -> Iterator[DeviceMesh]:
             n; where torchrun started more processes than there are GPUs; RuntimeError inside another `ranks`, for a
             port in use, and when another rank is lost.
     """
-    if dist.is_initialized():
-        raise RuntimeError("this process has its ranks already: leave the outer `ranks` (or process group) first.")
-    real = {"RANK", "WORLD_SIZE"} <= os.environ.keys() and not attached()
-    import_module("torch._dynamo")  # DTensor would at its first use, and leave cycles that hold what runs meanwhile
-    hook = sys.excepthook  # a process group sets another one, which writes the rank before each line of a traceback
-
-    with ExitStack() as stack:
+    with _one_at_a_time, ExitStack() as stack:
+        if dist.is_initialized():
+            raise RuntimeError("this process has its ranks already: leave the outer `ranks` (or process group) first.")
+        real = {"RANK", "WORLD_SIZE"} <= os.environ.keys() and not attached()
+        import_module("torch._dynamo")  # DTensor would at its first use, and leave cycles that hold what runs meanwhile
+        hook = sys.excepthook  # a process group sets another, which writes the rank before each line of a traceback
         stack.callback(_forget)
         if real:
             _join(n)
@@ -117,7 +118,8 @@ def _join(n: int | None) -> None:
                 "take another port, or start with torchrun --standalone, which finds a free one."
             ) from error
         store = dist.PrefixStore(f"ranks {next(_groups)}", store)
-        backend = "nccl" if torch.cuda.is_available() else "gloo"
+        # what is no tensor goes over gloo on GPUs too, so that no figure of theirs has it
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
 
 

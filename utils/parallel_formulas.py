@@ -16,6 +16,7 @@ def rank_saved(
     attention: str,
     activation: str,
     dropout: float | bool | None = False,
+    autocast: bool = False,
     core: bool = True,
     sequence: bool = False,
 ) -> Formula:
@@ -32,7 +33,7 @@ def rank_saved(
     Raises: ValueError as `block_saved`.
     Source: Korthikanti et al. 2022, section 4.2; held to the simulated ranks by tests/test_parallel_formulas.py.
     """
-    whole = block_saved(attention=attention, activation=activation, dropout=dropout, core=core)
+    whole = block_saved(attention=attention, activation=activation, dropout=dropout, autocast=autocast, core=core)
     extras = ", sequence parallel" if sequence else ""
     title = whole.title.replace(": kept", f"{extras}, a rank of t: kept")
     return Formula(title, tuple(replace(term, elements=_share(term, sequence)) for term in whole.terms))
@@ -52,22 +53,24 @@ def _share(term: Term, sequence: bool) -> str:
 def rank_gpt_saved(
     *,
     attention: str,
+    activation: str = "gelu",
     dropout: float | bool | None = False,
+    autocast: bool = False,
     core: bool = True,
     sequence: bool = False,
-    activation: str = "gelu",
 ) -> Formula:
     """The same for a `GPT` with targets, its L blocks and what lies before and behind them.
 
     Each rank looks up the tokens of its part of the vocabulary, and has the logits of that part.
 
-    Shapes: tokens[b, s], targets[b, s] -> L blocks -> logits[b, s, V/t], loss; elements of e bytes, without autocast
+    Shapes: tokens[b, s], targets[b, s] -> L blocks -> logits[b, s, V/t], loss; elements of e bytes
     Counts: as `rank_saved`, and not tokens and targets, logits, loss. t divides V too.
     Unit, Raises, Source: as `rank_saved`.
     """
-    choices = dict(attention=attention, activation=activation, dropout=dropout, core=core, sequence=sequence)
-    block = rank_saved(**choices)
-    terms = [*_embeddings(is_on(dropout), sequence), *map(_in_all_blocks, block.terms), *_ending(sequence)]
+    choices = dict(attention=attention, activation=activation, dropout=dropout, autocast=autocast)
+    block = rank_saved(**choices, core=core, sequence=sequence)
+    before, behind = _embeddings(is_on(dropout), sequence), [*_ending(autocast, sequence), *_loss(autocast)]
+    terms = [*before, *map(_in_all_blocks, block.terms), *behind]
     return Formula(block.title.replace("Block", "GPT"), tuple(terms))
 
 
@@ -87,21 +90,31 @@ def _embeddings(has_dropout: bool, sequence: bool) -> list[Term]:
     return terms
 
 
-def _ending(sequence: bool) -> list[Term]:
-    """The last norm, the head and the loss, which is made by all ranks together."""
+def _ending(autocast: bool, sequence: bool) -> list[Term]:
+    """The last norm and the head."""
     positions, norm = "/t" if sequence else "", "NativeLayerNormBackward*"
+    each, given = 4 if autocast else "e", Selector("norm", norm, "input")
     statistics = Selector("norm", norm, "result1"), Selector("norm", norm, "result2")
-    log_probabilities = Selector("", "LogSoftmaxBackward*", "result"), Selector("", "NllLossBackward*", "self")
-    total = Selector("", "NllLossBackward*", "total_weight")
-    given = Selector("head", "MmBackward*", "self")
+    read = Selector("head", "MmBackward*", "self")
     return [
-        Term("norm: input", f"b*s*d{positions}", "e", (Selector("norm", norm, "input"),), "gradients of the last norm"),
+        Term("norm: input", f"b*s*d{positions}", each, (given,), "gradients of the last norm"),
         Term("norm: statistics", f"2*b*s{positions}", 4, statistics, "mean and 1/deviation of each position"),
-        Term("head: input", "b*s*d", "e", (given,), "weight gradient of the head"),
-        Term(
-            "loss: log-probabilities", "b*s*V/t", "e", log_probabilities, "derivative of log_softmax, from its output"
-        ),
-        Term("loss: total weight", "1", "e", (total,), "how many targets the mean is over"),
+        Term("head: input", "b*s*d", "e", (read,), "weight gradient of the head"),
+    ]
+
+
+def _loss(autocast: bool) -> list[Term]:
+    """The loss, which all ranks make together; under autocast its second part runs in float32, on a copy."""
+    result, given = Selector("", "LogSoftmaxBackward*", "result"), Selector("", "NllLossBackward*", "self")
+    total = Selector("", "NllLossBackward*", "total_weight")
+    why = "derivative of log_softmax, from its output"
+    name = "loss: log-probabilities"
+    terms = [Term(name, "b*s*V/t", "e", (result,) if autocast else (result, given), why)]
+    if autocast:
+        terms.append(Term(f"{name} in float32", "b*s*V/t", 4, (given,), "nll_loss saves its input"))
+    return [
+        *terms,
+        Term("loss: total weight", "1", 4 if autocast else "e", (total,), "how many targets the mean is over"),
     ]
 
 

@@ -36,7 +36,9 @@ def tensor_parallel(model: Block | GPT, mesh: DeviceMesh, *, sequence: bool = Fa
     """
     if not isinstance(model, Block | GPT):
         raise TypeError(f"model must be a Block or a GPT of this book: got {type(model).__name__}.")
-    blocks = {"": model} if isinstance(model, Block) else {f"blocks.{i}.": b for i, b in enumerate(model.blocks)}
+    blocks = {"": model}
+    if isinstance(model, GPT):  # itself it may have regions in their place
+        blocks = {f"blocks.{name}.": block for name, block in model._modules["blocks"].named_children()}
     _check(model, list(blocks.values()), mesh.size())
     plan = {prefix + name: style for prefix in blocks for name, style in _block_plan(sequence).items()}
     if isinstance(model, GPT):
