@@ -182,8 +182,8 @@ def test_a_collection_in_the_middle_of_an_allocation(gpu, monkeypatch):
     del cycle
     malloc = gpu._memory.allocator.malloc
 
-    def malloc_and_collect(n_bytes):
-        block = malloc(n_bytes)
+    def malloc_and_collect(*asked):
+        block = malloc(*asked)
         gc.collect()
         return block
 
