@@ -56,7 +56,7 @@ LINKED = {
     "06_many_gpus": """
         all-gather all-reduce autocast autograd bucket buffer causal-mask closed-form data-parallelism logits
         optimizer-state peak rank recomputation reduce-scatter region resharding residual-stream sequence-parallelism
-        tensor-parallelism transformer-block view
+        tensor-parallelism trace transformer-block view
     """,
 }
 

@@ -50,7 +50,9 @@ def test_gathered_again_it_is_the_papers_count(core):
 
 def test_gathering_again_computes_nothing_again():
     once, again = (as_rank(4, **SMALL, sequence=True, again=again) for again in (False, True))
-    assert once.n_products == again.n_products == 4 * 3 + 2 * 4  # each Linear's three; explicit attention's, twice two
+    assert (
+        once.n_products == again.n_products == 4 * 3 + 2 * 3
+    )  # forward's and two of backward's, of each Linear and of attention's two
     assert again.exchanged - once.exchanged == {("backward", "all-gather"): 2}
     assert not once.exchanged - again.exchanged
     assert 4 * again.sent_bytes == 5 * once.sent_bytes

@@ -40,7 +40,7 @@ TAUGHT = {
     "C1": (CHECKPOINTING, "What one layer keeps, item by item"),
     "C2": (CHECKPOINTING, "Keeping only the input"),
     "C3": (MANY, "What tensor parallelism leaves whole"),
-    "C4": (MANY, "Sequence parallelism, at no extra communication"),
+    "C4": (MANY, "Sequence parallelism"),
     "C5": (CHECKPOINTING, "Choosing regions"),
     "C6": (CHECKPOINTING, "Claims, tested"),
     "C7": (CHECKPOINTING, "A checkpoint from scratch"),

@@ -31,8 +31,7 @@ S, T = 2048, 8
 
 
 class GathersAgain(nn.Module):
-    """A layer whose input is gathered from all ranks, in forward and once more in backward; between, a rank has its
-    share. Nothing is computed twice: recomputation ends when the last tensor that backward needs is there."""
+    """A layer whose input is gathered from all ranks in forward, and once more in backward."""
 
     def __init__(self, layer: nn.Module):
         super().__init__()
@@ -83,9 +82,10 @@ class RankStep:
 
     @property
     def n_products(self) -> int:
-        """How many matrix products ran, each of which allocates its result."""
+        """How many matrix products ran: each allocates its result, and the first of a thread a workspace, too."""
         products = ("aten::mm", "aten::addmm", "aten::bmm")
-        return sum(event.action == "alloc" and event.operation in products for event in self.trace)
+        results = (event for event in self.trace if event.action == "alloc" and event.name != "cuBLAS workspace")
+        return sum(event.operation in products for event in results)
 
 
 _COLLECTIVES = {
