@@ -74,7 +74,7 @@ class Visit:
             "console", lambda one: self.wrong.append(one.text) if one.type in {"error", "warning"} else None
         )
         self.context.on("weberror", lambda error: self.wrong.append(str(error.error)))
-        self.context.on("requestfailed", lambda request: self.wrong.append(f"no answer: {request.url}"))
+        self.context.on("requestfailed", self._failed)
         self.context.on("response", self._response)
         self.page = self.context.new_page()
 
@@ -84,6 +84,10 @@ class Visit:
         else:
             self.outside.append(route.request.url)
             route.abort()
+
+    def _failed(self, request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # as those are that a page has not ended when it is loaded again
+            self.wrong.append(f"no answer, {request.failure}: {request.url}")
 
     def _response(self, response) -> None:
         if response.status >= 400:
