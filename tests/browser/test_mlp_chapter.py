@@ -110,7 +110,7 @@ def test_a_number_out_of_range_is_refused_in_words(explorer, python):
     field = explorer.root.locator('[data-exact="b"]')
     field.fill("100000")
     field.press("Enter")
-    complaint = explorer.root.locator(".eb-control", has=field).locator(".eb-complaint")
+    complaint = explorer.root.locator('.eb-control:has([data-exact="b"]) .eb-complaint')
     assert complaint.inner_text().endswith("batch must be a whole number from 1 to 256; still at 2.")
     assert field.get_attribute("aria-invalid") == "true"
     assert explorer.value["b"] == 2
