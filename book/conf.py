@@ -41,8 +41,6 @@ html_math_renderer = "every_byte_katex"
 katex_module = str(BUILD / "npm" / "node_modules" / "katex")
 bibtex_bibfiles = ["references.bib"]
 
-explorer_scripts = "explorers"
-
 html_theme = "sphinx_book_theme"
 html_static_path = [str(BUILD / "static"), "_static"]
 html_css_files = ["katex.min.css", "fonts.css", "book.css", "print.css"]

@@ -31,6 +31,16 @@ def test_a_log_slider_stops_at_powers_of_two_that_may_be_set():
     assert Control.range("s", "s", 0, 8, value=0).stops() is None
 
 
+def test_a_choice_may_be_a_letter_select_a_formula_or_both():
+    ranks = {"1": 1, "8": 8}
+    letter = Control.choice("t", "ranks", ranks, letter="t", letters=ranks)
+    both = Control.choice("t", "ranks", ranks, letter="t", letters=ranks, selects=True)
+    plain = Control.choice("t", "ranks", ranks)
+    assert [c.options for c in (letter, both, plain)] == [None, [1, 8], [1, 8]]
+    assert [c.letters(8) for c in (letter, both, plain)] == [{"t": 8}, {"t": 8}, {}]
+    assert [c.spec()["selects"] for c in (letter, both, plain)] == [False, True, True]
+
+
 def test_a_sentence_is_one_line_of_bounded_length():
     assert sentence(ValueError("  a\nb")) == "a"
     assert sentence(ValueError("x" * 1000)) == "x" * 399 + "…"

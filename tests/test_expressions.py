@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from utils.expressions import ROUNDING_BYTES, Expression, in_order
-from utils.notation import latex, monomials, plain
+from utils.notation import latex, monomials, parseable, plain
 from utils.simulated import allocator_blocks
 
 TEXTS = [
@@ -76,6 +76,19 @@ def test_values_are_those_of_exact_fractions_and_of_sympy(text, letters):
 
 def test_values_stay_exact_beyond_floats():
     assert Expression("b*s/3").value({"b": 3 * (10**30 + 1), "s": 1}) == 10**30 + 1
+
+
+@given(letters=settings)
+def test_what_is_written_out_reads_as_the_same(letters):
+    letters = {letter: value + 1 for letter, value in letters.items()}
+    for text in TEXTS:
+        again = Expression(parseable(Expression(text).sympy()))
+        assert again.sympy().subs(letters) == Expression(text).sympy().subs(letters)
+
+
+def test_a_size_is_written_as_expression_reads_it():
+    written = parseable(Expression("(3*b*s + up(d/t, 1)*2)/t/2 - b*4 + 1").sympy())
+    assert written == "3*b*s/2/t - 4*b + 1 + up(d/t, 1)/t"
 
 
 @given(letters=settings)

@@ -45,6 +45,7 @@ LAYERS = [
     ["utils.optimal_policy"],
     ["utils.block_stack", "utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
     ["utils.recompute_experiments", "utils.rank_experiments"],
+    ["utils.mesh_steps"],
     ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
     ["utils.speed_memory_figure", "utils.recompute_figures"],
     ["utils.exercises"],
@@ -56,6 +57,7 @@ LAYERS = [
         "utils.block_explorer",
         "utils.gpt_explorer",
         "utils.checkpoint_explorer",
+        "utils.ranks_explorer",
     ],
     ["utils.gallery"],
 ]
@@ -70,6 +72,7 @@ FORMULAS = [
     "utils.parallel_formulas",
     "utils.gpt_held",
     "utils.data_parallel_formulas",
+    "utils.mesh_held",
     "utils.expressions",
     "utils.notation",
     "utils.comparison",

@@ -15,11 +15,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.chapter_pdfs import print_chapters
 from tools.chromium import NAMES, find_chromium
-from tools.site_explorers import copy_explorers
+from tools.site_explorers import copy_explorers, folder_name, store_all
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
@@ -92,8 +93,8 @@ def stage() -> None:
 def build_pages(*options: str) -> None:
     """Runs Sphinx: nothing is run, no reference may miss, no warning may pass."""
     shutil.rmtree(HTML, ignore_errors=True)
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-E", "-q", "-c", str(BOOK)]
-    command += ["-d", str(BUILD / "doctrees"), *options, str(SOURCE), str(HTML)]
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-E", "-q"]
+    command += ["-c", str(BOOK), "-d", str(BUILD / "doctrees"), *options, str(SOURCE), str(HTML)]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
 
 
@@ -110,16 +111,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-pdfs", action="store_true", help="do not print the chapters")
     prints = not parser.parse_args().no_pdfs and can_print()
+    scripts = folder_name()
+    options = ("-D", f"has_pdfs={int(prints)}", "-D", f"explorer_scripts={scripts}")
     parts = {
         "parts from npm": lambda: copy_parts(install_parts()),
-        "explorers": lambda: copy_explorers(STATIC / "explorers"),
         "sources": stage,
-        "pages": lambda: build_pages("-D", f"has_pdfs={int(prints)}"),
+        "pages": lambda: build_pages(*options),
     }
-    for words, part in (parts | ({"PDFs": lambda: print_chapters(HTML)} if prints else {})).items():
-        start = time.perf_counter()
-        part()
-        print(f"{words:16}{time.perf_counter() - start:6.1f} s")
+    with ThreadPoolExecutor(1) as beside:
+        accounts = beside.submit(store_all)  # processes of their own, which take longest
+        parts |= {"explorers": lambda: (accounts.result(), copy_explorers(HTML / "_static" / scripts))}
+        for words, part in (parts | ({"PDFs": lambda: print_chapters(HTML)} if prints else {})).items():
+            start = time.perf_counter()
+            part()
+            print(f"{words:16}{time.perf_counter() - start:6.1f} s", flush=True)
     print(f"The site is {(HTML / 'index.html').relative_to(ROOT)}.")
 
 

@@ -5,36 +5,44 @@ settings, taken now on the simulated GPU, or from build/explorers if the book's 
 """
 
 import argparse
+import gc
 import hashlib
 import multiprocessing
 import shutil
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "explorers"
 UTILS = ROOT / "utils"
-FIRST = ("gpt", "checkpoint")  # take longest
-SAID_BY_CUDA = ("CUDA out of memory", "No available kernel")
+FIRST = ("ranks", "gpt", "checkpoint", "block")  # take longest
+MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engine")
 
 
 def fingerprint() -> str:
     """A digest of all code that an account depends on, and of the versions that it runs with."""
-    import torch
-
-    digest = hashlib.sha256(f"{torch.__version__} {sys.version}".encode())
+    digest = hashlib.sha256(f"{version('torch')} {sys.version}".encode())
     for path in sorted(UTILS.rglob("*.py")):
         digest.update(f"{path.relative_to(UTILS)}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
+def folder_name() -> str:
+    """What pages call the folder of explorers: another for all other code, so that no browser keeps an old script."""
+    digest = hashlib.sha256(fingerprint().encode())
+    for path in sorted((UTILS / "explorers").glob("*.[jc]s*")):
+        digest.update(path.read_bytes())
+    return f"explorers-{digest.hexdigest()[:8]}"
+
+
 def store(name: str) -> tuple[str, float, int]:
     """Takes the accounts of one explorer and writes its script: its name, seconds, how many accounts.
 
-    Raises: whatever an account raises, unless it is what CUDA would say of the setting: a page may show that.
+    Raises: whatever an account raises, unless it is what CUDA or PyTorch would say of the setting: a page may show it.
     """
     from utils.explorers.pages import script_of
     from utils.gallery import GALLERY
@@ -47,11 +55,13 @@ def store(name: str) -> tuple[str, float, int]:
         try:
             return measure(settings)
         except Exception as error:
-            if not str(error).startswith(SAID_BY_CUDA):
+            if not str(error).startswith(MAY_BE_SAID):
                 unexpected.append(error)
             raise
 
     explorer.measure = noting
+    gc.collect()
+    gc.freeze()  # PyTorch's own objects: the collector need not look at them again and again
     settings = list(GALLERY[name].settings(explorer))
     script = script_of(name, explorer, settings)
     if unexpected:
@@ -60,18 +70,24 @@ def store(name: str) -> tuple[str, float, int]:
     return name, time.perf_counter() - start, len(settings)
 
 
-def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
-    """The accounts of all explorers, in build/explorers, unless they are there already; what it took."""
+def _names() -> list[str]:
+    """Those of the gallery, which takes seconds to import."""
     from utils.gallery import GALLERY
 
+    return list(GALLERY)
+
+
+def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
+    """The accounts of all explorers, in build/explorers, unless they are there already; what it took."""
     stamp, now = KEPT / "fingerprint", fingerprint()
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == now:
         return []
     shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True)
-    names = sorted(GALLERY, key=lambda name: name not in FIRST)
-    # Spawned, not forked: this process has imported torch, whose threads a fork would not have.
+    # Spawned, not forked: this process may have imported torch, whose threads a fork would not have.
     with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
+        started = [pool.submit(_names) for _ in range(n_processes)]  # each imports it, side by side
+        names = sorted(started[0].result(), key=lambda name: name not in FIRST)
         done = []
         for found in as_completed([pool.submit(store, name) for name in names]):
             done.append(found.result())

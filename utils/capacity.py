@@ -117,26 +117,26 @@ class _Replay:
 
 @dataclass
 class _Run:
-    """The requests and frees of a trace, each (position, allocation, bytes or _FREE), and where its last step begins.
+    """The requests and frees of a trace, (position, allocation, bytes or _FREE, stream); where its last step begins.
 
     `renamed` says which allocation of the last step takes the place of which from before it, when it is repeated.
     """
 
-    requests: list[tuple[int, int, int]]
+    requests: list[tuple[int, int, int, int]]
     start: int
     renamed: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, trace: Trace, after: int, until: int) -> "_Run":
         requests = [
-            (position, event.allocation, event.n_bytes if event.action == "alloc" else _FREE)
+            (position, event.allocation, event.n_bytes if event.action == "alloc" else _FREE, event.stream)
             for position, event in enumerate(trace.events[:until])
             if event.action in ("alloc", "free")
         ]
         start = next((i for i, (position, *_) in enumerate(requests) if position > after), len(requests))
-        sizes = {number: n_bytes for _, number, n_bytes in requests if n_bytes}
-        made = {number for _, number, n_bytes in requests[start:] if n_bytes}
-        freed = {number for _, number, n_bytes in requests[start:] if not n_bytes}
+        sizes = {number: n_bytes for _, number, n_bytes, _ in requests if n_bytes}
+        made = {number for _, number, n_bytes, _ in requests[start:] if n_bytes}
+        freed = {number for _, number, n_bytes, _ in requests[start:] if not n_bytes}
         found, left = sorted(freed - made), sorted(made - freed)
         if [sizes[number] for number in found] != [sizes[number] for number in left]:
             raise ValueError(
@@ -161,14 +161,16 @@ class _Run:
         return _Replay(allocator.max_reserved_bytes, n_retries, failed_at)
 
 
-def _carry_out(requests: list[tuple[int, int, int]], allocator: CachingAllocator, live: dict[int, Block]) -> int | None:
+def _carry_out(
+    requests: list[tuple[int, int, int, int]], allocator: CachingAllocator, live: dict[int, Block]
+) -> int | None:
     """The position of the request for which there was no room, or None."""
-    for position, number, n_bytes in requests:
+    for position, number, n_bytes, stream in requests:
         if n_bytes == _FREE:
             allocator.free(live.pop(number))
             continue
         try:
-            live[number] = allocator.malloc(n_bytes)
+            live[number] = allocator.malloc(n_bytes, stream)
         except OutOfMemory:
             return position
     return None

@@ -31,11 +31,15 @@ def replicated(
     `gradient_as_bucket_view` lets each gradient lie in its bucket; otherwise there are two of each. `settings` are
     those of `DistributedDataParallel`. The first step fills one bucket; from the second on they are of 1 MiB and then
     of `bucket_cap_mb`, 25 MiB. The ranks of a simulated GPU have nothing to exchange: there, and with PyTorch's `fake`
-    group on a GPU, buckets are filled, summed in place with nobody, and given back.
+    group on a GPU, buckets are filled, summed in place with nobody, and given back. A model
+    that `tensor_parallel` has split over other ranks needs `plain_shares` first.
 
-    Raises: as `DistributedDataParallel`, as for a model without parameters that are trained.
+    Raises: TypeError for parameters that are DTensors; as `DistributedDataParallel`, as for a model without parameters
+            that are trained.
     Source: Li et al. 2020, "PyTorch Distributed"; `DistributedDataParallel`.
     """
+    if any(type(parameter.data).__name__ == "DTensor" for parameter in model.parameters()):
+        raise TypeError("DDP takes plain tensors: this model's are DTensors; call plain_shares(model) first.")
     wrapped = DistributedDataParallel(
         model, process_group=mesh.get_group(), gradient_as_bucket_view=gradient_as_bucket_view, **settings
     )
@@ -68,11 +72,11 @@ def fully_sharded(
 ) -> nn.Module:
     """FSDP2: leave a model 1/n of its parameters, and have it gather them block by block; returns it.
 
-    Its blocks are those of `model.blocks`, if there are any; what lies outside is gathered by the model itself. With
-    `reshard_after_forward` both let their parameters go after forward, with False neither does; by default the blocks
-    do. `settings` are those of `fully_shard`, as `mp_policy`. Make the optimizer afterwards. PyTorch's FSDP2 takes a
-    meta tensor for a parameter that is still to be made; on a simulated GPU, where it is one of the GPU's, it is told
-    so, and its streams are those of the simulated allocator.
+    Its blocks are those of `model.blocks`, if there are any, whatever regions they have; what lies outside is gathered
+    by the model itself. With `reshard_after_forward` both let their parameters go after forward, with False neither
+    does; by default the blocks do. `settings` are those of `fully_shard`, as `mp_policy`. Make the optimizer
+    afterwards. PyTorch's FSDP2 takes a meta tensor for a parameter that is still to be made; on a simulated GPU, where
+    it is one of the GPU's, it is told so, and its streams are those of the simulated allocator.
 
     Counts: rows of each parameter are divided, rounded up; a share that is smaller is padded in memory.
     Raises: as `fully_shard`.
@@ -81,7 +85,7 @@ def fully_sharded(
     _bring("torch._dynamo", "torch.distributed.fsdp", f"{__package__}.simulated.sharding")
     from torch.distributed.fsdp import fully_shard
 
-    for part in (*getattr(model, "blocks", ()), model):
+    for part in (*model._modules.get("blocks", ()), model):  # `model.blocks` may be regions of them
         fully_shard(part, mesh=mesh, reshard_after_forward=reshard_after_forward, **settings)
     return model
 

@@ -13,19 +13,22 @@ STAGES = (0, 1, 2, 3)
 MOMENTS = ("first block", "last block", "head", "after forward", "in the loss", "first backward", "between steps")
 """When `gathered` says what FSDP2 has gathered."""
 
-# Rows, which are divided, and what is in one: of tokens, positions and the last norm; of a block's two norms, qkv, out,
-# up and down; and of the biases of either.
-_ROOT = (("V", "d"), ("s", "d"), ("d", "1"))
-_BLOCK = (("d", "2"), ("3*d", "d"), ("d", "d"), ("4*d", "d"), ("d", "4*d"))
-_BIASES = {_ROOT: (("d", "1"),), _BLOCK: (("d", "4"), ("3*d", "1"), ("4*d", "1"))}
+# Rows, which are divided, what is in one, and which of both t ranks of tensor parallel divide before: of tokens,
+# positions and the last norm; of a block's two norms, qkv, out, up and down; and of the biases of either.
+_ROOT = (("V", "d", "rows"), ("s", "d", ""), ("d", "1", ""))
+_BLOCK = (("d", "2", ""), ("3*d", "d", "rows"), ("d", "d", "width"), ("4*d", "d", "rows"), ("d", "4*d", "width"))
+_BIASES = {_ROOT: (("d", "1", ""),), _BLOCK: (("d", "4", ""), ("3*d", "1", "rows"), ("4*d", "1", "rows"))}
 
 
-def rank_states(settings: GPTSettings, stage: int, *, gradient_as_bucket_view: bool = False) -> Formula:
+def rank_states(
+    settings: GPTSettings, stage: int, *, gradient_as_bucket_view: bool = False, split: bool = False
+) -> Formula:
     """What a rank keeps from the end of backward to the optimizer's step, by ZeRO's stages.
 
     Stage 0 is `replicated`; stage 1 the same with `states_sharded`, whose state is that of the P parameters, in T
     tensors, of `rank_parameters`; stage 3 is `fully_sharded`. Of stage 2 alone PyTorch has no engine: FSDP2 with
-    `reshard_after_forward=False` shares the parameters, too, whenever no forward or backward is under way.
+    `reshard_after_forward=False` shares the parameters, too, whenever no forward or backward is under way. With `split`
+    the model is one of t ranks' in `tensor_parallel`: what they divide is divided before.
 
     Counts: a share is that of rank 0: the rows of each tensor over n, rounded up. Where n does not divide them, the
             last ranks' optimizer state is smaller; their parameters and gradients are padded. Not what is gathered.
@@ -37,7 +40,7 @@ def rank_states(settings: GPTSettings, stage: int, *, gradient_as_bucket_view: b
         raise ValueError(f"stage must be one of {', '.join(map(str, STAGES))}, ZeRO's: got stage={stage!r}.")
     if gradient_as_bucket_view and stage > 1:
         raise ValueError(f"buckets are those of DDP, stages 0 and 1: got gradient_as_bucket_view=True, stage={stage}.")
-    e, whole, own = settings.weight_bytes, parameter_count(bias=settings.bias).text, _share_of_all(settings)
+    e, whole, own = settings.weight_bytes, _whole(settings, split), _share_of_all(settings, split)
     tensors = "12*L + 4" if settings.bias else "6*L + 3"
     stated, tensors = {0: (whole, tensors), 1: ("P", "T")}.get(stage, (own, tensors))
     fused = f" + {STEP_BYTES}*({tensors})" if settings.optimizer.endswith("fused") else ""
@@ -55,11 +58,14 @@ def rank_states(settings: GPTSettings, stage: int, *, gradient_as_bucket_view: b
     return Formula(f"GPT on n ranks, ZeRO stage {stage}", tuple(_term(*row) for row in rows))
 
 
-def gathered(settings: GPTSettings, moment: str, *, reshard_after_forward: bool | None = None) -> Formula:
+def gathered(
+    settings: GPTSettings, moment: str, *, reshard_after_forward: bool | None = None, split: bool = False
+) -> Formula:
     """What FSDP2 has gathered at a moment, in parameters and in the buffers that they arrive in; two or more blocks.
 
     A buffer stays until the next block's parameters are copied out of theirs. With R for what lies outside the blocks
     and B for a block, the first block finds 2R and takes 2B; the last finds R, the buffer before it, and takes 2B.
+    `split` as in `rank_states`.
 
     Counts: whole tensors, each share padded: up to n times `rank_states`'. "first backward" is the last block's.
     Unit:   bytes, requested.
@@ -78,7 +84,7 @@ def gathered(settings: GPTSettings, moment: str, *, reshard_after_forward: bool 
         "first backward": ("1", "L" if stays else "2"),
         "between steps": ("0", "0"),
     }[moment]
-    shares = f"({roots})*({_share(_ROOT, settings)}) + ({blocks})*({_share(_BLOCK, settings)})"
+    shares = f"({roots})*({_share(_ROOT, settings, split)}) + ({blocks})*({_share(_BLOCK, settings, split)})"
     term = _term("gathered parameters", f"n*({shares})", settings.weight_bytes, f"for {moment}")
     return Formula(f"FSDP2, {moment}", (term,))
 
@@ -132,14 +138,27 @@ def held_on_rank(
 _STATES = ("parameters", "gradients", "optimizer state")
 
 
-def _share(parts: tuple[tuple[str, str], ...], settings: GPTSettings) -> str:
+def _share(parts: tuple[tuple[str, str, str], ...], settings: GPTSettings, split: bool) -> str:
     """1/n of the rows of each tensor, rounded up, times what is in a row."""
     parts += _BIASES[parts] if settings.bias else ()
-    return " + ".join(f"up({rows}/n, 1)*{width}" if width != "1" else f"up({rows}/n, 1)" for rows, width in parts)
+    shares = []
+    for rows, width, cut in parts:
+        share = f"up({rows}/(n*t), 1)" if split and cut == "rows" else f"up({rows}/n, 1)"
+        share += f"*{width}" if width != "1" else ""
+        shares.append(share + ("/t" if split and cut == "width" else ""))
+    return " + ".join(shares)
 
 
-def _share_of_all(settings: GPTSettings) -> str:
-    return f"{_share(_ROOT, settings)} + L*({_share(_BLOCK, settings)})"
+def _share_of_all(settings: GPTSettings, split: bool) -> str:
+    return f"{_share(_ROOT, settings, split)} + L*({_share(_BLOCK, settings, split)})"
+
+
+def _whole(settings: GPTSettings, split: bool) -> str:
+    """The number of parameters of a model that is not sharded, or of its part on one of t ranks."""
+    if not split:
+        return parameter_count(bias=settings.bias).text
+    biases = " + 7*L*d/t + 4*L*d + d" if settings.bias else ""
+    return f"12*L*d**2/t + 2*L*d + V*d/t + s*d + d{biases}"
 
 
 def _inside_ddp(selector: Selector) -> Selector:

@@ -17,7 +17,7 @@ class Event:
     An allocation was made by `operation`, in backward for the autograd node `node`, while the forward of the module
     `module` ran; in backward, it is the module whose forward made the node. The outermost module is "", as is what
     lies outside all modules. One that no tensor holds has a `name`: "cuBLAS workspace". `address` and `block_bytes` say
-    where it lies: None and 0 where that was not recorded.
+    where it lies: None and 0 where that was not recorded. `stream` is the one it was made in, 0 the first.
 
     Counts: `n_bytes` is what was requested; a segment's is its whole size, a failed request's is rounded
             up to a whole block, a mark's is 0. `block_bytes` is the block,
@@ -37,6 +37,7 @@ class Event:
     block_bytes: int = 0
     allocated_bytes: int | None = None
     requested_bytes: int | None = None
+    stream: int = 0
 
 
 def as_text(events: Iterable[Event]) -> str:

@@ -11,6 +11,7 @@ from .explorers.pages import key_of
 from .gpt_explorer import gpt_explorer
 from .mlp_explorer import mlp_explorer
 from .phases_explorer import phases_explorer
+from .ranks_explorer import ranks_explorer
 
 ALL = ...
 """Stands for all options of a choice, and for all stops of a slider with a logarithmic scale."""
@@ -56,8 +57,8 @@ GALLERY = {
         (
             {"frozen": ALL, "relu": ALL},
             {"optimizer": ALL},
-            {"b": ALL},
-            {"L": (1, 10, 50, 100)},
+            {"b": (1, 16, 256)},
+            {"L": (1, 10, 50)},
             {"d": (10, 64, 128, 256)},
             {"frozen": ("the first f", "the last f"), "f": (1, 50, 200)},
         ),
@@ -88,12 +89,13 @@ GALLERY = {
     "gpt": Shown(
         gpt_explorer,
         (
-            {"model": ALL, "attention": ALL},
+            {"model": ALL},
+            {"attention": ALL},
             {"b": (1, 2, 4, 8, 16, 32)},
             {"s": (64, 256, 512, 2048, 4096)},
             {"s": (256, 4096), "attention": ("explicit",)},
             {"gpu": ("h100-80gb", "rtx3090-24gb")},
-            {"model": ALL, "b": (1,), "gpu": ("t4-16gb",)},
+            {"model": ("gpt2", "gpt2-xl"), "b": (1,), "gpu": ("t4-16gb",)},
             *({symbol: ALL} for symbol in ("precision", "optimizer", "dropout", "accumulates", "keeps_logits")),
         ),
     ),
@@ -102,12 +104,21 @@ GALLERY = {
         (
             {"regions": ALL},
             {"regions": ("none", "every block", "k segments", "attention only"), "attention": ("explicit",)},
-            {"regions": ("k segments",), "k": (1, 2, 4, 6, 12)},
-            {"regions": ("k segments",), "k": (1,), "attention": ("explicit",)},
+            {"regions": ("k segments",), "k": (1, 2, 4, 12)},
             {"policy": ALL},
             {"b": (1, 4, 32)},
             {"s": (256, 4096)},
             {"b": (1,), "s": (64,)},
+        ),
+    ),
+    "ranks": Shown(
+        ranks_explorer,
+        (  # the large ones take seconds each
+            {"recompute": ("none",)},
+            {"model": ("gpt2",), "t": (1, 2, 4)},
+            {"model": ("gpt2",), "t": (4,), "sequence": ALL},
+            {"model": ("gpt2",), "t": (4,), "recompute": ALL},
+            {"model": ("gpt2",), "t": (4,), "stage": ALL},
         ),
     ),
 }

@@ -207,9 +207,10 @@ class GPTRun:
 @cache
 def predicted(held: GPTSettings) -> dict[str, Formula]:
     """For each of MOMENTS, the closed form with one term for each category of the ledger, in the book's order."""
-    formulas = {name: by_category(form(held)) for name, form in MOMENTS.items()}
+    return {name: in_order_of_categories(by_category(form(held))) for name, form in MOMENTS.items()}
+
+
+def in_order_of_categories(formula: Formula) -> Formula:
+    """A formula with one term for each category of the ledger, in the order in which figures stack them."""
     order = list(CATEGORIES)
-    return {
-        name: replace(formula, terms=tuple(sorted(formula.terms, key=lambda term: order.index(term.name))))
-        for name, formula in formulas.items()
-    }
+    return replace(formula, terms=tuple(sorted(formula.terms, key=lambda term: order.index(term.name))))

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from functools import cache
 
-from .expressions import in_order, up_of_sympy
 from .formulas import Formula, Selector, Term, is_on
 from .gpt_formulas import parameter_count
 from .gpt_settings import STATES, STEP_BYTES, GPTSettings
-from .notation import monomials
+from .notation import parseable
 from .region_formulas import blocks_saved, weight_copies
 
 
@@ -213,16 +212,6 @@ def _category(term: Term) -> str:
 
 @cache
 def _sum(terms: tuple[Term, ...], why: str) -> Term:
-    """All of them as one, its size multiplied out; what is rounded up is a letter in that."""
-    import sympy
-
-    def as_letter(size, multiple):
-        return sympy.Symbol(f"up({size}, {multiple})")
-
-    size = ""
-    for factor, powers in monomials(sum(term.size.sympy() for term in terms).replace(up_of_sympy(), as_letter)):
-        letters = [letter if powers[letter] == 1 else f"{letter}**{powers[letter]}" for letter in in_order(powers)]
-        number = [str(abs(factor))] if abs(factor) != 1 or not letters else []
-        sign = " - " if factor < 0 else " + " if size else ""
-        size += sign + "*".join([*number, *letters])
+    """All of them as one, its size multiplied out."""
+    size = parseable(sum(term.size.sympy() for term in terms))
     return Term("", size, 1, tuple(s for term in terms for s in term.selectors), why)

@@ -51,6 +51,28 @@ def plain(expression) -> str:
     return text or "0"
 
 
+def parseable(expression) -> str:
+    """The same as `Expression` reads it: "12*b*s*d/t + 24". What is rounded up is taken for a letter."""
+    import sympy
+
+    def as_letter(size, multiple):
+        return sympy.Symbol(f"up({size}, {multiple})")
+
+    text = ""
+    for coefficient, powers in monomials(expression.replace(up_of_sympy(), as_letter)):
+        sign = "-" if coefficient < 0 else "+" if text else ""
+        above = [str(abs(coefficient.numerator))] if abs(coefficient.numerator) != 1 else []
+        above += [_power(letter, powers[letter]) for letter in in_order(powers) if powers[letter] > 0]
+        below = [str(coefficient.denominator)] if coefficient.denominator != 1 else []
+        below += [_power(letter, -powers[letter]) for letter in in_order(powers) if powers[letter] < 0]
+        text += f" {sign} " + "/".join(["*".join(above) or "1", *below])
+    return text.strip().removeprefix("+ ") or "0"
+
+
+def _power(letter: str, power: int) -> str:
+    return letter if power == 1 else f"{letter}**{power}"
+
+
 def _plain_product(number: int, powers: dict[str, int]) -> str:
     factors = [f"{number}"] if number != 1 or not powers else []
     for name in in_order(powers):

@@ -73,6 +73,7 @@ def rank_gpt_saved(
     autocast: bool = False,
     core: bool = True,
     sequence: bool = False,
+    gathers_again: bool = False,
 ) -> Formula:
     """The same for a `GPT` with targets, its L blocks and what lies before and behind them.
 
@@ -83,7 +84,7 @@ def rank_gpt_saved(
     Unit, Raises, Source: as `rank_saved`.
     """
     choices = dict(attention=attention, activation=activation, dropout=dropout, autocast=autocast)
-    block = rank_saved(**choices, core=core, sequence=sequence)
+    block = rank_saved(**choices, core=core, sequence=sequence, gathers_again=gathers_again)
     before, behind = _embeddings(is_on(dropout), sequence), [*_ending(autocast, sequence), *_loss(autocast)]
     terms = [*before, *map(_in_all_blocks, block.terms), *behind]
     return Formula(block.title.replace("Block", "GPT"), tuple(terms))

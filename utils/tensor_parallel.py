@@ -1,5 +1,7 @@
 """Splits a Block or a GPT over ranks: tensor parallel, with or without sequence parallel, by PyTorch's own styles."""
 
+from functools import partial
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -11,6 +13,7 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
+from torch.nn.utils import parametrize
 
 from .gpt import GPT
 from .layers import Block
@@ -39,7 +42,7 @@ def tensor_parallel(model: Block | GPT, mesh: DeviceMesh, *, sequence: bool = Fa
     blocks = {"": model}
     if isinstance(model, GPT):  # itself it may have regions in their place
         blocks = {f"blocks.{name}.": block for name, block in model._modules["blocks"].named_children()}
-    _check(model, list(blocks.values()), mesh.size())
+    _check(model, list(blocks.values()), mesh)
     plan = {prefix + name: style for prefix in blocks for name, style in _block_plan(sequence).items()}
     if isinstance(model, GPT):
         plan |= _gpt_plan(sequence)
@@ -49,7 +52,23 @@ def tensor_parallel(model: Block | GPT, mesh: DeviceMesh, *, sequence: bool = Fa
     if isinstance(model, GPT):
         model.head.weight = model.tokens.weight  # one again, after each was cut
         if sequence:
-            model.register_forward_pre_hook(_check_positions)
+            model.register_forward_pre_hook(partial(_check_positions, mesh.size()))
+    return model
+
+
+def plain_shares(model: Block | GPT) -> Block | GPT:
+    """Have a split model's parameters be plain tensors, this rank's shares, as DDP wants them; returns it.
+
+    Its modules go on seeing the DTensors that they are shares of. Parameters have other names then.
+    (PyTorch's own `_pre_dp_module_transform` leaves a model without parameters after its first forward.)
+    """
+    own: dict[nn.Parameter, nn.Parameter] = {}
+    for name, whole in list(model.named_parameters(remove_duplicate=False)):
+        if isinstance(whole, DTensor):
+            module, _, key = name.rpartition(".")
+            share = own.setdefault(whole, nn.Parameter(whole.to_local().detach(), whole.requires_grad))
+            model.get_submodule(module).register_parameter(key, share)
+            parametrize.register_parametrization(model.get_submodule(module), key, _Share(whole), unsafe=True)
     return model
 
 
@@ -60,6 +79,18 @@ def own_share(whole: torch.Tensor, mesh: DeviceMesh, dim: int, *, parts: int = 1
     """
     t, rank = mesh.size(), mesh.get_local_rank()
     return torch.cat([part.chunk(t, dim)[rank] for part in whole.chunk(parts, dim)], dim)
+
+
+class _Share(nn.Module):
+    """A rank's share of a tensor, seen as the DTensor that it is a share of."""
+
+    def __init__(self, whole: DTensor):
+        super().__init__()
+        self.mesh, self.placements = whole.device_mesh, whole.placements
+        self.sizes = {"shape": whole.shape, "stride": whole.stride()}
+
+    def forward(self, share: torch.Tensor) -> DTensor:
+        return DTensor.from_local(share, self.mesh, self.placements, run_check=False, **self.sizes)
 
 
 class _QKVParallel(ColwiseParallel):
@@ -116,7 +147,8 @@ def _gpt_plan(sequence: bool) -> dict:
     }
 
 
-def _check(model: nn.Module, blocks: list[Block], t: int) -> None:
+def _check(model: nn.Module, blocks: list[Block], mesh: DeviceMesh) -> None:
+    t = mesh.size()
     if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
         raise ValueError("model must be whole: this one is split over ranks already; make it again.")
     for block in blocks:
@@ -125,7 +157,7 @@ def _check(model: nn.Module, blocks: list[Block], t: int) -> None:
         _check_divides(t, "vocabulary_size", model.tokens.num_embeddings, "tokens, unused ones at the end,")
     if is_real():
         seeds = [None] * t
-        dist.all_gather_object(seeds, torch.initial_seed())
+        dist.all_gather_object(seeds, torch.initial_seed(), group=mesh.get_group())
         if len(set(seeds)) > 1:
             raise ValueError(
                 "all ranks must make the same model: their seeds differ; call torch.manual_seed(0) on each before "
@@ -142,8 +174,8 @@ def _check_divides(t: int, name: str, n: int, what: str) -> None:
         )
 
 
-def _check_positions(model: GPT, args: tuple) -> None:
-    s, t = args[0].shape[1], model.tokens.weight.device_mesh.size()
+def _check_positions(t: int, model: GPT, args: tuple) -> None:
+    s = args[0].shape[1]
     if s % t:
         raise ValueError(
             f"the number of ranks must divide the positions, with sequence=True: got {t} ranks, s={s}; take "

@@ -65,7 +65,7 @@ def test_a_printed_chapter_says_where_its_solutions_are_and_where_cells_run():
 @pytest.mark.usefixtures("site")
 def test_nothing_of_the_site_speaks_of_this_machine():
     """Neither a PDF nor what an explorer loads: test_site_html.py reads the pages."""
-    files = [*HTML.glob("pdf/*.pdf"), *HTML.glob("_static/explorers/*.js")]
+    files = [*HTML.glob("pdf/*.pdf"), *HTML.glob("_static/explorers-*/*.js")]
     assert {path.suffix for path in files} == {".pdf", ".js"}
     found = {path.name: content(path.read_bytes()) for path in files}
     assert [name for name, text in found.items() if str(ROOT).encode() in text or b"file:/" in text] == []

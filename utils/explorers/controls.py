@@ -29,15 +29,19 @@ class Control:
         return RangeControl(symbol, label, minimum, maximum, value, step, log, unit, when or {})
 
     @staticmethod
-    def choice(symbol, label, options, *, value=None, letter=None, letters=None, when=None) -> "ChoiceControl":
+    def choice(
+        symbol, label, options, *, value=None, letter=None, letters=None, selects=None, when=None
+    ) -> "ChoiceControl":
         """One of several options: a list of names, or {name: value}. `value` is the first option unless given.
 
         Without `letter` and `letters` the choice selects a formula. With `letter="e", letters={name: number}` it is a
-        letter of it, and with `letters={name: {letter: number}}` several of them.
+        letter of it, and with `letters={name: {letter: number}}` several of them; with `selects=True` it does both.
         """
         values = dict(options) if isinstance(options, Mapping) else {str(option): option for option in options}
         default = next(iter(values.values()), None) if value is None else value
-        return ChoiceControl(symbol, label, values, default, _by_option(symbol, letter, letters), when=when or {})
+        numbers = _by_option(symbol, letter, letters)
+        selects = numbers is None if selects is None else selects
+        return ChoiceControl(symbol, label, values, default, numbers, selects, when=when or {})
 
     @staticmethod
     def toggle(symbol, label, *, value=False) -> "ChoiceControl":
@@ -136,6 +140,7 @@ class ChoiceControl(Control):
     values: dict[str, Any]
     default: Any
     numbers: dict[str, dict[str, int]] | None = None
+    selects: bool = True
     kind: str = "choice"
     when: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
@@ -153,8 +158,8 @@ class ChoiceControl(Control):
 
     @property
     def options(self) -> Sequence | None:
-        """The values that select a formula; None for a choice that is letters."""
-        return list(self.values.values()) if self.numbers is None else None
+        """The values that select a formula; None for a choice that selects none."""
+        return list(self.values.values()) if self.selects else None
 
     def check(self, value):
         """The option equal to the value. Raises ValueError with the options if there is none."""
@@ -176,14 +181,14 @@ class ChoiceControl(Control):
         return self.values[data]
 
     def letters(self, value) -> dict[str, int]:
-        """The option's number for each letter of the choice; nothing for a choice that selects a formula."""
+        """The option's number for each letter of the choice; nothing for one that is no letter."""
         return {} if self.numbers is None else self.numbers[self.to_page(value)]
 
     def spec(self) -> dict:
         """What a page needs to draw the choice and to read its letters."""
         return {
             "kind": self.kind, "symbol": self.symbol, "label": self.label, "options": list(self.values),
-            "numbers": self.numbers, "when": _as_lists(self.when),
+            "numbers": self.numbers, "selects": self.selects, "when": _as_lists(self.when),
         }  # fmt: skip
 
 

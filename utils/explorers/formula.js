@@ -5,7 +5,7 @@
 //            terms: [{stage, name, why, text, letters, js}], formulas: [[place of a term]], which: [place of a formula],
 //            curves: [{when, curves}], colours: {name: {light, dark, hatch}}, capacity: {symbol, bytes} or null};
 //            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole; which: for
-//            each combination of the choices that are no letters, as if counting with them, the last choice fastest
+//            each combination of the choices that select, as if counting with them, the last choice fastest
 //   value   {symbol: number or name of an option}
 //   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, fit, remark}:
 //           an account and the value it is for; timeline as timeline.js draws it, fit: {fits, headline, reasons}, or null;
@@ -64,7 +64,7 @@ export const chosen = (entries, value) =>
 
 /** Where the terms of the formula for the choices of this value are among all. */
 function placesAt({ controls, which, formulas }, value) {
-  const choices = controls.filter(({ options, numbers }) => options && !numbers);
+  const choices = controls.filter(({ selects }) => selects);
   return formulas[which[choices.reduce((n, { symbol, options }) => n * options.length + options.indexOf(value[symbol]), 0)]];
 }
 

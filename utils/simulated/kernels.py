@@ -52,6 +52,20 @@ def _addmm(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **scales
     return aten.addmm.default(bias, left, right, **scales)
 
 
+def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
+    first = tensors[0]
+    lies_plain = all(x.dtype == first.dtype and x.dim() == first.dim() and x.is_contiguous() for x in tensors)
+    if not (lies_plain and -first.dim() <= dim < first.dim()):
+        return aten.cat.default(tensors, dim)
+    sizes = [list(x.shape) for x in tensors]
+    lengths = [size.pop(dim) for size in sizes]
+    if any(size != sizes[0] for size in sizes):
+        return aten.cat.default(tensors, dim)
+    shape = list(first.shape)
+    shape[dim] = sum(lengths)
+    return first.new_empty(shape)
+
+
 def _mean(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
     if (dtype or x.dtype).is_floating_point:
         return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype)
@@ -101,6 +115,29 @@ def _power_of_number(number, x: torch.Tensor) -> torch.Tensor:
     return x.new_empty(x.shape, dtype=torch.result_type(x, number))
 
 
+def _is_plain_norm(x: torch.Tensor, shape, *of_elements: torch.Tensor | None) -> bool:
+    """Whether all numbers are of one type, and x lies in order; wrong shapes are PyTorch's to refuse."""
+    shape = tuple(shape)
+    fits = x.numel() > 0 and x.is_contiguous() and x.dtype.is_floating_point and tuple(x.shape[-len(shape) :]) == shape
+    return fits and all(y is None or (y.dtype == x.dtype and tuple(y.shape) == shape) for y in of_elements)
+
+
+def _layer_norm(x: torch.Tensor, shape, weight, bias, eps: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    if not shape or not _is_plain_norm(x, shape, weight, bias):
+        return aten.native_layer_norm.default(x, shape, weight, bias, eps)
+    of_rows = (*x.shape[: -len(shape)], *(1 for _ in shape))
+    accumulated = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return x.new_empty(x.shape), *(x.new_empty(of_rows, dtype=accumulated) for _ in ("mean", "1/deviation"))
+
+
+def _layer_norm_backward(gradient, x: torch.Tensor, shape, mean, rstd, weight, bias, mask):
+    """The gradient of the input is contiguous, however that of the result lies."""
+    if gradient.dtype != x.dtype or gradient.shape != x.shape or not _is_plain_norm(x, shape, weight, bias):
+        return _any_layer_norm_backward(gradient, x, shape, mean, rstd, weight, bias, mask)
+    wanted = zip((x, weight, bias), mask, strict=True)
+    return tuple(y.new_empty(y.shape) if is_wanted and y is not None else None for y, is_wanted in wanted)
+
+
 def _norm_backward(operator: torch._ops.OpOverload):
     """The gradient of the input is contiguous on CUDA, however that of the result lies."""
 
@@ -109,6 +146,9 @@ def _norm_backward(operator: torch._ops.OpOverload):
         return (first if first is None else first.new_empty(first.shape), *others)
 
     return kernel
+
+
+_any_layer_norm_backward = _norm_backward(aten.native_layer_norm_backward.default)
 
 
 def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
@@ -153,6 +193,7 @@ KERNELS = {
     aten._foreach_sqrt.default: _each_like,
     aten.mm.default: _mm,
     aten.addmm.default: _addmm,
+    aten.cat.default: _cat,
     aten.mean.dim: _mean,
     aten.mean.default: _mean_of_all,
     aten.native_dropout.default: _native_dropout,
@@ -170,7 +211,8 @@ KERNELS = {
     aten.smooth_l1_loss_backward.default: _contiguous_like,
     aten.huber_loss_backward.default: _contiguous_like,
     aten.pow.Scalar: _power_of_number,
-    aten.native_layer_norm_backward.default: _norm_backward(aten.native_layer_norm_backward.default),
+    aten.native_layer_norm.default: _layer_norm,
+    aten.native_layer_norm_backward.default: _layer_norm_backward,
     aten._fused_rms_norm_backward.default: _norm_backward(aten._fused_rms_norm_backward.default),
     aten.log_sigmoid_forward.default: _log_sigmoid_forward,
 }

@@ -102,7 +102,7 @@ class Memory:
         self.owners.live.add(number)
         return Event(
             "alloc", n_bytes, number, self.operation, node, phase, name, module, block.address, block.size_bytes,
-            self.allocator.allocated_bytes, self.allocator.requested_bytes,
+            self.allocator.allocated_bytes, self.allocator.requested_bytes, self.stream,
         )  # fmt: skip
 
     def give_back(self, block: Block, number: int) -> None:

@@ -1,0 +1,87 @@
+"""The explorer of a mesh of ranks: a model split over t of them, its batch over n groups, and what each one holds."""
+
+from .explorers import Account, Control, Explorer, Limit
+from .gpt_view import timeline_of
+from .mesh_held import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
+from .mesh_steps import SHAPES, MeshRun, MeshStep
+from .simulated.specs import SPECS
+from .units import exact
+
+GPUS = {name: spec for name, spec in SPECS.items() if spec.capability >= (8, 0)}
+"""Those that compute in bfloat16."""
+
+_SPLIT = (1, 2, 4, 8, 16, 32)
+_IS_SPLIT = {"t": [str(t) for t in _SPLIT[1:]]}
+_IS_SHARED = {"stage": list(STAGES)[1:]}
+_ENGINES = {
+    "none": "No data parallelism",
+    "0": "DDP",
+    "1": "DDP and ZeroRedundancyOptimizer",
+    "3": "FSDP2",
+    "3, weights kept": "FSDP2 with reshard_after_forward=False",
+}
+
+
+def controls() -> list[Control]:
+    """One for each setting of `MeshStep`."""
+    start = MeshStep()
+    workspaces = {name: spec.cublas_workspace_bytes for name, spec in GPUS.items()}
+    ranks = {str(t): t for t in _SPLIT}
+    return [
+        Control.choice("model", "model", list(SHAPES), letters=SHAPES),
+        Control.choice("t", "ranks that share a model", ranks, value=start.t, letter="t", letters=ranks, selects=True),
+        Control.choice("sequence", "sequence parallel", list(SEQUENCE), value=start.sequence, when=_IS_SPLIT),
+        Control.choice("recompute", "recomputed in backward", list(RECOMPUTE), value=start.recompute),
+        Control.choice("attention", "attention", list(ATTENTIONS)),
+        Control.choice("stage", "ZeRO stage", list(STAGES), value=start.stage),
+        Control.range("n", "groups that share the batch", 2, 1024, value=start.n, log=True, when=_IS_SHARED),
+        Control.range("b", "micro-batch of a group", 1, 128, value=start.b, log=True, unit="sequences"),
+        Control.range("s", "sequence", 16, 16384, value=start.s, log=True, unit="tokens"),
+        Control.choice("gpu", "GPU of each rank", list(GPUS), letter="W", letters=workspaces),
+    ]
+
+
+def limits() -> dict[str, list[Limit]]:
+    """Where a model cannot be split."""
+    heads = Limit("a - up(a/t, 1)*t", "t must divide the heads, of which there are a.")
+    positions = Limit("s - up(s/t, 1)*t", "t must divide the positions.", {"sequence": SEQUENCE[1:], **_IS_SPLIT})
+    return {name: [heads, positions] for name in MOMENTS}
+
+
+def account(settings: dict) -> Account:
+    """A training step as rank 0, on a simulated GPU of its own, as an explorer shows it."""
+    run = MeshStep(**settings).run()
+    return Account(
+        run.account(),
+        device=run.trace.gpu,
+        note=run.step.spec.rules,
+        timeline=timeline_of(run),
+        fit=run.fit(),
+        remark=remark(run),
+    )
+
+
+def remark(run: MeshRun) -> str:
+    """How many GPUs there are, which engines ran, and where PyTorch does otherwise than ZeRO."""
+    step = run.step
+    split = "the model whole" if step.t == 1 else f"tensor parallel over {step.t} ranks"
+    said = f"{step.n_ranks:,} {'GPU' if step.n_ranks == 1 else 'GPUs'}. {_ENGINES[step.stage]}, {split}."
+    if step.stage != "1":
+        return said
+    more = run.added_state_bytes
+    return (
+        f"{said} ZeroRedundancyOptimizer deals out whole parameters, not 1/n of each: rank 0 has the state of "
+        f"{exact(abs(more))} {'more' if more >= 0 else 'less'}."
+    )
+
+
+def ranks_explorer() -> Explorer:
+    """Any of eight models over up to 32 x 1,024 ranks: one rank's step predicted and accounted, and whether it fits."""
+    return Explorer(
+        title="One rank of n·t",
+        controls=controls(),
+        formula=lambda settings: MeshStep(**settings).held,
+        measure=account,
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in GPUS.items()}),
+        limits=limits(),
+    )
