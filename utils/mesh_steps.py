@@ -111,9 +111,15 @@ class MeshStep:
             shape = (self.n_ranks // self.t, self.t)
             mesh = init_device_mesh(all_ranks.device_type, shape, mesh_dim_names=("data", "tensor"))
             shards = {"optimizer": lambda model: states_sharded(model, mesh["data"], fused=True)}
+
+            def make_model() -> nn.Module:
+                model = self._model_on(gpu, mesh)
+                gpu.empty_cache()  # of the whole model, which was cut, nothing stays reserved
+                return model
+
             train_steps(
                 gpu,
-                lambda: self._model_on(gpu, mesh),
+                make_model,
                 lambda: random_tokens(gpu, b=self.b, s=self.s, V=self.letters["V"]),
                 StepSettings(**shards) if self.stage == "1" else StepSettings(),
                 n_steps=n_steps,
