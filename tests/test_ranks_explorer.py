@@ -85,7 +85,7 @@ def test_what_cannot_be_split_has_no_prediction_and_says_why(explorer, changed, 
     assert explorer.predict(settings) == {}
     explorer.value = settings
     said = repr(explorer.table())
-    assert said.endswith(f"No prediction of end of forward, in the loss, end of backward: {reason}")
+    assert said.endswith(f"No prediction of end of forward, peak of the loss, end of backward: {reason}")
     assert error in said
 
 

@@ -8,7 +8,7 @@ from .gpt_held import by_category
 from .gpt_settings import STATES, STEP_BYTES, GPTSettings
 from .parallel_formulas import rank_gpt_saved
 
-MOMENTS = ("end of forward", "in the loss", "end of backward")
+MOMENTS = ("end of forward", "peak of the loss", "end of backward")
 """When `held_on_mesh` says what a rank holds."""
 
 SEQUENCE = ("off", "on", "on, gathered again")
@@ -56,9 +56,9 @@ class MeshSettings:
 def held_on_mesh(settings: MeshSettings) -> dict[str, Formula]:
     """For each of MOMENTS what a rank's GPU holds, one term for each category of the ledger.
 
-    "in the loss" is where the loss takes most: in its forward if the logits are split over ranks, as `loss_parallel`
-    computes it in float32, else in its backward. The context is s; the step is not the first; the logits and the loss
-    keep their names until the next forward replaces them.
+    The loss takes most in its forward if the logits are split over ranks, as `loss_parallel` computes it in float32,
+    else in its backward. The context is s; the step is not the first; the logits and the loss keep their names until
+    the next forward replaces them.
 
     Shapes: tokens[b, s] for each group -> logits[b, s, V/t]
     Counts: every byte requested on rank 0; W is one cuBLAS workspace. A share of 1/n is rounded up, in rows. In stage 1
@@ -70,7 +70,7 @@ def held_on_mesh(settings: MeshSettings) -> dict[str, Formula]:
     before_loss = [term for term in saved if term.name != "loss: total weight"]
     moments = {
         "end of forward": [*_gathered(settings, "after forward"), *saved, _logits(1)],
-        "in the loss": [*before_loss, *(_split_loss if settings.is_split else _loss)(settings)],
+        "peak of the loss": [*before_loss, *(_split_loss if settings.is_split else _loss)(settings)],
         "end of backward": [*_states(settings, "gradients"), _logits(1)],
     }
     return {

@@ -103,7 +103,7 @@ def test_javascript_predicts_what_python_predicts(opened):
             assert shown.status.startswith("Not recorded here")
             assert shown.root.locator(".eb-badge").inner_text() == "prediction alone"
             assert "accounted" not in shown.root.inner_text()  # the word of this page is "simulated"
-            assert said(shown, ".eb-fit") == too_much(name, explorer, settings)
+            assert said(shown, ".eb-fit") == too_much(explorer, settings)
             assert all(accounted is None for _, accounted in rows.values())
         n_compared += 1
 
@@ -113,9 +113,9 @@ def said(shown: ExplorerPage, part: str) -> str:
     return element.inner_text() if element.is_visible() else ""
 
 
-def too_much(name, explorer, settings) -> str:
+def too_much(explorer, settings) -> str:
     """What a page says where more is predicted than the GPU of the setting has; "" elsewhere."""
-    if name not in ("gpt", "checkpoint"):
+    if not explorer.spec["capacity"]:
         return ""
     room = find_spec(settings.get("gpu", "a100-80gb")).allocator_bytes
     totals = {stage: sum(terms.values()) for stage, terms in explorer.predict(settings).items()}
