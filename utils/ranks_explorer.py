@@ -29,13 +29,13 @@ def controls() -> list[Control]:
     ranks = {str(t): t for t in _SPLIT}
     return [
         Control.choice("model", "model", list(SHAPES), letters=SHAPES),
-        Control.choice("t", "ranks that share a model", ranks, value=start.t, letter="t", letters=ranks, selects=True),
+        Control.choice("t", "tensor-parallel ranks", ranks, value=start.t, letter="t", letters=ranks, selects=True),
         Control.choice("sequence", "sequence parallel", list(SEQUENCE), value=start.sequence, when=_IS_SPLIT),
         Control.choice("recompute", "recomputed in backward", list(RECOMPUTE), value=start.recompute),
         Control.choice("attention", "attention", list(ATTENTIONS)),
         Control.choice("stage", "ZeRO stage", list(STAGES), value=start.stage),
-        Control.range("n", "groups that share the batch", 2, 1024, value=start.n, log=True, when=_IS_SHARED),
-        Control.range("b", "micro-batch of a group", 1, 128, value=start.b, log=True, unit="sequences"),
+        Control.range("n", "data-parallel groups", 2, 1024, value=start.n, log=True, unit="groups", when=_IS_SHARED),
+        Control.range("b", "micro-batch", 1, 128, value=start.b, log=True, unit="sequences"),
         Control.range("s", "sequence", 16, 16384, value=start.s, log=True, unit="tokens"),
         Control.choice("gpu", "GPU of each rank", list(GPUS), letter="W", letters=workspaces),
     ]
