@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tools import site_explorers
-from tools.site_explorers import copy_explorers, fingerprint, store, store_all
+from tools.site_explorers import copy_explorers, fingerprint, folder_name, store, store_all
 from utils.gallery import GALLERY, Shown
 
 MLP = GALLERY["mlp"]
@@ -81,12 +81,13 @@ def test_accounts_of_another_version_are_others(monkeypatch, of, other):
 
 
 def test_accounts_of_other_code_are_others(tmp_path, monkeypatch):
-    before = fingerprint()
+    before, name = fingerprint(), folder_name()
     code = tmp_path / "utils"
     shutil.copytree(site_explorers.UTILS, code, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(site_explorers, "UTILS", code)
-    assert fingerprint() == before
+    assert (fingerprint(), folder_name()) == (before, name)
     (code / "explorers" / "explorer.css").write_text("", encoding="utf-8")  # drawn in another way, the same accounts
     assert fingerprint() == before
+    assert folder_name() != name  # or a browser would keep the old one
     (code / "formulas.py").write_text("", encoding="utf-8")
     assert fingerprint() != before
