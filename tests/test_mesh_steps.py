@@ -1,6 +1,7 @@
 """Training on a mesh of ranks: real ones agree with one process, and what the simulated ones say of a GPU's size."""
 
 import re
+from itertools import accumulate
 
 import pytest
 import torch
@@ -68,8 +69,20 @@ def test_what_one_replay_needs_is_what_the_run_reserved(small):
     """The allocator of the run and that of the verdict are asked for the same, in the same streams."""
     step = MeshStep(**SMALL, stage="3")
     run = step.run()
-    segments = sum(event.n_bytes for event in run.trace if event.action == "segment_alloc")
-    assert fit(run.trace, step.spec, after=run.after, until=run.until).needed_bytes == segments
+    assert fit(run.trace, step.spec, after=run.after, until=run.until).needed_bytes == max(reserved(run.trace))
+
+
+def test_nothing_of_the_whole_model_stays_reserved(small):
+    """But what shares its segment with a share."""
+    run = MeshStep(**SMALL | {"t": 8}, stage="none").run()
+    made = run.trace.position("model")
+    assert reserved(run.trace)[made] < max(reserved(run.trace)[:made]) / 2
+
+
+def reserved(trace):
+    """What the allocator has of the driver after each event."""
+    signs = {"segment_alloc": 1, "segment_free": -1}
+    return list(accumulate(signs.get(event.action, 0) * event.n_bytes for event in trace.events))
 
 
 def test_stage_2_has_no_engine(small):
@@ -84,7 +97,13 @@ def test_ranks_without_data_parallelism_are_one_group(small):
 
 @pytest.mark.parametrize(
     ("setting", "message"),
-    [({"model": "23B"}, "must be one of 22B, 175B"), ({"gpu": "a100"}, "a100-80gb"), ({"stage": 3}, "stage must")],
+    [
+        ({"model": "23B"}, "must be one of 22B, 175B"),
+        ({"gpu": "a100"}, "a100-80gb"),
+        ({"stage": 3}, "stage must"),
+        ({"n": 1}, "n must be 2 groups or more: got n=1; without data parallelism, stage='none'."),
+        ({"t": "2"}, "t must be a positive integer"),
+    ],
 )
 def test_names_are_checked_at_once(setting, message):
     with pytest.raises(ValueError, match=message):
@@ -104,6 +123,28 @@ def test_ddp_refuses_dtensors_and_says_what_to_do():
         assert [id(x) for x in wrapped.parameters()] == [id(x) for x in before]
         assert all(x.grad is not None for x in before)
         assert model.head.parametrizations.weight.original is model.tokens.parametrizations.weight.original
+
+
+def test_what_has_plain_shares_already_or_never_can():
+    with SimulatedGPU("a100-80gb") as gpu, ranks(4) as mesh:
+        model = plain_shares(tensor_parallel(GPT(128, 16, 64, 2, 4, device=gpu.device), mesh))
+        with pytest.raises(ValueError, match="model must be whole: this one is split over ranks already"):
+            tensor_parallel(model, mesh)
+        sharded = fully_sharded(GPT(128, 16, 64, 2, 4, device=gpu.device), mesh)
+        with pytest.raises(TypeError, match="that tensor_parallel has split: got FSDPGPT"):
+            plain_shares(sharded)
+        with pytest.raises(TypeError, match="a model of fully_sharded needs no DDP"):
+            replicated(sharded, mesh)
+
+
+def test_a_frozen_parameter_stays_frozen():
+    with SimulatedGPU("a100-80gb") as gpu, ranks(4) as mesh:
+        model = tensor_parallel(GPT(128, 16, 64, 2, 4, device=gpu.device), mesh)
+        model.norm.weight.requires_grad_(False)
+        plain_shares(model)
+        assert [name for name, p in model.named_parameters() if not p.requires_grad] == [
+            "norm.parametrizations.weight.original"
+        ]
 
 
 @pytest.mark.parametrize("regions", ["every block", "attention only"])

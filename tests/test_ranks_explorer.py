@@ -66,6 +66,28 @@ def test_what_it_says_of_the_engines(explorer):
     )
 
 
+def test_a_rank_may_get_less_than_its_share(monkeypatch):
+    monkeypatch.setitem(SHAPES, "small", {"L": 3, "d": 256, "a": 8, "V": 4096})
+    said = remark(MeshStep(model="small", t=2, stage="1", n=3, b=1, s=64).run())
+    assert said.endswith("rank 0 has the state of 2,464 bytes (2.41 KiB) less.")
+
+
+@pytest.mark.parametrize(
+    ("changed", "fits"),
+    [
+        ({}, True),
+        ({"stage": "0"}, True),
+        ({"recompute": "none"}, True),
+        ({"t": 1, "n": 64}, False),
+        ({"model": "1T", "b": 1, "n": 24}, False),
+        ({"model": "1T", "b": 1, "n": 24, "sequence": "on, gathered again"}, True),
+    ],
+    ids=str,
+)
+def test_the_answers_that_chapter_6_gives_to_its_questions(changed, fits):
+    assert MeshStep(**changed).run().fit().fits == fits
+
+
 def test_stage_2_is_predicted_alone(explorer):
     answer = explorer.answer_at(start_of(explorer) | SMALL | {"stage": "2"})
     assert answer["terms"] is None
@@ -85,7 +107,7 @@ def test_what_cannot_be_split_has_no_prediction_and_says_why(explorer, changed, 
     assert explorer.predict(settings) == {}
     explorer.value = settings
     said = repr(explorer.table())
-    assert said.endswith(f"No prediction of end of forward, peak of the loss, end of backward: {reason}")
+    assert said.endswith(f"No prediction of end of forward, middle of the loss, end of backward: {reason}")
     assert error in said
 
 

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -106,6 +106,13 @@ def can_print() -> bool:
     return True
 
 
+def timed(words: str, part: Callable[[], object]) -> None:
+    """Does a part, and says how long it took."""
+    start = time.perf_counter()
+    part()
+    print(f"{words:16}{time.perf_counter() - start:6.1f} s", flush=True)
+
+
 def main() -> None:
     """Builds the site, and says how long each part took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -113,18 +120,15 @@ def main() -> None:
     prints = not parser.parse_args().no_pdfs and can_print()
     scripts = folder_name()
     options = ("-D", f"has_pdfs={int(prints)}", "-D", f"explorer_scripts={scripts}")
-    parts = {
-        "parts from npm": lambda: copy_parts(install_parts()),
-        "sources": stage,
-        "pages": lambda: build_pages(*options),
-    }
+    timed("parts from npm", lambda: copy_parts(install_parts()))
+    timed("sources", stage)
     with ThreadPoolExecutor(1) as beside:
         accounts = beside.submit(store_all)  # processes of their own, which take longest
-        parts |= {"explorers": lambda: (accounts.result(), copy_explorers(HTML / "_static" / scripts))}
-        for words, part in (parts | ({"PDFs": lambda: print_chapters(HTML)} if prints else {})).items():
-            start = time.perf_counter()
-            part()
-            print(f"{words:16}{time.perf_counter() - start:6.1f} s", flush=True)
+        timed("pages", lambda: build_pages(*options))
+        timed("explorers", accounts.result)
+    copy_explorers(HTML / "_static" / scripts)
+    if prints:
+        timed("PDFs", lambda: print_chapters(HTML))
     print(f"The site is {(HTML / 'index.html').relative_to(ROOT)}.")
 
 

@@ -38,8 +38,13 @@ def replicated(
             that are trained.
     Source: Li et al. 2020, "PyTorch Distributed"; `DistributedDataParallel`.
     """
-    if any(type(parameter.data).__name__ == "DTensor" for parameter in model.parameters()):
-        raise TypeError("DDP takes plain tensors: this model's are DTensors; call plain_shares(model) first.")
+    if any(
+        type(parameter).__name__ == "DTensor" or hasattr(parameter, "placements") for parameter in model.parameters()
+    ):
+        raise TypeError(
+            "DDP takes plain tensors: this model's are DTensors; after tensor_parallel, call plain_shares(model) "
+            "first; a model of fully_sharded needs no DDP."
+        )
     wrapped = DistributedDataParallel(
         model, process_group=mesh.get_group(), gradient_as_bucket_view=gradient_as_bucket_view, **settings
     )

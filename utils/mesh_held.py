@@ -8,7 +8,7 @@ from .gpt_held import by_category
 from .gpt_settings import STATES, STEP_BYTES, GPTSettings
 from .parallel_formulas import rank_gpt_saved
 
-MOMENTS = ("end of forward", "peak of the loss", "end of backward")
+MOMENTS = ("end of forward", "middle of the loss", "end of backward")
 """When `held_on_mesh` says what a rank holds."""
 
 SEQUENCE = ("off", "on", "on, gathered again")
@@ -52,13 +52,33 @@ class MeshSettings:
         """That of `fully_sharded`."""
         return False if self.stage == "3, weights kept" else None
 
+    @property
+    def splits_positions(self) -> bool:
+        """Whether the model is sequence parallel."""
+        return self.sequence != "off"
+
+    @property
+    def gathers_again(self) -> bool:
+        """Whether the inputs of qkv and up are gathered again in backward."""
+        return self.sequence == "on, gathered again"
+
+    @property
+    def is_in_ddp(self) -> bool:
+        """Whether DDP exchanges the gradients."""
+        return self.stage in ("0", "1")
+
+    @property
+    def is_in_fsdp(self) -> bool:
+        """Whether FSDP2 gathers the weights."""
+        return STAGES[self.stage] == 3
+
 
 def held_on_mesh(settings: MeshSettings) -> dict[str, Formula]:
     """For each of MOMENTS what a rank's GPU holds, one term for each category of the ledger.
 
-    The loss takes most in its forward if the logits are split over ranks, as `loss_parallel` computes it in float32,
-    else in its backward. The context is s; the step is not the first; the logits and the loss keep their names until
-    the next forward replaces them.
+    The middle of the loss is where it has most for itself: in its forward if the logits are split over ranks, as
+    `loss_parallel` computes it in float32, else in its backward. The context is s; the step is not the first; the
+    logits and the loss keep their names until the next forward replaces them.
 
     Shapes: tokens[b, s] for each group -> logits[b, s, V/t]
     Counts: every byte requested on rank 0; W is one cuBLAS workspace. A share of 1/n is rounded up, in rows. In stage 1
@@ -70,7 +90,7 @@ def held_on_mesh(settings: MeshSettings) -> dict[str, Formula]:
     before_loss = [term for term in saved if term.name != "loss: total weight"]
     moments = {
         "end of forward": [*_gathered(settings, "after forward"), *saved, _logits(1)],
-        "peak of the loss": [*before_loss, *(_split_loss if settings.is_split else _loss)(settings)],
+        "middle of the loss": [*before_loss, *(_split_loss if settings.is_split else _loss)(settings)],
         "end of backward": [*_states(settings, "gradients"), _logits(1)],
     }
     return {
@@ -106,7 +126,7 @@ def _states(settings: MeshSettings, *names: str) -> list[Term]:
 
 
 def _gathered(settings: MeshSettings, moment: str) -> list[Term]:
-    if STAGES[settings.stage] != 3:
+    if not settings.is_in_fsdp:
         return []
     reshard = settings.reshard_after_forward
     return list(gathered(settings.gpt, moment, reshard_after_forward=reshard, split=True).terms)
@@ -118,13 +138,13 @@ def _saved(settings: MeshSettings) -> list[Term]:
         attention=settings.attention,
         dropout=DROPOUT,
         core=settings.recompute != "selective",
-        sequence=settings.sequence != "off",
-        gathers_again=settings.sequence == "on, gathered again",
+        sequence=settings.splits_positions,
+        gathers_again=settings.gathers_again,
     )
     terms = [replace(term, element_bytes=2) if term.element_bytes == "e" else term for term in formula.terms]
     if settings.recompute != "full":
         return terms
-    positions = "/t" if settings.sequence != "off" else ""
+    positions = "/t" if settings.splits_positions else ""
     given = Term("regions: input", f"L*b*s*d{positions}", 2, (Selector("blocks*", "checkpoint", "inputs*"),), "")
     return [given, *(term for term in terms if not term.selectors[0].module.startswith("blocks."))]
 
@@ -143,7 +163,7 @@ def _split_loss(settings: MeshSettings) -> list[Term]:
 
     With sequence parallel the model has a name for the numbers of all positions, and each rank keeps its own.
     """
-    positions = " + 8*s" if settings.sequence != "off" else ""
+    positions = " + 8*s" if settings.splits_positions else ""
     return [
         *_gathered(settings, "head"),
         _logits(2),

@@ -14,8 +14,9 @@ from .data_parallel import fully_sharded, replicated, states_sharded
 from .formulas import Formula
 from .gpt import GPT, SIZES, VOCABULARY_SIZE
 from .gpt_experiments import in_order_of_categories
+from .layers import check_positive
 from .ledger import Ledger
-from .mesh_held import DROPOUT, MOMENTS, STAGES, MeshSettings, held_on_mesh
+from .mesh_held import DROPOUT, MOMENTS, MeshSettings, held_on_mesh
 from .parallel import ranks
 from .rank_experiments import MODELS, gather_again
 from .regions import library_checkpoint, set_regions
@@ -44,7 +45,8 @@ class MeshStep:
     `b` sequences of `s` tokens are one group's. With t = 1 the model is not split. With the stage "none" there is
     one group, whatever n says; else n is 2 or more.
 
-    Raises: ValueError for a model or GPU that is not known and, as `MeshSettings` does, for the other names.
+    Raises: ValueError for a model or GPU that is not known, for a b, s, t or n that is no positive integer and, as
+            `MeshSettings` does, for the other names.
     """
 
     model: str = "22B"
@@ -61,6 +63,9 @@ class MeshStep:
     def __post_init__(self) -> None:
         if self.model not in SHAPES:
             raise ValueError(f"model must be one of {', '.join(SHAPES)}: got model={self.model!r}.")
+        check_positive(b=self.b, s=self.s, t=self.t, n=self.n)
+        if self.stage != "none" and self.n < 2:
+            raise ValueError(f"n must be 2 groups or more: got n={self.n}; without data parallelism, stage='none'.")
         _ = self.spec, self.settings  # what they refuse, they refuse at once
 
     @property
@@ -99,12 +104,12 @@ class MeshStep:
 
         Raises: ValueError for stage 2, of which PyTorch has no engine, and as `tensor_parallel` does.
         """
-        if STAGES[self.stage] == 2:
+        if self.stage == "2":
             raise ValueError(
                 "PyTorch has no engine for ZeRO's stage 2: the prediction stands alone. Its nearest is stage 3 with "
                 "weights kept."
             )
-        n_steps = 3 if STAGES[self.stage] in (0, 1) else 2
+        n_steps = 3 if self.settings.is_in_ddp else 2
         kernel = sdpa_kernel(SDPBackend.FLASH_ATTENTION)
         roomy = replace(self.spec, total_bytes=_ROOM_BYTES)
         with one_at_a_time, kernel, SimulatedGPU(roomy) as gpu, ranks(self.n_ranks) as all_ranks:
@@ -132,18 +137,18 @@ class MeshStep:
         kind = "explicit" if self.attention == "explicit" else "sdpa"
         model = GPT(V, self.s, d, L, a, DROPOUT, gpu.device, torch.bfloat16, kind=kind)
         if self.t > 1:
-            tensor_parallel(model, mesh["tensor"], sequence=self.sequence != "off")
-            if self.sequence == "on, gathered again":
+            tensor_parallel(model, mesh["tensor"], sequence=self.settings.splits_positions)
+            if self.settings.gathers_again:
                 for block in model.blocks:
                     gather_again(block)
-        if STAGES[self.stage] == 3:
+        if self.settings.is_in_fsdp:
             fully_sharded(model, mesh["data"], reshard_after_forward=self.settings.reshard_after_forward)
         if self.recompute == "full":
             for block in model.blocks:
                 block.forward = partial(library_checkpoint, block.forward)
         elif self.recompute == "selective":
             set_regions(model, "attention only", run=library_checkpoint)
-        return replicated(plain_shares(model), mesh["data"]) if STAGES[self.stage] in (0, 1) else model
+        return replicated(plain_shares(model), mesh["data"]) if self.settings.is_in_ddp else model
 
 
 @cache
@@ -184,11 +189,10 @@ class MeshRun:
 
     def _first(self, operation: str, start: int) -> int:
         """The position of an operation's first allocation from `start` on."""
-        return next(
-            position
-            for position, event in enumerate(self.trace.events[start:], start)
-            if event.action == "alloc" and event.operation == operation
-        )
+        for position, event in enumerate(self.trace.events[start:], start):
+            if event.action == "alloc" and event.operation == operation:
+                return position
+        raise ValueError(f"a step must have {operation} in its loss: this trace has not.")
 
     def account(self) -> dict[str, dict[str, int]]:
         """For each of MOMENTS, the requested bytes of each category of the ledger."""

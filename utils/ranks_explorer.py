@@ -44,7 +44,7 @@ def controls() -> list[Control]:
 def limits() -> dict[str, list[Limit]]:
     """Where a model cannot be split."""
     heads = Limit("a - up(a/t, 1)*t", "t must divide the heads, of which there are a.")
-    positions = Limit("s - up(s/t, 1)*t", "t must divide the positions.", {"sequence": SEQUENCE[1:], **_IS_SPLIT})
+    positions = Limit("s - up(s/t, 1)*t", "t must divide the positions.", {"sequence": SEQUENCE[1:]})
     return {name: [heads, positions] for name in MOMENTS}
 
 

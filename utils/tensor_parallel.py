@@ -60,8 +60,13 @@ def plain_shares(model: Block | GPT) -> Block | GPT:
     """Have a split model's parameters be plain tensors, this rank's shares, as DDP wants them; returns it.
 
     Its modules go on seeing the DTensors that they are shares of. Parameters have other names then.
-    (PyTorch's own `_pre_dp_module_transform` leaves a model without parameters after its first forward.)
+
+    PyTorch's own `_pre_dp_module_transform` leaves a model without parameters after its first forward.
+
+    Raises: TypeError for another model, as one that is sharded.
     """
+    if type(model) not in (Block, GPT):
+        raise TypeError(f"model must be a Block or a GPT that tensor_parallel has split: got {type(model).__name__}.")
     own: dict[nn.Parameter, nn.Parameter] = {}
     for name, whole in list(model.named_parameters(remove_duplicate=False)):
         if isinstance(whole, DTensor):
@@ -87,10 +92,9 @@ class _Share(nn.Module):
     def __init__(self, whole: DTensor):
         super().__init__()
         self.mesh, self.placements = whole.device_mesh, whole.placements
-        self.sizes = {"shape": whole.shape, "stride": whole.stride()}
 
     def forward(self, share: torch.Tensor) -> DTensor:
-        return DTensor.from_local(share, self.mesh, self.placements, run_check=False, **self.sizes)
+        return DTensor.from_local(share, self.mesh, self.placements, run_check=False)
 
 
 class _QKVParallel(ColwiseParallel):
@@ -149,7 +153,8 @@ def _gpt_plan(sequence: bool) -> dict:
 
 def _check(model: nn.Module, blocks: list[Block], mesh: DeviceMesh) -> None:
     t = mesh.size()
-    if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
+    is_split = any(isinstance(parameter, DTensor) for parameter in model.parameters())
+    if is_split or any(map(parametrize.is_parametrized, model.modules())):  # as `plain_shares` has them
         raise ValueError("model must be whole: this one is split over ranks already; make it again.")
     for block in blocks:
         _check_divides(t, "n_heads", block.attention.n_heads, "heads")

@@ -53,9 +53,10 @@ def _addmm(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **scales
 
 
 def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
-    first = tensors[0]
-    lies_plain = all(x.dtype == first.dtype and x.dim() == first.dim() and x.is_contiguous() for x in tensors)
-    if not (lies_plain and -first.dim() <= dim < first.dim()):
+    first = tensors[0] if tensors else None
+    if first is None or not -first.dim() <= dim < first.dim() <= 3:  # of more dimensions, they may be channels last
+        return aten.cat.default(tensors, dim)
+    if not all(x.dtype == first.dtype and x.dim() == first.dim() and x.is_contiguous() for x in tensors):
         return aten.cat.default(tensors, dim)
     sizes = [list(x.shape) for x in tensors]
     lengths = [size.pop(dim) for size in sizes]
