@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from torch.distributed.device_mesh import init_device_mesh
 
 from utils import GPT, Ledger, SimulatedGPU
 from utils.data_parallel import fully_sharded, rank_parameters, replicated, states_sharded
@@ -18,6 +19,7 @@ from utils.data_parallel_formulas import (
 from utils.gpt import letters
 from utils.gpt_settings import PRECISIONS, GPTSettings
 from utils.parallel import ranks
+from utils.tensor_parallel import tensor_parallel
 from utils.training import StepSettings, random_tokens, train_steps
 
 STATES = ("parameters", "gradients", "gradient buckets", "optimizer state")
@@ -121,6 +123,23 @@ def test_every_byte_of_a_rank(seed, stage, moment):
     ledger = Ledger.at(trace, position)
     comparison = ledger.compare(formula, **letters)
     assert all(predicted == accounted for _, predicted, accounted in comparison.rows), comparison
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("t", "n"), [(1, 3), (2, 1), (2, 5), (4, 3)])
+def test_the_parameters_of_a_split_model(t, n, bias):
+    """Whole on each of t ranks, and sharded over n groups of them."""
+    sizes = {"V": 1000, "s": 32, "d": 64, "L": 2}
+    settings = GPTSettings("float32", "flash", bias)
+    for stage in (0, 3) if n > 1 else (0,):
+        with SimulatedGPU("a100-80gb") as gpu, ranks(n * t) as every:
+            mesh = init_device_mesh(every.device_type, (n, t), mesh_dim_names=("data", "tensor"))
+            model = GPT(*sizes.values(), n_heads=4, bias=bias, device=gpu.device)
+            model = tensor_parallel(model, mesh["tensor"])
+            if stage == 3:
+                fully_sharded(model, mesh["data"])
+            held = Ledger.now(gpu).parts["parameters"]
+        assert held == rank_states(settings, stage, split=True).by_term(**sizes, t=t, n=n)["parameters"]
 
 
 GPT2 = {  # stage, bucket views, reshard_after_forward: what is held at the peak, in millions of bytes
