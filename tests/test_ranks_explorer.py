@@ -11,6 +11,10 @@ from utils.rank_experiments import MODELS
 from utils.ranks_explorer import GPUS, account, ranks_explorer, remark
 
 SMALL = {"model": "gpt2", "t": 2, "b": 1, "s": 64}
+HEADS = (
+    "t must divide the number of heads: 64 of 22B, 96 of 175B, 128 of 530B, 160 of 1T, 12 of gpt2, 16 of gpt2-medium, "
+    "20 of gpt2-large, 25 of gpt2-xl."
+)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +102,12 @@ def test_stage_2_is_predicted_alone(explorer):
 @pytest.mark.parametrize(
     ("changed", "reason", "error"),
     [
-        ({"t": 8}, "t must divide the heads, of which there are a.", "the number of ranks must divide n_heads"),
-        ({"s": 65}, "t must divide the positions.", "the number of ranks must divide the positions"),
+        ({"t": 8}, HEADS, "the number of ranks must divide n_heads"),
+        (
+            {"s": 65},
+            "t must divide s: take another s, or no sequence parallel.",
+            "the number of ranks must divide the positions",
+        ),
     ],
 )
 def test_what_cannot_be_split_has_no_prediction_and_says_why(explorer, changed, reason, error):

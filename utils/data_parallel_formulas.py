@@ -84,8 +84,10 @@ def gathered(
         "first backward": ("1", "L" if stays else "2"),
         "between steps": ("0", "0"),
     }[moment]
-    shares = f"({roots})*({_share(_ROOT, settings, split)}) + ({blocks})*({_share(_BLOCK, settings, split)})"
-    term = _term("gathered parameters", f"n*({shares})", settings.weight_bytes, f"for {moment}")
+    counts = {_ROOT: roots, _BLOCK: blocks}
+    shares = [_times(n, _share(parts, settings, split)) for parts, n in counts.items() if n != "0"]
+    size = f"n*({' + '.join(shares)})" if shares else "0"
+    term = _term("gathered parameters", size, settings.weight_bytes, f"for {moment}")
     return Formula(f"FSDP2, {moment}", (term,))
 
 
@@ -136,6 +138,10 @@ def held_on_rank(
 
 
 _STATES = ("parameters", "gradients", "optimizer state")
+
+
+def _times(n: str, size: str) -> str:
+    return size if n == "1" else f"({n})*({size})"
 
 
 def _share(parts: tuple[tuple[str, str, str], ...], settings: GPTSettings, split: bool) -> str:

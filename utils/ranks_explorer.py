@@ -43,8 +43,10 @@ def controls() -> list[Control]:
 
 def limits() -> dict[str, list[Limit]]:
     """Where a model cannot be split."""
-    heads = Limit("a - up(a/t, 1)*t", "t must divide the heads, of which there are a.")
-    positions = Limit("s - up(s/t, 1)*t", "t must divide the positions.", {"sequence": SEQUENCE[1:]})
+    of_each = ", ".join(f"{shape['a']} of {name}" for name, shape in SHAPES.items())
+    heads = Limit("a - up(a/t, 1)*t", f"t must divide the number of heads: {of_each}.")
+    way_out = "take another s, or no sequence parallel."
+    positions = Limit("s - up(s/t, 1)*t", f"t must divide s: {way_out}", {"sequence": SEQUENCE[1:]})
     return {name: [heads, positions] for name in MOMENTS}
 
 
