@@ -55,8 +55,8 @@ LINKED = {
     """,
     "06_many_gpus": """
         all-gather all-reduce autocast autograd bucket buffer causal-mask closed-form data-parallelism explorer logits
-        optimizer-state peak rank recomputation reduce-scatter region resharding residual-stream sequence-parallelism
-        tensor-parallelism trace transformer-block view
+        optimizer-state peak rank recomputation reduce-scatter region resharding residual-stream segment
+        sequence-parallelism tensor-parallelism trace transformer-block view
     """,
 }
 
