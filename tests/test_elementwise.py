@@ -60,6 +60,31 @@ def test_kernels_give_shape_type_and_strides(func, dtype):
         assert result.dtype == (torch.bool if func is aten.gt.Tensor else dtype)
 
 
+@pytest.mark.parametrize("func", [aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor], ids=str)
+def test_operands_of_two_types_give_the_common_one(func):
+    rng = random.Random(0)
+    for _ in range(100):
+        one, other = (x.to(rng.choice([torch.float16, torch.bfloat16, torch.float32])) for x in random_operands(rng))
+        expected = func(one, other)
+        result = ELEMENTWISE[func](*(_on_meta(x, x.dtype) for x in (one, other)))
+        assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
+        if one.shape == other.shape and one.is_contiguous() and other.is_contiguous():
+            assert result.stride() == expected.stride()
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_comparison_with_a_number(name):
+    func = getattr(aten, name).Scalar
+    rng = random.Random(0)
+    for _ in range(50):
+        x, _ = random_operands(rng)
+        expected = func(x, 0)
+        result = ELEMENTWISE[func](_on_meta(x, torch.float32), 0)
+        assert (result.shape, result.dtype) == (expected.shape, torch.bool)
+        several = [dim for dim, n in enumerate(x.shape) if n > 1]
+        assert [result.stride(dim) for dim in several] == [expected.stride(dim) for dim in several]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_gradients_of_activations_lie_as_on_the_cpu(seed):
     rng = random.Random(seed)

@@ -1,5 +1,6 @@
 """What plain cases of slow operations return on meta tensors: as PyTorch's own decompositions say."""
 
+import math
 import random
 
 import pytest
@@ -15,18 +16,28 @@ TYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 def described(results):
     """Of each result, or of the one that there is, what an allocation and what follows depend on."""
     results = results if isinstance(results, tuple) else (results,)
-    return [x if x is None else (x.dtype, tuple(x.shape), x.stride()) for x in results]
+    return [x if x is None else (x.dtype, tuple(x.shape), lies(x)) for x in results]
 
 
-def both(func, *args):
+def lies(x):
+    """The strides that say where an element is: of dimensions of several elements, in a tensor that has any."""
+    return [step for n, step in zip(x.shape, x.stride(), strict=True) if n > 1 and x.numel()]
+
+
+def both(func, *args, **options):
     """By the kernel and by PyTorch, each described, or the error."""
     found = []
     for run in (KERNELS[func], func):
         try:
-            found.append(described(run(*args)))
+            found.append(described(run(*args, **options)))
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
             found.append(type(error))
     return found
+
+
+def on_cpu(x):
+    """One with memory, that lies as the tensor does."""
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)
 
 
 def norm_of(rng):
@@ -69,7 +80,7 @@ def test_a_norm_of_the_wrong_shape_is_refused_as_before():
 LIES = {
     "as it is": lambda shape, dtype: torch.empty(shape, dtype=dtype, device="meta"),
     "turned": lambda shape, dtype: torch.empty(shape[::-1], dtype=dtype, device="meta").permute(
-        *reversed(range(len(shape)))
+        tuple(reversed(range(len(shape))))
     ),
     "channels last": lambda shape, dtype: torch.empty(shape, dtype=dtype, device="meta").to(
         memory_format={4: torch.channels_last, 5: torch.channels_last_3d}.get(len(shape), torch.preserve_format)
@@ -84,11 +95,92 @@ def test_cat(seed):
         sizes = [rng.randint(0, 3) for _ in range(rng.randint(1, 5))]
         dim = rng.randint(-len(sizes) - 1, len(sizes))
         parts = []
-        lies = rng.choice(list(LIES))
+        form = rng.choice(list(LIES))
         for _ in range(rng.randint(0, 4)):
             own = list(sizes)
             own[rng.randrange(len(own)) if rng.random() < 0.1 else dim % len(own)] = rng.randint(0, 3)
             dtype = torch.float32 if rng.random() < 0.9 else torch.bfloat16
-            parts.append(LIES[lies if rng.random() < 0.8 else "as it is"](own, dtype))
+            parts.append(LIES[form if rng.random() < 0.8 else "as it is"](own, dtype))
         mine, theirs = both(aten.cat.default, parts, dim)
         assert mine == theirs, (parts, dim)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_masked_fill_and_dropout(seed):
+    rng = random.Random(seed)
+    for _ in range(40):
+        sizes = [rng.randint(1, 3) for _ in range(rng.randint(1, 5))]
+        x = LIES[rng.choice(list(LIES))](sizes, rng.choice([*TYPES, torch.int64]))
+        mask = torch.empty(sizes[rng.randint(0, len(sizes)) :], dtype=torch.bool, device="meta")
+        number = rng.choice([0, 0.0, -3.5, *([-math.inf, math.nan] if x.dtype.is_floating_point else [])])
+        mine = both(aten.masked_fill.Scalar, x, mask, number)[0]
+        theirs = both(aten.masked_fill.Scalar, on_cpu(x), on_cpu(mask), number)[1]
+        assert mine == theirs, (x.shape, x.stride(), mask.shape, number)
+        if x.dtype.is_floating_point:
+            args = (x, rng.choice([0.0, 0.1, 1.0]), rng.choice([True, False]))
+            mine, theirs = both(aten.native_dropout.default, *args)
+            assert mine == theirs, args
+
+
+@pytest.mark.parametrize("form", LIES)
+@pytest.mark.parametrize("n_dims", [2, 3, 4, 5])
+def test_the_gradient_of_dropout_is_contiguous_unless_channels_last(n_dims, form):
+    gradient = LIES[form]([2, 3, 4, 5, 6][:n_dims], torch.float32)
+    (found,) = described(KERNELS[aten.native_dropout_backward.default](gradient, gradient, 2.0))
+    expected = torch.empty(gradient.shape)
+    if form == "channels last" and n_dims > 3:
+        expected = LIES[form](gradient.shape, torch.float32)
+    assert found[2] == lies(expected)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_zeros_like_and_what_is_filled_in_place(seed):
+    rng = random.Random(seed)
+    for _ in range(40):
+        sizes = [rng.randint(0, 3) for _ in range(rng.randint(0, 5))]
+        x = LIES[rng.choice(list(LIES))](sizes, rng.choice([*TYPES, torch.int64]))
+        dtype, layout = rng.choice([None, *TYPES]), rng.choice([None, torch.strided])
+        memory_format = rng.choice([None, torch.preserve_format, torch.contiguous_format, torch.channels_last])
+        wishes = dict(dtype=dtype, layout=layout, pin_memory=rng.choice([None, False]), memory_format=memory_format)
+        mine, theirs = both(aten.zeros_like.default, x, **wishes)
+        assert mine == theirs, (x.shape, x.stride(), wishes)
+        for func, args in (
+            (aten.normal_.default, (0.0, rng.choice([1.0, 0.02, -1.0]))),
+            (aten.tril_.default, (rng.randint(-2, 2),)),
+            (aten.triu_.default, (rng.randint(-2, 2),)),
+        ):
+            mine, theirs = both(func, x, *args)
+            assert mine == theirs, (func, x.shape, args)
+            assert isinstance(mine, type) or KERNELS[func](x, *args) is x
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_loss_of_classes(seed):
+    rng = random.Random(seed)
+    for _ in range(20):
+        rows, classes = rng.randint(1, 4), rng.randint(1, 4)
+        x = LIES[rng.choice(["as it is", "turned"])]([rows, classes], rng.choice(TYPES))
+        target = torch.empty(rows + (rng.random() < 0.1), dtype=torch.int64, device="meta")
+        weight = rng.choice([None, None, torch.empty(classes, dtype=x.dtype, device="meta")])
+        reduction = rng.randint(0, 2)
+        args = (x, target, weight, reduction, -100)
+        mine, theirs = both(aten.nll_loss_forward.default, *args)
+        assert mine == theirs, args
+        if isinstance(mine, type):
+            continue
+        loss, total = aten.nll_loss_forward.default(*args)
+        dtype = x.dtype if rng.random() < 0.9 else torch.float32
+        args = (torch.empty_like(loss, dtype=dtype), x, target, weight, reduction, -100, total)
+        mine, theirs = both(aten.nll_loss_backward.default, *args)
+        assert mine == theirs, args
+
+
+@pytest.mark.parametrize(("dtype", "number"), [(torch.float16, -1e9), (torch.bfloat16, 1e39), (torch.float32, -1e300)])
+def test_a_number_too_large_to_fill_with_is_refused_as_on_cuda(dtype, number):
+    with pytest.raises(RuntimeError, match="overflow"):  # PyTorch, where it has numbers
+        torch.zeros(2, dtype=dtype).masked_fill(torch.tensor([True, False]), number)
+    with SimulatedGPU("a100-80gb") as gpu:
+        x, mask = torch.empty(2, dtype=dtype, device=gpu.device), torch.ones(2, dtype=torch.bool, device=gpu.device)
+        with pytest.raises(RuntimeError, match=r"fill with -torch\.inf"):
+            x.masked_fill(mask, number)
+        assert x.masked_fill(mask, torch.finfo(dtype).min).dtype == dtype

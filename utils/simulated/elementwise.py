@@ -60,7 +60,7 @@ def _compare(one: int, other: int, shape, strides: list[list[int]]) -> int:
 
 
 def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
-    """A kernel for an operator on tensors of one floating type; it hands every other case to PyTorch."""
+    """A kernel for an operator on tensors of floating types; it hands every other case to PyTorch."""
 
     name = func.overloadpacket.__name__
 
@@ -69,15 +69,17 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
         if name in _INPUT_FIRST:
             operands.reverse()
         first = operands[0]
-        alike = first.dtype.is_floating_point
-        for x in operands:
-            alike = alike and x.dtype == first.dtype and x.is_meta and x.layout == torch.strided
+        plain = all(x.dtype.is_floating_point and x.is_meta and x.layout == torch.strided for x in operands)
         if name in _FLOATING_ONLY and not (first.dtype.is_floating_point or first.dtype.is_complex):
             raise NotImplementedError(f"CUDA's {name} wants floating point: got {first.dtype}; try x.float().")
-        if not alike or any(isinstance(x, complex) for x in args):
+        if not plain or any(isinstance(x, complex) for x in args):
             return func(*args, **options)
-        if all(x.shape == first.shape and x.is_contiguous() for x in operands):
-            return first.new_empty(first.shape, dtype=dtype)
+        of_one_type = all(x.dtype == first.dtype for x in operands)
+        if all(x.shape == first.shape and x.is_contiguous() for x in operands) and (of_one_type or name in _PROMOTE):
+            common = first.dtype if of_one_type else torch.result_type(*operands)
+            return first.new_empty(first.shape, dtype=dtype or common)
+        if not of_one_type:
+            return func(*args, **options)
         shape = torch.broadcast_shapes(*(x.shape for x in operands))
         return torch.empty_strided(shape, result_strides(shape, operands), dtype=dtype or first.dtype, device="meta")
 
@@ -92,7 +94,11 @@ _SAME_TYPE = """
 """
 _INPUT_FIRST = frozenset(("threshold_backward", "leaky_relu_backward"))  # CUDA's order of operands, not the arguments'
 _FLOATING_ONLY = frozenset("gelu silu mish elu leaky_relu softplus hardswish hardsigmoid".split())
-_TRUTHS = "eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor"
+_PROMOTE = frozenset("add sub mul div".split())  # take operands of two types
+_TRUTHS = """
+    eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor
+    eq.Scalar ne.Scalar lt.Scalar le.Scalar gt.Scalar ge.Scalar
+"""
 
 
 def overload(name: str) -> torch._ops.OpOverload:
