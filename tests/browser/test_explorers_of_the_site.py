@@ -63,6 +63,15 @@ def test_without_scripts_the_tables_stand_there_with_all_their_columns(width):
             assert seen.page.get_by_text("This is one setting of an explorer.").first.is_visible()
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_without_scripts_no_button_stands_there(width):
+    for has_scripts in (True, False):
+        with visit(FILES, viewport=WIDE | {"width": width}, java_script_enabled=has_scripts) as seen:
+            seen.page.goto(seen.root + chapter_page(WITH_EXPLORER[0]))
+            shown = seen.page.locator("button >> visible=true").count()
+            assert shown > 3 if has_scripts else shown == 0
+
+
 def test_without_scripts_nobody_is_told_to_move_a_slider():
     for has_scripts in (True, False):
         with visit(FILES, viewport=WIDE, java_script_enabled=has_scripts) as seen:

@@ -3,19 +3,17 @@
 import { build } from "./elements.js";
 import { counted, exact } from "./formula.js";
 
-const SHORTCUTS_OFF = { "data-lm-suppress-shortcuts": "true" }; // or JupyterLab takes the arrow keys
-
 function rangeControl(control, id, change) {
   const { symbol, label, minimum, maximum, step, stops, unit } = control;
   const log = !!stops;
   const nearest = (n) => stops.reduce((best, stop, i) => (Math.abs(Math.log(stop / n)) < Math.abs(Math.log(stops[best] / n)) ? i : best), 0);
   const slider = build("input", {
-    type: "range", id, "data-symbol": symbol, ...SHORTCUTS_OFF,
+    type: "range", id, "data-symbol": symbol,
     min: log ? 0 : minimum, max: log ? stops.length - 1 : maximum, step: log ? 1 : step,
   });
   const field = build("input", {
     type: "number", "data-exact": symbol, "aria-label": `${label}, exact value`, min: minimum, max: maximum, step,
-    "aria-describedby": `${id}-complaint`, ...SHORTCUTS_OFF,
+    "aria-describedby": `${id}-complaint`,
   });
   const complaint = build("p", { class: "eb-complaint", id: `${id}-complaint`, role: "alert" });
   const complain = (isRefused) => {
@@ -68,7 +66,7 @@ function letterOf({ numbers }) {
 
 function choiceControl(control, id, change) {
   const { symbol, label, options } = control;
-  const select = build("select", { id, "data-symbol": symbol, ...SHORTCUTS_OFF }, ...options.map((name) => build("option", {}, name)));
+  const select = build("select", { id, "data-symbol": symbol }, ...options.map((name) => build("option", {}, name)));
   select.addEventListener("change", () => change(symbol, select.value));
   const element = build("div", { class: "eb-control" }, build("label", { for: id }, ...labelled(letterOf(control), label)), select);
   return { element, show: (name) => (select.value = name) };
@@ -76,7 +74,7 @@ function choiceControl(control, id, change) {
 
 function radioControl(control, id, change) {
   const { symbol, label, options } = control;
-  const radios = options.map((name) => build("input", { type: "radio", name: id, value: name, "data-symbol": symbol, ...SHORTCUTS_OFF }));
+  const radios = options.map((name) => build("input", { type: "radio", name: id, value: name, "data-symbol": symbol }));
   radios.forEach((radio) => radio.addEventListener("change", () => change(symbol, radio.value)));
   const labels = radios.map((radio) => build("label", {}, radio, radio.value));
   const group = build("div", { class: "eb-radios", role: "radiogroup", "aria-labelledby": id }, ...labels);
@@ -85,7 +83,7 @@ function radioControl(control, id, change) {
 }
 
 function toggleControl({ symbol, label, options: [off, on] }, id, change) {
-  const box = build("input", { type: "checkbox", id, "data-symbol": symbol, ...SHORTCUTS_OFF });
+  const box = build("input", { type: "checkbox", id, "data-symbol": symbol });
   box.addEventListener("change", () => change(symbol, box.checked ? on : off));
   const element = build("div", { class: "eb-control eb-toggle" }, box, build("label", { for: id }, label));
   return { element, show: (name) => (box.checked = name === on) };

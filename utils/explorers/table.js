@@ -41,7 +41,7 @@ function termRow(line, state, origin, colour) {
 /** Closed at first. The button stays the same element, so that it keeps the focus while numbers come and go. */
 function createStage(name, id) {
   const button = build("button", {
-    type: "button", class: "eb-open", "aria-expanded": "false", "aria-controls": id, "data-lm-suppress-shortcuts": "true",
+    type: "button", class: "eb-open", "aria-expanded": "false", "aria-controls": id,
   }, name);
   const row = build("tr", { role: "row", "data-stage": name }, build("th", { role: "rowheader", scope: "row" }, button));
   const terms = build("tbody", { role: "rowgroup", id, hidden: "" });

@@ -23,7 +23,7 @@ export function createTimeline(prefix) {
   const svg = build("svg", { role: "img", class: "eb-areas" });
   const cursor = build("line", { class: "eb-cursor", y2: PLOT_BOTTOM });
   const id = `${prefix}-instant`;
-  const slider = build("input", { type: "range", id, min: 0, step: 1, "data-instant": "", "data-lm-suppress-shortcuts": "true" });
+  const slider = build("input", { type: "range", id, min: 0, step: 1, "data-instant": "" });
   const toPeak = build("button", { type: "button", class: "eb-to-peak" }, "to the peak");
   const place = build("p", { class: "eb-place" });
   const key = build("p", { class: "eb-outline-key", hidden: "" });

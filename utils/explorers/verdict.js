@@ -26,7 +26,9 @@ export function verdict(compared, answer) {
   const stages = new Map(); // by reason
   for (const { stage, reason } of compared.beyond) stages.set(reason, [...(stages.get(reason) ?? []), stage]);
   const limits = [...stages].map(([reason, names]) => `No prediction of ${names.join(", ")}: ${reason}`);
-  return [comparison(compared, answer), ...limits].join(" ");
+  const compares = comparison(compared, answer);
+  // where there is no account either, the reason is what a reader wants to know first
+  return (compared.state === "absent" ? [...limits, compares] : [compares, ...limits]).join(" ");
 }
 
 function comparison(compared, answer) {

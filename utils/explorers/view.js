@@ -5,6 +5,7 @@ import { createControl } from "./controls.js";
 import { createCurves } from "./curves.js";
 import { build } from "./elements.js";
 import { compare, isMeant, overfull, scale } from "./formula.js";
+import { keepKeys } from "./keys.js";
 import { createTable } from "./table.js";
 import { createTimeline } from "./timeline.js";
 import { createFit, createRemark, verdict } from "./verdict.js";
@@ -44,6 +45,8 @@ export function createView(spec, onChange) {
     build("div", { class: "eb-head" }, build("strong", {}, spec.title), badge),
     build("div", { class: "eb-controls" }, ...controls.map(({ shown }) => shown.element)),
     fit.element, remark.element, timeline.element, ...curves.elements, ...bars.elements, status, table.element);
+
+  keepKeys(element);
 
   let origin = "accounted"; // of the last account: a heading that stays while the next is taken
   function draw(value, answer) {

@@ -1,0 +1,35 @@
+"""An explorer's keys in JupyterLab: arrows move its slider and no cell; with Ctrl they are JupyterLab's, as elsewhere."""
+
+CELL = "from utils.mlp_explorer import mlp_explorer\n\nmlp_explorer()"
+OURS = "data-lm-suppress-shortcuts"
+DIRTY = ".lm-TabBar-tab.jp-mod-dirty"  # the dot in the tab of a notebook that is not saved
+ACTIVE = ".jp-NotebookPanel .jp-Cell.jp-mod-active"
+
+
+def test_a_slider_saves_with_ctrl_s_and_keeps_its_arrows(explorer):
+    page = explorer.page
+    n_cells = page.locator(".jp-NotebookPanel .jp-Cell").count()
+    for saved in range(2):
+        assert page.locator(DIRTY).count() == (saved == 0)  # it was run, and not saved
+        explorer.control("b").focus()
+        page.keyboard.press("Control+s")
+        page.wait_for_selector(DIRTY, state="detached", timeout=10_000)
+        for key, change in (("ArrowRight", 1), ("ArrowLeft", -1), ("ArrowDown", -1), ("ArrowUp", 1)):
+            before = explorer.value["b"]
+            page.keyboard.press(key)
+            explorer.settle()
+            assert (explorer.value["b"] - before) * change > 0, key
+    assert page.locator(ACTIVE).count() == 1
+    page.keyboard.press("a")  # which inserts a cell where JupyterLab hears it
+    assert page.locator(".jp-NotebookPanel .jp-Cell").count() == n_cells
+
+
+def test_a_ctrl_that_came_up_elsewhere_is_forgotten(explorer):
+    page = explorer.page
+    explorer.control("b").focus()
+    page.keyboard.down("Control")
+    assert OURS not in explorer.control("b").evaluate("node => node.getAttributeNames()")
+    explorer.control("d").focus()  # with the key still down, as far as the slider knows
+    explorer.control("b").focus()
+    assert OURS in explorer.control("b").evaluate("node => node.getAttributeNames()")
+    page.keyboard.up("Control")
