@@ -6,7 +6,7 @@ from torch import nn
 
 from utils.activation_survey import N_POINTS, curve, plain, survey, widest_fold
 from utils.activations import SquaredReLU
-from utils.formulas import ACTIVATIONS
+from utils.mlp_formulas import ACTIVATIONS
 
 FOLD = {"GELU", "Hardswish", "Mish", "SiLU"}
 

@@ -10,7 +10,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from utils import SimulatedGPU, activations
 from utils.activations import FromOutput
 from utils.experiments import mlp_forward
-from utils.formulas import mlp_saved
+from utils.mlp_formulas import mlp_saved
 
 PAIRS = {
     "LeakyReLU": (activations.LeakyReLU(), nn.LeakyReLU()),

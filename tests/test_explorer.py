@@ -14,7 +14,7 @@ from ipywidgets import IntSlider, interact, link
 
 from utils.explorers import Account, Control, Explorer
 from utils.explorers.scripts import one_module
-from utils.formulas import mlp_saved
+from utils.mlp_formulas import mlp_saved
 from utils.palette import TERMS
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -7,7 +7,8 @@ import pytest
 from five_stages import STAGES, bytes_by_hand, formula, make, measure
 
 from utils.explorers import Account, Control
-from utils.formulas import Formula, Term, mlp_saved
+from utils.formulas import Formula, Term
+from utils.mlp_formulas import mlp_saved
 from utils.palette import TERMS
 
 ACCOUNT_MESSAGE = (

@@ -64,6 +64,7 @@ LAYERS = [
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [
     "utils.formulas",
+    "utils.mlp_formulas",
     "utils.phase_formulas",
     "utils.block_formulas",
     "utils.gpt_formulas",

@@ -16,8 +16,9 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from utils import Ledger, SimulatedGPU, Trace
 from utils.events import Event
-from utils.formulas import Formula, Selector, Term, mlp_saved
+from utils.formulas import Formula, Selector, Term
 from utils.ledger_levels import categories_of, levels
+from utils.mlp_formulas import mlp_saved
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKSPACE = 8_519_680

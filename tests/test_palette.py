@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from utils.formulas import ACTIVATIONS, mlp_saved
+from utils.mlp_formulas import ACTIVATIONS, mlp_saved
 from utils.palette import CATEGORIES, PALETTE, TERMS, assign
 
 WHITE, BLACK = "#ffffff", "#101010"

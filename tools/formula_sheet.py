@@ -11,7 +11,7 @@ from pathlib import Path
 
 from utils.block_formulas import ATTENTIONS, PARTS, block_parts, block_saved
 from utils.expressions import BOOK_LETTERS, ROUNDING_BYTES, Expression
-from utils.formulas import Formula, Term, mlp_saved
+from utils.formulas import Formula, Term
 from utils.gpt import SIZES, letters
 from utils.gpt_formulas import (
     autocast_activations,
@@ -23,6 +23,7 @@ from utils.gpt_formulas import (
 )
 from utils.gpt_held import held_after_forward, held_in_embedding, held_in_loss
 from utils.gpt_settings import A100_WORKSPACE_BYTES, GPTSettings
+from utils.mlp_formulas import mlp_saved
 from utils.simulated import allocator_blocks
 from utils.units import short
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = ("formulas", "block_formulas", "phase_formulas", "gpt_formulas", "gpt_settings", "gpt_held", "region_formulas")
+FILES = tuple("mlp_formulas block_formulas phase_formulas gpt_formulas gpt_settings gpt_held region_formulas".split())
 _SIZE = re.compile(r"[\sA-Za-z0-9_*+\-/(),]*")  # what a string that is a size, or a piece of one, is made of
 _WORDS = re.compile(r"[A-Za-z]\w* +[A-Za-z]")  # two words side by side: prose
 _NO_SIZES = ("Selector", "range", "get", "Integer", "ValueError")

@@ -8,8 +8,8 @@ import torch
 from .comparison import html_table, text_table
 from .device import SimulatedGPU
 from .experiments import mlp_forward
-from .formulas import ACTIVATIONS
 from .layers import make_activation
+from .mlp_formulas import ACTIVATIONS
 
 LOWEST, HIGHEST, N_POINTS = -6.0, 6.0, 240_001
 TOLERANCE = 1e-3  # neighbours on one stretch of a smooth curve differ by less

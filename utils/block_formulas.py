@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from .formulas import Formula, Selector, Term, is_on, mlp_saved
+from .formulas import Formula, Selector, Term, is_on
+from .mlp_formulas import mlp_saved
 
 ATTENTIONS = ("flash", "efficient", "cudnn", "explicit")
 PARTS = ("norm1", "attention", "norm2", "mlp")

@@ -4,7 +4,8 @@ import torch
 
 from .experiments import mlp_forward
 from .explorers import Account, Control, Explorer
-from .formulas import Formula, mlp_saved
+from .formulas import Formula
+from .mlp_formulas import mlp_saved
 from .simulated.gpu import SimulatedGPU
 
 ACTIVATIONS = ("gelu", "relu", "silu", "leaky_relu", "leaky_relu_", "tanh", "softsign")

@@ -7,7 +7,7 @@ import torch
 from bare_page import draw, state
 
 from utils.explorers import Account, Control, Explorer
-from utils.formulas import mlp_saved
+from utils.mlp_formulas import mlp_saved
 from utils.palette import PALETTE
 from utils.units import short
 

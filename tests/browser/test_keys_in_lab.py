@@ -1,4 +1,4 @@
-"""An explorer's keys in JupyterLab: arrows move its slider and no cell; with Ctrl they are JupyterLab's, as elsewhere."""
+"""An explorer's keys in JupyterLab: arrows move its slider and no cell; with Ctrl held down they are JupyterLab's."""
 
 CELL = "from utils.mlp_explorer import mlp_explorer\n\nmlp_explorer()"
 OURS = "data-lm-suppress-shortcuts"

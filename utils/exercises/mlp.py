@@ -7,8 +7,9 @@ from torch import nn
 
 from ..contexts import SavedTensorContext
 from ..experiments import mlp_forward
-from ..formulas import Formula, mlp_saved
+from ..formulas import Formula
 from ..layers import MLP
+from ..mlp_formulas import mlp_saved
 from ..saved_tensors import SavedTensor
 from ..simulated.gpu import SimulatedGPU
 from .judge import Verdict, check, check_formula, check_function
