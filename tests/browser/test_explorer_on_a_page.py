@@ -100,7 +100,7 @@ def test_javascript_predicts_what_python_predicts(opened):
         assert {place: int(found) for place, (found, _) in rows.items() if found is not None} == expected
         if key_of(explorer, settings) not in keys:
             assert shown.state == "absent"
-            assert shown.status.startswith("Not recorded here")
+            assert "Not recorded here: " in shown.status
             assert shown.root.locator(".eb-badge").inner_text() == "prediction alone"
             assert "accounted" not in shown.root.inner_text()  # the word of this page is "simulated"
             assert said(shown, ".eb-fit") == too_much(explorer, settings)

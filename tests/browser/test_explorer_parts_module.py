@@ -1,5 +1,7 @@
 """Parts of one whole in a bare page: the total below them, no change from one to the next, and a verdict on both."""
 
+import re
+
 import pytest
 from bare_page import captions, draw, settle, state
 from block_with_curves import ATTENTIONS, PARTS, bytes_of, make
@@ -96,6 +98,8 @@ def test_parts_without_a_size_have_no_total(page):
     assert "NaN" not in page.locator(".eb").evaluate("node => node.outerHTML")
     assert page.locator("tfoot tr").get_attribute("data-predicted") is None
     assert view.status.startswith("None. No prediction of this setting: b/4 must be a whole number")
+    view = draw(page, state(explorer), absence="Not here.", error="", terms=None)
+    assert re.fullmatch("No prediction of this setting: b/4 must be a whole number.*Not here\\.", view.status)
 
 
 @pytest.mark.parametrize("width", [360, 900])
