@@ -35,7 +35,7 @@ function comparison(compared, answer) {
   const { state, stages, whole, misfit } = compared;
   const start = misfit ? `${misfit} ` : "";
   if (state === "waiting") return `${start}Taking the account of this setting…`;
-  if (state === "absent") return [answer.absence, misfit].filter(Boolean).join(" ");
+  if (state === "absent") return [misfit, answer.absence].filter(Boolean).join(" ");
   if (state === "failed") return [answer.error, misfit].filter(Boolean).join(" ");
   const off = stages.map((stage) => ({ ...stage, rows: stage.rows.filter(({ difference }) => difference) })).filter(({ rows }) => rows.length);
   if (off.length === 0) return misfit || agreement(compared, answer.origin);
