@@ -66,14 +66,14 @@ def test_what_it_says_of_the_engines(explorer):
     assert said(stage="3, weights kept").startswith("16 GPUs. FSDP2 with reshard_after_forward=False, ")
     assert said(stage="1") == (
         "16 GPUs. DDP and ZeroRedundancyOptimizer, tensor parallel over 2 ranks. ZeroRedundancyOptimizer deals out "
-        "whole parameters, not 1/n of each: rank 0 has the state of 46,340,440 bytes (44.2 MiB) more."
+        "whole parameters, not 1/n of each: rank 0's state is larger by 46,340,440 bytes (44.2 MiB)."
     )
 
 
 def test_a_rank_may_get_less_than_its_share(monkeypatch):
     monkeypatch.setitem(SHAPES, "small", {"L": 3, "d": 256, "a": 8, "V": 4096})
     said = remark(MeshStep(model="small", t=2, stage="1", n=3, b=1, s=64).run())
-    assert said.endswith("rank 0 has the state of 2,464 bytes (2.41 KiB) less.")
+    assert said.endswith("rank 0's state is smaller by 2,464 bytes (2.41 KiB).")
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,14 @@ def test_a_rank_may_get_less_than_its_share(monkeypatch):
         ({"recompute": "none"}, True),
         ({"t": 1, "n": 64}, False),
         ({"model": "1T", "b": 1, "n": 24}, False),
-        ({"model": "1T", "b": 1, "n": 24, "sequence": "on, gathered again"}, True),
+        ({"model": "1T", "b": 1, "n": 24, "sequence": "on, gathered again"}, "tightly"),
     ],
     ids=str,
 )
 def test_the_answers_that_chapter_6_gives_to_its_questions(changed, fits):
-    assert MeshStep(**changed).run().fit().fits == fits
+    found = MeshStep(**changed).run().fit()
+    assert found.fits == bool(fits)
+    assert fits != "tightly" or found.n_retries
 
 
 def test_stage_2_is_predicted_alone(explorer):

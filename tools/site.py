@@ -96,6 +96,9 @@ def build_pages(*options: str) -> None:
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-E", "-q"]
     command += ["-c", str(BOOK), "-d", str(BUILD / "doctrees"), *options, str(SOURCE), str(HTML)]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
+    for page in HTML.rglob("*.html"):  # `auto` is for the theme's script; without scripts it is no colour at all
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace('data-theme="auto"', 'data-theme="light"', 1), encoding="utf-8")
 
 
 def can_print() -> bool:
@@ -125,10 +128,10 @@ def main() -> None:
     with ThreadPoolExecutor(1) as beside:
         accounts = beside.submit(store_all)  # processes of their own, which take longest
         timed("pages", lambda: build_pages(*options))
+        if prints:
+            timed("PDFs", lambda: print_chapters(HTML))  # on paper there are no explorers but their tables
         timed("explorers", accounts.result)
     copy_explorers(HTML / "_static" / scripts)
-    if prints:
-        timed("PDFs", lambda: print_chapters(HTML))
     print(f"The site is {(HTML / 'index.html').relative_to(ROOT)}.")
 
 

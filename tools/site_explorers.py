@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "explorers"
 UTILS = ROOT / "utils"
-FIRST = ("ranks", "gpt", "checkpoint", "block")  # take longest
+FIRST = ("ranks", "gpt", "block", "checkpoint")  # take longest, in this order
 MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engine")
 
 
@@ -87,7 +87,7 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
     # Spawned, not forked: this process may have imported torch, whose threads a fork would not have.
     with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
         started = [pool.submit(_names) for _ in range(n_processes)]  # each imports it, side by side
-        names = sorted(started[0].result(), key=lambda name: name not in FIRST)
+        names = sorted(started[0].result(), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
         done = []
         for found in as_completed([pool.submit(store, name) for name in names]):
             done.append(found.result())

@@ -72,8 +72,8 @@ def remark(run: MeshRun) -> str:
         return said
     more = run.added_state_bytes
     return (
-        f"{said} ZeroRedundancyOptimizer deals out whole parameters, not 1/n of each: rank 0 has the state of "
-        f"{exact(abs(more))} {'more' if more >= 0 else 'less'}."
+        f"{said} ZeroRedundancyOptimizer deals out whole parameters, not 1/n of each: rank 0's state is "
+        f"{'larger' if more >= 0 else 'smaller'} by {exact(abs(more))}."
     )
 
 

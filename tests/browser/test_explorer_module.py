@@ -178,18 +178,26 @@ def test_a_control_that_is_disabled_says_where_it_counts_and_forgets_what_it_ref
     assert page.locator(".eb-hint:visible").first.inner_text() == "Used only where “activation” is “ReLU” or “GELU”."
 
 
-def test_a_prediction_alone_says_what_cannot_fit(page, shown):
+def test_a_prediction_alone_says_what_cannot_fit_and_of_the_rest_that_it_does_not_know(page, shown):
     spec, value, answer = shown
     total = sum(answer["terms"].values())
     verdict = page.locator(".eb-fit")
     for capacity, is_over in ((total - 1, True), (total, False)):
         limited = spec | {"capacity": {"symbol": "e", "bytes": {value["e"]: capacity}}}
         draw(page, [limited, value, answer], terms=None, absence="Not recorded here.")
-        assert verdict.is_visible() == is_over
+        assert verdict.get_attribute("data-fits") == ("false" if is_over else "unknown")
+        assert verdict.locator("strong").inner_text() == ("It does not fit." if is_over else "It may fit.")
         draw(page, [limited, value, answer])
         assert not verdict.is_visible()  # an account says it itself
     draw(page, [limited | {"capacity": {"symbol": None, "bytes": 5}}, value, answer], terms=None, absence="Not here.")
     assert verdict.inner_text() == f"It does not fit. {total:,} bytes are predicted; there are 5."
+    draw(
+        page, [limited | {"capacity": {"symbol": None, "bytes": total}}, value, answer], terms=None, absence="Not here."
+    )
+    assert verdict.inner_text() == (
+        f"It may fit. {total:,} bytes are predicted; there are {total:,}. What the allocator keeps unused, an account "
+        "alone tells."
+    )
 
 
 def test_the_bars_use_at_least_a_quarter_of_their_axis(page, shown):

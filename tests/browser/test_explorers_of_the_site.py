@@ -68,6 +68,7 @@ def test_without_scripts_no_button_stands_there(width):
     for has_scripts in (True, False):
         with visit(FILES, viewport=WIDE | {"width": width}, java_script_enabled=has_scripts) as seen:
             seen.page.goto(seen.root + chapter_page(WITH_EXPLORER[0]))
+            assert seen.page.evaluate("getComputedStyle(document.body).getPropertyValue('--pst-color-border')")
             shown = seen.page.locator("button >> visible=true").count()
             assert shown > 3 if has_scripts else shown == 0
 

@@ -107,6 +107,24 @@ def test_the_search_names_the_sections_that_it_finds_each_once(root, query, titl
             assert not (anchor := place.partition("#")[2]) or page.locator(f'[id="{anchor}"]').count() == 1
 
 
+@pytest.mark.parametrize(
+    ("query", "address", "n_first"),
+    [
+        ("out of memory", "chapters/00_start_here.html#out-of-memory-with-memory-free", 3),
+        ("DDP", "chapters/06_many_gpus.html#the-gradients-that-are-there-twice", 5),
+        ("bucket", "glossary.html#term-bucket", 1),
+    ],
+)
+def test_what_is_named_so_or_says_it_most_is_among_the_first(query, address, n_first):
+    with visit(FILES) as seen:
+        page = seen.open(f"search.html?q={query.replace(' ', '+')}")
+        page.wait_for_selector(".search-summary:has-text('Found in')", timeout=60_000)
+        links = page.locator("#search-results ul.search > li a").evaluate_all(
+            "links => links.map((link) => link.getAttribute('href'))"
+        )
+        assert address in links[:n_first]
+
+
 def test_the_front_page_is_light():
     with served() as address, visit(address) as seen:
         seen.open("index.html")

@@ -131,12 +131,15 @@ export function compare(spec, value, answer) {
   return { state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value, terms, out), beyond: out };
 }
 
-/** The most that is predicted at once, {name, predicted} of its stage, if that is more than there is: then it cannot fit. */
-export function overfull({ capacity }, value, { stages }) {
+/** The most that is predicted at once, {name, predicted} of its stage, beside the capacity of what must hold it; null where
+ * none is known, or where some stage has no prediction and the others fit. */
+export function fullest({ capacity }, value, { stages, beyond }) {
   if (!capacity) return null;
   const n = capacity.symbol ? capacity.bytes[value[capacity.symbol]] : capacity.bytes;
-  const [most] = stages.filter(({ unsized }) => !unsized).sort((a, b) => b.predicted - a.predicted);
-  return most?.predicted > n ? { name: most.name, predicted: most.predicted, capacity: n } : null;
+  const sized = stages.filter(({ unsized }) => !unsized);
+  const [most] = [...sized].sort((a, b) => b.predicted - a.predicted);
+  if (!most || (most.predicted <= n && (beyond.length || sized.length < stages.length))) return null;
+  return { name: most.name, predicted: most.predicted, capacity: n };
 }
 
 const powerOfTwo = (n) => 2 ** Math.ceil(Math.log2(Math.max(n, 4)));

@@ -23,11 +23,12 @@ function unpacked(timeline) {
   return { ...timeline, columns, reserved: summed(timeline.reserved), places: summed(timeline.places) };
 }
 
-/** How far a stored setting `a` is from `b`: for each control that differs 1, and for numbers how often they are doubled. */
+/** How far a stored setting `a` is from `b`: for each control that differs 1, and for numbers how often they are doubled; of
+ * equal ones the first controls decide, as the model. */
 function distance(spec, a, b) {
   const apart = ({ symbol, kind, when }) =>
     a[symbol] === b[symbol] || !isMeant({ when }, b) ? 0 : kind === "range" ? Math.min(1, Math.abs(Math.log2(a[symbol] / b[symbol])) / 8) : 1;
-  return spec.controls.reduce((total, control) => total + apart(control), 0);
+  return spec.controls.reduce((total, control, place) => total + apart(control) * (1 + 1e-9 / (1 + place)), 0);
 }
 
 /** The setting of a key, as a value. */

@@ -57,19 +57,22 @@ export function createRemark() {
 }
 
 /** What a prediction alone says of whether it fits: what is asked for is never less than what is predicted. */
-function foretold(over) {
-  if (!over) return null;
-  const where = over.name ? ` at ${over.name}` : "";
-  return { fits: false, headline: "It does not fit", reasons: `${exact(over.predicted)} bytes are predicted${where}; there are ${exact(over.capacity)}.` };
+function foretold(most) {
+  if (!most) return null;
+  const where = most.name ? ` at ${most.name}` : "";
+  const reasons = `${exact(most.predicted)} bytes are predicted${where}; there are ${exact(most.capacity)}.`;
+  if (most.predicted > most.capacity) return { fits: false, headline: "It does not fit", reasons };
+  const what = most.name ? "What is held between these moments, and what" : "What";
+  return { fits: "unknown", headline: "It may fit", reasons: `${reasons} ${what} the allocator keeps unused, an account alone tells.` };
 }
 
-/** `element` for the page, empty as long as there is no verdict, and `draw(state, fit, over)`: `over` as overfull says. */
+/** `element` for the page, empty as long as there is no verdict, and `draw(state, fit, most)`: `most` as fullest says. */
 export function createFit() {
   const headline = build("strong", {});
   const reasons = build("span", {});
   const element = build("p", { class: "eb-fit", "aria-live": "polite", hidden: "" }, headline, " ", reasons);
-  function draw(state, known, over) {
-    const fit = known ?? (state === "absent" ? foretold(over) : null);
+  function draw(state, known, most) {
+    const fit = known ?? (state === "absent" ? foretold(most) : null);
     element.hidden = !fit;
     if (!fit) return;
     const isWaiting = state === "waiting"; // then the verdict is another setting's

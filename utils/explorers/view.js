@@ -4,7 +4,7 @@ import { createBars } from "./bars.js";
 import { createControl } from "./controls.js";
 import { createCurves } from "./curves.js";
 import { build } from "./elements.js";
-import { compare, isMeant, overfull, scale } from "./formula.js";
+import { compare, fullest, isMeant, scale } from "./formula.js";
 import { keepKeys } from "./keys.js";
 import { createTable } from "./table.js";
 import { createTimeline } from "./timeline.js";
@@ -59,7 +59,7 @@ export function createView(spec, onChange) {
     element.dataset.value = JSON.stringify(value);
     element.dataset.alarm = String(compared.state === "failed" || compared.misfit !== "");
     element.setAttribute("aria-busy", String(compared.state === "waiting"));
-    fit.draw(compared.state, answer?.fit, overfull(spec, value, compared));
+    fit.draw(compared.state, answer?.fit, fullest(spec, value, compared));
     remark.draw(answer?.remark);
     timeline.draw(width, compared, answer?.timeline);
     curves.draw(width, value);
