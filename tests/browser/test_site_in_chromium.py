@@ -111,7 +111,7 @@ def test_the_search_names_the_sections_that_it_finds_each_once(root, query, titl
     ("query", "address", "n_first"),
     [
         ("out of memory", "chapters/00_start_here.html#out-of-memory-with-memory-free", 3),
-        ("DDP", "chapters/06_many_gpus.html#the-gradients-that-are-there-twice", 5),
+        ("sequence parallelism", "chapters/06_many_gpus.html#sequence-parallelism", 2),
         ("bucket", "glossary.html#term-bucket", 1),
     ],
 )
