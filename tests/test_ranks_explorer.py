@@ -9,6 +9,7 @@ from utils.mesh_held import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
 from utils.mesh_steps import SHAPES, MeshStep
 from utils.rank_experiments import MODELS
 from utils.ranks_explorer import GPUS, account, ranks_explorer, remark
+from utils.units import exact
 
 SMALL = {"model": "gpt2", "t": 2, "b": 1, "s": 64}
 HEADS = (
@@ -74,6 +75,15 @@ def test_a_rank_may_get_less_than_its_share(monkeypatch):
     monkeypatch.setitem(SHAPES, "small", {"L": 3, "d": 256, "a": 8, "V": 4096})
     said = remark(MeshStep(model="small", t=2, stage="1", n=3, b=1, s=64).run())
     assert said.endswith("rank 0's state is smaller by 2,464 bytes (2.41 KiB).")
+
+
+def test_where_the_figure_reserves_other_bytes_than_the_verdict_it_is_said(explorer):
+    for chosen, differs in (({"stage": "0"}, True), ({"stage": "3"}, False)):
+        settings = start_of(explorer) | SMALL | chosen
+        answer = explorer.answer_at(settings)
+        in_the_figure = max(answer["timeline"]["reserved"])
+        assert (in_the_figure != MeshStep(**settings).run().fit().needed_bytes) == differs
+        assert (f"which reserves {exact(in_the_figure)} at most; " in answer["remark"]) == differs
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The explorer of a mesh of ranks: a model split over t of them, its batch over n groups, and what each one holds."""
 
+from .capacity import Fit
 from .explorers import Account, Control, Explorer, Limit
 from .gpt_view import timeline_of
 from .mesh_held import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
@@ -53,13 +54,27 @@ def limits() -> dict[str, list[Limit]]:
 def account(settings: dict) -> Account:
     """A training step as rank 0, on a simulated GPU of its own, as an explorer shows it."""
     run = MeshStep(**settings).run()
+    timeline, fit = timeline_of(run), run.fit()
     return Account(
         run.account(),
         device=run.trace.gpu,
         note=run.step.spec.rules,
-        timeline=timeline_of(run),
-        fit=run.fit(),
-        remark=remark(run),
+        timeline=timeline,
+        fit=fit,
+        remark=remark(run) + _of_the_figure(max(timeline.reserved), fit),
+    )
+
+
+def _of_the_figure(reserved_bytes: int, fit: Fit) -> str:
+    """Why the timeline reserves more than the verdict says, or less, where the GPU has room for both.
+
+    The simulated run makes the whole model, cuts it, and gives back what was unused; and it takes two or three steps.
+    """
+    if not fit.fits or fit.n_retries or reserved_bytes == fit.needed_bytes:
+        return ""
+    return (
+        f" The figure shows the step of this run, which reserves {exact(reserved_bytes)} at most; the verdict is of a "
+        "rank that makes its share alone, and repeats the step until its segments grow no more."
     )
 
 
