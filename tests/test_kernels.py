@@ -1,7 +1,8 @@
-"""What plain cases of slow operations return on meta tensors: as PyTorch's own decompositions say."""
+"""What plain cases of slow operations return on meta tensors: as PyTorch says, there or on the CPU."""
 
 import math
 import random
+import re
 
 import pytest
 import torch
@@ -16,10 +17,10 @@ TYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 def described(results):
     """Of each result, or of the one that there is, what an allocation and what follows depend on."""
     results = results if isinstance(results, tuple) else (results,)
-    return [x if x is None else (x.dtype, tuple(x.shape), lies(x)) for x in results]
+    return [x if x is None else (x.dtype, tuple(x.shape), steps_of(x)) for x in results]
 
 
-def lies(x):
+def steps_of(x):
     """The strides that say where an element is: of dimensions of several elements, in a tensor that has any."""
     return [step for n, step in zip(x.shape, x.stride(), strict=True) if n > 1 and x.numel()]
 
@@ -113,8 +114,8 @@ def test_masked_fill_and_dropout(seed):
         x = LIES[rng.choice(list(LIES))](sizes, rng.choice([*TYPES, torch.int64]))
         mask = torch.empty(sizes[rng.randint(0, len(sizes)) :], dtype=torch.bool, device="meta")
         number = rng.choice([0, 0.0, -3.5, *([-math.inf, math.nan] if x.dtype.is_floating_point else [])])
-        mine = both(aten.masked_fill.Scalar, x, mask, number)[0]
-        theirs = both(aten.masked_fill.Scalar, on_cpu(x), on_cpu(mask), number)[1]
+        mine = described(KERNELS[aten.masked_fill.Scalar](x, mask, number))
+        theirs = described(aten.masked_fill.Scalar(on_cpu(x), on_cpu(mask), number))
         assert mine == theirs, (x.shape, x.stride(), mask.shape, number)
         if x.dtype.is_floating_point:
             args = (x, rng.choice([0.0, 0.1, 1.0]), rng.choice([True, False]))
@@ -130,7 +131,7 @@ def test_the_gradient_of_dropout_is_contiguous_unless_channels_last(n_dims, form
     expected = torch.empty(gradient.shape)
     if form == "channels last" and n_dims > 3:
         expected = LIES[form](gradient.shape, torch.float32)
-    assert found[2] == lies(expected)
+    assert found[2] == steps_of(expected)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -175,12 +176,25 @@ def test_loss_of_classes(seed):
         assert mine == theirs, args
 
 
-@pytest.mark.parametrize(("dtype", "number"), [(torch.float16, -1e9), (torch.bfloat16, 1e39), (torch.float32, -1e300)])
-def test_a_number_too_large_to_fill_with_is_refused_as_on_cuda(dtype, number):
-    with pytest.raises(RuntimeError, match="overflow"):  # PyTorch, where it has numbers
-        torch.zeros(2, dtype=dtype).masked_fill(torch.tensor([True, False]), number)
+FILL = {
+    "fill_": lambda x, mask, value: x.fill_(value),
+    "masked_fill": lambda x, mask, value: x.masked_fill(mask, value),
+    "masked_fill_": lambda x, mask, value: x.masked_fill_(mask, value),
+}
+
+
+@pytest.mark.parametrize("fill", FILL.values(), ids=FILL)
+@pytest.mark.parametrize(
+    ("dtype", "value", "way_out"),
+    [(torch.float16, -1e9, "-torch.inf"), (torch.bfloat16, 1e39, "torch.inf"), (torch.float32, -1e300, "-torch.inf")],
+)
+def test_a_number_too_large_to_fill_with_is_refused_as_where_pytorch_has_numbers(fill, dtype, value, way_out):
+    with pytest.raises(RuntimeError, match="overflow"):
+        fill(torch.zeros(2, dtype=dtype), torch.tensor([True, False]), value)
     with SimulatedGPU("a100-80gb") as gpu:
         x, mask = torch.empty(2, dtype=dtype, device=gpu.device), torch.ones(2, dtype=torch.bool, device=gpu.device)
-        with pytest.raises(RuntimeError, match=r"fill with -torch\.inf"):
-            x.masked_fill(mask, number)
-        assert x.masked_fill(mask, torch.finfo(dtype).min).dtype == dtype
+        message = f"got value={value:g} for {dtype}, whose largest is {torch.finfo(dtype).max:g}; take {way_out} or "
+        with pytest.raises(RuntimeError, match=re.escape(message)):
+            fill(x, mask, value)
+        for fits in (torch.finfo(dtype).min, torch.inf, -torch.inf, torch.nan):
+            assert fill(x, mask, fits).dtype == dtype

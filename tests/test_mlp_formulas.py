@@ -1,4 +1,4 @@
-"""The closed form of an MLP against what autograd keeps: on the CPU, on the simulated GPU, and as recorded on CUDA."""
+"""The closed form of an MLP against what autograd keeps: on CPU and meta, on the simulated GPU, and as recorded."""
 
 import json
 import warnings

@@ -91,7 +91,7 @@ def stage() -> None:
 
 
 def build_pages(*options: str) -> None:
-    """Runs Sphinx: nothing is run, no reference may miss, no warning may pass."""
+    """Runs Sphinx: no cell is run, no reference may miss, no warning may pass; without scripts a page is light."""
     shutil.rmtree(HTML, ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-E", "-q"]
     command += ["-c", str(BOOK), "-d", str(BUILD / "doctrees"), *options, str(SOURCE), str(HTML)]

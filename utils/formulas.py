@@ -1,4 +1,4 @@
-"""What a formula is: named terms, each with a size and the tensors that it speaks of."""
+"""What a formula is: named terms, each with a size and the tensors that it speaks of; and whether there is dropout."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -66,7 +66,7 @@ def account(settings: dict) -> Account:
 
 
 def _of_the_figure(reserved_bytes: int, fit: Fit) -> str:
-    """Why the timeline reserves more than the verdict says, or less, where the GPU has room for both.
+    """Why the timeline reserves more than the verdict says, or less, where it all fits without giving segments back.
 
     The simulated run makes the whole model, cuts it, and gives back what was unused; and it takes two or three steps.
     """

@@ -16,6 +16,7 @@ Documentation.TRANSLATIONS["Search finished, found one page matching the search 
   function times(words, text) {
     const small = text.toLowerCase();
     let n = 0;
+    if (!words) return n;
     for (let i = small.indexOf(words); i >= 0; i = small.indexOf(words, i + 1)) if (!/[\p{L}\p{N}]/u.test(small[i - 1] ?? " ")) n += 1;
     return n;
   }
@@ -55,7 +56,7 @@ Documentation.TRANSLATIONS["Search finished, found one page matching the search 
     const asked = query.trim().toLowerCase();
     const isNamedSo = ([, title]) => times(asked, title.split(" > ").at(-1)) > 0;
     const found = sphinx(query, searchTerms, ...rest).reverse().flatMap((result) => places(result, terms, asked)); // the best first
-    const all = [...found.filter(isNamedSo), ...found.filter((result) => !isNamedSo(result))];
+    const all = found.sort((a, b) => isNamedSo(b) - isNamedSo(a));
     const once = new Map(all.reverse().map((result) => [result[0] + result[2], result])); // of two the better one stays
     return all.filter((result) => once.get(result[0] + result[2]) === result);
   };

@@ -63,6 +63,17 @@ def test_without_scripts_the_tables_stand_there_with_all_their_columns(width):
             assert seen.page.get_by_text("This is one setting of an explorer.").first.is_visible()
 
 
+def test_of_settings_that_are_equally_near_the_one_of_the_same_model_is_shown():
+    (notebook,) = [path for path in WITH_EXPLORER if path.stem == "06_many_gpus"]
+    with visit(FILES, viewport=WIDE) as seen:
+        seen.open(f"{chapter_page(notebook)}#ranks?model=gpt2&t=8")  # t = 8 is stored of another model
+        explorer = ExplorerPage(seen.page)
+        assert (explorer.state, explorer.value["model"], explorer.value["t"]) == ("absent", "gpt2", "8")
+        explorer.root.locator(".eb-jump").click()
+        assert explorer.state == "ready"
+        assert explorer.value["model"] == "gpt2"
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_without_scripts_no_button_stands_there(width):
     for has_scripts in (True, False):

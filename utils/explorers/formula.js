@@ -132,12 +132,12 @@ export function compare(spec, value, answer) {
 }
 
 /** The most that is predicted at once, {name, predicted} of its stage, beside the capacity of what must hold it; null where
- * none is known, or where some stage has no prediction and the others fit. */
+ * there is no capacity or no prediction, and where some stage has none and the others fit. */
 export function fullest({ capacity }, value, { stages, beyond }) {
   if (!capacity) return null;
   const n = capacity.symbol ? capacity.bytes[value[capacity.symbol]] : capacity.bytes;
   const sized = stages.filter(({ unsized }) => !unsized);
-  const [most] = [...sized].sort((a, b) => b.predicted - a.predicted);
+  const [most] = sized.sort((a, b) => b.predicted - a.predicted);
   if (!most || (most.predicted <= n && (beyond.length || sized.length < stages.length))) return null;
   return { name: most.name, predicted: most.predicted, capacity: n };
 }

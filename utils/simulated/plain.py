@@ -2,7 +2,7 @@
 
 PyTorch answers for many operations on meta tensors by a decomposition in Python, which takes a hundred times as long
 as making the result, and imports its compiler when it first runs. A kernel here makes the result of the plain cases;
-it hands every other case, wrong arguments too, to PyTorch.
+it hands every other case to PyTorch, and so wrong arguments; but PyTorch does not look at a number that overflows.
 """
 
 import math
@@ -39,15 +39,34 @@ def _zeros_like(x: torch.Tensor, **options) -> torch.Tensor:
     return aten.zeros_like.default(x, **options)
 
 
-def _masked_fill(x: torch.Tensor, mask: torch.Tensor, number) -> torch.Tensor:
-    """Contiguous, however the input lies."""
-    if not x.dtype.is_floating_point or mask.dtype != torch.bool or isinstance(number, complex):
-        return aten.masked_fill.Scalar(x, mask, number)
-    if math.isfinite(number) and abs(number) > torch.finfo(x.dtype).max:  # which PyTorch finds out on CUDA alone
+def _check_value(value, dtype: torch.dtype) -> None:
+    """A number that fills is converted to the tensor's type; on meta PyTorch does not look whether it can be."""
+    if not dtype.is_floating_point or isinstance(value, complex):
+        return
+    most = torch.finfo(dtype).max
+    if most < abs(value) != math.inf:
+        way_out = "torch.inf or torch.finfo(x.dtype).max" if value > 0 else "-torch.inf or torch.finfo(x.dtype).min"
         raise RuntimeError(
-            f"a number that fills must be one of the tensor's type: got {number:g} for {x.dtype}, whose largest is "
-            f"{torch.finfo(x.dtype).max:g}; fill with -torch.inf or torch.finfo(x.dtype).min."
+            f"value must be a number of the tensor's type, or it overflows: got value={value:g} for {dtype}, whose "
+            f"largest is {most:g}; take {way_out}."
         )
+
+
+def _fill_(x: torch.Tensor, value) -> torch.Tensor:
+    _check_value(value, x.dtype)
+    return aten.fill_.Scalar(x, value)
+
+
+def _masked_fill_(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
+    _check_value(value, x.dtype)
+    return aten.masked_fill_.Scalar(x, mask, value)
+
+
+def _masked_fill(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
+    """Contiguous, however the input lies."""
+    _check_value(value, x.dtype)
+    if not x.dtype.is_floating_point or mask.dtype != torch.bool or isinstance(value, complex):
+        return aten.masked_fill.Scalar(x, mask, value)
     return x.new_empty(torch.broadcast_shapes(x.shape, mask.shape))
 
 
@@ -140,7 +159,9 @@ PLAIN = {
     aten.tril_.default: _triangle_(aten.tril_.default),
     aten.triu_.default: _triangle_(aten.triu_.default),
     aten.zeros_like.default: _zeros_like,
+    aten.fill_.Scalar: _fill_,
     aten.masked_fill.Scalar: _masked_fill,
+    aten.masked_fill_.Scalar: _masked_fill_,
     aten.cat.default: _cat,
     aten.native_dropout.default: _native_dropout,
     aten.native_dropout_backward.default: _native_dropout_backward,
