@@ -89,6 +89,12 @@ LIES = {
 }
 
 
+def tensor_of(rng, fewest_dims, smallest):
+    """Of up to five dimensions, of any type, and however it lies."""
+    sizes = [rng.randint(smallest, 3) for _ in range(rng.randint(fewest_dims, 5))]
+    return LIES[rng.choice(list(LIES))](sizes, rng.choice([*TYPES, torch.int64]))
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_cat(seed):
     rng = random.Random(seed)
@@ -110,9 +116,8 @@ def test_cat(seed):
 def test_masked_fill_and_dropout(seed):
     rng = random.Random(seed)
     for _ in range(40):
-        sizes = [rng.randint(1, 3) for _ in range(rng.randint(1, 5))]
-        x = LIES[rng.choice(list(LIES))](sizes, rng.choice([*TYPES, torch.int64]))
-        mask = torch.empty(sizes[rng.randint(0, len(sizes)) :], dtype=torch.bool, device="meta")
+        x = tensor_of(rng, fewest_dims=1, smallest=1)
+        mask = torch.empty(x.shape[rng.randint(0, x.dim()) :], dtype=torch.bool, device="meta")
         number = rng.choice([0, 0.0, -3.5, *([-math.inf, math.nan] if x.dtype.is_floating_point else [])])
         mine = described(KERNELS[aten.masked_fill.Scalar](x, mask, number))
         theirs = described(aten.masked_fill.Scalar(on_cpu(x), on_cpu(mask), number))
@@ -138,8 +143,7 @@ def test_the_gradient_of_dropout_is_contiguous_unless_channels_last(n_dims, form
 def test_zeros_like_and_what_is_filled_in_place(seed):
     rng = random.Random(seed)
     for _ in range(40):
-        sizes = [rng.randint(0, 3) for _ in range(rng.randint(0, 5))]
-        x = LIES[rng.choice(list(LIES))](sizes, rng.choice([*TYPES, torch.int64]))
+        x = tensor_of(rng, fewest_dims=0, smallest=0)
         dtype, layout = rng.choice([None, *TYPES]), rng.choice([None, torch.strided])
         memory_format = rng.choice([None, torch.preserve_format, torch.contiguous_format, torch.channels_last])
         wishes = dict(dtype=dtype, layout=layout, pin_memory=rng.choice([None, False]), memory_format=memory_format)
