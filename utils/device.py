@@ -1,36 +1,53 @@
 """The GPU that an experiment runs on: a simulated one, or the machine's own, under the same names."""
 
+import gc
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 import torch
 
+from .machine import this_machine
+from .simulated.attachment import attached, set_aside
 from .simulated.autocast import autocast
-from .simulated.dispatch import attached
 from .simulated.gpu import SimulatedGPU
 from .simulated.specs import GPUSpec
+
+
+LIVE = "live"
+"""The name by which `open_gpu` and explorers know this machine's own GPU."""
 
 
 class LiveGPU:
     """This machine's own GPU, under the same names: every figure is PyTorch's, measured.
 
-    Without an index it is the first; in a process that torchrun started, the one of its local rank.
+    Without an index it is PyTorch's current one, as `torch.cuda.set_device` has it; in a process that torchrun started
+    and that has not chosen, the one of its local rank, unless it sees one alone.
 
-    Raises: RuntimeError if PyTorch sees no GPU here.
+    As a scope, `with LiveGPU() as gpu:`, and opened by `open_gpu("live")`, it is the innermost GPU: simulated ones that
+    are open on this thread are set aside meanwhile, so that PyTorch works on it as if there were none.
+
+    Raises: RuntimeError if PyTorch sees no GPU here, or not that one.
     """
 
     origin = "measured"
     is_open = True
 
     def __init__(self, index: int | None = None) -> None:
-        if not torch.cuda.is_available():
+        if reason := this_machine().reason:
             raise RuntimeError(
-                'a live GPU needs a CUDA build of PyTorch and a GPU: this machine has none; use open_gpu("a100-80gb") '
-                "or another simulated GPU."
+                f'a live GPU needs a CUDA build of PyTorch and a GPU. {reason} Use open_gpu("a100-80gb") or another '
+                "simulated GPU."
             )
-        self.device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) if index is None else index)
+        self.device = torch.device("cuda", _own_index() if index is None else index)
+        if not 0 <= self.device.index < torch.cuda.device_count():
+            raise RuntimeError(
+                f"index must be that of a GPU here, 0 to {torch.cuda.device_count() - 1}: got {self.device.index}; "
+                "LiveGPU() takes PyTorch's current one."
+            )
         self.name = torch.cuda.get_device_name(self.device)
+        self._scope: ExitStack | None = None
 
     @property
     def spec(self) -> GPUSpec:
@@ -49,13 +66,23 @@ class LiveGPU:
         return f"LiveGPU({self.name!r}, {self.memory_allocated():,d} bytes allocated)"
 
     def __enter__(self) -> "LiveGPU":
+        if self._scope is not None:
+            raise RuntimeError(f"a live GPU can be opened once at a time: {self.name} is open already.")
+        with ExitStack() as scope:
+            scope.enter_context(set_aside())
+            _live.gpus.append(self)
+            scope.callback(_live.gpus.remove, self)
+            self._scope = scope.pop_all()
         return self
 
     def __exit__(self, *exception) -> None:
         self.close()
 
     def close(self) -> None:
-        """Nothing to detach."""
+        """Leave the scope; simulated GPUs that it had set aside count again."""
+        scope, self._scope = self._scope, None
+        if scope is not None:
+            scope.close()
 
     def load_libraries(self) -> None:
         """Take this thread's cuBLAS workspace now, so that it does not count in what is measured next."""
@@ -104,7 +131,51 @@ class LiveGPU:
         torch.cuda.empty_cache()
 
 
+class _Live(threading.local):
+    """The live GPUs that are open as scopes on this thread, the innermost last."""
+
+    def __init__(self):
+        self.gpus: list[LiveGPU] = []
+
+
+_live = _Live()
 _opened = threading.local()
+
+
+def _own_index() -> int:
+    """PyTorch's current GPU, or that of the local rank where torchrun started this process and nobody has chosen."""
+    current, local_rank = torch.cuda.current_device(), int(os.environ.get("LOCAL_RANK", 0))
+    return local_rank if current == 0 and 0 < local_rank < torch.cuda.device_count() else current
+
+
+@contextmanager
+def cleared() -> Iterator[LiveGPU]:
+    """This machine's own GPU as a scope, with what nothing refers to gone, before and after.
+
+    Of what earlier programs left in the process, garbage, cuBLAS workspaces and cached segments go; what something
+    still refers to stays.
+    """
+    with LiveGPU() as gpu:
+        _clear(gpu)
+        try:
+            yield gpu
+        finally:
+            _clear(gpu)
+
+
+def _clear(gpu: LiveGPU) -> None:
+    gc.collect()
+    gpu.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()
+    gpu.empty_cache()
+
+
+def fresh_gpu(name: str | GPUSpec):
+    """A GPU for one account, as a scope: a simulated one of its own, or for `LIVE` this machine's, `cleared`.
+
+    Raises: ValueError for an unknown name; RuntimeError for `LIVE` without a GPU.
+    """
+    return cleared() if name == LIVE else SimulatedGPU(name)
 
 
 def open_gpu(name: str | GPUSpec = "a100-80gb") -> SimulatedGPU | LiveGPU:
@@ -115,14 +186,13 @@ def open_gpu(name: str | GPUSpec = "a100-80gb") -> SimulatedGPU | LiveGPU:
 
     Raises: ValueError for an unknown name; RuntimeError for "live" without a GPU.
     """
-    gpu = LiveGPU() if name == "live" else SimulatedGPU(name)
+    gpu = LiveGPU() if name == LIVE else SimulatedGPU(name)
     before = getattr(_opened, "gpu", None)
     if before is not None:
         before.close()
     with suppress(AttributeError):
         del _opened.gpu
-    if isinstance(gpu, SimulatedGPU):
-        gpu.__enter__()
+    gpu.__enter__()
     _opened.gpu = gpu
     return gpu
 
@@ -134,6 +204,8 @@ def current_gpu() -> SimulatedGPU | LiveGPU:
     """
     if attached():
         return attached()[-1].owner
+    if _live.gpus:
+        return _live.gpus[-1]
     if torch.cuda.is_available():
         return LiveGPU()
     raise RuntimeError('no GPU is open on this thread: call open_gpu("a100-80gb") first, or name one with gpu=.')

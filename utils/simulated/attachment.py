@@ -1,17 +1,97 @@
-"""Which simulated GPUs are open: on this thread, and on any."""
+"""Which simulated GPUs are open: on this thread, and on any; and how a thread sets them aside for a while."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch._C import _len_torch_dispatch_stack
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
-_thread = threading.local()
+
+class _Thread(threading.local):
+    """`modes`: of the GPUs that were opened on this thread. `inherited`: where autograd runs a part of a backward on a
+    thread of its own, those of the thread that called it, while one of them is at work here."""
+
+    def __init__(self):
+        self.modes: list = []
+        self.inherited: list = _NONE
+
+
+_NONE: list = []
+_thread = _Thread()
 
 
 def attached() -> list:
-    """The dispatch modes of the simulated GPUs open on this thread, the innermost last."""
-    if not hasattr(_thread, "modes"):
-        _thread.modes = []
-    return _thread.modes
+    """The dispatch modes of the simulated GPUs open on this thread, the innermost last.
+
+    Autograd hands a backward over to other threads where a GPU's own runs it, or where more than 60 are nested. Those
+    inherit PyTorch's dispatch modes, and no Python thread-local.
+    """
+    return _thread.modes or _thread.inherited or (_of_the_caller() if _len_torch_dispatch_stack() else _NONE)
+
+
+def _of_the_caller() -> list:
+    found = (getattr(mode, "opened_among", None) for mode in reversed(_get_current_dispatch_mode_stack()))
+    return next((modes for modes in found if modes), _NONE)
+
+
+def attach(mode) -> None:
+    """Note that a GPU was opened on this thread; its mode knows from now on among which others it is."""
+    mode.opened_among = _thread.modes
+    _thread.modes.append(mode)
+
+
+def detach(mode) -> None:
+    """Note that a GPU was closed, on the thread that opened it."""
+    _thread.modes.remove(mode)
+    mode.opened_among = _NONE
+
+
+def lend(mode) -> bool:
+    """Let a thread that has inherited a mode know, while it is at work and not on the stack itself, what is open.
+
+    Returns whether that had to be: then `take_back` ends it.
+    """
+    if _thread.modes or _thread.inherited:
+        return False
+    _thread.inherited = mode.opened_among
+    return True
+
+
+def take_back() -> None:
+    """The end of what `lend` began."""
+    _thread.inherited = _NONE
+
+
+@contextmanager
+def set_aside() -> Iterator[None]:
+    """On this thread as if no simulated GPU were open: for work on the machine's own, which must find PyTorch alone.
+
+    A dispatch mode that is on has autograd add gradients out of place, whatever they lie on. Modes of the program's own
+    stay, in their order.
+    """
+    before, inherited = _thread.modes, _thread.inherited
+    _thread.modes, _thread.inherited = [], _NONE
+    ours = [mode for mode in _get_current_dispatch_mode_stack() if hasattr(mode, "opened_among")]
+    taken = _take(ours)
+    for mode in taken:
+        if mode not in ours:
+            _push_mode(mode)
+    try:
+        yield
+    finally:
+        _take([mode for mode in taken if mode not in ours])
+        for mode in taken:
+            _push_mode(mode)
+        _thread.modes, _thread.inherited = before, inherited
+
+
+def _take(modes: list) -> list:
+    """Take these modes from PyTorch's stack with all that lies above; returns what was taken, in the stack's order."""
+    taken: list = []
+    while any(mode not in taken for mode in modes):
+        taken.insert(0, _pop_mode())
+    return taken
 
 
 def another_mode_is_on() -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.attention import SDPBackend
 
+from .replacing import all_of, replaced
 from .specs import GPUSpec
 
 HALF = (torch.float16, torch.bfloat16)
@@ -145,6 +146,58 @@ _CONDITIONS = {
 }
 
 
+class _Order:
+    """The order of preference of this process: the user's, if there is one, and what PyTorch has set for the machine.
+
+    The first attention on a Hopper or Blackwell card puts cuDNN first for the whole process. That is no wish of the
+    user's, and a simulated GPU must not follow it.
+    """
+
+    def __init__(self) -> None:
+        self.is_heeded = False
+        self.wished: list[int] | None = None
+        self.of_the_machine: list[int] = _AS_IMPORTED
+
+
+_order = _Order()
+
+
+def heed_the_user_s_order():
+    """From now on tell an order that the user sets from the one that PyTorch sets; returns what ends it.
+
+    An order from before counts as the user's, unless it is the one that PyTorch sets on this machine's card.
+    """
+    before, _order.wished = torch._C._get_sdp_priority_order(), _wished_before()
+    _order.of_the_machine = before if _order.wished is None else _AS_IMPORTED
+
+    def getting(original):
+        return lambda: list(_AS_IMPORTED if _order.wished is None else _order.wished)
+
+    def setting(original):
+        def set_order(order) -> None:
+            if _order.wished is None:
+                _order.of_the_machine = torch_s_own()
+            _order.wished = None if list(order) == _AS_IMPORTED else list(order)
+            original(_order.of_the_machine if _order.wished is None else order)
+
+        return set_order
+
+    torch_s_own = torch._C._get_sdp_priority_order
+    def stop() -> None:
+        _order.is_heeded = False
+
+    places = ("_get_sdp_priority_order", getting), ("_set_sdp_priority_order", setting)
+    _order.is_heeded = True
+    return all_of([stop, *(replaced(torch._C, *place) for place in places)])
+
+
+def _wished_before() -> list[int] | None:
+    """The order that the user has set, as far as it can be told from the one that PyTorch sets on this machine."""
+    order = torch._C._get_sdp_priority_order()
+    by_machine = torch.cuda.is_initialized() and torch.cuda.get_device_capability()[0] in (9, 10)
+    return None if order == _AS_IMPORTED or order == _ON_HOPPER_AND_BLACKWELL and by_machine else order
+
+
 def order_of_preference(spec: GPUSpec) -> list[int]:
     """What PyTorch tries first: cuDNN on Hopper and Blackwell, flash attention elsewhere; or the user's own order.
 
@@ -152,10 +205,10 @@ def order_of_preference(spec: GPUSpec) -> list[int]:
     `sdpa_kernel(…, set_priority=True)`) counts here from the start; one equal to the order that PyTorch starts from
     (flash, efficient, math, cuDNN) cannot be told from none at all.
     """
-    order = torch._C._get_sdp_priority_order()
-    if order == _AS_IMPORTED and spec.capability[0] in (9, 10):
-        return _ON_HOPPER_AND_BLACKWELL
-    return order
+    wished = _order.wished if _order.is_heeded else _wished_before()
+    if wished is not None:
+        return wished
+    return _ON_HOPPER_AND_BLACKWELL if spec.capability[0] in (9, 10) else _AS_IMPORTED
 
 
 def choose(attention: Attention, spec: GPUSpec) -> SDPBackend:

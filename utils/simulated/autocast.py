@@ -48,7 +48,8 @@ def autocast(dtype: torch.dtype, enabled: bool = True, cache_enabled: bool | Non
 def _is_eligible(value) -> bool:
     return (
         isinstance(value, torch.Tensor)
-        and (value.is_meta and bool(attached()) or value.is_cuda)
+        and value.is_meta
+        and bool(attached())
         and value.dtype is not torch.float64
         and value.is_floating_point()
     )
@@ -212,16 +213,38 @@ def policies() -> dict[str, object]:
 
 
 def _kernels() -> list[tuple]:
-    """(operator, kernel) for each of them; made once."""
+    """(operator, kernel) for each of them; made once, while PyTorch's own are in their places."""
     if not _MADE:
         for name, policy in policies().items():
             packet, _, overload = name.partition(".")
             operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
-            _MADE.append((operator, policy(operator)))
+            _MADE.append((operator, _for_ours_alone(operator, policy(operator))))
     return _MADE
 
 
 _MADE: list[tuple] = []
+
+
+def _for_ours_alone(operator, ours):
+    """A kernel that is ours for a simulated GPU's tensors, and PyTorch's own for all others: a real GPU's, the CPU's."""
+    theirs = torch.library.get_kernel(operator, "AutocastCUDA")
+
+    def kernel(keys, *args, **kwargs):
+        if attached() and _any_meta((*args, *kwargs.values())):
+            return ours(*args, **kwargs)
+        return theirs.call_boxed(keys, *args, **kwargs)
+
+    return kernel
+
+
+def _any_meta(values) -> bool:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if value.is_meta:
+                return True
+        elif isinstance(value, (list, tuple)) and _any_meta(value):
+            return True
+    return False
 
 
 def cast_as_cuda():
@@ -230,7 +253,7 @@ def cast_as_cuda():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch says, once, that a kernel is overridden: that is what we want
         for operator, kernel in _kernels():
-            library.m.impl(operator.name().removeprefix("aten::"), "AutocastCUDA", kernel, False)
+            library.m.impl(operator.name().removeprefix("aten::"), "AutocastCUDA", kernel, True)
 
     def undo() -> None:
         library._destroy()

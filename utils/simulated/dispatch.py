@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
-from .attachment import OPEN_MEMORIES, attached
+from .attachment import OPEN_MEMORIES, attach, attached, detach, lend, take_back
 from .autocast import KEY
 from .call import Call
 from .composed import COMPOSED
@@ -65,12 +65,12 @@ class Dispatch(TorchDispatchMode):
         super().__enter__()
         self._autocast = torch._C._IncludeDispatchKeyGuard(KEY)  # meta tensors do not have the key of themselves
         self._autocast.__enter__()
-        attached().append(self)
+        attach(self)
         OPEN_MEMORIES.add(self.memory)
         return self
 
     def __exit__(self, *exception) -> None:
-        attached().remove(self)
+        detach(self)
         OPEN_MEMORIES.discard(self.memory)
         self._autocast.__exit__(None, None, None)
         super().__exit__(*exception)
@@ -80,6 +80,7 @@ class Dispatch(TorchDispatchMode):
             return NotImplemented  # a wrapper, as DTensor: what it makes of the operation comes here part by part
         if torch._C._get_dispatch_mode(_FAKE) is not None:  # somebody asks for a result's shape, as DTensor does
             return func(*args, **kwargs or {})
+        is_lent = lend(self)
         result = None
         try:
             kwargs = kwargs or {}
@@ -102,6 +103,9 @@ class Dispatch(TorchDispatchMode):
             # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
             args = kwargs = result = None
             raise error.with_traceback(None) from None
+        finally:
+            if is_lent:
+                take_back()
 
     def _run(self, func, args, kwargs):
         """Run the operation on meta tensors.

@@ -47,7 +47,7 @@ def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops
     An operation that Python code called during backward stays as it is, and so does arithmetic with a tensor that the
     formula did not make.
     """
-    if torch._C._current_graph_task_id() == -1 or sys._getframe(2).f_code is not _FROM_ENGINE:
+    if torch._C._current_graph_task_id() == -1 or not _is_called_by_the_engine():
         return func
     in_place, formulas = IN_FORMULAS[func]
     if formulas is None:
@@ -69,12 +69,21 @@ def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
     """
     if torch._C._current_graph_task_id() == -1 or torch.is_grad_enabled():
         return False
-    if sys._getframe(2).f_code is not _FROM_ENGINE or not isinstance(new, torch.Tensor):
+    if not _is_called_by_the_engine() or not isinstance(new, torch.Tensor):
         return False
     if running_node().name() in _ADDING and _made_for(running_node(), old):
         return False
     uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
     return uses == _UNSHARED and sys.getrefcount(old) <= _UNNAMED and is_dense(old)
+
+
+def _is_called_by_the_engine() -> bool:
+    """Whether autograd called the operation, not Python code: of a function of one's own, or of a hook.
+
+    On a thread of the engine's own nothing lies below the dispatch mode.
+    """
+    below = sys._getframe(2).f_back
+    return below is None or below.f_code is _FROM_ENGINE
 
 
 def _made_for(node, tensor: torch.Tensor) -> bool:

@@ -13,7 +13,8 @@ import torch.utils._foreach_utils
 import torch.utils.checkpoint
 
 from ..checkpointing import Region
-from .attachment import OPEN_MEMORIES, attached
+from .attachment import OPEN_MEMORIES, attached, set_aside
+from .attention_choice import heed_the_user_s_order
 from .autocast import cast_as_cuda
 from .autocast_gates import answer_as_cuda
 from .composites import COMPOSITES, as_pytorch_does
@@ -201,6 +202,9 @@ def _see_backward():
 
     def seeing(original):
         def run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options):
+            if attached() and any(isinstance(x, torch.Tensor) and _is_real(x) for x in roots):
+                with set_aside():  # a GPU's own thread would inherit the dispatch mode
+                    return original(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
             with ExitStack() as stack:
                 for mode in attached():
                     stack.enter_context(mode.observer.backward(roots, gradients, retain_graph, inputs))
@@ -213,6 +217,11 @@ def _see_backward():
         return run
 
     return replaced(torch.autograd, "_engine_run_backward", seeing)
+
+
+def _is_real(tensor: torch.Tensor) -> bool:
+    """Whether it lies on a GPU of the machine."""
+    return tensor.device.type not in ("meta", "cpu")
 
 
 def _see_recomputation():
@@ -255,4 +264,5 @@ _CHANGES = [
     _pin_without_a_driver,
     _see_backward,
     _see_recomputation,
+    heed_the_user_s_order,
 ]
