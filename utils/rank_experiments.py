@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from .block_experiments import without_cudnn
 from .contexts import SavedTensorContext
 from .data_parallel import fully_sharded, rank_parameters, replicated, states_sharded
-from .gpt import GPT, letters
+from .gpt import GPT, VOCABULARY_SIZE, letters
 from .layers import Block
 from .parallel import ranks
 from .parallel_formulas import rank_saved
@@ -185,6 +186,37 @@ def train_on_ranks(
         how = StepSettings(autocast=torch.bfloat16, **shards)
         train_steps(gpu, make_model, lambda: random_tokens(gpu, b=b, s=s, V=found["V"]), how)
     return gpu.trace, found
+
+
+def as_rank_on(gpu, n: int = 8) -> dict[str, int]:
+    """As rank 0 of n on any open GPU, with nobody else there: what a split block keeps, and two steps under FSDP2.
+
+    The block is that of `block_as_rank`, split over the ranks with its positions; the model a GPT-2 of two blocks,
+    under autocast to float16 with one of PyTorch's own attention kernels.
+
+    Unit:   bytes: kept, and allocated after each phase; the second step's peaks.
+    Raises: as `ranks`, `tensor_parallel` and `train_steps` do.
+    """
+    with without_cudnn(), ranks(n) as mesh:
+        kept_bytes = _split_forward(gpu, mesh)
+
+        def make_model() -> nn.Module:
+            return fully_sharded(GPT.from_name("gpt2", n_layers=2, context_length=256, device=gpu.device), mesh)
+
+        how = StepSettings(autocast=torch.float16)
+        run = train_steps(gpu, make_model, lambda: random_tokens(gpu, b=2, s=256, V=VOCABULARY_SIZE), how, n_steps=2)
+    return {"a split block keeps": kept_bytes} | {f"FSDP2, {name}": n for name, n in run.with_peaks(2).items()}
+
+
+def _split_forward(gpu, mesh: DeviceMesh) -> int:
+    b, s, d, a = 2, 256, 1024, 16
+    block = tensor_parallel(Block(d, a, "gelu", 0.1, gpu.device, torch.float16), mesh, sequence=True)
+    x = torch.empty(b, s // mesh.size(), d, device=gpu.device, dtype=torch.float16, requires_grad=True)
+    with SavedTensorContext(block.parameters()) as saved:
+        y = block(x)
+    kept_bytes = saved.saved_tensor_mem
+    y.sum().backward()
+    return kept_bytes
 
 
 def whole_and_divided(

@@ -74,6 +74,11 @@ class Readings:
         """The allocated bytes after each phase, by its name."""
         return {_mark(self.counted, row.iteration, row.phase): row.allocated_bytes for row in self.rows}
 
+    def with_peaks(self, iteration: int) -> dict[str, int]:
+        """The allocated bytes after each phase, by its name, and the peaks within the phases of one iteration."""
+        peaks = {f"peak in {_mark(self.counted, r.iteration, r.phase)}": r.peak_bytes for r in self.of(iteration)}
+        return self.figures | peaks
+
     def of(self, iteration: int) -> "Readings":
         """The readings of one iteration."""
         rows = tuple(row for row in self.rows if row.iteration == iteration)

@@ -1,35 +1,65 @@
 """An experiment on this machine's own GPU beside the same on a simulation of that GPU."""
 
-import gc
 from collections.abc import Callable, Mapping
 
 import torch
 
 from .comparison import text_table
-from .device import LiveGPU, SimulatedGPU
+from .device import LiveGPU, SimulatedGPU, cleared
+from .failures import release, sentence
+from .machine import conditions, this_machine
+from .units import exact
+
+Experiment = Callable[..., Mapping[str, int]]
 
 
-def live_beside_simulated(experiment: Callable[..., Mapping[str, int]]) -> str:
+def live_beside_simulated(experiment: Experiment) -> str:
     """Run `experiment(gpu)`, which gives bytes by name, on a live and on a simulated GPU; say what each found.
 
-    The live one is cleared first, as far as nothing refers to it: of cuBLAS workspaces and of cached segments.
+    The live one is cleared first, as far as nothing refers to it: of garbage, of cuBLAS workspaces and of cached
+    segments. What is left, the simulated one has from the start as well. An experiment that does not fit is said to; so
+    is all that changes what is measured: settings of the process, other processes, a part of a GPU.
 
     Unit:   bytes.
-    Raises: whatever the experiment raises, out of memory too.
+    Raises: whatever the experiment raises, but for out of memory.
     """
-    if not torch.cuda.is_available():
-        return "PyTorch sees no GPU on this machine: the simulated figures stand alone."
-    live = LiveGPU()
-    gc.collect()
-    torch._C._cuda_clearCublasWorkspaces()  # an earlier product took them, and the simulated GPU is a fresh one
-    live.empty_cache()
-    before_bytes = live.memory_allocated()
-    measured = experiment(live)
-    with SimulatedGPU(live.spec) as gpu:
-        simulated = experiment(gpu)
-    rules = f"PyTorch {live.spec.torch_version}'s rules"
-    title = f"{live.name}: measured by PyTorch {torch.__version__}, simulated by {rules}"
-    if before_bytes:
-        title += f"; {before_bytes:,d} bytes were allocated on the live GPU before"
+    machine = this_machine()
+    if machine.reason:
+        return f"{machine.reason} The simulated figures stand alone."
+    with cleared() as live:
+        said = [*conditions(live.device), *_left_on(live), *filter(None, [machine.cannot_be_simulated])]
+        spec, left = live.spec, live.memory_snapshot()
+        live.reset_peak_memory_stats()
+        measured = _run(experiment, live)
+    where = f"{spec.name}: measured by PyTorch {torch.__version__}"
+    if isinstance(measured, str):
+        return _lines(f"{where}: the experiment does not fit. {measured}", said)
+    if machine.cannot_be_simulated:
+        return _lines(text_table(where, ["bytes", "measured"], [[n, f"{m:,d}"] for n, m in measured.items()]), said)
+    with SimulatedGPU(spec, holding=left) as gpu:
+        simulated = _run(experiment, gpu)
+    if isinstance(simulated, str):
+        return _lines(f"{where}; its simulation does not fit, though the measured run did. {simulated}", said)
+    title = f"{where}, simulated by PyTorch {spec.torch_version}'s rules"
     rows = [[name, f"{n:,d}", f"{simulated[name]:,d}", f"{n - simulated[name]:+,d}"] for name, n in measured.items()]
-    return text_table(title, ["bytes", "measured", "simulated", "difference"], rows, numbers=3)
+    return _lines(text_table(title, ["bytes", "measured", "simulated", "difference"], rows, numbers=3), said)
+
+
+def _left_on(live: LiveGPU) -> list[str]:
+    """What earlier programs left allocated, which is in both columns."""
+    n_bytes = live.memory_allocated()
+    return [f"{exact(n_bytes)} were allocated before; the simulated GPU has them from the start, too."] * bool(n_bytes)
+
+
+def _run(experiment: Experiment, gpu) -> Mapping[str, int] | str:
+    """What the experiment gives, or why there was not enough memory."""
+    try:
+        return experiment(gpu)
+    except torch.OutOfMemoryError as error:
+        said = sentence(error)
+        release(error)
+        return said
+
+
+def _lines(first: str, more: list[str]) -> str:
+    return "\n".join([first, *more])

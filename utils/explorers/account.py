@@ -1,14 +1,11 @@
 """What an explorer sets beside its prediction: an account of the bytes, or one sentence that says why there is none."""
 
-import traceback
 from dataclasses import dataclass, field
 
 from ..capacity import Fit
 from ..trace import ORIGINS
 from .stages import UNNAMED, terms_by_stage
 from .timeline import Timeline
-
-_LONGEST = 400  # characters: some errors go on about environment variables
 
 
 @dataclass(frozen=True)
@@ -72,31 +69,3 @@ def said_of(answer: dict, *more: str) -> str:
         said.append(answer["timeline"]["caption"])
     said += more
     return " ".join([said[0] if len(said) == 1 else f"{said[0].rstrip('.')}.", *said[1:]])
-
-
-def sentence(error: BaseException) -> str:
-    """The first line of an exception's message; of a long one, as many whole sentences as there is room for."""
-    lines = str(error).strip().splitlines()
-    text = lines[0].strip() if lines else f"{type(error).__name__} without a message."
-    if len(text) <= _LONGEST:
-        return text
-    whole, stop, _ = text[:_LONGEST].rpartition(". ")
-    return whole + "." if stop else text[: _LONGEST - 1] + "…"
-
-
-def release(error: BaseException) -> None:
-    """Let go of all that an exception's frames hold.
-
-    A traceback keeps every local variable on its way alive, and with them tensors: the next account would find the
-    memory of the failed one still taken.
-    """
-    seen = set()
-    pending = [error]
-    while pending:
-        current = pending.pop()
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        traceback.clear_frames(current.__traceback__)
-        current.__traceback__ = None
-        pending += [current.__cause__, current.__context__]

@@ -13,8 +13,9 @@ import anywidget
 import traitlets
 from ipywidgets import ValueWidget
 
+from ..failures import release, sentence
 from ..formulas import Formula
-from .account import Account, failed, release, said_of, sentence
+from .account import Account, failed, said_of
 from .controls import Control
 from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module

@@ -16,7 +16,7 @@ memory fractions, CUDA graphs, `record_stream`.
 Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/test_allocator_recorded.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..units import MiB, exact, short
@@ -201,6 +201,28 @@ class CachingAllocator:
             for stat in stats:
                 stat.reset_accumulated()
         self._events = dict.fromkeys(EVENTS, 0)
+
+    def take_over(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
+        """Begin with the segments and blocks that another allocator holds, as a snapshot tells them: at their addresses.
+
+        Returns the blocks in use, by address. The counters say of them what they would if this allocator had handed
+        them out; of how it came to the free ones, nothing.
+        Raises: ValueError if this allocator has handed out something already.
+        """
+        if self._stats.reserved_bytes.allocated:
+            raise ValueError("segments can be taken over by a new allocator alone: this one has some of its own.")
+        streams = {0: 0}
+        found: list[Block] = []
+        for segment in sorted(segments, key=lambda one: one["address"]):
+            pool = self._small if segment["segment_type"] == "small" else self._large
+            stream = streams.setdefault(segment["stream"], len(streams))
+            found += pool.rebuild(segment["blocks"], stream)
+            pool.stats.segment.increase(1)
+            pool.stats.reserved_bytes.increase(segment["total_size"])
+            self._next_address = max(self._next_address, segment["address"] + segment["total_size"] + GAP_BYTES)
+            self._on_segment("segment_alloc", segment["address"], segment["total_size"])
+        self._live.update(found)
+        return found
 
     def memory_snapshot(self) -> list[dict[str, Any]]:
         """Segments and their blocks, in the form and order of `torch.cuda.memory_snapshot()`."""

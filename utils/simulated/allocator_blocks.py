@@ -157,6 +157,28 @@ class BlockPool:
         self.insert(block)
         self._note_split_change(block, own_bytes, joined)
 
+    def rebuild(self, blocks: list[dict], stream: int) -> list[Block]:
+        """The blocks of one segment as a snapshot tells them, the free ones in the pool; returns those in use."""
+        made: list[Block] = []
+        for told in blocks:
+            block = Block(self, told["address"], told["size"], made[-1] if made else None, stream=stream)
+            block.allocated = told["state"] != "inactive"
+            block.requested_bytes = told["requested_size"] if block.allocated else 0
+            if made:
+                made[-1].next = block
+            made.append(block)
+        for block in made:
+            if block.allocated:
+                self.stats.allocation.increase(1)
+                self.stats.allocated_bytes.increase(block.size_bytes)
+                self.stats.requested_bytes.increase(block.requested_bytes)
+                continue
+            self.insert(block)
+            if block.is_split:
+                self.stats.inactive_split.increase(1)
+                self.stats.inactive_split_bytes.increase(block.size_bytes)
+        return [block for block in made if block.allocated]
+
     def _note_split_change(self, block: Block, own_bytes: int, joined: int) -> None:
         """One net change, not one per join: peaks and accumulated figures depend on it."""
         blocks, n_bytes = self.stats.inactive_split, self.stats.inactive_split_bytes

@@ -1,6 +1,7 @@
 """The simulated GPU as a reader holds it: opened and closed, and asked what `torch.cuda` would be asked."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,7 +34,9 @@ class SimulatedGPU:
 
     Use it as a scope (`with SimulatedGPU("a100-80gb") as gpu:`), or through `open_gpu` in a notebook. While it is open,
     tensors made with `device=gpu.device` are allocated in a model of PyTorch's caching allocator, operation by
-    operation. It is open on the thread that opened it; of several open GPUs only the innermost counts.
+    operation. It is open on the thread that opened it; of several open GPUs only the innermost counts. `holding` are
+    the segments that are there from the start, as `memory_snapshot` of another GPU tells them: a real one, say, whose
+    next program is to be simulated.
 
     Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
     Raises: ValueError for an unknown name; RuntimeError when opened or closed out of order;
@@ -42,9 +45,10 @@ class SimulatedGPU:
 
     origin = "simulated"
 
-    def __init__(self, name: str | GPUSpec = "a100-80gb") -> None:
+    def __init__(self, name: str | GPUSpec = "a100-80gb", *, holding: Sequence[dict] = ()) -> None:
         self.spec = name if isinstance(name, GPUSpec) else find_spec(name)
         self._memory = Memory(self.spec)
+        self._memory.take_over(holding)
         self._mode = Dispatch(self._memory, owner=self)
         self._mode.observer = self._observer = Observer(self._memory)
         self._thread: int | None = None

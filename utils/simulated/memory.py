@@ -67,6 +67,18 @@ class Memory:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
 
+    def take_over(self, segments: list[dict]) -> None:
+        """Begin with what another allocator holds, as a snapshot tells it; whom it serves is not known."""
+        allocated_bytes = requested_bytes = 0
+        for number, block in enumerate(self.allocator.take_over(segments)):
+            event = self._allocation(block.requested_bytes, number, block, "unattributed")
+            event.allocated_bytes = allocated_bytes = allocated_bytes + block.size_bytes
+            event.requested_bytes = requested_bytes = requested_bytes + block.requested_bytes
+            event.stream = block.stream
+            self.streams = max(self.streams, block.stream)
+            self._next_number = number + 1
+            self.trace.events.append(event)
+
     def take(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
         """A block of at least `n_bytes`, and the number of the allocation; what no tensor will hold needs a name."""
         let_go()
