@@ -28,3 +28,18 @@ def gpu():
 
     with SimulatedGPU("a100-80gb") as gpu:
         yield gpu
+
+
+@pytest.fixture
+def pretended_gpus(monkeypatch):
+    """A machine with eight GPUs, as far as their names and numbers go; returns the properties that can be changed."""
+    import torch
+
+    state = {"name": "a stand-in", "count": 8, "current": 0}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: state["name"])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: state["count"])
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: state["current"])
+    for variable in ("LOCAL_RANK", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(variable, raising=False)
+    return state

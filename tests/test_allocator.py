@@ -7,6 +7,8 @@ test_allocator_recorded.py.
 
 import pytest
 from allocator_runs import SIZES, Run, sequences
+from hypothesis import given
+from hypothesis import strategies as st
 
 from utils.simulated.allocator import CachingAllocator, OutOfMemory
 from utils.units import GiB, MiB
@@ -178,3 +180,47 @@ def test_a_handed_out_block_is_never_one_that_was_freed():
         allocator.free(stale)
     assert again.allocated
     assert again.is_split is False
+
+
+# ------------------------------------------------------------------------------------------------- taken over
+
+
+@given(st.lists(st.tuples(st.integers(1, 40 * MiB), st.booleans()), max_size=40), st.data())
+def test_an_allocator_goes_on_from_another_s_snapshot(requests, data):
+    """All that is asked of it afterwards it answers as the first one does: addresses, sizes, segments."""
+    first = CachingAllocator(2**40)
+    kept = {}
+    for n_bytes, stays in requests:
+        block = first.malloc(n_bytes)
+        if stays:
+            kept[block.address] = block
+        else:
+            first.free(block)
+    second = CachingAllocator(2**40)
+    taken = {block.address: block for block in second.take_over(first.memory_snapshot())}
+    assert taken.keys() == kept.keys()
+    figures = ("requested_bytes", "allocated_bytes", "reserved_bytes")
+    for _ in range(data.draw(st.integers(0, 30))):
+        if kept and data.draw(st.booleans()):
+            address = data.draw(st.sampled_from(sorted(kept)))
+            first.free(kept.pop(address))
+            second.free(taken.pop(address))
+        else:
+            n_bytes = data.draw(st.integers(1, 40 * MiB))
+            one, other = first.malloc(n_bytes), second.malloc(n_bytes)
+            assert one.size_bytes == other.size_bytes
+            kept[one.address], taken[one.address] = one, other
+            if one.address != other.address:  # a new segment: the driver's next place is not in a snapshot
+                return
+        assert [getattr(first, f) for f in figures] == [getattr(second, f) for f in figures]
+    now = [allocator.memory_stats() for allocator in (first, second)]
+    for key in now[0]:
+        if key.endswith(".current"):
+            assert now[0][key] == now[1][key], key
+
+
+def test_only_a_new_allocator_takes_over():
+    allocator = CachingAllocator(2**30)
+    allocator.malloc(1)
+    with pytest.raises(ValueError, match="taken over by a new allocator alone"):
+        allocator.take_over([])

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 import torch.utils._foreach_utils as foreach_utils
 from running import ones
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils import AllocatedMemContext, LiveGPU, SimulatedGPU, open_gpu
@@ -217,10 +218,9 @@ def test_a_closed_gpu_is_let_go():
     assert gone() is None
 
 
+@pytest.mark.usefixtures("pretended_gpus")
 def test_the_live_gpu_passes_everything_on(monkeypatch):
     asked = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a stand-in")
     names = [n for n in vars(SimulatedGPU) if "memory" in n or n in ("mem_get_info", "synchronize", "empty_cache")]
     names = [n for n in names if not n.startswith("_")] + ["get_device_properties"]
     for name in names:
@@ -235,14 +235,51 @@ def test_the_live_gpu_passes_everything_on(monkeypatch):
     assert asked == [(n,) if n in without_device else (n, torch.device("cuda", 0)) for n in names]
 
 
-def test_each_of_torchrun_s_processes_has_a_live_gpu_of_its_own(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a stand-in")
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    assert LiveGPU().device == torch.device("cuda", 0)
-    monkeypatch.setenv("LOCAL_RANK", "3")
-    assert LiveGPU().device == torch.device("cuda", 3)
-    assert LiveGPU(1).device == torch.device("cuda", 1)
+@pytest.mark.parametrize(
+    ("current", "count", "local_rank", "index"),
+    [
+        (0, 8, None, 0),
+        (2, 8, None, 2),  # torch.cuda.set_device(2)
+        (0, 8, "3", 3),  # torchrun
+        (1, 8, "3", 1),  # torchrun, and the program has chosen
+        (0, 1, "3", 0),  # torchrun, and each rank sees one GPU alone
+        (0, 2, "3", 0),
+    ],
+)
+def test_which_gpu_is_the_live_one(pretended_gpus, monkeypatch, current, count, local_rank, index):
+    pretended_gpus.update(current=current, count=count)
+    if local_rank:
+        monkeypatch.setenv("LOCAL_RANK", local_rank)
+    assert LiveGPU().device == torch.device("cuda", index)
+    assert LiveGPU(0).device == torch.device("cuda", 0)
+
+
+@pytest.mark.usefixtures("pretended_gpus")
+def test_an_index_without_a_gpu():
+    with pytest.raises(RuntimeError, match="index must be that of a GPU here, 0 to 7: got 8;"):
+        LiveGPU(8)
+
+
+@pytest.mark.usefixtures("pretended_gpus")
+def test_a_live_gpu_sets_simulated_ones_aside():
+    with SimulatedGPU() as outer:
+        x = ones(outer, 3)
+        with LiveGPU() as live:
+            assert current_gpu() is live
+            assert not _get_current_dispatch_mode_stack()
+            with pytest.raises(RuntimeError, match="a live GPU can be opened once at a time: a stand-in is open"):
+                live.__enter__()
+            with pytest.raises(RuntimeError, match="a simulated GPU counts on the thread that opened it"):
+                _ = outer.device
+            with SimulatedGPU("t4-16gb") as inner:
+                assert current_gpu() is inner
+                kept = ones(inner, 3)
+                assert len(inner.trace) == 2, kept
+            assert current_gpu() is live
+        assert current_gpu() is outer
+        assert len(outer.trace) == 2, "a segment and a block"
+        x * 2
+        assert len(outer.trace) == 4
 
 
 @pytest.mark.gpu

@@ -17,10 +17,8 @@ T4 = find_spec("t4-16gb")
 
 
 @pytest.fixture
-def live(monkeypatch):
+def live(pretended_gpus):
     """A live GPU on any machine: good for its names, not for its answers."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a stand-in")
     return LiveGPU()
 
 

@@ -1,80 +1,140 @@
 """What is said of an experiment on a live GPU beside a simulation of it."""
 
+import gc
+from contextlib import contextmanager
+
 import pytest
 import torch
 
-from utils import side_by_side
+from utils import SimulatedGPU, side_by_side
 from utils.device import LiveGPU
 from utils.experiments import mlp_forward, train_stack
+from utils.machine import Machine
+from utils.rank_experiments import as_rank_on
+from utils.region_runs import in_regions_on
 from utils.side_by_side import live_beside_simulated
 from utils.simulated.specs import find_spec
-from utils.start_experiments import two_by_two
+from utils.start_experiments import fragmented, two_by_two
 
 SIZE = {"b": 2, "s": 4096, "d": 1024}
+T4 = find_spec("t4-16gb")
+TITLE = f"t4-16gb: measured by PyTorch {torch.__version__}"
 
 
-class StandIn:
-    """A live GPU as far as the table needs one."""
+class StandIn(SimulatedGPU):
+    """A simulated T4 in the place of the live GPU, on which a reader has left something."""
 
-    name, spec, origin = "a stand-in", find_spec("t4-16gb"), "measured"
-    before_bytes = 0
+    origin, left = "measured", ()
 
-    def empty_cache(self):
-        pass
 
-    def memory_allocated(self):
-        return self.before_bytes
+@contextmanager
+def cleared():
+    with StandIn(T4) as gpu:
+        kept = [torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device) for n_bytes in gpu.left]
+        if kept:
+            del kept[0]
+        yield gpu
 
 
 @pytest.fixture
-def stand_in(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
-    monkeypatch.setattr(side_by_side, "LiveGPU", StandIn)
-    return StandIn
+def machine(monkeypatch):
+    found = {"name": "t4-16gb", "reason": "", "cannot_be_simulated": ""}
+    monkeypatch.setattr(side_by_side, "this_machine", lambda: Machine(**found))
+    monkeypatch.setattr(side_by_side, "conditions", lambda device: list(found.get("said", ())))
+    monkeypatch.setattr(side_by_side, "cleared", cleared)
+    return found
 
 
 def experiment(gpu):
     return {"allocated": {"measured": 1100, "simulated": 1000}[gpu.origin], "kept": 7}
 
 
-def test_without_a_gpu_it_says_so(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert live_beside_simulated(experiment) == (
-        "PyTorch sees no GPU on this machine: the simulated figures stand alone."
-    )
+def test_without_a_gpu_it_says_so(machine):
+    machine["reason"] = "There is none."
+    assert live_beside_simulated(experiment) == "There is none. The simulated figures stand alone."
 
 
-@pytest.mark.usefixtures("stand_in")
+@pytest.mark.usefixtures("machine")
 def test_with_a_gpu_it_says_by_how_much_the_measured_is_off():
     assert live_beside_simulated(experiment).splitlines() == [
-        f"a stand-in: measured by PyTorch {torch.__version__}, simulated by PyTorch 2.13's rules",
+        f"{TITLE}, simulated by PyTorch 2.13's rules",
         "bytes      measured  simulated  difference",
         "allocated     1,100      1,000        +100",
         "kept              7          7          +0",
     ]
 
 
-def test_what_was_there_before_is_said(stand_in, monkeypatch):
-    monkeypatch.setattr(stand_in, "before_bytes", 4096)
-    title = live_beside_simulated(experiment).splitlines()[0]
-    assert title.endswith("; 4,096 bytes were allocated on the live GPU before")
+@pytest.mark.usefixtures("machine")
+def test_what_was_there_before_is_in_both_columns(monkeypatch):
+    monkeypatch.setattr(StandIn, "left", (3 << 20, 7 << 20, 100, 5 << 20))
+    *rows, said = live_beside_simulated(two_by_two).splitlines()
+    assert {row.split()[-1] for row in rows[2:]} == {"+0"}
+    assert said == "12,583,424 bytes (12 MiB) were allocated before; the simulated GPU has them from the start, too."
+
+
+def test_conditions_stand_below(machine, monkeypatch):
+    monkeypatch.setattr(side_by_side, "conditions", lambda device: ["One.", "Two."])
+    assert live_beside_simulated(experiment).splitlines()[-2:] == ["One.", "Two."]
+
+
+def test_where_no_simulation_is_right_there_is_none(machine):
+    machine["cannot_be_simulated"] = "It is another maker's."
+    assert live_beside_simulated(experiment).splitlines() == [
+        TITLE,
+        "bytes      measured",
+        "allocated  1,100",
+        "kept       7",
+        "It is another maker's.",
+    ]
+
+
+@pytest.mark.usefixtures("machine")
+def test_out_of_memory_is_a_sentence_and_leaves_nothing():
+    held = []
+
+    def too_much(gpu):
+        held.append(gpu)
+        mine = torch.ones(1 << 30, dtype=torch.uint8, device=gpu.device)
+        return {"never": torch.empty(20 << 30, dtype=torch.uint8, device=gpu.device).nbytes + mine.nbytes}
+
+    said = live_beside_simulated(too_much)
+    assert said.startswith(f"{TITLE}: the experiment does not fit. CUDA out of memory (simulated t4-16gb):")
+    gc.collect()
+    assert held[0].memory_allocated() == 0
+    assert live_beside_simulated(experiment).startswith(TITLE), "the next one runs"
+
+
+@pytest.mark.usefixtures("machine")
+def test_other_errors_are_raised():
+    with pytest.raises(ZeroDivisionError):
+        live_beside_simulated(lambda gpu: 1 // 0)
+
+
+EXPERIMENTS = {
+    "two by two": two_by_two,
+    "a stack": lambda gpu: train_stack(gpu).figures,
+    "regions": in_regions_on,
+    "as rank 0 of 8": as_rank_on,
+    **{
+        name: lambda gpu, name=name: mlp_forward(gpu, **SIZE, activation=name, dropout=0.1).figures
+        for name in ("relu", "gelu", "leaky_relu_", "softsign")
+    },
+}
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("run", [1, 2])
-@pytest.mark.parametrize(
-    "measure",
-    [
-        two_by_two,
-        lambda gpu: train_stack(gpu).figures,
-        *(
-            lambda gpu, name=name: mlp_forward(gpu, **SIZE, activation=name, dropout=0.1).figures
-            for name in ("relu", "gelu", "leaky_relu_", "softsign")
-        ),
-    ],
-)
-def test_measured_is_simulated(measure, run):
-    LiveGPU()
-    rows = live_beside_simulated(measure).splitlines()[2:]
-    assert all(row.split()[-1] == "+0" for row in rows), rows
+@pytest.mark.parametrize("around", ["alone", "with a simulated GPU open", "with leftovers"])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_measured_is_simulated(name, around):
+    left = fragmented(LiveGPU()) if around == "with leftovers" else {}
+    if around == "with a simulated GPU open":
+        with SimulatedGPU("h100-80gb") as gpu:
+            x = torch.ones(3, device=gpu.device)
+            rows = live_beside_simulated(EXPERIMENTS[name]).splitlines()
+            assert gpu.memory_allocated() == 512, x
+    else:
+        rows = live_beside_simulated(EXPERIMENTS[name]).splitlines()
+    assert len(rows) > 2
+    off = [row for row in rows[2:] if not row.endswith("+0") and "were allocated before" not in row]
+    assert not off, rows
+    del left

@@ -14,7 +14,6 @@ from .simulated.autocast import autocast
 from .simulated.gpu import SimulatedGPU
 from .simulated.specs import GPUSpec
 
-
 LIVE = "live"
 """The name by which `open_gpu` and explorers know this machine's own GPU."""
 

@@ -7,14 +7,23 @@ import torch
 
 from .units import exact
 
+_ALLOCATOR = "it changes how PyTorch's allocator cuts and keeps its memory"
+_NO_ALLOCATOR = "it turns PyTorch's caching allocator off, which then counts nothing"
+_WORKSPACE = "it changes the cuBLAS workspaces"
+_BLAS = "it changes which library multiplies matrices, and what that takes to work in"
+_ATTENTION = "it changes which attention kernel is preferred"
 SETTINGS = {
-    "PYTORCH_ALLOC_CONF": "it changes how PyTorch's allocator cuts and keeps its memory",
-    "PYTORCH_CUDA_ALLOC_CONF": "it changes how PyTorch's allocator cuts and keeps its memory",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "it turns PyTorch's caching allocator off, which then counts nothing",
-    "CUBLAS_WORKSPACE_CONFIG": "it sets the size of the cuBLAS workspaces",
-    "CUBLASLT_WORKSPACE_SIZE": "it sets the size of the cuBLAS workspaces",
-    "TORCH_CUBLAS_WORKSPACE_CACHE": "it decides whether the cuBLAS workspaces are kept",
-    "TORCH_CUDNN_SDPA_ENABLED": "it decides which attention kernel is preferred",
+    "PYTORCH_ALLOC_CONF": _ALLOCATOR,
+    "PYTORCH_CUDA_ALLOC_CONF": _ALLOCATOR,
+    "PYTORCH_HIP_ALLOC_CONF": _ALLOCATOR,
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": _NO_ALLOCATOR,
+    "PYTORCH_NO_HIP_MEMORY_CACHING": _NO_ALLOCATOR,
+    "CUBLAS_WORKSPACE_CONFIG": _WORKSPACE,
+    "CUBLASLT_WORKSPACE_SIZE": _WORKSPACE,
+    "TORCH_CUBLASLT_UNIFIED_WORKSPACE": _WORKSPACE,
+    "TORCH_CUBLAS_WORKSPACE_CACHE": _WORKSPACE,
+    "TORCH_BLAS_PREFER_CUBLASLT": _BLAS,
+    "TORCH_CUDNN_SDPA_DEPRIORITIZED": _ATTENTION,
 }
 """Variables of the environment that change what a program takes from the allocator, and how."""
 
@@ -69,6 +78,10 @@ def conditions(device: torch.device) -> list[str]:
             several GPUs.
     """
     said = [f"{name}={os.environ[name]} is set: {effect}." for name, effect in SETTINGS.items() if os.environ.get(name)]
+    if (library := torch.backends.cuda.preferred_blas_library().name) not in ("Default", "Cublas"):
+        said.append(f"torch.backends.cuda.preferred_blas_library is {library}: {_BLAS}.")
+    if (fraction := torch.cuda.get_per_process_memory_fraction(device)) < 1:
+        said.append(f"torch.cuda.set_per_process_memory_fraction leaves this process {fraction:.1%} of the GPU.")
     name = torch.cuda.get_device_name(device)
     if " MIG " in f" {name} ":
         said.append("This is a part of a GPU (MIG): its memory and its multiprocessors are those of the part.")

@@ -79,7 +79,7 @@ def in_regions(
 
 
 def in_regions_on(gpu, regions: str = "every block", *, b: int = 2, **model) -> dict[str, int]:
-    """Two steps of GPT-2 small under autocast to float16 on any open GPU: bytes after each phase, and the second's peaks.
+    """Two steps of GPT-2 small under autocast to float16 on any open GPU: bytes after each phase, peaks of the second.
 
     Attention is one of PyTorch's own kernels.
 

@@ -203,7 +203,7 @@ class CachingAllocator:
         self._events = dict.fromkeys(EVENTS, 0)
 
     def take_over(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
-        """Begin with the segments and blocks that another allocator holds, as a snapshot tells them: at their addresses.
+        """Begin with the segments and blocks that another allocator holds, as a snapshot tells them.
 
         Returns the blocks in use, by address. The counters say of them what they would if this allocator had handed
         them out; of how it came to the free ones, nothing.
