@@ -138,3 +138,62 @@ def test_attention_on_the_cpu_stays_there():
     expected = F.scaled_dot_product_attention(q, q, q)
     with SimulatedGPU("a100-80gb"):
         assert torch.equal(F.scaled_dot_product_attention(q, q, q), expected)
+
+
+# ------------------------------------------------------------------------------------ the order of preference
+
+FIRST, CUDNN_FIRST, MATH_FIRST = [1, 2, 0, 3, 4], [3, 1, 2, 0, 4], [0, 1, 2, 3, 4]
+A100, H100 = find_spec("a100-80gb"), find_spec("h100-80gb")
+
+
+@pytest.fixture
+def order():
+    """PyTorch's own record of the order, restored afterwards."""
+    before = torch._C._get_sdp_priority_order()
+    yield torch._C._set_sdp_priority_order  # PyTorch's, which no open GPU has replaced
+    torch._C._set_sdp_priority_order(before)
+
+
+def orders():
+    return order_of_preference(A100), order_of_preference(H100)
+
+
+def test_without_a_wish_each_gpu_has_its_own_order(order):
+    assert orders() == (FIRST, CUDNN_FIRST)
+    with SimulatedGPU(A100):
+        assert orders() == (FIRST, CUDNN_FIRST)
+
+
+def test_what_pytorch_sets_for_the_machine_is_no_wish(order):
+    """As the first real attention on a Hopper card does, behind the back of Python."""
+    with SimulatedGPU(A100):
+        order(CUDNN_FIRST)
+        assert orders() == (FIRST, CUDNN_FIRST)
+        with sdpa_kernel([SDPBackend.MATH, SDPBackend.FLASH_ATTENTION], set_priority=True):
+            assert orders()[0][:2] == orders()[1][:2] == [0, 1]
+        assert orders() == (FIRST, CUDNN_FIRST)
+    assert torch._C._get_sdp_priority_order() == CUDNN_FIRST, "the machine has its own again"
+
+
+def test_what_pytorch_has_set_before_is_no_wish_on_such_a_machine(order, monkeypatch):
+    order(CUDNN_FIRST)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert orders() == (CUDNN_FIRST, CUDNN_FIRST), "without such a card somebody has wished it"
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda card: [(8, 0), (9, 0)][card])
+    assert orders() == (FIRST, CUDNN_FIRST)
+    with SimulatedGPU(A100):
+        assert orders() == (FIRST, CUDNN_FIRST)
+    assert torch._C._get_sdp_priority_order() == CUDNN_FIRST
+
+
+def test_a_wish_counts_whenever_it_was_made(order):
+    order(MATH_FIRST)
+    assert orders() == (MATH_FIRST, MATH_FIRST)
+    with SimulatedGPU(A100):
+        assert orders() == (MATH_FIRST, MATH_FIRST)
+        torch._C._set_sdp_priority_order(CUDNN_FIRST)
+        assert orders() == (CUDNN_FIRST, CUDNN_FIRST)
+        torch._C._set_sdp_priority_order(FIRST)
+        assert orders() == (FIRST, CUDNN_FIRST), "back to none"

@@ -195,8 +195,11 @@ def heed_the_user_s_order():
 def _wished_before() -> list[int] | None:
     """The order that the user has set, as far as it can be told from the one that PyTorch sets on this machine."""
     order = torch._C._get_sdp_priority_order()
-    by_machine = torch.cuda.is_initialized() and torch.cuda.get_device_capability()[0] in (9, 10)
-    return None if order == _AS_IMPORTED or order == _ON_HOPPER_AND_BLACKWELL and by_machine else order
+    if order == _ON_HOPPER_AND_BLACKWELL and torch.cuda.is_initialized():
+        cards = range(torch.cuda.device_count())
+        if any(torch.cuda.get_device_capability(card)[0] in (9, 10) for card in cards):
+            return None
+    return None if order == _AS_IMPORTED else order
 
 
 def order_of_preference(spec: GPUSpec) -> list[int]:

@@ -27,6 +27,7 @@ _RESULT_IN_FLOAT32 = """prod prod.dim_int softmax.int log_softmax.int cumprod cu
 _WITH_DTYPE = {"norm.Scalar": "ScalarOpt_dtype", "norm.ScalarOpt_dim": "ScalarOpt_dim_dtype"}
 _WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
 _REFUSED = "binary_cross_entropy"
+_OF_THE_CUDA_BUILD = "_cudnn_rnn"  # which a CPU build lacks; no simulated GPU's tensor gets there
 
 
 def autocast(dtype: torch.dtype, enabled: bool = True, cache_enabled: bool | None = None) -> torch.autocast:
@@ -208,7 +209,8 @@ def policies() -> dict[str, object]:
         _refused: [_REFUSED],
     }
     names = torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")
-    found = {name.removeprefix("aten::"): _in_float32 for name in names}
+    names = {name.removeprefix("aten::") for name in names} - {_OF_THE_CUDA_BUILD}
+    found = dict.fromkeys(names, _in_float32)
     return found | {name: policy for policy, members in listed.items() for name in members if name in found}
 
 

@@ -19,7 +19,14 @@ def answer_as_cuda():
         return lambda device_type="cuda", *rest, **kwargs: original(_as_cuda(device_type), *rest, **kwargs)
 
     def init(original):
-        return lambda self, device_type, *rest, **kwargs: original(self, _as_cuda(device_type), *rest, **kwargs)
+        def __init__(self, device_type, *rest, **kwargs):
+            _MAKING.autocast = True
+            try:
+                original(self, _as_cuda(device_type), *rest, **kwargs)
+            finally:
+                _MAKING.autocast = False
+
+        return __init__
 
     def clear(original):
         def clear_autocast_cache() -> None:
@@ -47,11 +54,17 @@ def answer_as_cuda():
     return all_of([replaced(*change) for change in changes])
 
 
+_MAKING = threading.local()
+
+
 def _is_bf16_supported(original):
-    """Every GPU does; one before Ampere in software, which PyTorch finds out, once, by making a tensor."""
+    """Autocast asks it of the simulated GPU: every GPU computes in bfloat16, one before Ampere in software, which
+    PyTorch finds out, once, by making a tensor. A program asks it of the machine's own GPU, where there is one.
+    """
 
     def answer(including_emulation: bool = True) -> bool:
-        if not attached():
+        asked_by_autocast = getattr(_MAKING, "autocast", False)
+        if not attached() or torch.cuda.is_available() and not asked_by_autocast:
             return original(including_emulation)
         mode = attached()[-1]
         if mode.memory.spec.capability >= (8, 0) or not including_emulation:
