@@ -1,6 +1,8 @@
-"""What all tests share: a GPU test skips where there is no GPU, and hypothesis knows no deadline on a busy machine."""
+"""What all tests share: a GPU test skips where there is no GPU, and runs once more with a simulated one open around it;
+hypothesis knows no deadline on a busy machine."""
 
 import os
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import settings
@@ -19,6 +21,37 @@ def _gpu_or_skip(request):
 
         if not torch.cuda.is_available():
             pytest.skip("needs a CUDA GPU")
+
+
+def pytest_generate_tests(metafunc):
+    if metafunc.definition.get_closest_marker("gpu"):
+        metafunc.fixturenames.insert(0, "_around")
+        metafunc.parametrize("_around", ["alone", "beside a simulated GPU"], indirect=True)
+
+
+@pytest.fixture
+def _around(request):
+    """Nothing, or an open simulated GPU, which must leave the machine's own alone."""
+    from utils import SimulatedGPU
+
+    with SimulatedGPU("h100-80gb") if request.param != "alone" else nullcontext():
+        yield
+
+
+_ON_CARD = pytest.mark.gpu
+
+
+@pytest.fixture(
+    params=["cpu", "meta", "simulated", *(pytest.param(p, marks=_ON_CARD) for p in ("cuda", "cuda beside"))]
+)
+def device(request):
+    """Each kind of device: a real GPU also with a simulated one open around it."""
+    import torch
+
+    from utils import SimulatedGPU
+
+    with SimulatedGPU("a100-80gb") if request.param in ("simulated", "cuda beside") else nullcontext() as gpu:
+        yield gpu.device if request.param == "simulated" else torch.device(request.param.split()[0])
 
 
 @pytest.fixture

@@ -146,15 +146,6 @@ def hooks():
     return installed, len(torch_module._global_forward_hooks), len(torch_module._global_forward_pre_hooks)
 
 
-@pytest.fixture(params=["cpu", "meta", "simulated", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request):
-    if request.param == "simulated":
-        with SimulatedGPU("a100-80gb") as gpu:
-            yield gpu.device
-    else:
-        yield torch.device(request.param)
-
-
 def leaf(*shape, device, **more):
     return torch.ones(*shape, device=device, requires_grad=True, **more)
 

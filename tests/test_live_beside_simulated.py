@@ -92,7 +92,9 @@ def test_without_a_gpu_it_says_so(monkeypatch, capsys):
 
 
 @pytest.mark.gpu
-def test_the_live_gpu_agrees_with_its_simulation():
+@pytest.mark.parametrize("options", [(), ("--beside",)])
+def test_the_live_gpu_agrees_with_its_simulation(options):
     """In a process of its own: what ran before would be in the figures."""
-    run = subprocess.run([sys.executable, "tools/live_beside_simulated.py"], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "tools/live_beside_simulated.py", *options]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

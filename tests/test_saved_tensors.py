@@ -5,18 +5,9 @@ import torch
 from torch import nn
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from utils import MLP, SavedTensorContext, SimulatedGPU
+from utils import MLP, SavedTensorContext
 from utils.parallel import ranks
 from utils.saved_tensors import as_text, storages_of
-
-
-@pytest.fixture(params=["cpu", "meta", "simulated", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request):
-    if request.param == "simulated":
-        with SimulatedGPU("a100-80gb") as gpu:
-            yield gpu.device
-    else:
-        yield torch.device(request.param)
 
 
 def leaf(*shape, device, **more):

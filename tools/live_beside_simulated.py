@@ -1,14 +1,17 @@
 """Runs the same programs on this machine's own GPU and on a simulation of it, and says where the two agree.
 
     python tools/live_beside_simulated.py
+    python tools/live_beside_simulated.py --beside    with another simulated GPU open around the live one's programs
 
 Every public method of LiveGPU is called, and what it answers is set beside what SimulatedGPU answers. It needs PyTorch
 and a GPU, and a process of its own: run it before anything else has allocated memory there. cuDNN's attention is left
 out, for what its engines take is not known. Returns 1 if something differs that should not.
 """
 
+import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,7 +51,7 @@ def transformer_block(gpu) -> Iterator[str]:
     with AllocatedMemContext(gpu) as mem, SavedTensorContext(block.parameters()) as saved:
         y = block(x)
     yield f"block, forward: {mem.delta['current']:,d} bytes allocated, {saved.saved_tensor_mem:,d} saved"
-    with AllocatedMemContext() as mem:
+    with AllocatedMemContext(gpu) as mem:
         y.backward(torch.ones_like(y))
     yield f"block, backward: {mem.delta['allocated']:,d} bytes allocated, {mem.delta['freed']:,d} freed"
     del y  # as above
@@ -267,14 +270,24 @@ def known_spec(live: LiveGPU) -> str:
     return f"The book's {spec.name}: {'; '.join(off) or 'the same size, architecture and multiprocessors'}."
 
 
-def main() -> int:
+def main(argv: Sequence[str] = ()) -> int:
     """Run everything, print the tables, and return 1 if something differs that should not."""
+    parser = argparse.ArgumentParser(description="The live GPU beside its simulation.")
+    parser.add_argument(
+        "--beside", action="store_true", help="open another simulated GPU around the live one's programs"
+    )
+    beside = parser.parse_args(argv).beside
     if not torch.cuda.is_available():
         print("PyTorch sees no GPU on this machine: there is nothing to set beside a simulation.")
         return 0
     torch.backends.cuda.enable_cudnn_sdp(False)
     gpu = LiveGPU()
-    live, simulated = run(LiveGPU, "live"), run(lambda: SimulatedGPU(gpu.spec), gpu.spec)
+    if beside:  # the live one is not opened as a scope, which would set the simulated one aside
+        with SimulatedGPU("t4-16gb"):
+            live = run(lambda: nullcontext(LiveGPU()), "live")
+    else:
+        live = run(LiveGPU, "live")
+    simulated = run(lambda: SimulatedGPU(gpu.spec), gpu.spec)
     instants, methods = rows_at_instants(live, simulated), rows_of_methods(live, simulated)
     print(f"{gpu.name}, PyTorch {torch.__version__}; simulated by the rules of PyTorch {gpu.spec.torch_version}")
     print(known_spec(gpu), end="\n\n")
@@ -288,4 +301,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
