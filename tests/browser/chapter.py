@@ -8,8 +8,8 @@ from pathlib import Path
 
 import nbformat
 
-from utils.explorers.account import sentence
 from utils.explorers.stages import terms_by_stage
+from utils.failures import sentence
 
 Row = tuple[str, int, int | None]  # term, predicted bytes, simulated bytes (None: no account)
 
