@@ -3,8 +3,8 @@
 import pytest
 
 from utils.explorers import Account, Control, Explorer
-from utils.explorers.account import sentence
 from utils.explorers.controls import in_effect
+from utils.failures import sentence
 from utils.formulas import Formula, Term
 
 

@@ -78,7 +78,7 @@ def test_the_table_that_a_chapter_stores_is_the_explorers(name):
 def test_errors_name_what_there_is():
     with pytest.raises(ValueError, match=r"name must be one of phases, mlp, .*: got name='mpl'\."):
         explorer("mpl")
-    with pytest.raises(ValueError, match=r"the settings of .mlp. are b, s, d, .*dtype: got .batch.\."):
+    with pytest.raises(ValueError, match=r"the settings of .mlp. are b, s, d, .*gpu: got .batch.\."):
         explorer("mlp", batch=2)
     with pytest.raises(ValueError, match=r"dropout \(dropout\) must be one of off, p = 0\.1: got 'on'\."):
         explorer("mlp", dropout="on")

@@ -68,7 +68,7 @@ def at(page, name, explorer, settings) -> ExplorerPage:
 def random_settings(explorer, pick: random.Random) -> dict:
     def one(control):
         if control.spec()["kind"] != "range":
-            return pick.choice(list(control.values.values()))
+            return control.values[pick.choice(control.enabled)]
         return control.minimum + control.step * pick.randrange((control.maximum - control.minimum) // control.step + 1)
 
     return {symbol: one(control) for symbol, control in explorer.controls.items()}
