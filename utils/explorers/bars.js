@@ -38,12 +38,12 @@ function bar(kind, rows, y, size, pixels, spec, ids) {
 
 const caption = (y, text, x = 0) => build("text", { class: "eb-caption", x, y }, text);
 const title = (stage) => `predicted ${stage.unsized ? "–" : short(stage.predicted)}`;
-const accountTitle = (stage, state, origin) =>
-  `${origin}${{ waiting: " …", failed: ": no account", absent: ": not recorded here", ready: ` ${short(stage.accounted ?? 0)}` }[state]}`;
+const accountTitle = (bytes, state, origin) =>
+  `${origin}${{ waiting: " …", failed: ": no account", absent: ": not recorded here", ready: ` ${short(bytes ?? 0)}` }[state]}`;
 
 /** What a stage's bars say, from above to below. */
 const titles = (stage, { state, origin, besideOrigin }) =>
-  [title(stage), ...(besideOrigin ? [`${besideOrigin} ${short(stage.beside)}`] : []), accountTitle(stage, state, origin)];
+  [title(stage), ...(besideOrigin ? [accountTitle(stage.beside, state, besideOrigin)] : []), accountTitle(stage.accounted, state, origin)];
 
 /** Bars, each below its caption. */
 function alone(stage, around) {

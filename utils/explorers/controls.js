@@ -112,6 +112,7 @@ function condition({ when }, controls) {
 export function createControl(control, id, change, { controls }) {
   const { element, show, forget = () => {} } = kindOf(control)(control, id, change);
   const reasons = Object.values(control.disabled ?? {}).join(" ");
+  if (reasons || Object.keys(control.live ?? {}).length) element.classList.add("eb-wide");
   if (reasons) element.append(build("small", { class: "eb-reasons", id: reasonsOf(control, id) }, reasons));
   const hint = build("small", { class: "eb-hint" });
   if (Object.keys(control.when).length) {

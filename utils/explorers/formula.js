@@ -113,8 +113,9 @@ const sized = (bytes) => (Number.isNaN(bytes) ? { predicted: null, unsized: true
 const withDifference = (row, state) =>
   ({ ...row, difference: state === "ready" && !row.unsized ? (row.accounted ?? 0) - (row.predicted ?? 0) : null });
 
-/** `off`: by how much the account beside it is more than the account; null where there is none. */
-const withBeside = (row, beside) => ({ ...row, beside: beside ?? null, off: beside === undefined ? null : beside - (row.accounted ?? 0) });
+/** `off`: by how much the account is more than the one beside it; null where there is none. */
+const withBeside = (row, beside, state) =>
+  ({ ...row, beside: beside ?? null, off: beside === undefined || state !== "ready" ? null : (row.accounted ?? 0) - beside });
 
 function compareStage(name, terms, counted, beside, state) {
   const isSurprise = (term) => state === "ready" && !terms.some((known) => known.name === term);
@@ -123,18 +124,18 @@ function compareStage(name, terms, counted, beside, state) {
     ...terms.map((term) => ({ ...term, ...sized(term.bytes) })),
     ...surprises.map((term) => ({ stage: name, name: term, text: "", why: "not in the formula", predicted: null })),
   ].map((row) => withDifference({ ...row, accounted: counted?.[row.name] ?? null }, state))
-    .map((row) => withBeside(row, beside && (beside[row.name] ?? 0)));
+    .map((row) => withBeside(row, beside && (beside[row.name] ?? 0), state));
   const accounted = counted ? sum(Object.values(counted)) : null;
   const whole = withDifference({ name, rows, ...sized(sum(terms.map(({ bytes }) => bytes))), accounted }, state);
-  return withBeside(whole, beside && sum(Object.values(beside)));
+  return withBeside(whole, beside && sum(Object.values(beside)), state);
 }
 
 /** All stages together, which have a sum only if they are parts of one whole. */
 function compareWhole(stages, state) {
   const predicted = sized(sum(stages.map((stage) => (stage.unsized ? NaN : stage.predicted))));
   const accounted = state === "ready" ? sum(stages.map((stage) => stage.accounted)) : null;
-  const hasBeside = stages.every(({ beside }) => beside !== null);
-  return withBeside(withDifference({ name: "total", ...predicted, accounted }, state), hasBeside ? sum(stages.map(({ beside }) => beside)) : undefined);
+  const beside = stages.every((stage) => stage.beside !== null) ? sum(stages.map((stage) => stage.beside)) : undefined;
+  return withBeside(withDifference({ name: "total", ...predicted, accounted }, state), beside, state);
 }
 
 /** Predicted beside accounted: each stage and each of its rows has `predicted` (null: unknown; `unsized`: the letters
@@ -147,7 +148,8 @@ export function compare(spec, value, answer) {
   const state = !same(spec, answer?.settings, value) ? "waiting" : answer.error ? "failed" : answer.terms ? "ready" : "absent";
   const staged = (found) => (spec.stages[0] === "" && found ? { "": found } : found);
   const counted = staged(answer?.terms);
-  const beside = state === "ready" ? staged(answer.beside?.terms) : null;
+  const isBeside = state === "ready" || (state === "waiting" && liveAt(spec, value)); // then it is an earlier setting's
+  const beside = isBeside ? staged(answer?.beside?.terms) : null;
   const stages = spec.stages.map((name) => compareStage(name, terms.filter(({ stage }) => stage === name), counted?.[name], beside?.[name], state));
   return {
     state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value, terms, out), beyond: out,

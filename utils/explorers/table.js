@@ -12,9 +12,9 @@ function number(kind, label, bytes, isStale, note = "") {
   return build("td", { ...CELL, class: `eb-number eb-${kind}`, "data-label": label }, ...content);
 }
 
-/** The column of the account beside, if there is one, with what it is off from the account. */
+/** The column of the account beside, if there is one, and by how much the account is more. */
 function besideCell({ beside, off }, { origin, besideOrigin }) {
-  return besideOrigin ? [number("beside", besideOrigin, beside, false, off ? `${amount(off)} to ${origin}` : "")] : [];
+  return besideOrigin ? [number("beside", besideOrigin, beside, false, off ? `${origin}: ${amount(off)}` : "")] : [];
 }
 
 /** What a row of a term, a stage or the total says behind its name. `columns` are {state, origin, besideOrigin}. */
@@ -36,7 +36,7 @@ function cells(line, columns) {
 const figures = (line, { state }) => ({
   "data-predicted": line.unsized ? null : (line.predicted ?? 0),
   "data-accounted": state === "ready" ? (line.accounted ?? 0) : null,
-  "data-beside": line.beside,
+  "data-beside": state === "ready" ? line.beside : null,
   "data-difference": line.difference,
 });
 

@@ -22,9 +22,11 @@ function places(stages, kind) {
   return off.map(([name, rows]) => `${name ? `in ${name}: ` : ""}${rows.map((row) => `${row.name} by ${amount(row[kind])}`).join(", ")}`).join("; ");
 }
 
-/** Whether the account and the one beside it agree, where that is not said yet. */
+/** Whether the one beside agrees with the account or the prediction, where that is not said yet. */
 function ofBeside({ stages, besideOrigin }, origin) {
   const where = places(stages, "off");
+  const isPredicted = stages.every(({ rows }) => rows.every(({ unsized, predicted, beside }) => !unsized && beside === (predicted ?? 0)));
+  if (where && isPredicted) return `${capital(besideOrigin)} is as predicted.`;
   return where ? `${capital(besideOrigin)} and ${origin} differ, in bytes, ${where}.` : `${capital(besideOrigin)} and ${origin} agree in every term.`;
 }
 
