@@ -152,7 +152,9 @@ def test_on_other_gpus_too_it_is_as_predicted(name, gpu):
 def test_a_kernel_that_a_gpu_lacks_is_a_sentence():
     found = GALLERY["block"].make()
     answer = found.answer_at(settings_of(found, "block", gpu="t4-16gb", attention="flash"))
-    assert answer["error"].startswith("No available kernel. Of the attention backends enabled (flash), none takes, on t4")
+    assert answer["error"].startswith(
+        "No available kernel. Of the attention backends enabled (flash), none takes, on t4"
+    )
 
 
 @pytest.mark.parametrize("step", [GPTStep, CheckpointedStep, MeshStep])
