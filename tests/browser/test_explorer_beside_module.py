@@ -1,11 +1,13 @@
 """Three accounts of a setting in a bare page: predicted, simulated, measured, in bars, table and verdict."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
 from bare_page import captions, draw, redraw, settle, state
 from stand_in import BADGE, NAME, OPTION, SPEC, install
 
+from tools.site import install_parts
 from utils.gallery import GALLERY
 
 SMALL = {
@@ -140,3 +142,20 @@ def test_a_disabled_option_cannot_be_set_and_its_reason_is_read(page, n_options)
     view.control("gpu").first.press("ArrowDown")
     expected = "gpu 2" if n_options > 2 else None
     assert page.evaluate("changes.at(-1)?.gpu ?? null") == expected
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm, for axe")
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["mlp", "phases"])
+def test_axe_finds_no_barrier(page, name, theme):
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    spec, value, answer = shown_of(name, AS_AMPERE)
+    draw(page, [spec, value, answer])
+    page.add_script_tag(path=install_parts() / "axe-core" / "axe.min.js")
+    simulated = value | {"gpu": "a100-80gb"}
+    for now, found in ((value, answer), (simulated, answer | {"settings": simulated, "beside": None})):
+        redraw(page, [spec, now, found])
+        result = page.evaluate("axe.run('.eb', { resultTypes: ['violations'] })")
+        assert result["passes"]
+        assert {rule["id"]: [node["html"] for node in rule["nodes"]] for rule in result["violations"]} == {}
+    page.emulate_media(color_scheme="light")
