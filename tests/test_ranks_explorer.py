@@ -8,7 +8,8 @@ import pytest
 from utils.mesh_held import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
 from utils.mesh_steps import SHAPES, MeshStep
 from utils.rank_experiments import MODELS
-from utils.ranks_explorer import GPUS, account, ranks_explorer, remark
+from utils.ranks_explorer import WITH_BFLOAT16, account, ranks_explorer, remark
+from utils.simulated.specs import SPECS
 from utils.units import exact
 
 SMALL = {"model": "gpt2", "t": 2, "b": 1, "s": 64}
@@ -146,8 +147,9 @@ def test_a_large_model_s_verdict_is_of_its_share(explorer):
 
 def test_every_gpu_has_its_workspaces_and_its_size(explorer):
     capacity = explorer.spec["capacity"]
-    assert list(capacity["bytes"]) == list(GPUS) == list(explorer.controls["gpu"].values)
-    for name, spec in GPUS.items():
+    gpus = {name: spec for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16}
+    assert list(capacity["bytes"]) == list(gpus) == explorer.controls["gpu"].enabled
+    for name, spec in gpus.items():
         assert explorer.controls["gpu"].letters(name) == {"W": spec.cublas_workspace_bytes}
 
 

@@ -44,11 +44,13 @@ def store(name: str) -> tuple[str, float, int]:
 
     Raises: whatever an account raises, unless it is what CUDA or PyTorch would say of the setting: a page may show it.
     """
+    from utils.explorers.gpus import for_a_page
     from utils.explorers.pages import script_of
     from utils.gallery import GALLERY
 
     start = time.perf_counter()
-    explorer = GALLERY[name].make()
+    with for_a_page():
+        explorer = GALLERY[name].make()
     measure, unexpected = explorer.measure, []
 
     def noting(settings: dict):

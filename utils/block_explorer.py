@@ -1,4 +1,4 @@
-"""The explorer of a transformer block: its controls, its prediction part by part, the account on a simulated GPU."""
+"""The explorer of a transformer block: its controls, its prediction part by part, the account on a GPU."""
 
 import torch
 
@@ -6,9 +6,10 @@ from . import activations
 from .activation_curves import activation_curves
 from .block_experiments import block_forward
 from .block_formulas import PARTS, block_parts
+from .device import fresh_gpu
 from .explorers import Account, Control, Explorer
+from .explorers.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, whence
 from .formulas import Formula
-from .simulated.gpu import SimulatedGPU
 
 THEIRS = ("GELU", "ReLU", "SiLU", "Mish", "Hardswish", "LeakyReLU", "ELU", "Softplus", "Tanh", "Softsign")
 OURS = ("LeakyReLU", "ELU", "Softplus", "Softsign")
@@ -26,14 +27,15 @@ def predicted(settings: dict) -> dict[str, Formula]:
 
 
 def account(settings: dict) -> Account:
-    """A forward pass on a simulated GPU of its own, part by part."""
+    """A forward pass on a fresh GPU, part by part."""
+    gpu_name, choices = gpu_and_rest(settings)
     name, from_output = settings["activation"]
     activation = getattr(activations, name)() if from_output else name
-    with SimulatedGPU("a100-80gb") as gpu:
-        rows = block_forward(gpu, **(settings | {"activation": activation})).rows
+    with fresh_gpu(gpu_name) as gpu:
+        rows = block_forward(gpu, **(choices | {"activation": activation})).rows
     by_part = {part: [row for row in rows if row.module.split(".")[0] == part] for part in PARTS}
     terms = {part: formula.account(by_part[part]) for part, formula in predicted(settings).items()}
-    return Account(terms, "simulated", gpu.name, gpu.spec.rules)
+    return Account(terms, **whence(gpu.origin, gpu.name, gpu.spec))
 
 
 def block_explorer() -> Explorer:
@@ -50,9 +52,10 @@ def block_explorer() -> Explorer:
             Control.choice("attention", "attention", list(ATTENTIONS)),
             Control.choice("dropout", "dropout", {"off": 0.0, "p = 0.1": 0.1}),
             Control.choice("dtype", "element type", types, letter="e", letters={"bfloat16": 2, "float32": 4}),
+            *gpu_controls(),
         ],
         formula=predicted,
-        measure=account,
+        measure=beside_its_simulation(account),
         parts=True,
         curves=lambda settings: activation_curves(settings["activation"][0]),
         curves_of=("activation",),

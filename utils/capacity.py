@@ -73,6 +73,25 @@ def _times(n: int) -> str:
     return "once" if n == 1 else f"{n} times"
 
 
+@dataclass
+class Room:
+    """What a run took of the GPU that it ran on: how much PyTorch reserved at most, of how much there is.
+
+    Unit:   bytes.
+    """
+
+    reserved_bytes: int = 0
+    total_bytes: int = 0
+
+    def note(self, gpu) -> None:
+        """Look at an open GPU, before its peaks are reset."""
+        self.reserved_bytes = max(self.reserved_bytes, gpu.max_memory_reserved())
+        self.total_bytes = gpu.mem_get_info()[1]
+
+    def __str__(self) -> str:
+        return f"It ran: PyTorch reserved {exact(self.reserved_bytes)} at most, of {exact(self.total_bytes)}."
+
+
 def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str) -> Fit:
     """Whether a run fits on a GPU of this spec: what its trace has up to the mark `until`, and its last step repeated.
 

@@ -9,6 +9,7 @@ import torch
 
 from .block_experiments import one_at_a_time
 from .checkpointing import checkpoint
+from .device import LIVE
 from .gpt import GPT
 from .gpt_experiments import GPTRun, GPTStep, predicted
 from .gpt_settings import POLICIES as LISTED
@@ -18,6 +19,7 @@ from .optimal_policy import optimal
 from .policies import COMPUTE_INTENSIVE, MATMULS, Plan, keeping
 from .regions import WITH_K, library_checkpoint, region_lengths, set_regions
 from .simulated.gpu import SimulatedGPU
+from .simulated.specs import GPUSpec
 from .training import random_tokens
 from .units import MiB
 
@@ -39,7 +41,7 @@ _N_KNOWN = 16  # runs and recordings that are not made again: those of the last 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointedStep:
-    """A way to train one of the four GPT-2s on a simulated A100 with some regions of it checkpointed, without dropout.
+    """A way to train one of the four GPT-2s on a GPU with some regions of it checkpointed, without dropout.
 
     `regions` and `k` are those of `set_regions`; k counts where the regions have one. `policy` says what a region
     keeps beside its input, one of POLICIES; where there are no regions there is no policy. `budget_mib` is the most
@@ -58,6 +60,7 @@ class CheckpointedStep:
     k: int = 1
     policy: str = "none"
     budget_mib: int = 0
+    gpu: str | GPUSpec = "a100-80gb"
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -69,7 +72,7 @@ class CheckpointedStep:
     @property
     def plain(self) -> GPTStep:
         """The same step without a checkpoint."""
-        names = ("model", "b", "s", "precision", "attention")
+        names = ("model", "b", "s", "precision", "attention", "gpu")
         return GPTStep(**{name: getattr(self, name) for name in names})
 
     @property
@@ -111,8 +114,8 @@ class CheckpointedStep:
         return Plan.keeping(region, _OPERATORS[self.policy])
 
     def run(self) -> "CheckpointedRun":
-        """Train with regions and without, each on a simulated GPU of its own; the run without is kept for later."""
-        plain = _plain_run(self.plain)
+        """Train with regions and without, each on a fresh GPU; a simulated run without is kept for later."""
+        plain = self.plain.run() if self.gpu == LIVE else _plain_run(self.plain)
         if not self.lengths:
             return CheckpointedRun(self, plain, plain)
         wrap = partial(set_regions, regions=self.regions, k=self._k, run=self._run_region())
@@ -167,7 +170,7 @@ def step_flops(step: GPTStep) -> int:
 
 
 def _forward(step: GPTStep, L: int, wrap: Callable[[GPT], GPT], backward: bool = False) -> int:
-    """Run the step's model with L blocks alone, on a GPU of its own; gives the floating-point operations."""
+    """Run the step's model with L blocks alone, on a simulated GPU; gives the floating-point operations."""
     with one_at_a_time, SimulatedGPU(step.roomy_spec) as gpu:
         model = wrap(step.model_on(gpu.device, n_layers=L))
         batch = list(random_tokens(gpu, b=step.b, s=step.s, V=step.letters["V"]))

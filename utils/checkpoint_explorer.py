@@ -4,10 +4,10 @@ from math import sqrt
 
 from .checkpoint_experiments import OPTIMAL, POLICIES, CheckpointedRun, CheckpointedStep
 from .explorers import Account, Control, Explorer, Limit
-from .gpt_experiments import MOMENTS, GPTStep, predicted
+from .explorers.gpus import beside_its_simulation, gpu_controls, offered, whence, with_gpu
+from .gpt_experiments import MOMENTS, predicted
 from .gpt_view import LETTERS, MANY_TOKENS, model_and_tokens, timeline_of
 from .regions import REGIONS, WITH_K
-from .simulated.specs import SPECS
 from .units import exact, short
 
 WITHOUT = "without checkpoint"
@@ -21,6 +21,7 @@ def controls() -> list[Control]:
     """One for each setting of `CheckpointedStep`."""
     return [
         *model_and_tokens(r=_ROOTS),
+        *gpu_controls(selects=True, workspace=True),
         Control.choice("precision", "precision", ["autocast", "half"]),
         Control.choice("attention", "attention", ["fused", "explicit"]),
         Control.choice("regions", "regions", list(REGIONS), value="every block"),
@@ -39,22 +40,23 @@ def limits() -> dict[str, list[Limit]]:
 
 
 def account(settings: dict) -> Account:
-    """A training step with regions checkpointed, on a simulated GPU of its own, beside the step without."""
+    """A training step with regions checkpointed, on a fresh GPU, beside the step without."""
     run = CheckpointedStep(**settings).run()
     timeline = timeline_of(run.run)
     if run.step.lengths:
         timeline = timeline.beside(WITHOUT, timeline_of(run.plain))
+    of = run.run.trace
     return Account(
-        run.run.account(),
-        device=run.run.trace.gpu,
-        note=run.run.step.spec.rules,
-        timeline=timeline,
-        remark=remark(run),
+        run.run.account(), **whence(of.origin, of.gpu, run.run.step.spec), timeline=timeline, remark=remark(run)
     )
 
 
 def remark(run: CheckpointedRun) -> str:
-    """What the regions save, held and at the peak, and what they add."""
+    """What the regions save, held and at the peak, and what they add; of a measured run, what it took."""
+    return f"{_saved(run)} {run.run.room}" if run.run.trace.origin == "measured" else _saved(run)
+
+
+def _saved(run: CheckpointedRun) -> str:
     held = f"Requested: {exact(run.held_bytes)} at the end of forward, {exact(run.peak_bytes)} at the peak."
     if not run.step.lengths:
         return f"Nothing is checkpointed. {held}"
@@ -88,13 +90,18 @@ def _kept(run: CheckpointedRun) -> str:
     )
 
 
+def _of_any_k(settings: dict) -> CheckpointedStep:
+    """The step of a setting, for its closed forms: k is a letter of theirs."""
+    return CheckpointedStep(**with_gpu(settings) | {"k": 1})
+
+
 def checkpoint_explorer() -> Explorer:
     """Any of the four GPT-2s with regions checkpointed: predicted and accounted, and a timeline of both steps."""
     return Explorer(
         title="A GPT's step with and without a checkpoint",
         controls=controls(),
-        formula=lambda settings: predicted(CheckpointedStep(**settings | {"k": 1}).held),  # of any k: it is a letter
-        measure=account,
-        capacity=SPECS[GPTStep.gpu].allocator_bytes,
+        formula=lambda settings: predicted(_of_any_k(settings).held),
+        measure=beside_its_simulation(account),
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in offered().items()}),
         limits=limits(),
     )

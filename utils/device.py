@@ -12,7 +12,7 @@ from .machine import this_machine
 from .simulated.attachment import attached, set_aside
 from .simulated.autocast import autocast
 from .simulated.gpu import SimulatedGPU
-from .simulated.specs import GPUSpec
+from .simulated.specs import GPUSpec, find_spec
 
 LIVE = "live"
 """The name by which `open_gpu` and explorers know this machine's own GPU."""
@@ -175,6 +175,16 @@ def fresh_gpu(name: str | GPUSpec):
     Raises: ValueError for an unknown name; RuntimeError for `LIVE` without a GPU.
     """
     return cleared() if name == LIVE else SimulatedGPU(name)
+
+
+def spec_of(name: str | GPUSpec) -> GPUSpec:
+    """The spec of the GPU that `fresh_gpu` would open.
+
+    Raises: as `fresh_gpu`.
+    """
+    if isinstance(name, GPUSpec):
+        return name
+    return LiveGPU().spec if name == LIVE else find_spec(name)
 
 
 def open_gpu(name: str | GPUSpec = "a100-80gb") -> SimulatedGPU | LiveGPU:

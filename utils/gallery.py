@@ -61,6 +61,7 @@ GALLERY = {
             {"L": (1, 10, 50)},
             {"d": (10, 64, 128, 256)},
             {"frozen": ("the first f", "the last f"), "f": (1, 50, 200)},
+            {"gpu": ("h100-80gb",), "optimizer": ALL},
         ),
     ),
     "mlp": Shown(
@@ -84,6 +85,7 @@ GALLERY = {
             {"attention": ALL, "b": ALL},
             {"activation": ALL, "s": ALL},
             {"d": tuple(range(64, 8193, 64))},
+            {"gpu": ("t4-16gb", "h100-80gb"), "attention": ALL, "dtype": ALL},
         ),
     ),
     "gpt": Shown(
@@ -117,6 +119,7 @@ GALLERY = {
             {"b": (1, 4, 32)},
             {"s": (256, 4096)},
             {"b": (1,), "s": (64,)},
+            {"gpu": ("h100-80gb", "t4-16gb"), "b": (1,)},
         ),
     ),
     "ranks": Shown(
@@ -127,6 +130,7 @@ GALLERY = {
             {"model": ("gpt2",), "t": (4,), "sequence": ALL},
             {"model": ("gpt2",), "t": (4,), "recompute": ALL},
             {"model": ("gpt2",), "t": (4,), "stage": ALL},
+            {"model": ("gpt2",), "t": (4,), "gpu": ("h100-80gb",)},
         ),
     ),
 }

@@ -1,14 +1,15 @@
-"""A GPT's training step on a simulated GPU that has room for it: its ledger at three moments, and where it fits."""
+"""A GPT's training step on a GPU, a simulated one with room for it: its ledger at three moments, and where it fits."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import torch
 from torch.nn.attention import SDPBackend
 
 from .block_experiments import one_at_a_time
-from .capacity import Fit, fit
+from .capacity import Fit, Room, fit
+from .device import LIVE, fresh_gpu, spec_of
 from .formulas import Formula
 from .gpt import GPT, letters
 from .gpt_held import GPTSettings, by_category, held_after_forward, held_in_embedding, held_in_loss
@@ -16,8 +17,7 @@ from .layers import check_positive
 from .ledger import Ledger
 from .palette import CATEGORIES
 from .simulated.attention_choice import Attention, choose
-from .simulated.gpu import SimulatedGPU
-from .simulated.specs import GPUSpec, find_spec
+from .simulated.specs import GPUSpec
 from .trace import Trace
 from .training import StepSettings, random_tokens, train_steps
 from .units import GiB
@@ -48,8 +48,9 @@ _KERNELS = {
 
 @dataclass(frozen=True, kw_only=True)
 class GPTStep:
-    """A way to train one of the four GPT-2s, without biases and with a context of s, on a simulated GPU.
+    """A way to train one of the four GPT-2s, without biases and with a context of s.
 
+    `gpu` is a simulated one, by name or as its spec, or `LIVE`, this machine's own.
     `precision` "half" is bfloat16, and so is autocast's type, or float16 on a GPU before Ampere. `attention` "fused" is
     PyTorch's own, with the kernel that it takes on that GPU. `accumulates`: a step has MICRO_BATCHES micro-batches.
     `keeps_logits`: as in most scripts, until the next forward replaces them.
@@ -66,7 +67,7 @@ class GPTStep:
     optimizer: str = "AdamW, fused"
     accumulates: bool = False
     keeps_logits: bool = True
-    gpu: str = "a100-80gb"
+    gpu: str | GPUSpec = "a100-80gb"
 
     def __post_init__(self) -> None:
         check_positive(b=self.b, s=self.s)
@@ -77,12 +78,12 @@ class GPTStep:
 
     @property
     def spec(self) -> GPUSpec:
-        return find_spec(self.gpu)
+        return spec_of(self.gpu)
 
     @property
     def letters(self) -> dict[str, int]:
         """The letters of the closed forms."""
-        return letters(self.model) | {"b": self.b, "s": self.s}
+        return letters(self.model) | {"b": self.b, "s": self.s, "W": self.spec.cublas_workspace_bytes}
 
     @property
     def half(self) -> torch.dtype:
@@ -93,7 +94,7 @@ class GPTStep:
     def held(self) -> GPTSettings:
         """The same, as the closed forms take it."""
         half = str(self.half).removeprefix("torch.")
-        kernel = self.attention if self.attention == "explicit" else _kernel(self.gpu, self.precision, self.dropout)
+        kernel = self.attention if self.attention == "explicit" else _kernel(self.spec, self.precision, self.dropout)
         return GPTSettings(
             half if self.precision == "half" else self.precision,
             kernel,
@@ -101,7 +102,7 @@ class GPTStep:
             optimizer=self.optimizer,
             holds_logits=self.keeps_logits,
             holds_gradients=self.accumulates,
-            workspace_bytes=self.spec.cublas_workspace_bytes,
+            workspace_bytes="W",
             divides_loss=self.accumulates,
         )
 
@@ -122,13 +123,13 @@ class GPTStep:
 
     @property
     def roomy_spec(self) -> GPUSpec:
-        """The same GPU with memory enough for whatever is asked."""
+        """The same GPU, simulated, with memory enough for whatever is asked."""
         return replace(self.spec, total_bytes=_ROOM_BYTES)
 
     def run(self, wrap: Callable[[GPT], GPT] = lambda model: model) -> "GPTRun":
         """Train for two steps: from the second on, each asks for the same, if not of the same blocks.
 
-        `wrap` may change the model before.
+        `wrap` may change the model before. On this machine's own GPU its own memory is all there is.
         """
         how = StepSettings(
             micro_batches=MICRO_BATCHES if self.accumulates else 1,
@@ -136,20 +137,23 @@ class GPTStep:
             optimizer=OPTIMIZERS[self.optimizer],
             keep_outputs=self.keeps_logits,
         )
-        with one_at_a_time, SimulatedGPU(self.roomy_spec) as gpu:
+        room = Room()
+        with one_at_a_time, fresh_gpu(LIVE if self.gpu == LIVE else self.roomy_spec) as gpu:
             train_steps(
                 gpu,
                 lambda: wrap(self.model_on(gpu.device)),
                 lambda: random_tokens(gpu, b=self.b, s=self.s, V=self.letters["V"]),
                 how,
                 n_steps=2,
+                at_mark=lambda _: room.note(gpu),
             )
-        # Nothing of the run is left to look at; looking would take as long as the run in a large process.
-        return GPTRun(self, replace(gpu.trace, look=None))
+            # Nothing of the run is left to look at; looking would take as long as the run in a large process.
+            trace = replace(gpu.trace, look=None)
+        return GPTRun(self, trace, room)
 
 
 @cache
-def _kernel(gpu: str, precision: str, dropout: float) -> str:
+def _kernel(gpu: GPUSpec, precision: str, dropout: float) -> str:
     """The attention kernel that PyTorch takes; whatever the model, a head has 64 numbers."""
     step = GPTStep(gpu=gpu, precision=precision)
     dtype = torch.float32 if precision == "float32" else step.half
@@ -163,6 +167,7 @@ class GPTRun:
 
     step: GPTStep
     trace: Trace
+    room: Room = field(default_factory=Room, repr=False, compare=False)
     after = "step 1 zero_grad"
     until = "step 2 zero_grad"
 
@@ -199,8 +204,10 @@ class GPTRun:
         ledgers = {name: Ledger.at(self.trace, position) for name, position in self.positions.items()}
         return {name: {k: n for k, n in found.parts.items() if k != "slack"} for name, found in ledgers.items()}
 
-    def fit(self) -> Fit:
-        """Whether training like this fits on the GPU, and by how much."""
+    def fit(self) -> Fit | None:
+        """Whether training like this fits on the GPU, and by how much; None where it was measured: it did fit."""
+        if self.trace.origin == "measured":
+            return None
         return fit(self.trace, self.step.spec, after=self.after, until=self.until)
 
 

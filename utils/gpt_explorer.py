@@ -1,16 +1,16 @@
-"""The explorer of a GPT's training step: its controls, its prediction, and the account by the simulated GPU."""
+"""The explorer of a GPT's training step: its controls, its prediction, and the account on a GPU."""
 
 from .explorers import Account, Control, Explorer
+from .explorers.gpus import beside_its_simulation, gpu_controls, offered, whence, with_gpu
 from .gpt_experiments import ATTENTIONS, MOMENTS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
 from .gpt_view import MANY_TOKENS, model_and_tokens, timeline_of
-from .simulated.specs import SPECS
 
 
 def controls() -> list[Control]:
     """One for each setting of `GPTStep`."""
     return [
         *model_and_tokens(),
-        Control.choice("gpu", "GPU", list(SPECS)),
+        *gpu_controls(selects=True, workspace=True),
         Control.choice("precision", "precision", list(PRECISIONS)),
         Control.choice("attention", "attention", list(ATTENTIONS)),
         Control.choice("optimizer", "optimizer", list(OPTIMIZERS)),
@@ -21,14 +21,15 @@ def controls() -> list[Control]:
 
 
 def account(settings: dict) -> Account:
-    """A training step on a simulated GPU of its own, as an explorer shows it."""
+    """A training step on a fresh GPU, as an explorer shows it."""
     run = GPTStep(**settings).run()
+    fit = run.fit()
     return Account(
         run.account(),
-        device=run.trace.gpu,
-        note=run.step.spec.rules,
+        **whence(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline_of(run),
-        fit=run.fit(),
+        fit=fit,
+        remark="" if fit else str(run.room),
     )
 
 
@@ -37,8 +38,8 @@ def gpt_explorer() -> Explorer:
     return Explorer(
         title="A GPT's training step",
         controls=controls(),
-        formula=lambda settings: predicted(GPTStep(**settings).held),
-        measure=account,
-        capacity=("gpu", {name: spec.allocator_bytes for name, spec in SPECS.items()}),
+        formula=lambda settings: predicted(GPTStep(**with_gpu(settings)).held),
+        measure=beside_its_simulation(account),
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in offered().items()}),
         limits={list(MOMENTS)[-1]: MANY_TOKENS},
     )

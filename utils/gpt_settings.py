@@ -32,7 +32,8 @@ class GPTSettings:
     `set_to_none=False` or in all micro-batches but the first; `divides_loss` that it divides the loss by their number.
     `regions` are those of utils.regions; `policy` says what a selective checkpoint of them keeps: "keep matmuls" and
     "keep compute-intensive" stand for the lists MATMULS and COMPUTE_INTENSIVE of utils.policies.
-    The step is not the first: optimizer state is there, and so are both cuBLAS workspaces, of `workspace_bytes` each.
+    The step is not the first: optimizer state is there, and so are both cuBLAS workspaces, of `workspace_bytes` each: a
+    number or a letter.
 
     Raises: ValueError for a precision, an attention, an optimizer, regions or a policy that is none of PRECISIONS,
             ATTENTIONS, OPTIMIZERS, REGIONS, POLICIES, for a policy without regions, and for a dropout outside [0, 1).
@@ -45,7 +46,7 @@ class GPTSettings:
     optimizer: str = "AdamW, fused"
     holds_logits: bool = True
     holds_gradients: bool = False
-    workspace_bytes: int = A100_WORKSPACE_BYTES
+    workspace_bytes: int | str = A100_WORKSPACE_BYTES
     divides_loss: bool = False
     regions: str = "none"
     policy: str = "none"

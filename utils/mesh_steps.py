@@ -1,6 +1,6 @@
-"""A GPT's training step as one of n x t ranks on a simulated GPU: tensor parallel within, data parallel between."""
+"""A GPT's training step as one of n x t ranks on a GPU: tensor parallel within, data parallel between."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 import torch
@@ -9,8 +9,9 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from .block_experiments import one_at_a_time
-from .capacity import Fit, fit
+from .capacity import Fit, Room, fit
 from .data_parallel import fully_sharded, replicated, states_sharded
+from .device import LIVE, fresh_gpu, spec_of
 from .formulas import Formula
 from .gpt import GPT, SIZES, VOCABULARY_SIZE
 from .gpt_experiments import in_order_of_categories
@@ -20,8 +21,7 @@ from .mesh_held import DROPOUT, MOMENTS, MeshSettings, held_on_mesh
 from .parallel import ranks
 from .rank_experiments import MODELS, gather_again
 from .regions import library_checkpoint, set_regions
-from .simulated.gpu import SimulatedGPU
-from .simulated.specs import GPUSpec, find_spec
+from .simulated.specs import GPUSpec
 from .tensor_parallel import plain_shares, tensor_parallel
 from .trace import Trace
 from .training import StepSettings, random_tokens, train_steps
@@ -43,7 +43,7 @@ class MeshStep:
     """A way to train one of SHAPES on a mesh of n groups of t ranks, as rank 0; `MeshSettings` says what else.
 
     `b` sequences of `s` tokens are one group's. With t = 1 the model is not split. With the stage "none" there is
-    one group, whatever n says; else n is 2 or more.
+    one group, whatever n says; else n is 2 or more. `gpu` is that of `GPTStep`.
 
     Raises: ValueError for a model or GPU that is not known, for a b, s, t or n that is no positive integer and, as
             `MeshSettings` does, for the other names.
@@ -58,7 +58,7 @@ class MeshStep:
     attention: str = "explicit"
     stage: str = "3"
     n: int = 8
-    gpu: str = "a100-80gb"
+    gpu: str | GPUSpec = "a100-80gb"
 
     def __post_init__(self) -> None:
         if self.model not in SHAPES:
@@ -81,7 +81,7 @@ class MeshStep:
 
     @property
     def spec(self) -> GPUSpec:
-        return find_spec(self.gpu)
+        return spec_of(self.gpu)
 
     @property
     def letters(self) -> dict[str, int]:
@@ -111,8 +111,9 @@ class MeshStep:
             )
         n_steps = 3 if self.settings.is_in_ddp else 2
         kernel = sdpa_kernel(SDPBackend.FLASH_ATTENTION)
-        roomy = replace(self.spec, total_bytes=_ROOM_BYTES)
-        with one_at_a_time, kernel, SimulatedGPU(roomy) as gpu, ranks(self.n_ranks) as all_ranks:
+        name = LIVE if self.gpu == LIVE else replace(self.spec, total_bytes=_ROOM_BYTES)
+        room = Room()
+        with one_at_a_time, kernel, fresh_gpu(name) as gpu, ranks(self.n_ranks) as all_ranks:
             shape = (self.n_ranks // self.t, self.t)
             mesh = init_device_mesh(all_ranks.device_type, shape, mesh_dim_names=("data", "tensor"))
             shards = {"optimizer": lambda model: states_sharded(model, mesh["data"], fused=True)}
@@ -128,10 +129,12 @@ class MeshStep:
                 lambda: random_tokens(gpu, b=self.b, s=self.s, V=self.letters["V"]),
                 StepSettings(**shards) if self.stage == "1" else StepSettings(),
                 n_steps=n_steps,
+                at_mark=lambda _: room.note(gpu),
             )
-        return MeshRun(self, replace(gpu.trace, look=None), n_steps)
+            trace = replace(gpu.trace, look=None)
+        return MeshRun(self, trace, n_steps, room)
 
-    def _model_on(self, gpu: SimulatedGPU, mesh: DeviceMesh) -> nn.Module:
+    def _model_on(self, gpu, mesh: DeviceMesh) -> nn.Module:
         """The model, divided: within a group first, then over the groups; then what of it runs again in backward."""
         L, d, a, V = (self.letters[letter] for letter in "LdaV")
         kind = "explicit" if self.attention == "explicit" else "sdpa"
@@ -163,6 +166,7 @@ class MeshRun:
     step: MeshStep
     trace: Trace
     n_steps: int
+    room: Room = field(default_factory=Room, repr=False, compare=False)
 
     @property
     def after(self) -> str:
@@ -205,11 +209,14 @@ class MeshRun:
         share = self.step.held[MOMENTS[-1]].by_term(**self.step.letters)["optimizer state"]
         return self.account()[MOMENTS[-1]]["optimizer state"] - share
 
-    def fit(self) -> Fit:
+    def fit(self) -> Fit | None:
         """Whether training like this fits on the GPU, and by how much, if each rank makes its share and nothing else.
 
-        The simulated run makes the whole model, and cuts; on GPUs too small for that, scripts make it on `meta`.
+        The simulated run makes the whole model, and cuts; on GPUs too small for that, scripts make it on `meta`. None
+        where it was measured: it did fit, as `room` says.
         """
+        if self.trace.origin == "measured":
+            return None
         return fit(_without_what_is_cut(self.trace), self.step.spec, after=self.after, until=self.until)
 
 

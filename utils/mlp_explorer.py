@@ -1,12 +1,13 @@
-"""The explorer of an MLP's forward pass: its controls, its prediction, and the account on a simulated GPU."""
+"""The explorer of an MLP's forward pass: its controls, its prediction, and the account on a GPU."""
 
 import torch
 
+from .device import fresh_gpu
 from .experiments import mlp_forward
 from .explorers import Account, Control, Explorer
+from .explorers.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, whence
 from .formulas import Formula
 from .mlp_formulas import mlp_saved
-from .simulated.gpu import SimulatedGPU
 
 ACTIVATIONS = ("gelu", "relu", "silu", "leaky_relu", "leaky_relu_", "tanh", "softsign")
 
@@ -17,10 +18,11 @@ def predicted(settings: dict) -> Formula:
 
 
 def account(settings: dict) -> Account:
-    """A forward pass on a simulated GPU of its own, term by term."""
-    with SimulatedGPU("a100-80gb") as gpu:
-        rows = mlp_forward(gpu, **settings).rows
-    return Account(predicted(settings).account(rows), "simulated", gpu.name, gpu.spec.rules)
+    """A forward pass on a fresh GPU, term by term."""
+    name, choices = gpu_and_rest(settings)
+    with fresh_gpu(name) as gpu:
+        rows = mlp_forward(gpu, **choices).rows
+    return Account(predicted(settings).account(rows), **whence(gpu.origin, gpu.name, gpu.spec))
 
 
 def mlp_explorer() -> Explorer:
@@ -37,7 +39,8 @@ def mlp_explorer() -> Explorer:
             Control.choice(
                 "dtype", "element type", types, letter="e", letters={"bfloat16": 2, "float16": 2, "float32": 4}
             ),
+            *gpu_controls(),
         ],
         formula=predicted,
-        measure=account,
+        measure=beside_its_simulation(account),
     )

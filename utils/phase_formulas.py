@@ -2,7 +2,7 @@
 
 from .formulas import Formula, Term
 
-CUBLAS_WORKSPACE_BYTES = 8_519_680  # of an A100-class GPU, for each of the two threads that multiply matrices
+CUBLAS_WORKSPACE_BYTES = 8_519_680  # of an A100, for each of the two threads that multiply matrices
 
 # Of the L + 2 layers of a LinearStack: the parameters that are trained in bytes, how many parameters these are, and how
 # many of the inputs of the layers behind the first are kept, without and with a ReLU behind each hidden layer. The last
@@ -19,14 +19,21 @@ WITH_F = ("the first f", "the last f")
 FROZEN, OPTIMIZERS = tuple(_TRAINED), ("SGD", *_STATES)
 
 
-def stack_phases(*, frozen: str = "none", relu: bool = False, optimizer: str = "Adam") -> dict[str, Formula]:
-    """What training a `LinearStack` holds on an A100 after each phase of a steady iteration, and at two moments before.
+def stack_phases(
+    *,
+    frozen: str = "none",
+    relu: bool = False,
+    optimizer: str = "Adam",
+    workspace_bytes: int | str = CUBLAS_WORKSPACE_BYTES,
+) -> dict[str, Formula]:
+    """What training a `LinearStack` holds on a GPU after each phase of a steady iteration, and at two moments before.
 
     The moments are "model to device" and the end of "iteration 1"; the phases, the same in all later iterations, are
     "forward", "backward", "step" and "zero_grad".
 
     The stack has L hidden layers of width d, an input of that width and an output of 10, in float32; b is the batch and
-    f, from 1 to L, the number of frozen layers where `frozen` is "the first f" or "the last f".
+    f, from 1 to L, the number of frozen layers where `frozen` is "the first f" or "the last f". `workspace_bytes` is
+    the cuBLAS workspace of the GPU, an A100's unless given, or a letter for it: "W".
 
     Shapes: x[b, d] -> [b, d] (L + 1 times) -> y[b, 10]
     Counts: whole blocks of 512 bytes; exact while no tensor is above 1 MiB, where the allocator splits to the
@@ -45,7 +52,7 @@ def stack_phases(*, frozen: str = "none", relu: bool = False, optimizer: str = "
     always = [
         parameters,
         *([_term("optimizer state", state, "made by the first step")] if state else []),
-        _term("cuBLAS workspace", f"2*{CUBLAS_WORKSPACE_BYTES}", "one for each thread: forward, backward"),
+        _term("cuBLAS workspace", f"2*{workspace_bytes}", "one for each thread: forward, backward"),
         _term("loss", "512", "4 bytes, in a block"),
     ]
     kept_inputs = [

@@ -1,30 +1,31 @@
-"""The explorer of a training step in five phases: its controls, its prediction, and the account on a simulated GPU."""
+"""The explorer of a training step in five phases: its controls, its prediction, and the account on a GPU."""
 
+from .device import fresh_gpu
 from .experiments import OPTIMIZERS, train_stack
 from .explorers import Account, Control, Explorer
+from .explorers.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, whence
 from .formulas import Formula
 from .phase_formulas import FROZEN, WITH_F, frozen_layers, stack_phases
-from .simulated.gpu import SimulatedGPU
 from .units import exact
 
 
 def predicted(settings: dict) -> dict[str, Formula]:
     """The formulas of a setting, one for each moment."""
-    return stack_phases(**{name: settings[name] for name in ("frozen", "relu", "optimizer")})
+    return stack_phases(**{name: settings[name] for name in ("frozen", "relu", "optimizer")}, workspace_bytes="W")
 
 
 def account(settings: dict) -> Account:
-    """Two iterations on a simulated GPU of its own: the first one's end, and each phase of the second."""
+    """Two iterations on a fresh GPU: the first one's end, and each phase of the second."""
     L, f = settings["L"], settings["f"]
     frozen = frozen_layers(settings["frozen"], L=L, f=f)
     choices = {name: settings[name] for name in ("b", "d", "relu", "optimizer")}
-    with SimulatedGPU("a100-80gb") as gpu:
+    with fresh_gpu(gpu_and_rest(settings)[0]) as gpu:
         run = train_stack(gpu, **choices, n_hidden=L, frozen=frozen, n_iterations=2)
     highest = max(run.of(2), key=lambda row: row.peak_bytes)
     before = {"model to device": run[0, "model to device"].parts, "iteration 1": run[1, "zero_grad"].parts}
     parts = before | {row.phase: row.parts for row in run.of(2)}
     remark = f"The second iteration peaks in {highest.phase}, at {exact(highest.peak_bytes)}."
-    return Account(parts, "simulated", gpu.name, gpu.spec.rules, remark=remark)
+    return Account(parts, **whence(gpu.origin, gpu.name, gpu.spec), remark=remark)
 
 
 def phases_explorer() -> Explorer:
@@ -39,7 +40,8 @@ def phases_explorer() -> Explorer:
             Control.range("f", "layers to freeze", 1, 200, value=100, unit="layers", when={"frozen": WITH_F}),
             Control.toggle("relu", "ReLU behind each hidden layer"),
             Control.choice("optimizer", "optimizer", list(OPTIMIZERS), value="Adam"),
+            *gpu_controls(workspace=True),
         ],
         formula=predicted,
-        measure=account,
+        measure=beside_its_simulation(account),
     )

@@ -2,14 +2,14 @@
 
 from .capacity import Fit
 from .explorers import Account, Control, Explorer, Limit
+from .explorers.gpus import beside_its_simulation, gpu_controls, offered, whence, with_gpu
 from .gpt_view import timeline_of
 from .mesh_held import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
 from .mesh_steps import SHAPES, MeshRun, MeshStep
-from .simulated.specs import SPECS
 from .units import exact
 
-GPUS = {name: spec for name, spec in SPECS.items() if spec.capability >= (8, 0)}
-"""Those that compute in bfloat16."""
+WITH_BFLOAT16 = (8, 0)
+"""The compute capability from which on a GPU computes in bfloat16."""
 
 _SPLIT = (1, 2, 4, 8, 16, 32)
 _IS_SPLIT = {"t": [str(t) for t in _SPLIT[1:]]}
@@ -22,11 +22,12 @@ _ENGINES = {
     "3, weights kept": "FSDP2 with reshard_after_forward=False",
 }
 
+_AS_RANK_0 = "This card is rank 0; PyTorch's fake process group stands for the others, and nothing is exchanged."
+
 
 def controls() -> list[Control]:
     """One for each setting of `MeshStep`."""
     start = MeshStep()
-    workspaces = {name: spec.cublas_workspace_bytes for name, spec in GPUS.items()}
     ranks = {str(t): t for t in _SPLIT}
     return [
         Control.choice("model", "model", list(SHAPES), letters=SHAPES),
@@ -38,7 +39,7 @@ def controls() -> list[Control]:
         Control.range("n", "data-parallel groups", 2, 1024, value=start.n, log=True, unit="groups", when=_IS_SHARED),
         Control.range("b", "micro-batch", 1, 128, value=start.b, log=True, unit="sequences"),
         Control.range("s", "sequence", 16, 16384, value=start.s, log=True, unit="tokens"),
-        Control.choice("gpu", "GPU of each rank", list(GPUS), letter="W", letters=workspaces),
+        *gpu_controls("GPU of each rank", least=WITH_BFLOAT16, workspace=True),
     ]
 
 
@@ -52,16 +53,16 @@ def limits() -> dict[str, list[Limit]]:
 
 
 def account(settings: dict) -> Account:
-    """A training step as rank 0, on a simulated GPU of its own, as an explorer shows it."""
+    """A training step as rank 0, on a fresh GPU, as an explorer shows it."""
     run = MeshStep(**settings).run()
     timeline, fit = timeline_of(run), run.fit()
+    more = _of_the_figure(max(timeline.reserved), fit) if fit else f" {_AS_RANK_0} {run.room}"
     return Account(
         run.account(),
-        device=run.trace.gpu,
-        note=run.step.spec.rules,
+        **whence(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline,
         fit=fit,
-        remark=remark(run) + _of_the_figure(max(timeline.reserved), fit),
+        remark=remark(run) + more,
     )
 
 
@@ -97,8 +98,8 @@ def ranks_explorer() -> Explorer:
     return Explorer(
         title="One rank of n·t",
         controls=controls(),
-        formula=lambda settings: MeshStep(**settings).held,
-        measure=account,
-        capacity=("gpu", {name: spec.allocator_bytes for name, spec in GPUS.items()}),
+        formula=lambda settings: MeshStep(**with_gpu(settings)).held,
+        measure=beside_its_simulation(account),
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in offered(WITH_BFLOAT16).items()}),
         limits=limits(),
     )

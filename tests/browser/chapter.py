@@ -79,7 +79,7 @@ def _random_settings(n: int, seed: int) -> list[dict]:
 
 def _one(spec: dict, draw: random.Random):
     if spec["kind"] != "range":
-        return draw.choice(spec["options"])
+        return draw.choice([name for name in spec["options"] if name not in spec["disabled"]])
     if spec["stops"] and draw.random() < 0.5:
         return draw.choice(spec["stops"])
     return draw.randrange(spec["minimum"], spec["maximum"] + 1, spec["step"])

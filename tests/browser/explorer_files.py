@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from utils.explorers import pages
+from utils.explorers.gpus import for_a_page
 from utils.explorers.scripts import one_script
 from utils.gallery import GALLERY
 
@@ -16,7 +17,8 @@ PAGE = """<!doctype html>
 
 def write(folder: Path, name: str, *, n_stored: int) -> tuple:
     """The page's address, its explorer, and the settings stored with it: as many as asked, spread over all."""
-    explorer = GALLERY[name].make()
+    with for_a_page():
+        explorer = GALLERY[name].make()
     settings = list(GALLERY[name].settings(explorer))
     chosen = settings[:: max(1, len(settings) // n_stored)][:n_stored]
     (folder / "explorers.js").write_text(one_script(), encoding="utf-8")

@@ -53,7 +53,7 @@ def test_predictions_equal_pythons_for_200_random_settings(page, explorer):
     settings, expected, n_beyond = [], [], 0
     for _ in range(200):
         setting = {
-            c.symbol: pick.choice(list(c.values.values())) for c in explorer.controls.values() if hasattr(c, "values")
+            c.symbol: c.values[pick.choice(c.enabled)] for c in explorer.controls.values() if hasattr(c, "values")
         }
         setting |= {"b": pick.randint(1, 128), "s": pick.randint(16, 16384), "k": pick.randint(1, 48), "budget_mib": 7}
         step = CheckpointedStep(**setting | {"k": 1})

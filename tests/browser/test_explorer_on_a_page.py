@@ -15,6 +15,7 @@ from explorer_page import ExplorerPage
 from tools.chromium import chromium
 from utils.explorers.controls import is_meant
 from utils.explorers.explorer import to_page
+from utils.explorers.gpus import NO_KERNEL
 from utils.explorers.pages import key_of
 from utils.explorers.stages import terms_by_stage
 from utils.gallery import GALLERY
@@ -68,7 +69,7 @@ def at(page, name, explorer, settings) -> ExplorerPage:
 def random_settings(explorer, pick: random.Random) -> dict:
     def one(control):
         if control.spec()["kind"] != "range":
-            return pick.choice(list(control.values.values()))
+            return control.values[pick.choice(control.enabled)]
         return control.minimum + control.step * pick.randrange((control.maximum - control.minimum) // control.step + 1)
 
     return {symbol: one(control) for symbol, control in explorer.controls.items()}
@@ -345,6 +346,29 @@ def test_a_control_without_effect_is_disabled_and_makes_no_other_setting(opened)
 def other_than_default(control):
     values = list(control.values.values()) if hasattr(control, "values") else [control.minimum, control.maximum]
     return next(value for value in values if value != control.default)
+
+
+def test_this_machine_s_gpu_is_there_and_says_that_a_page_has_no_kernel(opened):
+    page, name, explorer, stored = opened
+    shown = at(page, name, explorer, stored[0])
+    select = shown.control("gpu")
+    options = select.locator("option").evaluate_all("all => all.map((option) => [option.text, option.disabled])")
+    assert [option for option, is_disabled in options if is_disabled] == ["this machine's GPU"]
+    reason = page.locator(f"[id='{select.get_attribute('aria-describedby')}']")
+    assert reason.is_visible()
+    assert reason.inner_text() == NO_KERNEL
+    before = shown.value["gpu"]
+    select.press("End")
+    assert shown.value["gpu"] == options[-2][0]
+    select.select_option(before)
+    page.evaluate("(hash) => (location.hash = hash)", f"#{name}?gpu={urllib.parse.quote(options[-1][0])}")
+    page.wait_for_selector(".eb-complaint:visible")
+    assert (
+        "The address asks for gpu = this machine's GPU, which cannot"
+        in page.locator(".eb-complaint").first.inner_text()
+    )
+    assert shown.value["gpu"] == before
+    assert shown.root.locator(".eb-again").is_hidden()
 
 
 def test_an_address_that_is_no_setting_is_no_harm(opened):

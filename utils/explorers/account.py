@@ -7,6 +7,8 @@ from ..trace import ORIGINS
 from .stages import UNNAMED, terms_by_stage
 from .timeline import Timeline
 
+_OF_ANOTHER = ("terms", "origin", "badge")  # what a page shows of an account beside
+
 
 @dataclass(frozen=True)
 class Account:
@@ -15,6 +17,7 @@ class Account:
     Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction. For
             a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline` and `fit` are shown
             above them: a step event by event, and whether it fits on the GPU; `remark` is what else there is to say.
+            `beside`, of a measured account: the same, simulated.
     Unit:   bytes, exact.
     Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
     """
@@ -26,6 +29,7 @@ class Account:
     timeline: Timeline | None = None
     fit: Fit | None = None
     remark: str = ""
+    beside: "Account | None" = None
 
     def __post_init__(self):
         if self.origin not in ORIGINS:
@@ -50,17 +54,20 @@ class Account:
         return {
             "terms": dict(self.terms), "origin": self.origin, "badge": self.badge, "error": "",
             "timeline": self.timeline and self.timeline.spec(), "fit": fit, "remark": self.remark,
+            "beside": self.beside and {name: self.beside.answer()[name] for name in _OF_ANOTHER},
         }  # fmt: skip
 
 
 def failed(error: str) -> dict:
     """What a page gets where there is no account."""
-    return {"terms": None, "origin": "", "badge": "", "error": error, "timeline": None, "fit": None, "remark": ""}
+    nothing = {"timeline": None, "fit": None, "remark": "", "beside": None}
+    return {"terms": None, "origin": "", "badge": "", "error": error, **nothing}
 
 
 def said_of(answer: dict, *more: str) -> str:
     """What an answer says beside its numbers: why there is no account; or its badge, the verdict, the peak."""
-    said = [answer["error"] or answer["badge"]]
+    beside = f"; beside it: {answer['beside']['badge']}" if answer["beside"] else ""
+    said = [answer["error"] or f"{answer['badge']}{beside}"]
     if fit := answer["fit"]:
         said += [f"{fit['headline']}.", fit["reasons"]]
     if answer["remark"]:

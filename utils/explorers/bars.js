@@ -1,4 +1,5 @@
-// The bars of an explorer: predicted above accounted, stage under stage, all on one scale; and their legend.
+// The bars of an explorer: predicted above accounted, an account beside it between them, stage under stage, all on one scale;
+// and their legend.
 
 import { build, pattern, tone } from "./elements.js";
 import { exact, short } from "./formula.js";
@@ -26,7 +27,7 @@ function bar(kind, rows, y, size, pixels, spec, ids) {
     if (!bytes) continue;
     const width = pixels(bytes);
     const texts = [`${row.number} ${row.name} · ${short(bytes)}`, `${row.number} ${row.name}`, `${row.number}`];
-    const isRepeated = size === STACKED && kind === "accounted"; // right below the same words
+    const isRepeated = size === STACKED && kind !== "predicted"; // right below the same words
     const part = segment(isRepeated ? texts.slice(2) : texts, x, width, size, spec.colours[row.name], ids[row.name]);
     part.prepend(build("title", {}, `${row.name}: ${exact(bytes)} bytes`));
     parts.push(part);
@@ -37,28 +38,50 @@ function bar(kind, rows, y, size, pixels, spec, ids) {
 
 const caption = (y, text, x = 0) => build("text", { class: "eb-caption", x, y }, text);
 const title = (stage) => `predicted ${stage.unsized ? "–" : short(stage.predicted)}`;
-const accountTitle = (stage, state, origin) =>
-  `${origin}${{ waiting: " …", failed: ": no account", absent: ": not recorded here", ready: ` ${short(stage.accounted ?? 0)}` }[state]}`;
+const accountTitle = (bytes, state, origin) =>
+  `${origin}${{ waiting: " …", failed: ": no account", absent: ": not recorded here", ready: ` ${short(bytes ?? 0)}` }[state]}`;
 
-/** Two bars, each below its caption. */
-const alone = (stage, { state, origin }) => ({
-  bottom: 106,
-  parts: [caption(9, title(stage)), caption(69, accountTitle(stage, state, origin))],
-  bars: [20, 80],
-});
+/** What a stage's bars say, from above to below. */
+const titles = (stage, { state, origin, besideOrigin }) =>
+  [title(stage), ...(besideOrigin ? [accountTitle(stage.beside, state, besideOrigin)] : []), accountTitle(stage.accounted, state, origin)];
 
-/** The caption with both totals and the change since the stage before, and two bars close together. */
-function stacked(stage, before, top, { state, origin, width, longest }) {
-  const totals = `${title(stage)} · ${accountTitle(stage, state, origin)}`;
+/** Bars, each below its caption. */
+function alone(stage, around) {
+  const captions = titles(stage, around);
+  return {
+    bottom: 60 * captions.length - 14,
+    parts: captions.map((text, i) => caption(9 + 60 * i, text)),
+    bars: captions.map((_, i) => 20 + 60 * i),
+  };
+}
+
+/** The captions in one line where there is room for them, else in several. */
+function joined(captions, width) {
+  const lines = [];
+  for (const text of captions) {
+    const longer = lines.length ? `${lines.at(-1)} · ${text}` : text;
+    if (lines.length && longer.length * CAPTION > width) lines.push(text);
+    else lines.splice(-1, 1, longer);
+  }
+  return lines;
+}
+
+/** The caption with all totals and the change since the stage before, and the bars close together. */
+function stacked(stage, before, top, around) {
+  const { width, longest } = around;
+  const captions = titles(stage, around);
   const change = before && !stage.unsized && !before.unsized ? stage.predicted - before.predicted : 0;
   const beside = longest * NAME + 12;
-  const isNarrow = beside + (totals.length + 14) * CAPTION > width; // then the totals have a line of their own
+  const isNarrow = beside + (captions.join(" · ").length + 14) * CAPTION > width; // then the totals have lines of their own
   const name = caption(top + 11, build("tspan", { class: "eb-name" }, stage.name));
-  const line = caption(top + (isNarrow ? 26 : 11), totals, isNarrow ? 0 : beside);
+  const lines = isNarrow
+    ? joined(captions, width).map((text, i) => caption(top + 26 + 15 * i, text))
+    : [caption(top + 11, captions.join(" · "), beside)];
   const arrow = `${change > 0 ? "▲" : "▼"} ${short(Math.abs(change))}`;
-  if (change) (isNarrow ? name : line).append(build("tspan", { class: "eb-change", dx: 10 }, arrow));
-  const below = top + (isNarrow ? 33 : 18);
-  return { bottom: below + 2 * STACKED.height + 1, parts: [name, line], bars: [below, below + STACKED.height + 1] };
+  if (change) (isNarrow ? name : lines[0]).append(build("tspan", { class: "eb-change", dx: 10 }, arrow));
+  const below = top + 18 + (isNarrow ? 15 * lines.length : 0);
+  const bars = captions.map((_, i) => below + i * (STACKED.height + 1));
+  return { bottom: bars.at(-1) + STACKED.height, parts: [name, ...lines], bars };
 }
 
 function ticks(end, bottom, pixels) {
@@ -72,17 +95,18 @@ function ticks(end, bottom, pixels) {
   });
 }
 
-function inWords(stage, state, origin) {
+function inWords(stage, around) {
   const parts = stage.rows.map((row) => `${row.name} ${row.unsized ? "–" : short(row.predicted ?? 0)}`).join(", ");
   const start = stage.name ? `${stage.name}: ${title(stage)}` : title(stage).replace("p", "P");
-  return `${start}${parts ? `: ${parts}` : ""}. ${accountTitle(stage, state, origin)}.`;
+  return `${start}${parts ? `: ${parts}` : ""}. ${titles(stage, around).slice(1).join(", ")}.`;
 }
 
 /** The bars of what `compare` found, `end` bytes wide, drawn into `svg`. */
 function drawBars(svg, width, spec, compared, origin, end, ids) {
-  const { state, stages, whole } = compared;
+  const { state, stages, whole, besideOrigin } = compared;
   const pixels = (bytes) => ((width - 1) * bytes) / end;
-  const around = { state, origin, width, longest: Math.max(...stages.map(({ name }) => name.length)) };
+  const kinds = besideOrigin ? ["predicted", "beside", "accounted"] : ["predicted", "accounted"];
+  const around = { state, origin, besideOrigin, width, longest: Math.max(...stages.map(({ name }) => name.length)) };
   let bottom = -14;
   const placed = stages.map((stage, i) => {
     const before = spec.parts ? null : stages[i - 1]; // parts lie side by side: no change leads from one to the next
@@ -91,16 +115,12 @@ function drawBars(svg, width, spec, compared, origin, end, ids) {
     return place;
   });
   const drawn = stages.flatMap(({ name, rows }, i) => {
-    const [predicted, accounted] = placed[i].bars;
     const size = name ? STACKED : ALONE;
-    return [
-      ...placed[i].parts,
-      bar("predicted", rows, predicted, size, pixels, spec, ids),
-      bar("accounted", state === "failed" ? [] : rows, accounted, size, pixels, spec, ids),
-    ];
+    const rowsOf = (kind) => (kind === "accounted" && state === "failed" ? [] : rows);
+    return [...placed[i].parts, ...kinds.map((kind, k) => bar(kind, rowsOf(kind), placed[i].bars[k], size, pixels, spec, ids))];
   });
   svg.setAttribute("height", bottom + 28);
-  svg.setAttribute("aria-label", [...stages, ...(whole ? [{ ...whole, rows: [] }] : [])].map((stage) => inWords(stage, state, origin)).join(" "));
+  svg.setAttribute("aria-label", [...stages, ...(whole ? [{ ...whole, rows: [] }] : [])].map((stage) => inWords(stage, around)).join(" "));
   svg.replaceChildren(
     build("defs", {}, ...Object.entries(spec.colours).map(([name, { hatch }]) => pattern(ids[name], hatch))),
     ...ticks(end, bottom, pixels),
@@ -125,7 +145,8 @@ export function createBars(spec, prefix) {
     const numbers = [...new Map(rows.map(({ name, number }) => [name, number]))].sort(([, a], [, b]) => a - b);
     keys.replaceChildren(...numbers.map(([name, number]) => key(name, number, spec.colours[name], ids[name])));
     const change = spec.parts ? "" : " ▲ ▼: predicted change from the stage before.";
-    which.textContent = `Upper bars: predicted. Lower bars: ${origin}.${change}`;
+    const middle = compared.besideOrigin ? ` Middle bars: ${compared.besideOrigin}.` : "";
+    which.textContent = `Upper bars: predicted.${middle} Lower bars: ${origin}.${change}`;
     drawBars(svg, width, spec, compared, origin, end, ids);
   }
   return { elements: [...legend, svg], svg, draw };

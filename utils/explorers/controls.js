@@ -64,9 +64,13 @@ function letterOf({ numbers }) {
   return letters.length === 1 ? letters[0] : "";
 }
 
+/** Where the reasons of disabled options stand, for what has the focus to name; null where there are none. */
+const reasonsOf = ({ disabled }, id) => (Object.keys(disabled ?? {}).length ? `${id}-reasons` : null);
+
 function choiceControl(control, id, change) {
-  const { symbol, label, options } = control;
-  const select = build("select", { id, "data-symbol": symbol }, ...options.map((name) => build("option", {}, name)));
+  const { symbol, label, options, disabled = {} } = control;
+  const option = (name) => build("option", { disabled: name in disabled ? "" : null }, name);
+  const select = build("select", { id, "data-symbol": symbol, "aria-describedby": reasonsOf(control, id) }, ...options.map(option));
   select.addEventListener("change", () => change(symbol, select.value));
   const element = build("div", { class: "eb-control" }, build("label", { for: id }, ...labelled(letterOf(control), label)), select);
   return { element, show: (name) => (select.value = name) };
@@ -77,7 +81,7 @@ function radioControl(control, id, change) {
   const radios = options.map((name) => build("input", { type: "radio", name: id, value: name, "data-symbol": symbol }));
   radios.forEach((radio) => radio.addEventListener("change", () => change(symbol, radio.value)));
   const labels = radios.map((radio) => build("label", {}, radio, radio.value));
-  const group = build("div", { class: "eb-radios", role: "radiogroup", "aria-labelledby": id }, ...labels);
+  const group = build("div", { class: "eb-radios", role: "radiogroup", "aria-labelledby": id, "aria-describedby": reasonsOf(control, id) }, ...labels);
   const element = build("div", { class: "eb-control" }, build("span", { id }, ...labelled(letterOf(control), label)), group);
   return { element, show: (name) => radios.forEach((radio) => (radio.checked = radio.value === name)) };
 }
@@ -103,10 +107,13 @@ function condition({ when }, controls) {
   return `${said[0].toUpperCase()}${said.slice(1)}.`;
 }
 
-/** A control's element, `show(setting, isMeant)` to set it, and to disable it where it has no effect, and `forget()` of
+/** A control's element, `show(setting, isMeant)` to set it, and to disable or hide it where it has no effect, and `forget()` of
  * what it refused. It calls `change(symbol, setting)`. */
 export function createControl(control, id, change, { controls }) {
   const { element, show, forget = () => {} } = kindOf(control)(control, id, change);
+  const reasons = Object.values(control.disabled ?? {}).join(" ");
+  if (reasons || Object.keys(control.live ?? {}).length) element.classList.add("eb-wide");
+  if (reasons) element.append(build("small", { class: "eb-reasons", id: reasonsOf(control, id) }, reasons));
   const hint = build("small", { class: "eb-hint" });
   if (Object.keys(control.when).length) {
     hint.textContent = condition(control, controls);
@@ -119,7 +126,8 @@ export function createControl(control, id, change, { controls }) {
       show(setting);
       if (!isMeant) forget();
       hint.hidden = isMeant;
-      for (const input of element.querySelectorAll("input, select")) input.disabled = !isMeant;
+      element.hidden = !isMeant && !!control.hides;
+      for (const input of element.querySelectorAll("input, select")) input.disabled = !isMeant || (input.type === "radio" && input.value in (control.disabled ?? {}));
     },
   };
 }

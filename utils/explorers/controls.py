@@ -14,11 +14,13 @@ class Control:
     - `check(value)`: the value, made canonical; ValueError when it may not be set;
     - `to_page(value)`, `from_page(data)`: the value as JSON and back;
     - `letters(value)`: what it stands for in a formula, as {letter: number};
-    - `options`: the values that select a formula, or None if it selects none;
+    - `options`: the values that select a formula and may be set, or None if it selects none;
     - `spec()`: all that a page needs to draw it and to read its letters, as JSON;
     - `when`: {symbol of a choice: [names of options]} where the control has an effect, `{}` for always.
-      Elsewhere a page disables it, and its value does not tell settings apart.
+      Elsewhere a page disables it, or hides it if it `hides`, and its value does not tell settings apart.
     """
+
+    hides = False
 
     @staticmethod
     def range(symbol, label, minimum, maximum, *, value, step=1, log=False, unit="", when=None) -> "RangeControl":
@@ -30,23 +32,37 @@ class Control:
 
     @staticmethod
     def choice(
-        symbol, label, options, *, value=None, letter=None, letters=None, selects=None, when=None
+        symbol,
+        label,
+        options,
+        *,
+        value=None,
+        letter=None,
+        letters=None,
+        selects=None,
+        when=None,
+        disabled=None,
+        live=None,
     ) -> "ChoiceControl":
         """One of several options: a list of names, or {name: value}. `value` is the first option unless given.
 
         Without `letter` and `letters` the choice selects a formula. With `letter="e", letters={name: number}` it is a
         letter of it, and with `letters={name: {letter: number}}` several of them; with `selects=True` it does both.
+        `disabled` options, {name: reason}, are there and may not be set; they have no number. `live` ones, {name: the
+        GPU's}, are measured on this machine: a page does so when the sliders rest.
         """
         values = dict(options) if isinstance(options, Mapping) else {str(option): option for option in options}
         default = next(iter(values.values()), None) if value is None else value
         numbers = _by_option(symbol, letter, letters)
         selects = numbers is None if selects is None else selects
-        return ChoiceControl(symbol, label, values, default, numbers, selects, when=when or {})
+        special = {"when": when or {}, "disabled": disabled or {}, "live": live or {}}
+        return ChoiceControl(symbol, label, values, default, numbers, selects, **special)
 
     @staticmethod
-    def toggle(symbol, label, *, value=False) -> "ChoiceControl":
-        """Off or on: a checkbox that selects a formula."""
-        return ChoiceControl(symbol, label, {"off": False, "on": True}, value, kind="toggle")
+    def toggle(symbol, label, *, value=False, selects=True, when=None, hides=False) -> "ChoiceControl":
+        """Off or on: a checkbox that selects a formula, unless it says otherwise."""
+        special = {"kind": "toggle", "when": when or {}, "hides": hides}
+        return ChoiceControl(symbol, label, {"off": False, "on": True}, value, selects=selects, **special)
 
 
 def _by_option(symbol: str, letter: str | None, letters: Mapping | None) -> dict[str, dict[str, int]] | None:
@@ -143,27 +159,40 @@ class ChoiceControl(Control):
     selects: bool = True
     kind: str = "choice"
     when: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    disabled: Mapping[str, str] = field(default_factory=dict)
+    live: Mapping[str, str] = field(default_factory=dict)
+    hides: bool = False
 
     def __post_init__(self):
         if not self.values:
             raise ValueError(f"options must hold at least one option: got none for {self.symbol!r}.")
-        if self.numbers is not None and list(self.numbers) != list(self.values):
+        for name in (*self.disabled, *self.live):
+            if name not in self.values:
+                raise ValueError(
+                    f"disabled and live must name options of {self.symbol!r}: got {name!r}; {', '.join(self.values)}."
+                )
+        if self.numbers is not None and list(self.numbers) != self.enabled:
             raise ValueError(
                 f"letters must give a number to each option, in order: got {list(self.numbers)} for {self.symbol!r}, "
-                f"whose options are {list(self.values)}."
+                f"whose options are {self.enabled}."
             )
         if self.numbers is not None and len({tuple(numbers) for numbers in self.numbers.values()}) != 1:
             raise ValueError(f"letters must give each option the same letters, in order: got {self.numbers}.")
         self.check(self.default)
 
     @property
+    def enabled(self) -> list[str]:
+        """The names of the options that may be set."""
+        return [name for name in self.values if name not in self.disabled]
+
+    @property
     def options(self) -> Sequence | None:
-        """The values that select a formula; None for a choice that selects none."""
-        return list(self.values.values()) if self.selects else None
+        """The values that select a formula and may be set; None for a choice that selects none."""
+        return [self.values[name] for name in self.enabled] if self.selects else None
 
     def check(self, value):
-        """The option equal to the value. Raises ValueError with the options if there is none."""
-        return self.values[self.to_page(value)]
+        """The option equal to the value. Raises ValueError with the options if there is none, or why it may not be."""
+        return self.from_page(self.to_page(value))
 
     def to_page(self, value) -> str:
         """The option's name. `True` is not taken for `1`, nor `False` for `0.0`."""
@@ -178,6 +207,8 @@ class ChoiceControl(Control):
         if data not in self.values:
             known = ", ".join(self.values)
             raise ValueError(f"{self.symbol} ({self.label}) must be one of {known}: got {data!r}.")
+        if data in self.disabled:
+            raise ValueError(f"{self.symbol} ({self.label}) may not be {data!r} here: {self.disabled[data]}")
         return self.values[data]
 
     def letters(self, value) -> dict[str, int]:
@@ -188,7 +219,8 @@ class ChoiceControl(Control):
         """What a page needs to draw the choice and to read its letters."""
         return {
             "kind": self.kind, "symbol": self.symbol, "label": self.label, "options": list(self.values),
-            "numbers": self.numbers, "selects": self.selects, "when": _as_lists(self.when),
+            "numbers": self.numbers, "selects": self.selects, "when": _as_lists(self.when), "hides": self.hides,
+            "disabled": dict(self.disabled), "live": dict(self.live),
         }  # fmt: skip
 
 
@@ -208,6 +240,12 @@ def in_effect(controls: Mapping[str, Control], names: Mapping[str, Any]) -> dict
     """A setting as a page writes it, with the controls that have no effect there where they start."""
     start = {symbol: control.to_page(control.default) for symbol, control in controls.items()}
     return {symbol: name if is_meant(controls[symbol].when, names) else start[symbol] for symbol, name in names.items()}
+
+
+def named(controls: Mapping[str, Control], names: Mapping[str, Any]) -> dict[str, Any]:
+    """A setting as a page writes it, without the controls that a page hides there."""
+    hidden = {symbol for symbol, one in controls.items() if one.hides and not is_meant(one.when, names)}
+    return {symbol: name for symbol, name in names.items() if symbol not in hidden}
 
 
 def check_when(whose: str, when: Mapping[str, Sequence[str]], controls: Mapping[str, Control]) -> None:

@@ -1,19 +1,32 @@
 // An explorer in JupyterLab: ties a view to the kernel's widget.
 
-import { same } from "./formula.js";
+import { liveAt, same } from "./formula.js";
 import { createView } from "./view.js";
 
-/** One request under way at most; when it is answered and the setting has moved on, the newest setting goes next. */
+const REST_MS = 400; // so long nothing moves before this machine's own GPU is asked
+
+/** One request under way at most; when it is answered and the setting has moved on, the newest setting goes next. What is
+ * measured on this machine's own GPU is so when the setting rests. */
 function initialize({ model }) {
   let underWay = 0; // number of the request, 0 for none
+  let moving = 0; // the timer of a setting that may move on, 0 for none
   const ask = () => {
     const answer = model.get("answer");
     if (answer.request >= underWay) underWay = 0;
-    if (underWay || same(model.get("spec"), answer.settings, model.get("value"))) return;
+    if (moving || underWay || same(model.get("spec"), answer.settings, model.get("value"))) return;
     underWay = answer.request + 1;
     model.send({ request: underWay, settings: model.get("value") });
   };
-  model.on("change:value", ask);
+  const rest = () => {
+    moving = 0;
+    ask();
+  };
+  const moved = () => {
+    clearTimeout(moving);
+    moving = liveAt(model.get("spec"), model.get("value")) ? setTimeout(rest, REST_MS) : 0;
+    ask();
+  };
+  model.on("change:value", moved);
   model.on("change:answer", ask);
   ask();
 }
@@ -23,15 +36,23 @@ const GONE = "The kernel is gone: run all cells up to this one again for account
 function render({ model, el }) {
   let value = model.get("value");
   let gone = false; // after a restart of the kernel the model is deaf and dumb; the page goes on alone
-  const draw = () => view.draw(value, gone ? { settings: value, terms: null, error: GONE } : model.get("answer"));
-  const view = createView(model.get("spec"), (next) => {
+  let old = null; // the answer that is to be measured again
+  const answer = () => (model.get("answer") === old ? { ...old, settings: null } : model.get("answer"));
+  const draw = () => view.draw(value, gone ? { settings: value, terms: null, error: GONE } : answer());
+  const change = (next) => {
     value = next;
     if (!gone) {
       model.set("value", next);
       model.save_changes();
     }
     draw();
-  });
+  };
+  const again = () => {
+    old = model.get("answer");
+    if (!gone) model.send({ again: true });
+    draw();
+  };
+  const view = createView(model.get("spec"), change, again);
   const changed = () => {
     value = model.get("value");
     draw();

@@ -2,7 +2,8 @@
 
 The page evaluates the formula itself, at once. It asks for an account with a custom message {request, settings}; the
 answer, a synced trait, carries the request's number and the settings that it is for. The page has one request under
-way at most and asks again when the settings have moved on, so the newest setting wins.
+way at most and asks again when the settings have moved on, so the newest setting wins. With {again: true} it asks for
+an answer that is of no setting, so that it has to ask for its own once more.
 """
 
 import threading
@@ -16,7 +17,7 @@ from ipywidgets import ValueWidget
 from ..failures import release, sentence
 from ..formulas import Formula
 from .account import Account, failed, said_of
-from .controls import Control
+from .controls import Control, named
 from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module
 from .spec import letters_of, make_spec, room
@@ -120,7 +121,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         }
         super().__init__(spec=spec, value=start, answer=_NO_ANSWER, description=title)
         self.observe(self._one_setting_changed, list(self.controls))
-        self.on_msg(lambda _, content, __: self._serve(content["request"], content["settings"]))
+        self.on_msg(lambda _, content, __: self._heard(content))
 
     def predict(self, settings: dict) -> dict[str, int] | dict[str, dict[str, int]]:
         """The formula's bytes for a setting, by term, or {stage: {term: bytes}}: what the page shows as predicted.
@@ -151,7 +152,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         """The present setting as a plain table: predicted, accounted, difference."""
         settings = to_page(self.value, self)
         answer = self._answer_now(settings)
-        title = f"{self.spec['title']}: {', '.join(f'{symbol} = {name}' for symbol, name in settings.items())}"
+        shown = named(self.controls, settings).items()
+        title = f"{self.spec['title']}: {', '.join(f'{symbol} = {name}' for symbol, name in shown)}"
         formulas = formulas_by_stage(self.formula(self.value))
         letters = letters_of(self.controls, self.value)
         beyond = self._beyond(self.value)
@@ -160,9 +162,9 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             self.predict(self.value)
         except ValueError as error:
             said = f"{said} No prediction of this setting: {error}"
-        accounted = None if answer["terms"] is None else terms_by_stage(answer["terms"])
-        parts = self.spec["parts"]
-        return SettingTable(title, formulas, letters, accounted, said, parts, tuple(beyond), answer["origin"])
+        there = [one for one in (answer["beside"], answer) if one and one["terms"] is not None]
+        accounts = {one["origin"]: terms_by_stage(one["terms"]) for one in there}
+        return SettingTable(title, formulas, letters, accounts, said, self.spec["parts"], tuple(beyond))
 
     @traitlets.validate("value")
     def _whole_setting(self, proposal) -> dict:
@@ -188,6 +190,12 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     def _one_setting_changed(self, change) -> None:
         self.value = self.value | {change["name"]: change["new"]}
 
+    def _heard(self, content: dict) -> None:
+        if content.get("again"):
+            self.answer = self.answer | {"settings": None}
+        else:
+            self._serve(content["request"], content["settings"])
+
     def _serve(self, request: int, settings_of_page: dict) -> None:
         """Answers one request, unless a newer one has come in while it waited or ran."""
         self._newest_request = max(self._newest_request, request)
@@ -203,7 +211,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             account = self.measure(from_page(settings_of_page, self))
             if not isinstance(account, Account):
                 raise TypeError(f"measure must return an Account: got {type(account).__name__}.")
-            check_account(account.terms, self.spec["stages"], word(self.spec["parts"]))
+            for one in (account, account.beside or account):
+                check_account(one.terms, self.spec["stages"], word(self.spec["parts"]))
         except Exception as error:  # whatever it is: the reader needs a sentence, the kernel has to live
             text = sentence(error)
             release(error)
@@ -219,7 +228,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             return self.answer
 
     def __repr__(self) -> str:
-        settings = "".join(f", {symbol}={name!r}" for symbol, name in to_page(self.value, self).items())
+        shown = named(self.controls, to_page(self.value, self))
+        settings = "".join(f", {symbol}={name!r}" for symbol, name in shown.items())
         return f"Explorer({self.spec['title']!r}{settings})"
 
     def _repr_mimebundle_(self, **kwargs):

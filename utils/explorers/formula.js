@@ -5,16 +5,20 @@
 //            terms: [{stage, name, why, text, letters, js}], formulas: [[place of a term]], which: [place of a formula],
 //            curves: [{when, curves}], colours: {name: {light, dark, hatch}}, capacity: {symbol, bytes} or null};
 //            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole; which: for
-//            each combination of the choices that select, as if counting with them, the last choice fastest
+//            each combination of the choices that select, as if counting with them, the last choice fastest; an option that is
+//            disabled, {name: reason}, is not counted; live: {name: the GPU's} are the options measured on this machine
 //   value   {symbol: number or name of an option}
-//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, fit, remark}:
-//           an account and the value it is for; timeline as timeline.js draws it, fit: {fits, headline, reasons}, or null;
-//           remark: what else there is to say of it, or ""
+//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, fit, remark,
+//            beside}: an account and the value it is for; timeline as timeline.js draws it, fit: {fits, headline, reasons}, or
+//           null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
 
 const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString makes one for each number
 
 /** Every digit, as Python's f"{n:,d}". */
 export const exact = (n) => grouped.format(n);
+
+/** A difference, as "+512". */
+export const amount = (n) => `${n > 0 ? "+" : ""}${exact(n)}`;
 
 /** A number with what it counts, of which the plural is given: "1 sequence", "1 entry", "1 class"; "1 MiB" as it is. */
 export function counted(n, unit) {
@@ -38,8 +42,14 @@ export function short(n) {
 /** Does a control have an effect at this value, or a limit a say? */
 export const isMeant = ({ when }, value) => Object.entries(when).every(([symbol, names]) => names.includes(value[symbol]));
 
+/** The options of a choice that can be set. */
+export const enabled = ({ options, disabled }) => options.filter((name) => !(name in (disabled ?? {})));
+
 /** Are two values of one explorer the same setting? */
 export const same = (spec, a, b) => !!a && !!b && spec.controls.every(({ symbol }) => a[symbol] === b[symbol]);
+
+/** The name of this machine's GPU where a value has it chosen, or "": then accounts are measured. */
+export const liveAt = ({ controls }, value) => controls.map(({ symbol, live }) => live?.[value[symbol]]).find(Boolean) ?? "";
 
 /** The letters of the formula: each slider's own, and those that a choice stands for. */
 export function letters(spec, value) {
@@ -65,7 +75,10 @@ export const chosen = (entries, value) =>
 /** Where the terms of the formula for the choices of this value are among all. */
 function placesAt({ controls, which, formulas }, value) {
   const choices = controls.filter(({ selects }) => selects);
-  return formulas[which[choices.reduce((n, { symbol, options }) => n * options.length + options.indexOf(value[symbol]), 0)]];
+  return formulas[which[choices.reduce((n, control) => {
+    const options = enabled(control);
+    return n * options.length + options.indexOf(value[control.symbol]);
+  }, 0)]];
 }
 
 /** The stages whose formula does not hold at this value, each {stage, reason}. */
@@ -100,35 +113,48 @@ const sized = (bytes) => (Number.isNaN(bytes) ? { predicted: null, unsized: true
 const withDifference = (row, state) =>
   ({ ...row, difference: state === "ready" && !row.unsized ? (row.accounted ?? 0) - (row.predicted ?? 0) : null });
 
-function compareStage(name, terms, counted, state) {
+/** `off`: by how much the account is more than the one beside it; null where there is none. */
+const withBeside = (row, beside, state) =>
+  ({ ...row, beside: beside ?? null, off: beside === undefined || state !== "ready" ? null : (row.accounted ?? 0) - beside });
+
+function compareStage(name, terms, counted, beside, state) {
   const isSurprise = (term) => state === "ready" && !terms.some((known) => known.name === term);
-  const surprises = Object.keys(counted ?? {}).filter(isSurprise);
+  const surprises = Object.keys({ ...counted, ...beside }).filter(isSurprise);
   const rows = [
     ...terms.map((term) => ({ ...term, ...sized(term.bytes) })),
     ...surprises.map((term) => ({ stage: name, name: term, text: "", why: "not in the formula", predicted: null })),
-  ].map((row) => withDifference({ ...row, accounted: counted?.[row.name] ?? null }, state));
+  ].map((row) => withDifference({ ...row, accounted: counted?.[row.name] ?? null }, state))
+    .map((row) => withBeside(row, beside && (beside[row.name] ?? 0), state));
   const accounted = counted ? sum(Object.values(counted)) : null;
-  return withDifference({ name, rows, ...sized(sum(terms.map(({ bytes }) => bytes))), accounted }, state);
+  const whole = withDifference({ name, rows, ...sized(sum(terms.map(({ bytes }) => bytes))), accounted }, state);
+  return withBeside(whole, beside && sum(Object.values(beside)), state);
 }
 
 /** All stages together, which have a sum only if they are parts of one whole. */
 function compareWhole(stages, state) {
   const predicted = sized(sum(stages.map((stage) => (stage.unsized ? NaN : stage.predicted))));
   const accounted = state === "ready" ? sum(stages.map((stage) => stage.accounted)) : null;
-  return withDifference({ name: "total", ...predicted, accounted }, state);
+  const beside = stages.every((stage) => stage.beside !== null) ? sum(stages.map((stage) => stage.beside)) : undefined;
+  return withBeside(withDifference({ name: "total", ...predicted, accounted }, state), beside, state);
 }
 
 /** Predicted beside accounted: each stage and each of its rows has `predicted` (null: unknown; `unsized`: the letters
- * give no size), `accounted` (null: none) and `difference` (null: one of them is missing); so has `whole`, of parts
- * (null: they are none). `state` is "waiting" (the answer is for another value), "failed", "absent" (there is no account of
- * this value, and none will come) or "ready"; `beyond` as above. */
+ * give no size), `accounted` (null: none), `difference` (null: one of them is missing), `beside` (null: there is no such
+ * account) and `off`; so has `whole`, of parts (null: they are none). `state` is "waiting" (the answer is for another value), "failed", "absent" (there is no account of
+ * this value, and none will come) or "ready"; `beyond` as above; `besideOrigin`: that of the account beside, or "". */
 export function compare(spec, value, answer) {
   const terms = predict(spec, value);
   const out = beyond(spec, value);
   const state = !same(spec, answer?.settings, value) ? "waiting" : answer.error ? "failed" : answer.terms ? "ready" : "absent";
-  const counted = spec.stages[0] === "" && answer?.terms ? { "": answer.terms } : answer?.terms;
-  const stages = spec.stages.map((name) => compareStage(name, terms.filter(({ stage }) => stage === name), counted?.[name], state));
-  return { state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value, terms, out), beyond: out };
+  const staged = (found) => (spec.stages[0] === "" && found ? { "": found } : found);
+  const counted = staged(answer?.terms);
+  const isBeside = state === "ready" || (state === "waiting" && liveAt(spec, value)); // then it is an earlier setting's
+  const beside = isBeside ? staged(answer?.beside?.terms) : null;
+  const stages = spec.stages.map((name) => compareStage(name, terms.filter(({ stage }) => stage === name), counted?.[name], beside?.[name], state));
+  return {
+    state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value, terms, out), beyond: out,
+    besideOrigin: beside ? answer.beside.origin : "",
+  };
 }
 
 /** The most that is predicted at once, {name, predicted} of its stage, beside the capacity of what must hold it; null where
@@ -153,6 +179,6 @@ export function scale(spec, value, { state, stages }) {
     const terms = places.map((place) => evaluated[place]);
     return spec.stages.map((name) => sum(terms.map(({ stage, bytes }) => (stage === name && bytes) || 0)));
   });
-  const shown = stages.flatMap((stage) => [stage.predicted ?? 0, state === "ready" ? stage.accounted : 0]);
+  const shown = stages.flatMap((stage) => [stage.predicted ?? 0, stage.beside ?? 0, state === "ready" ? stage.accounted : 0]);
   return Math.min(powerOfTwo(Math.max(...totals, ...shown)), 2 * powerOfTwo(Math.max(...shown)));
 }

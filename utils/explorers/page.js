@@ -6,7 +6,7 @@
 //         numbers that follow one another in a timeline are stored as differences.
 
 import { build } from "./elements.js";
-import { isMeant, same } from "./formula.js";
+import { enabled, isMeant, same } from "./formula.js";
 import { createView } from "./view.js";
 
 /** The key of a value's account; a control without effect there stands where it starts. */
@@ -55,7 +55,7 @@ function readAddress(name, spec, value) {
   const inVain = [];
   for (const [symbol, text] of new URLSearchParams(query)) {
     const control = spec.controls.find((known) => known.symbol === symbol);
-    const item = control?.kind === "range" ? numberIn(control, text) : control?.options.find((option) => option === text);
+    const item = control?.kind === "range" ? numberIn(control, text) : control && enabled(control).find((option) => option === text);
     if (item === undefined) inVain.push([symbol, text]);
     else next[symbol] = item;
   }

@@ -60,7 +60,7 @@ def room(
     if capacity is None or isinstance(capacity, int):
         return capacity and {"symbol": None, "bytes": capacity}
     symbol, n_bytes = capacity
-    options = list(getattr(controls.get(symbol), "values", ()))
+    options = list(getattr(controls.get(symbol), "enabled", ()))
     if options != list(n_bytes):
         raise ValueError(
             f"capacity must give bytes to each option of a choice, in order: got {list(n_bytes)} for {symbol!r}, whose "

@@ -1,41 +1,50 @@
 // The table of an explorer: one row for each term; terms in stages are folded below a row for the stage.
 
 import { build, swatch } from "./elements.js";
-import { exact, short } from "./formula.js";
+import { amount, exact, short } from "./formula.js";
 
 const CELL = { role: "cell" };
 const unbroken = (text) => text.replaceAll("⌉", "⌉\u2060"); // no line ends between a bracket and its 512
 
-function number(kind, label, bytes, isStale) {
+function number(kind, label, bytes, isStale, note = "") {
   const content = bytes === null ? [isStale ? "…" : "–"] : [exact(bytes), build("small", {}, short(bytes))];
+  if (note) content.push(build("small", { class: "eb-off" }, note));
   return build("td", { ...CELL, class: `eb-number eb-${kind}`, "data-label": label }, ...content);
 }
 
-/** What a row of a term, a stage or the total says behind its name. */
-function cells(line, state, origin) {
+/** The column of the account beside, if there is one, and by how much the account is more. */
+function besideCell({ beside, off }, { origin, besideOrigin }) {
+  return besideOrigin ? [number("beside", besideOrigin, beside, false, off ? `${origin}: ${amount(off)}` : "")] : [];
+}
+
+/** What a row of a term, a stage or the total says behind its name. `columns` are {state, origin, besideOrigin}. */
+function cells(line, columns) {
+  const { state, origin } = columns;
   const accounted = state === "failed" ? null : line.accounted;
   const { difference, note } = line;
-  const text = difference === null ? (state === "waiting" ? "…" : "–") : `${difference > 0 ? "+" : ""}${exact(difference)}`;
+  const text = difference === null ? (state === "waiting" ? "…" : "–") : amount(difference);
   return [
     build("td", { ...CELL, class: "eb-formula" }, unbroken(line.text ?? "")),
     number("predicted", "predicted", line.predicted, false),
+    ...besideCell(line, columns),
     number("accounted", origin, accounted, state === "waiting"),
     build("td", { ...CELL, class: `eb-number eb-difference ${difference || note ? "eb-off" : ""}`, "data-label": "difference" },
       text, note ? build("small", {}, note) : ""),
   ];
 }
 
-const figures = (line, state) => ({
+const figures = (line, { state }) => ({
   "data-predicted": line.unsized ? null : (line.predicted ?? 0),
   "data-accounted": state === "ready" ? (line.accounted ?? 0) : null,
+  "data-beside": state === "ready" ? line.beside : null,
   "data-difference": line.difference,
 });
 
-function termRow(line, state, origin, colour) {
+function termRow(line, columns, colour) {
   const name = build("span", {}, line.name, line.why ? build("small", {}, line.why) : "");
-  return build("tr", { role: "row", "data-stage": line.stage || null, "data-term": line.name, ...figures(line, state) },
+  return build("tr", { role: "row", "data-stage": line.stage || null, "data-term": line.name, ...figures(line, columns) },
     build("th", { role: "rowheader", scope: "row" }, build("div", { class: "eb-term" }, line.number ? swatch(line.number, colour) : "", name)),
-    ...cells(line, state, origin));
+    ...cells(line, columns));
 }
 
 /** Closed at first. The button stays the same element, so that it keeps the focus while numbers come and go. */
@@ -50,16 +59,16 @@ function createStage(name, id) {
     button.setAttribute("aria-expanded", String(!terms.hidden));
   });
   button.addEventListener("keydown", (event) => event.stopPropagation()); // JupyterLab takes Enter and the arrows
-  function draw(stage, state, origin, colours) {
-    for (const [attribute, value] of Object.entries(figures(stage, state))) {
+  function draw(stage, columns, colours) {
+    for (const [attribute, value] of Object.entries(figures(stage, columns))) {
       if (value === null) row.removeAttribute(attribute);
       else row.setAttribute(attribute, value);
     }
     while (row.cells.length > 1) row.lastChild.remove();
-    const content = stage.rows.filter((line) => line.predicted || line.accounted || line.unsized).map(({ name }) => name);
+    const content = stage.rows.filter((line) => line.predicted || line.accounted || line.beside || line.unsized).map(({ name }) => name);
     const isBalanced = stage.difference === 0 && stage.rows.some(({ difference }) => difference);
-    row.append(...cells({ ...stage, text: content.join(" + "), note: isBalanced ? "terms differ" : "" }, state, origin));
-    terms.replaceChildren(...stage.rows.map((line) => termRow(line, state, origin, colours[line.name])));
+    row.append(...cells({ ...stage, text: content.join(" + "), note: isBalanced ? "terms differ" : "" }, columns));
+    terms.replaceChildren(...stage.rows.map((line) => termRow(line, columns, colours[line.name])));
   }
   return { elements: [build("tbody", { role: "rowgroup", class: "eb-stage" }, row), terms], draw };
 }
@@ -68,9 +77,9 @@ function createStage(name, id) {
 function createTerms() {
   const terms = build("tbody", { role: "rowgroup" });
   const foot = build("tfoot", { role: "rowgroup" });
-  function draw(stage, state, origin, colours) {
-    terms.replaceChildren(...stage.rows.map((line) => termRow(line, state, origin, colours[line.name])));
-    foot.replaceChildren(termRow({ ...stage, name: "total" }, state, origin));
+  function draw(stage, columns, colours) {
+    terms.replaceChildren(...stage.rows.map((line) => termRow(line, columns, colours[line.name])));
+    foot.replaceChildren(termRow({ ...stage, name: "total" }, columns));
   }
   return { elements: [terms, foot], draw };
 }
@@ -78,9 +87,9 @@ function createTerms() {
 /** The total of parts, below all of them. */
 function createWhole() {
   const foot = build("tfoot", { role: "rowgroup", class: "eb-whole" });
-  function draw({ whole, stages, state }, origin) {
+  function draw({ whole, stages }, columns) {
     const isBalanced = whole.difference === 0 && stages.some(({ rows }) => rows.some(({ difference }) => difference));
-    foot.replaceChildren(termRow({ ...whole, note: isBalanced ? "terms differ" : "" }, state, origin));
+    foot.replaceChildren(termRow({ ...whole, note: isBalanced ? "terms differ" : "" }, columns));
   }
   return { element: foot, draw };
 }
@@ -94,10 +103,12 @@ export function createTable(spec, prefix) {
   const element = build("table", { role: "table", "aria-label": spec.title }, head,
     ...stages.flatMap(({ elements }) => elements), whole?.element ?? "");
   function draw(compared, origin) {
-    const heads = [first, "formula", "predicted bytes", `${origin} bytes`, "difference"];
+    const columns = { ...compared, origin };
+    const beside = compared.besideOrigin ? [`${compared.besideOrigin} bytes`] : [];
+    const heads = [first, "formula", "predicted bytes", ...beside, `${origin} bytes`, "difference"];
     head.replaceChildren(build("tr", { role: "row" }, ...heads.map((text) => build("th", { role: "columnheader", scope: "col" }, text))));
-    stages.forEach((stage, i) => stage.draw(compared.stages[i], compared.state, origin, spec.colours));
-    whole?.draw(compared, origin);
+    stages.forEach((stage, i) => stage.draw(compared.stages[i], columns, spec.colours));
+    whole?.draw(compared, columns);
   }
   return { element, draw };
 }

@@ -21,17 +21,16 @@ class SettingTable:
             letters make negative or no whole number. Terms that have no stage end in their total; each stage begins
             with its own. `parts`: the stages are parts of one whole, and the table ends with their total. `beyond`: the
             stages of which there is no prediction.
-    `origin` heads the column of what a GPU accounts for.
+    `accounts` are {origin: {stage: {term: bytes}}}, which heads their columns; the last is what the difference is of.
     """
 
     title: str
     formulas: dict[str, Formula]
     letters: dict[str, int]
-    accounted: dict[str, Mapping[str, int]] | None
+    accounts: dict[str, Mapping[str, Mapping[str, int]]]
     said: str
     parts: bool = False
     beyond: tuple[str, ...] = ()
-    origin: str = ""
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         rows, sums = [], []
@@ -44,26 +43,31 @@ class SettingTable:
                 _row("total", "", *(None if None in column else sum(column) for column in zip(*sums, strict=True)))
             )
         first = "term" if UNNAMED in self.formulas else f"{word(self.parts)}, term"
-        return [first, "formula", "predicted", self.origin or "accounted", "difference"], rows
+        return [first, "formula", "predicted", *(self.accounts or ["accounted"]), "difference"], rows
 
     def _rows(self, stage: str, formula: Formula) -> tuple[list[list[str]], tuple]:
         """The rows of its terms, and what a row of all of them says: name, text, predicted and accounted bytes."""
         is_beyond = stage in self.beyond
         predicted = {term.name: None if is_beyond else _bytes(term, self.letters) for term in formula.terms}
-        accounted = {} if self.accounted is None else self.accounted[stage]
+        accounted = [account[stage] for account in self.accounts.values()]
         texts = {term.name: str(term.size) for term in formula.terms}
         indent = "" if stage == UNNAMED else _INDENT
-        names = dict.fromkeys([*predicted, *accounted])
-        rows = [_row(indent + name, texts.get(name, ""), predicted.get(name), accounted.get(name)) for name in names]
+        columns = [predicted, *(accounted or [{}])]
+        names = dict.fromkeys(name for column in columns for name in column)
+        rows = [_row(indent + name, texts.get(name, ""), *(column.get(name) for column in columns)) for name in names]
         all_predicted = None if None in predicted.values() else sum(predicted.values())
-        all_accounted = None if self.accounted is None else sum(accounted.values())
-        return rows, (stage or "total", "", all_predicted, all_accounted)
+        all_accounted = [sum(terms.values()) for terms in accounted] or [None]
+        return rows, (stage or "total", "", all_predicted, *all_accounted)
+
+    @property
+    def _numbers(self) -> int:
+        return 2 + max(1, len(self.accounts))
 
     def __repr__(self) -> str:
-        return f"{text_table(self.title, *self._table(), numbers=3)}\n{self.said}"
+        return f"{text_table(self.title, *self._table(), numbers=self._numbers)}\n{self.said}"
 
     def _repr_html_(self) -> str:
-        return f"{html_table(self.title, *self._table(), numbers=3)}<p>{escape(self.said)}</p>"
+        return f"{html_table(self.title, *self._table(), numbers=self._numbers)}<p>{escape(self.said)}</p>"
 
 
 def _bytes(term, letters: dict[str, int]) -> int | None:
@@ -73,6 +77,6 @@ def _bytes(term, letters: dict[str, int]) -> int | None:
         return None
 
 
-def _row(name: str, text: str, predicted: int | None, accounted: int | None) -> list[str]:
-    difference = None if predicted is None or accounted is None else accounted - predicted
-    return [name, text, *(_UNKNOWN if n is None else exact(n) for n in (predicted, accounted, difference))]
+def _row(name: str, text: str, predicted: int | None, *accounted: int | None) -> list[str]:
+    difference = None if predicted is None or accounted[-1] is None else accounted[-1] - predicted
+    return [name, text, *(_UNKNOWN if n is None else exact(n) for n in (predicted, *accounted, difference))]

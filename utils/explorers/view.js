@@ -4,7 +4,7 @@ import { createBars } from "./bars.js";
 import { createControl } from "./controls.js";
 import { createCurves } from "./curves.js";
 import { build } from "./elements.js";
-import { compare, fullest, isMeant, scale } from "./formula.js";
+import { compare, fullest, isMeant, liveAt, scale } from "./formula.js";
 import { keepKeys } from "./keys.js";
 import { createTable } from "./table.js";
 import { createTimeline } from "./timeline.js";
@@ -20,8 +20,9 @@ function numbered(compared) {
 
 let views = 0; // makes ids unique among the explorers of a page
 
-/** The elements of an explorer. `onChange(value)` hears of each new setting; `draw(value, answer)` shows one. */
-export function createView(spec, onChange) {
+/** The elements of an explorer. `onChange(value)` hears of each new setting, `onAgain()` that the same one is to be measured
+ * again; `draw(value, answer)` shows one. */
+export function createView(spec, onChange, onAgain) {
   const prefix = `eb-${++views}-${Math.random().toString(36).slice(2, 8)}`;
   let shown = {};
   let width = 600; // of the bars, in pixels; the observer below knows better as soon as they are on the page
@@ -35,6 +36,8 @@ export function createView(spec, onChange) {
   };
   const controls = spec.controls.map((control) => ({ control, shown: createControl(control, `${prefix}-${control.symbol}`, change, spec) }));
   const badge = build("span", { class: "eb-badge" });
+  const again = build("button", { type: "button", class: "eb-again", hidden: "" }, "measure again");
+  again.addEventListener("click", () => onAgain?.());
   const curves = createCurves(spec);
   const bars = createBars(spec, prefix);
   const fit = createFit();
@@ -44,22 +47,26 @@ export function createView(spec, onChange) {
   const element = build("section", { class: "eb", "aria-label": spec.title },
     build("div", { class: "eb-head" }, build("strong", {}, spec.title), badge),
     build("div", { class: "eb-controls" }, ...controls.map(({ shown }) => shown.element)),
-    fit.element, remark.element, timeline.element, ...curves.elements, ...bars.elements, status, table.element);
+    fit.element, remark.element, timeline.element, ...curves.elements, ...bars.elements, status, again, table.element);
 
   keepKeys(element);
 
-  let origin = "accounted"; // of the last account: a heading that stays while the next is taken
+  const canMeasure = spec.controls.some(({ live }) => Object.keys(live ?? {}).length);
+  let elsewhere = "accounted"; // the origin of the last account that was not live: a heading that stays while the next is taken
   function draw(value, answer) {
     shown = { value, answer };
-    const compared = numbered(compare(spec, value, answer));
-    origin = answer?.origin || origin;
+    const live = liveAt(spec, value);
+    const compared = { ...numbered(compare(spec, value, answer)), live };
+    if (answer?.origin && !(canMeasure && answer.origin === "measured")) elsewhere = answer.origin;
+    const origin = live ? "measured" : elsewhere;
+    again.hidden = !live;
     for (const { control, shown } of controls) shown.show(value[control.symbol], isMeant(control, value));
     if (compared.state !== "waiting") badge.textContent = answer.badge ?? "";
     element.dataset.state = compared.state;
     element.dataset.value = JSON.stringify(value);
     element.dataset.alarm = String(compared.state === "failed" || compared.misfit !== "");
     element.setAttribute("aria-busy", String(compared.state === "waiting"));
-    fit.draw(compared.state, answer?.fit, fullest(spec, value, compared));
+    fit.draw(compared, answer?.fit, fullest(spec, value, compared));
     remark.draw(answer?.remark);
     timeline.draw(width, compared, answer?.timeline);
     curves.draw(width, value);
