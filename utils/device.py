@@ -12,7 +12,7 @@ from .machine import this_machine
 from .simulated.attachment import attached, set_aside
 from .simulated.autocast import autocast
 from .simulated.gpu import SimulatedGPU
-from .simulated.specs import GPUSpec, find_spec
+from .simulated.specs import SPECS, GPUSpec, find_spec
 
 LIVE = "live"
 """The name by which `open_gpu` and explorers know this machine's own GPU."""
@@ -175,6 +175,11 @@ def fresh_gpu(name: str | GPUSpec):
     Raises: ValueError for an unknown name; RuntimeError for `LIVE` without a GPU.
     """
     return cleared() if name == LIVE else SimulatedGPU(name)
+
+
+def gpu_names() -> list[str]:
+    """The names that `fresh_gpu` knows here: those of the simulated GPUs and, where this machine has one, `LIVE`."""
+    return [*SPECS, *([] if this_machine().reason else [LIVE])]
 
 
 def spec_of(name: str | GPUSpec) -> GPUSpec:

@@ -1,0 +1,201 @@
+"""By hand, on a machine with a GPU: moves each explorer on it in JupyterLab, and says where figures differ.
+
+    python tests/browser/on_the_machine.py                     all six, on this machine's GPU
+    python tests/browser/on_the_machine.py mlp gpt             some of them
+    python tests/browser/on_the_machine.py --kernel path/to/python    with another interpreter for the kernel
+
+Each explorer is switched to the machine's own GPU, with the simulation of that card beside it, moved 20 times by keys
+and mouse, and driven out of memory three times where its ranges reach so far. After each move every term's predicted,
+simulated and measured bytes are compared. Pictures go to build/measured. Over the CUDA build of PyTorch without a GPU
+the kernel's interpreter is the one that has the stub libraries; what it finds is then recorded, not measured.
+"""
+
+import argparse
+import json
+import random
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import nbformat
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from explorer_page import ExplorerPage
+from lab import REPOSITORY, lab_server, run_notebook
+
+from tools.chromium import chromium
+
+OUT = REPOSITORY / "build" / "measured"
+MOVES, SEED = 20, 1
+FIGURES = """(root) => [...root.querySelectorAll("tr[data-term]")].map(({ dataset }) =>
+  [`${dataset.stage ?? ""} ${dataset.term}`, dataset.predicted ?? null, dataset.beside ?? null, dataset.accounted ?? null])"""
+START = {
+    "mlp": {},
+    "block": {},
+    "phases": {},
+    "gpt": {"b": 2},
+    "checkpoint": {"b": 2},
+    "ranks": {"model": "gpt2", "t": "4", "b": 1, "s": 256},
+}
+"""Where each explorer's moves begin, as the page writes it."""
+STAYS = {
+    "mlp": set(),
+    "block": set(),
+    "phases": set(),
+    "gpt": {"model"},
+    "checkpoint": {"model", "budget_mib"},
+    "ranks": {"model", "n", "stage"},  # DDP compares the ranks' values, and stub libraries have none
+}
+TOO_MUCH = {
+    "mlp": [{"b": 256, "s": 16384, "d": 16384 - n} for n in range(3)],
+    "block": [{"b": 64, "s": 8192, "d": 8192 - 64 * n} for n in range(3)],
+    "phases": [],
+    "gpt": [{"b": 128, "s": 16384 - n} for n in range(3)],
+    "checkpoint": [{"b": 128, "s": 16384 - n} for n in range(3)],
+    "ranks": [{"b": 128, "s": 16384 - 4 * n} for n in range(3)],
+}
+
+
+def main() -> int:
+    """Returns 1 if a measured figure differs from the simulated one."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=[*START, []], help="explorers; default: all")
+    parser.add_argument("--kernel", default=sys.executable, help="the command of the kernel's Python")
+    arguments = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    n_off = sum(try_explorer(name, shlex.split(arguments.kernel)) for name in arguments.names or START)
+    print(f"{n_off} figures differ")
+    return int(n_off > 0)
+
+
+def try_explorer(name: str, python: list[str]) -> int:
+    """Move one explorer, print what was found, and return how many figures differ."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "book"
+        folder.mkdir()
+        write_kernel(Path(scratch) / "jupyter" / "data" / "kernels" / "machine", python)
+        write_notebook(folder / "one.ipynb", name)
+        window = {"viewport": {"width": 1280, "height": 1000}}
+        with lab_server(folder, Path(scratch) / "jupyter") as (address, token), chromium(**window) as page:
+            run_notebook(page, address, token, "one.ipynb")
+            return Trial(name, page).run()
+
+
+def write_kernel(folder: Path, python: list[str]) -> None:
+    folder.mkdir(parents=True)
+    command = [*python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    spec = {"argv": command, "display_name": "The machine", "language": "python"}
+    (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+
+
+def write_notebook(path: Path, name: str) -> None:
+    cells = [f"from utils.gallery import explorer\n\nview = explorer({name!r})\nview"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    notebook.metadata.kernelspec = {"name": "machine", "display_name": "The machine", "language": "python"}
+    nbformat.write(notebook, path)
+
+
+class Trial:
+    """One explorer in JupyterLab, and what was found of it."""
+
+    def __init__(self, name: str, page) -> None:
+        self.name, self.explorer, self.random = name, ExplorerPage(page), random.Random(SEED)
+        self.n_terms = self.n_unpredicted = self.n_failed = 0
+        self.off: list[str] = []
+
+    def run(self) -> int:
+        self.begin()
+        settings = [self.explorer.value]
+        for _ in range(MOVES):
+            self.move()
+            settings.append(self.explorer.value)
+            self.compare()
+        self.picture("moved")
+        start = settings[0]
+        for numbers in TOO_MUCH[self.name]:
+            self.type_in(numbers)
+            self.settle()
+            assert self.explorer.state == "failed", self.explorer.status
+            assert "out of memory" in self.explorer.status, self.explorer.status
+            self.picture("out-of-memory")
+            self.type_in({symbol: start[symbol] for symbol in numbers})
+            self.settle()
+            assert self.explorer.state == "ready", self.explorer.status
+            self.compare()
+        self.say(len({json.dumps(one, sort_keys=True) for one in settings}))
+        return len(self.off)
+
+    def begin(self) -> None:
+        root = self.explorer.root
+        self.explorer.settle(120)
+        for symbol, item in START[self.name].items():
+            self.explorer.set(self.explorer.value | {symbol: item})
+        select = root.locator('[data-symbol="gpu"]')
+        assert not select.locator("option").last.is_disabled(), "this machine's GPU cannot be chosen"
+        select.focus()
+        select.press("End")
+        self.settle()
+        root.locator('[data-symbol="beside"]').press("Space")
+        self.settle()
+        self.compare()
+        self.picture("begun")
+
+    def settle(self) -> None:
+        self.explorer.settle(300)
+
+    def type_in(self, numbers: dict) -> None:
+        for symbol, number in numbers.items():
+            field = self.explorer.root.locator(f'[data-exact="{symbol}"]')
+            field.fill(str(number))
+            field.press("Enter")
+
+    def move(self) -> None:
+        """One control, by a key or by the mouse, as a reader would."""
+        symbols = [symbol for symbol in self.explorer.value if symbol not in {"gpu", "beside"} | STAYS[self.name]]
+        before = self.explorer.value
+        while self.explorer.value == before:
+            control = self.explorer.control(self.random.choice(symbols))
+            if not control.first.is_disabled():
+                self.act(control)
+        self.settle()
+
+    def act(self, control) -> None:
+        kind, by_key = control.first.evaluate("node => node.type"), self.random.random() < 0.5
+        if kind == "radio":
+            chosen = control.nth(self.random.randrange(control.count()))
+            chosen.press("Space") if by_key else chosen.click()
+        elif kind == "checkbox":
+            control.press("Space") if by_key else control.click()
+        elif kind == "range" and not by_key:
+            box = control.bounding_box()
+            control.click(position={"x": box["width"] * self.random.uniform(0.1, 0.6), "y": box["height"] / 2})
+        else:
+            control.focus()
+            control.press(self.random.choice(("ArrowLeft", "ArrowRight", "ArrowDown", "ArrowUp")))
+
+    def compare(self) -> None:
+        if self.explorer.state == "failed":
+            self.n_failed += 1
+            print(f"  {self.explorer.value}: {self.explorer.status}")
+            return
+        for term, predicted, simulated, measured in self.explorer.root.evaluate(FIGURES):
+            self.n_terms += 1
+            self.n_unpredicted += predicted is None
+            if measured != simulated or predicted not in (None, measured):
+                found = f"predicted {predicted}, simulated {simulated}, measured {measured}"
+                self.off.append(f"{self.explorer.value}, {term.strip()}: {found}")
+
+    def picture(self, what: str) -> None:
+        self.explorer.root.screenshot(path=OUT / f"{self.name}-{what}.png")
+
+    def say(self, n_settings: int) -> None:
+        badge = self.explorer.root.locator(".eb-badge").inner_text()
+        print(f"{self.name}: {badge}: {n_settings} settings, {self.n_terms} terms compared, {len(self.off)} differ, ")
+        print(f"  {self.n_unpredicted} without a prediction; {self.n_failed} settings gave a sentence instead")
+        print("".join(f"  DIFFER: {one}\n" for one in self.off), end="", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
