@@ -29,8 +29,8 @@ from tools.chromium import chromium
 
 OUT = REPOSITORY / "build" / "measured"
 MOVES, SEED = 20, 1
-FIGURES = """(root) => [...root.querySelectorAll("tr[data-term]")].map(({ dataset }) =>
-  [`${dataset.stage ?? ""} ${dataset.term}`, dataset.predicted ?? null, dataset.beside ?? null, dataset.accounted ?? null])"""
+FIGURES = """(root) => [...root.querySelectorAll("tr[data-term]")].map(({ dataset: row }) =>
+  [`${row.stage ?? ""} ${row.term}`, row.predicted ?? null, row.beside ?? null, row.accounted ?? null])"""
 START = {
     "mlp": {},
     "block": {},
