@@ -8,15 +8,21 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import torch
 
+from .live_recording import Recording
 from .machine import this_machine
 from .simulated.attachment import attached, set_aside
 from .simulated.autocast import autocast
 from .simulated.gpu import SimulatedGPU
 from .simulated.specs import GPUSpec
+from .trace import Trace
 
 
 LIVE = "live"
 """The name by which `open_gpu` and explorers know this machine's own GPU."""
+
+
+class NoTrace(RuntimeError, AttributeError):
+    """A live GPU was asked for a trace that it does not have: to `hasattr` and `getattr`, it has no such attribute."""
 
 
 class LiveGPU:
@@ -48,6 +54,11 @@ class LiveGPU:
             )
         self.name = torch.cuda.get_device_name(self.device)
         self._scope: ExitStack | None = None
+        self._trace: Trace | None = None
+        self._no_trace = (
+            "a live GPU has a trace once it is opened as a scope, `with LiveGPU() as gpu:`, or by "
+            f'`gpu = open_gpu("{LIVE}")`: {self.name} is not; Ledger.now(gpu) needs none.'
+        )
 
     @property
     def spec(self) -> GPUSpec:
@@ -72,8 +83,28 @@ class LiveGPU:
             scope.enter_context(set_aside())
             _live.gpus.append(self)
             scope.callback(_live.gpus.remove, self)
+            self._record(scope)
             self._scope = scope.pop_all()
         return self
+
+    def _record(self, scope: ExitStack) -> None:
+        try:
+            recording = Recording(self.name, self.device)
+        except (RuntimeError, AttributeError) as error:  # an allocator, or a build, that keeps no history
+            self._trace, self._no_trace = None, f"PyTorch keeps no memory history here: {error}"
+            return
+        self._trace = recording.trace
+        scope.callback(recording.close)
+
+    @property
+    def trace(self) -> Trace:
+        """Every allocation and free on it while it is open as a scope, in order, by PyTorch's own memory history.
+
+        Raises: RuntimeError where it was never opened, and where PyTorch keeps no history.
+        """
+        if self._trace is None:
+            raise NoTrace(self._no_trace)
+        return self._trace
 
     def __exit__(self, *exception) -> None:
         self.close()

@@ -24,7 +24,7 @@ class Observed(Protocol):
     `numbers_of` names the allocations in which a tensor lies, and `position` the instant; both are what `owners` speaks
     of. `is_watched` says whether what runs now on this thread may be the GPU's, and `concerns` whether something on it
     may have led to a tensor. `note_start` notes the gradient that a backward starts from. `settle` ends what is under
-    way. Within `at_one_instant` nothing is allocated.
+    way. Within `at_one_instant` nothing is allocated; `in_backward` a backward runs.
     """
 
     owners: Owners
@@ -37,6 +37,7 @@ class Observed(Protocol):
     def note_start(self, number: int) -> None: ...
     def settle(self) -> None: ...
     def at_one_instant(self) -> AbstractContextManager: ...
+    def in_backward(self) -> AbstractContextManager: ...
 
 
 def _at_one_instant(method):
@@ -161,7 +162,8 @@ class Observer:
             self._spans.n_backwards += 1
         is_done = False
         try:
-            yield
+            with self.memory.in_backward():
+                yield
             is_done = True
         finally:
             with self.memory.at_one_instant():
