@@ -9,7 +9,7 @@ import torch
 
 _OPERATOR = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)\(")
 _NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")
-_WORKSPACE = re.compile(r"setWorkspaceForHandle|getCurrentCUDABlasHandle|getUnifiedWorkspace|parseChosenWorkspaceSize")
+_WORKSPACE = re.compile(r"at::cuda::(?:[gs]et\w*Workspace|getCurrentCUDABlasHandle)")
 _CAST = "at::autocast::cached_cast("
 _ENGINE = "torch::autograd::Engine::"
 _OF_A_THREAD = frozenset(("_bootstrap", "pythread_wrapper", "start_thread", "clone3", "__clone3"))

@@ -11,6 +11,7 @@ import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from .backward_order import BackwardOrder
 from .live_history import Counters
 from .owners import Owners
 from .simulated.attachment import attached
@@ -54,6 +55,7 @@ class LiveMemory:
         self.starts: list[tuple[int, int]] = []
         self.changes: list[tuple[int, str, str, bool]] = []
         self.marks: list[tuple[int, str, str, Counters]] = []
+        self.backwards: list[BackwardOrder] = []
         self.n_backwards = 0
         self.start = Counters.of(torch._C._cuda_memoryStats(device.index))
         self.counted: list[Counters] = [self.now()]
@@ -177,14 +179,17 @@ class LiveMemory:
         self.changes.append((self.position(), phase, self.labels.modules.current, self.labels.modules.runs_again))
 
     @contextmanager
-    def in_backward(self) -> Iterator[None]:
+    def in_backward(self, roots: list[torch.Tensor]) -> Iterator[None]:
         """A backward is under way, which autograd may run on threads of its own."""
+        order = BackwardOrder(self.position(), roots, self.labels.modules.of_sequence_number)
+        self.backwards.append(order)
         self.n_backwards += 1
         self.note_labels(self._trace.phase or "backward")
         try:
             yield
         finally:
             self.n_backwards -= 1
+            order.end = self.position()
             self.note_labels()
 
     def counts(self, n_before: int, n_in_all: int) -> list[int]:

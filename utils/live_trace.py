@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 
+from .backward_order import BackwardOrder
 from .events import Event
 from .live_history import History
 from .live_memory import LiveMemory
@@ -108,7 +109,17 @@ class LiveTrace(Trace):
             if i < len(history.events):
                 events.append(self._labelled(history.events[i], len(after) - 1 - n_before, history.whole))
                 after.append(len(events))
+        for order in self.memory.backwards:
+            order.label(self._within(order, events, after, n_before))
         return _Read(state, events, after)
+
+    def _within(self, order: BackwardOrder, events: list[Event], after: list[int], n_before: int) -> Iterator[Event]:
+        """The allocations of a backward, but for those of modules that it runs again."""
+        last = min(n_before + order.end, len(after) - 1)
+        for i in range(n_before + order.start, last):
+            event = events[after[i + 1] - 1]
+            if event.action == "alloc":
+                yield event, self.memory.labels_at(i - n_before)[2]
 
     def _labelled(self, event: Event, position: int, whole: bool = True) -> Event:
         if position >= 0:

@@ -12,7 +12,7 @@ from ..owners import NEVER, STATE, GraphNode, Kept, Owners
 from ..saved_tensors import node_name, raw_slots
 from . import checkpoints
 
-_ACCUMULATORS = 1 << 63  # their numbers are above this: autograd runs them first
+ACCUMULATORS = 1 << 63  # their numbers are above this: autograd runs them first
 
 
 class _Life:
@@ -55,8 +55,8 @@ class GraphWalk:
         self.inner = set()
         seen, leaves = set(), []
         new: list[tuple[int, str, list, weakref.ref | None]] = []
-        for number, node, following in self._nodes(roots):
-            if number < _ACCUMULATORS:
+        for number, node, following in nodes_behind(roots):
+            if number < ACCUMULATORS:
                 seen.add(number)
                 if number not in self._known:
                     slots = self._read(node)
@@ -68,24 +68,10 @@ class GraphWalk:
             self._note(number, name, slots, watch)
         return [node for number in sorted(seen) if (node := self._known[number]) is not None], leaves
 
-    @staticmethod
-    def _nodes(roots: Iterable[Node]) -> Iterator[tuple[int, Node, list[Node]]]:
-        """Each node behind the roots once, with its number and those that follow; accumulators as often as met."""
-        todo, seen = list(roots), set()
-        while todo:
-            node = looked_at(todo.pop())
-            number = node._sequence_nr()
-            if number not in seen:
-                following = [other for other, _ in node.next_functions if other is not None]
-                yield number, node, following
-                if number < _ACCUMULATORS:
-                    seen.add(number)
-                todo += following
-
     def emptied(self, roots: Iterable[Node]) -> list[GraphNode]:
         """The known nodes behind these roots that keep nothing any more: a backward has run them."""
         found = []
-        for number, node, _ in self._nodes(roots):
+        for number, node, _ in nodes_behind(roots):
             known = self._known.get(number)
             if known is not None and not self._read(node):
                 found.append(known)
@@ -201,6 +187,20 @@ class GraphWalk:
             if self._known.get(node.number) is node:  # a checkpoint's own bear the number of its first node
                 del self._known[node.number], self._watches[node.number]
         self._owners.changes += 1
+
+
+def nodes_behind(roots: Iterable[Node]) -> Iterator[tuple[int, Node, list[Node]]]:
+    """Each node behind the roots once, with its number and those that follow; accumulators as often as met."""
+    todo, seen = list(roots), set()
+    while todo:
+        node = looked_at(todo.pop())
+        number = node._sequence_nr()
+        if number not in seen:
+            following = [other for other, _ in node.next_functions if other is not None]
+            yield number, node, following
+            if number < ACCUMULATORS:
+                seen.add(number)
+            todo += following
 
 
 def _common(one: str, other: str) -> str:

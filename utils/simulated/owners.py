@@ -24,7 +24,7 @@ class Observed(Protocol):
     `numbers_of` names the allocations in which a tensor lies, and `position` the instant; both are what `owners` speaks
     of. `is_watched` says whether what runs now on this thread may be the GPU's, and `concerns` whether something on it
     may have led to a tensor. `note_start` notes the gradient that a backward starts from. `settle` ends what is under
-    way. Within `at_one_instant` nothing is allocated; `in_backward` a backward runs.
+    way. Within `at_one_instant` nothing is allocated; `in_backward` a backward runs from roots.
     """
 
     owners: Owners
@@ -37,7 +37,7 @@ class Observed(Protocol):
     def note_start(self, number: int) -> None: ...
     def settle(self) -> None: ...
     def at_one_instant(self) -> AbstractContextManager: ...
-    def in_backward(self) -> AbstractContextManager: ...
+    def in_backward(self, roots: list[torch.Tensor]) -> AbstractContextManager: ...
 
 
 def _at_one_instant(method):
@@ -162,7 +162,7 @@ class Observer:
             self._spans.n_backwards += 1
         is_done = False
         try:
-            with self.memory.in_backward():
+            with self.memory.in_backward(roots):
                 yield
             is_done = True
         finally:

@@ -1,0 +1,83 @@
+"""The nodes of one backward in the order in which autograd runs them, and which of them made which allocation."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+from torch.autograd.function import BackwardCFunction
+
+from .events import Event
+from .owners import NEVER
+from .saved_tensors import node_name
+from .simulated.contents import nodes_of
+from .simulated.graph_walk import ACCUMULATORS, nodes_behind
+
+_IN_PYTHON = "PyNode"  # what C++ calls the node of a torch.autograd.Function
+
+
+@dataclass(slots=True)
+class _Node:
+    """What is remembered of a node: its name, the module that made it, and the sizes of the gradients that it makes."""
+
+    name: str
+    called: str
+    module: str
+    sizes: list[int] = field(default_factory=list)
+
+
+class BackwardOrder:
+    """The nodes behind some roots, from the last made to the first: in this order autograd runs them.
+
+    Of a node that makes an allocation the call stack tells the name alone. Of several nodes of one name the next is
+    taken where the size is that of a gradient which it makes, and the one before makes none of that size any more.
+
+    Counts: from `start` to `end`, positions. Nothing of the graph is kept.
+    """
+
+    def __init__(self, start: int, roots: list[torch.Tensor], module_of: Callable[[int], str]) -> None:
+        self.start, self.end = start, NEVER
+        found = {}
+        for number, node, _ in nodes_behind(nodes_of(roots)):
+            if number < ACCUMULATORS:
+                called = _IN_PYTHON if isinstance(node, BackwardCFunction) else node_name(node)
+                found[number] = _Node(node_name(node), called, module_of(number), _sizes(node))
+        self._nodes = [found[number] for number in sorted(found, reverse=True)]
+
+    def label(self, events: Iterable[tuple[Event, bool]]) -> None:
+        """Name node and module of each allocation; not the module where it `is_again`, of what runs again."""
+        at, left = -1, []
+        for event, is_again in events:
+            following = self._following(at, event.node, event.n_bytes, left)
+            if following != at:
+                at, left = following, list(self._nodes[following].sizes)
+            if event.n_bytes in left:
+                left.remove(event.n_bytes)
+            if at >= 0:
+                event.node = self._nodes[at].name
+                if not is_again:
+                    event.module = self._nodes[at].module
+
+    def _following(self, at: int, called: str, n_bytes: int, left: list[int]) -> int:
+        """The node that makes an allocation: the one before, or a later one."""
+        same = at >= 0 and called in ("", self._nodes[at].called)
+        if same and (not called or n_bytes in left):
+            return at
+        for i in range(at + 1, len(self._nodes)):
+            if self._nodes[i].called == called and (not same or n_bytes in self._nodes[i].sizes):
+                return i
+        return at
+
+
+def _sizes(node) -> list[int]:
+    """The bytes of the gradients that a node makes for those that follow it."""
+    found = []
+    for following, place in node.next_functions:
+        if following is None:
+            continue
+        if (leaf := getattr(following, "variable", None)) is not None:
+            found.append(leaf.numel() * leaf.element_size())
+        else:
+            about = following._input_metadata[place]
+            found.append(prod(about.shape) * about.dtype.itemsize)
+    return found
