@@ -6,7 +6,9 @@ from math import prod
 
 import torch
 from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import Node
 
+from .deep_graphs import looked_at
 from .events import Event
 from .owners import NEVER
 from .saved_tensors import node_name
@@ -69,7 +71,7 @@ class BackwardOrder:
         return at
 
 
-def _sizes(node) -> list[int]:
+def _sizes(node: Node) -> list[int]:
     """The bytes of the gradients that a node makes for those that follow it."""
     found = []
     for following, place in node.next_functions:
@@ -81,3 +83,11 @@ def _sizes(node) -> list[int]:
             about = following._input_metadata[place]
             found.append(prod(about.shape) * about.dtype.itemsize)
     return found
+
+
+def converted_by(node: Node | None) -> torch.Tensor | None:
+    """The float32 leaf that a node converts to another type, if it is one that does."""
+    if node is None or node_name(node) != "ToCopyBackward0":
+        return None
+    leaf = getattr(looked_at(node).next_functions[0][0], "variable", None)
+    return leaf if leaf is not None and leaf.dtype is torch.float32 else None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from .events import Event
 from .frames import Maker, maker
 from .live_blocks import Blocks
+from .owners import NEVER
 from .trace_formats import ALLOCATOR_ACTIONS
 from .units import exact
 
@@ -58,6 +59,7 @@ class History:
         self.others: dict[int, list[tuple[int, Event]]] = defaultdict(list)
         self._n_segments = 0
         self._live: dict[int, Event] = {}
+        self._spans: list[list[int]] = []
         self._lives: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._blocks = Blocks(segments)
         self._n_read = self._n_agreed = 0
@@ -87,6 +89,15 @@ class History:
         i = bisect_right(lives, (self.n_before + tick + 1, -1)) - 1
         return lives[i][1] if i >= 0 else None
 
+    def made(self, number: int) -> Event:
+        """The event of an allocation."""
+        return self.events[self._spans[number][0]]
+
+    def life_of(self, number: int) -> tuple[int, int]:
+        """The ticks at which an allocation was made and freed; what is not free yet lives on."""
+        begin, end = self._spans[number]
+        return begin - self.n_before, end - self.n_before
+
     def read(self, entries: list[dict]) -> None:
         """Read what is new in a history, the list that a snapshot has for the GPU."""
         for entry in entries[self._n_read :]:
@@ -114,6 +125,7 @@ class History:
         stream = self._streams.setdefault(stream, len(self._streams))
         event = Event("alloc", n_bytes, number, made.operation, made.node, "", made.name, "", address, block_bytes)
         event.stream = stream
+        self._spans.append([len(self.events), NEVER])
         self._count(event, 1)
         self._live[address] = event
         self._lives[address].append((len(self.events), number))
@@ -125,6 +137,7 @@ class History:
                 f"a memory history must hold the allocation of all that is freed: it has none at {address:#x}; "
                 "something has switched it off, or cut it short, while the live GPU was open."
             )
+        self._spans[made.allocation][1] = len(self.events)
         free = Event("free", made.n_bytes, made.allocation, address=address, block_bytes=made.block_bytes)
         self._count(free, -1)
 

@@ -5,16 +5,16 @@ import weakref
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from .backward_order import BackwardOrder
+from .backward_order import BackwardOrder, converted_by
 from .live_history import Counters
 from .owners import Owners
 from .simulated.attachment import attached
+from .simulated.autocast import DTYPES
 from .simulated.contents import known_storages
 from .simulated.labels import Labels
 
@@ -53,6 +53,7 @@ class LiveMemory:
         self.handles: dict[int, _Handle] = {}
         self.places: list[tuple[int, int]] = []
         self.starts: list[tuple[int, int]] = []
+        self.conversions: list[tuple[int, int]] = []
         self.changes: list[tuple[int, str, str, bool]] = []
         self.marks: list[tuple[int, str, str, Counters]] = []
         self.backwards: list[BackwardOrder] = []
@@ -136,6 +137,12 @@ class LiveMemory:
             self.owners.moved(known.number, number)
         return number
 
+    def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None:
+        """Of what a graph keeps: the parameter that it is a conversion of, which autocast may have made in C++."""
+        whole = tensor._base if tensor._is_view() and tensor._base is not None else tensor
+        if whole.dtype in DTYPES and (leaf := converted_by(whole.grad_fn)) is not None:
+            self.conversions += [(number, known) for number in numbers for known in self.numbers_of(leaf)]
+
     def concerns(self, tensor: torch.Tensor) -> bool:
         """Whether something on this GPU may have led to a tensor."""
         return tensor.device.type not in ("meta",)
@@ -192,12 +199,14 @@ class LiveMemory:
             order.end = self.position()
             self.note_labels()
 
-    def counts(self, n_before: int, n_in_all: int) -> list[int]:
-        """For each allocation how many nodes autograd had made by then, as far as that was seen; 0 for `n_before`."""
-        result = [0] * n_before
-        for (first, number), (following, _) in pairwise([(0, 0), *self.sequence_numbers, (n_in_all - n_before, 0)]):
-            result += [number] * (following - first)
-        return result
+    def position_at(self, tick: int) -> int:
+        """The position of what happened after so many allocations and frees: a mark of that instant comes before."""
+        return tick + bisect_right(self.marks, tick, key=lambda mark: mark[3].tick)
+
+    def labels_change(self, begin: int, end: int) -> bool:
+        """Whether a module, a step or a backward began or ended between two positions."""
+        after, until = (bisect_right(self.changes, at, key=lambda change: change[0]) for at in (begin, end))
+        return after < until
 
     def labels_at(self, position: int) -> tuple[str, str, bool]:
         """Phase, module, and whether a backward runs that again, of what happened from a position on."""

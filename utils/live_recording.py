@@ -7,7 +7,9 @@ import weakref
 import torch
 
 from .live_history import History
+from .live_owners import owners_of
 from .live_trace import LiveTrace
+from .owners import Owners
 from .simulated.owners import Observer
 from .simulated.watching import WATCHING, watch
 
@@ -74,8 +76,9 @@ class Recording:
     def _entries(self) -> list[dict]:
         return torch.cuda.memory._snapshot()["device_traces"][self.device.index]
 
-    def elsewhere(self, history: History) -> set[int]:
-        """The allocations of threads that are neither this one nor autograd's: known if this is Python's first."""
-        if self._thread is not threading.main_thread():
-            return set()
-        return {number for number, made in enumerate(history.makers) if made.is_elsewhere}
+    def owners(self, after: list[int]) -> Owners:
+        """What was observed, by the events' numbers; `after[i]` is the position behind the first i of them and marks."""
+        found = owners_of(self.memory, self.read(), after)
+        if self._thread is threading.main_thread():
+            found.elsewhere = {number for number, made in enumerate(self._history.makers) if made.is_elsewhere}
+        return found

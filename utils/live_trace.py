@@ -12,7 +12,6 @@ from .live_history import History
 from .live_memory import LiveMemory
 from .owners import Attribution, Owners
 from .trace import Trace
-from .translation import start_of_backward, translated
 
 
 class _Read(NamedTuple):
@@ -58,9 +57,9 @@ class LiveTrace(Trace):
     def owners(self) -> Owners:
         """What was observed of the events' allocations."""
         read, memory = self._now(), self.memory
-        state = read.state, memory.owners.changes, len(memory.places), len(memory.starts)
+        state = read.state, memory.owners.changes, len(memory.places), len(memory.starts), len(memory.conversions)
         if self._owners is None or self._owners[0] != state:
-            self._owners = state, self._translated(read)
+            self._owners = state, self._recording.owners(read.after)
         return self._owners[1]
 
     def mark(self, name: str) -> None:
@@ -129,23 +128,6 @@ class LiveTrace(Trace):
         if not whole:
             event.block_bytes, event.allocated_bytes = 0, None
         return event
-
-    def _translated(self, read: _Read) -> Owners:
-        history, memory = self._recording.read(), self.memory
-        numbers = [history.number_at(*place) for place in memory.places]
-        found = translated(
-            memory.owners,
-            numbers.__getitem__,
-            lambda at: read.after[min(max(history.n_before + at, 0), len(read.after) - 1)],
-        )
-        for handle, n_allocations in memory.starts:
-            number = numbers[handle]
-            if number is not None and number not in found.roles:
-                is_last = number == history.n_before + n_allocations - 1
-                found.add(number, start_of_backward(history.makers[number].operation, is_last))
-        found.counts = memory.counts(history.n_before, len(history.makers))
-        found.elsewhere = self._recording.elsewhere(history)
-        return found
 
 
 def _mark(name: str, phase: str, counters) -> Event:

@@ -52,8 +52,3 @@ def _node(node: GraphNode, numbers, position) -> GraphNode:
         since=0,
         until=NEVER,
     )
-
-
-def start_of_backward(operation: str, is_last: bool) -> Role:
-    """What the gradient is that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
-    return Role("temporaries" if is_last and operation == "aten::ones_like" else "gradients")

@@ -35,12 +35,19 @@ class GraphWalk:
     A node's slots are read once. It has let go when a backward has freed them, or when it goes itself because nothing
     holds its graph any more. Under a checkpoint a slot holds a placeholder: what the region was given is kept for its
     first node, and what a backward computes again is kept for the node and slot that the placeholder stands in.
-    `inner` has the numbers of the nodes that others led to in the last walk.
+    `inner` has the numbers of the nodes that others led to in the last walk. `on_computed` hears of each tensor that is
+    kept and that autograd knows how to compute, with its allocations.
     """
 
     def __init__(
-        self, owners: Owners, position: Callable[[], int], module_of: Callable[[int], str], numbers_of: Callable
+        self,
+        owners: Owners,
+        position: Callable[[], int],
+        module_of: Callable[[int], str],
+        numbers_of: Callable,
+        on_computed: Callable[[torch.Tensor, list[int]], None],
     ) -> None:
+        self._on_computed = on_computed
         self._owners, self._position, self._module_of, self._numbers_of = owners, position, module_of, numbers_of
         self._known: dict[int, GraphNode | None] = {}
         self.inner: set[int] = set()
@@ -171,6 +178,7 @@ class GraphWalk:
         numbers = self._numbers_of(tensor)
         if tensor.requires_grad and not tensor.is_leaf:
             self._owners.computed.update(numbers)
+            self._on_computed(tensor, numbers)
         return numbers
 
     def note_recomputed(self, frame, task: int) -> None:

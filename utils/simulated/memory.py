@@ -210,6 +210,9 @@ class Memory:
         made_now = number == last.allocation and last.operation == "aten::ones_like"
         self.owners.add(number, Role("temporaries" if made_now else "gradients"))
 
+    def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None:
+        """Of a tensor that a graph has computed and keeps nothing more is asked here."""
+
     def concerns(self, tensor: torch.Tensor) -> bool:
         """Whether something on this GPU may have led to a tensor: to one on a GPU of the machine, nothing has."""
         return tensor.device.type in ("meta", "cpu")
