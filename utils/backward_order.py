@@ -48,27 +48,29 @@ class BackwardOrder:
 
     def label(self, events: Iterable[tuple[Event, bool]]) -> None:
         """Name node and module of each allocation; not the module where it `is_again`, of what runs again."""
+        events = list(events)
+        called = {event.node for event, _ in events}
+        nodes = [node for node in self._nodes if node.called in called]  # the others allocate nothing
         at, left = -1, []
         for event, is_again in events:
-            following = self._following(at, event.node, event.n_bytes, left)
+            following = self._following(nodes, at, event, left, is_again)
             if following != at:
-                at, left = following, list(self._nodes[following].sizes)
-            if event.n_bytes in left:
+                at, left = following, list(nodes[following].sizes)
+            if event.n_bytes in left and not is_again:
                 left.remove(event.n_bytes)
             if at >= 0:
-                event.node = self._nodes[at].name
+                event.node = nodes[at].name
                 if not is_again:
-                    event.module = self._nodes[at].module
+                    event.module = nodes[at].module
 
-    def _following(self, at: int, called: str, n_bytes: int, left: list[int]) -> int:
+    @staticmethod
+    def _following(nodes: list[_Node], at: int, event: Event, left: list[int], is_again: bool) -> int:
         """The node that makes an allocation: the one before, or a later one."""
-        same = at >= 0 and called in ("", self._nodes[at].called)
-        if same and (not called or n_bytes in left):
-            return at
-        for i in range(at + 1, len(self._nodes)):
-            if self._nodes[i].called == called and (not same or n_bytes in self._nodes[i].sizes):
-                return i
-        return at
+        if at >= 0 and event.node in ("", nodes[at].called):
+            has_left = is_again or not event.node or event.n_bytes in left or at + 1 == len(nodes)
+            is_next = not has_left and nodes[at + 1].called == event.node and event.n_bytes in nodes[at + 1].sizes
+            return at + is_next
+        return next((i for i in range(at + 1, len(nodes)) if nodes[i].called == event.node), at)
 
 
 def _sizes(node: Node) -> list[int]:

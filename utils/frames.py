@@ -43,17 +43,18 @@ def maker(frames: Iterable[dict]) -> Maker:
     """What an allocation with this stack, innermost frame first, was made for."""
     operators: list[str] = []
     node = name = ""
-    is_cast = in_engine = in_thread = False
+    is_cast = in_engine = in_thread = is_found = False
     for called in (frame["name"] for frame in frames):
         if called.startswith("at::_ops::"):
-            if not node and not is_cast and (match := _OPERATOR.match(called)):
+            if not is_found and not is_cast and (match := _OPERATOR.match(called)):
                 operators.append(match[1])
         elif called.startswith("torch::autograd::"):
-            if not node and (match := _NODE.match(called)) and match[1] != "Node":
-                node = match[1]
-            in_engine = in_engine or called.startswith(_ENGINE)
+            if not is_found and (match := _NODE.match(called)) and match[1] != "Node":
+                node, is_found = match[1], True
+            if called.startswith(_ENGINE):  # what the engine itself does comes after a node, and lies below no other
+                in_engine = is_found = True
         elif called.startswith(_CAST):
-            is_cast = is_cast or not node
+            is_cast = is_cast or not is_found
         elif called in _OF_A_THREAD:
             in_thread = True
         elif not name and _WORKSPACE.search(called):

@@ -62,6 +62,7 @@ class LiveMemory:
         self.counted: list[Counters] = [self.now()]
         self.sequence_numbers: list[tuple[int, int]] = []
         self._thread = threading.get_ident()
+        self._shifts = {self._thread: 0}
         self._instant = threading.local()
         self._lock = threading.Lock()
         self._hooks: list = []
@@ -143,6 +144,10 @@ class LiveMemory:
         if whole.dtype in DTYPES and (leaf := converted_by(whole.grad_fn)) is not None:
             self.conversions += [(number, known) for number in numbers for known in self.numbers_of(leaf)]
 
+    def shift(self) -> int:
+        """What tells this thread's nodes from those that autograd's own threads make, which count from 0 as well."""
+        return self._shifts.setdefault(threading.get_ident(), len(self._shifts) << 48)
+
     def concerns(self, tensor: torch.Tensor) -> bool:
         """Whether something on this GPU may have led to a tensor."""
         return tensor.device.type not in ("meta",)
@@ -203,14 +208,13 @@ class LiveMemory:
         """The position of what happened after so many allocations and frees: a mark of that instant comes before."""
         return tick + bisect_right(self.marks, tick, key=lambda mark: mark[3].tick)
 
-    def labels_change(self, begin: int, end: int) -> bool:
-        """Whether a module, a step or a backward began or ended between two positions."""
-        after, until = (bisect_right(self.changes, at, key=lambda change: change[0]) for at in (begin, end))
-        return after < until
+    def n_changes(self, position: int) -> int:
+        """How often a module, a step or a backward had begun or ended by a position."""
+        return bisect_right(self.changes, position, key=lambda change: change[0])
 
     def labels_at(self, position: int) -> tuple[str, str, bool]:
         """Phase, module, and whether a backward runs that again, of what happened from a position on."""
-        i = bisect_right(self.changes, position, key=lambda change: change[0]) - 1
+        i = self.n_changes(position) - 1
         return self.changes[i][1:] if i >= 0 else ("", "", False)
 
 

@@ -54,22 +54,24 @@ def _name_copies(found: Owners, memory: LiveMemory, history: History, numbers: l
 
 
 def _name_unseen_copies(found: Owners, memory: LiveMemory, history: History) -> None:
-    """Autocast's copies of parameters that no graph keeps: it holds them, where Python does not see it, until it ends.
+    """Autocast's copies of parameters of which no graph says so: it holds them, unseen, until it ends; in a checkpoint.
 
     What it makes of anything else is gone with the operator, unless a graph keeps it. So a copy is what outlives the
-    module that ran, and has half the bytes of a parameter there.
+    module that ran, and has half the bytes of a parameter there: the first such, as arguments are cast from the right.
     """
-    sizes = {number: (role, event) for number, role, event in _parameters(found, history)}
-    by_place = {(role.module, event.n_bytes // 2): number for number, (role, event) in sizes.items()}
+    parameters = {(role.module, made.n_bytes // 2): (number, role) for number, role, made in _parameters(found, history)}
+    done = set()
     for number, made in enumerate(history.makers):
-        if not made.is_cast or number in found.tensors:
+        if not made.is_cast or number in found.computed:
             continue
         begin, end = map(memory.position_at, history.life_of(number))
         _, module, _ = memory.labels_at(begin)
-        parameter = by_place.get((module, history.made(number).n_bytes))
-        if parameter is not None and memory.labels_change(begin, end):
-            found.tensors[number] = found.tensors[parameter][0], None
-            found.add(number, Role("autocast copies", *sizes[parameter][0][1:]))
+        parameter, role = parameters.get((module, history.made(number).n_bytes), (None, None))
+        place = parameter, memory.n_changes(begin)
+        if parameter is not None and place not in done and memory.n_changes(end) > place[1]:
+            done.add(place)
+            found.tensors.setdefault(number, (found.tensors[parameter][0], None))
+            found.add(number, Role("autocast copies", *role[1:]))
 
 
 def _parameters(found: Owners, history: History):

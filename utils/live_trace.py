@@ -109,16 +109,17 @@ class LiveTrace(Trace):
                 events.append(self._labelled(history.events[i], len(after) - 1 - n_before, history.whole))
                 after.append(len(events))
         for order in self.memory.backwards:
-            order.label(self._within(order, events, after, n_before))
+            order.label(self._within(order, events, after, history))
         return _Read(state, events, after)
 
-    def _within(self, order: BackwardOrder, events: list[Event], after: list[int], n_before: int) -> Iterator[Event]:
-        """The allocations of a backward, but for those of modules that it runs again."""
-        last = min(n_before + order.end, len(after) - 1)
-        for i in range(n_before + order.start, last):
-            event = events[after[i + 1] - 1]
-            if event.action == "alloc":
-                yield event, self.memory.labels_at(i - n_before)[2]
+    def _within(self, order: BackwardOrder, events: list[Event], after: list[int], history: History):
+        """The allocations of a backward without those of others inside, and whether a module that runs again made them."""
+        others = [one for one in self.memory.backwards if one is not order and order.start <= one.start < order.end]
+        for position in range(order.start, min(order.end, len(after) - 1 - history.n_before)):
+            event = events[after[history.n_before + position + 1] - 1]
+            if event.action == "alloc" and not any(one.start <= position < one.end for one in others):
+                event.node = history.makers[event.allocation].node
+                yield event, self.memory.labels_at(position)[2]
 
     def _labelled(self, event: Event, position: int, whole: bool = True) -> Event:
         if position >= 0:

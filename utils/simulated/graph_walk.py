@@ -36,7 +36,8 @@ class GraphWalk:
     holds its graph any more. Under a checkpoint a slot holds a placeholder: what the region was given is kept for its
     first node, and what a backward computes again is kept for the node and slot that the placeholder stands in.
     `inner` has the numbers of the nodes that others led to in the last walk. `on_computed` hears of each tensor that is
-    kept and that autograd knows how to compute, with its allocations.
+    kept and that autograd knows how to compute, with its allocations. Each thread counts its nodes from 0: what is walked
+    on a thread of autograd's own is numbered from `shift()` on.
     """
 
     def __init__(
@@ -46,8 +47,9 @@ class GraphWalk:
         module_of: Callable[[int], str],
         numbers_of: Callable,
         on_computed: Callable[[torch.Tensor, list[int]], None],
+        shift: Callable[[], int],
     ) -> None:
-        self._on_computed = on_computed
+        self._on_computed, self._shift = on_computed, shift
         self._owners, self._position, self._module_of, self._numbers_of = owners, position, module_of, numbers_of
         self._known: dict[int, GraphNode | None] = {}
         self.inner: set[int] = set()
@@ -62,7 +64,7 @@ class GraphWalk:
         self.inner = set()
         seen, leaves = set(), []
         new: list[tuple[int, str, list, weakref.ref | None]] = []
-        for number, node, following in nodes_behind(roots):
+        for number, node, following in nodes_behind(roots, self._shift()):
             if number < ACCUMULATORS:
                 seen.add(number)
                 if number not in self._known:
@@ -78,7 +80,7 @@ class GraphWalk:
     def emptied(self, roots: Iterable[Node]) -> list[GraphNode]:
         """The known nodes behind these roots that keep nothing any more: a backward has run them."""
         found = []
-        for number, node, _ in nodes_behind(roots):
+        for number, node, _ in nodes_behind(roots, self._shift()):
             known = self._known.get(number)
             if known is not None and not self._read(node):
                 found.append(known)
@@ -102,7 +104,7 @@ class GraphWalk:
         return found
 
     def _note(self, number: int, name: str, slots: list, watch: _Watch | None) -> None:
-        module = self._module_of(number)
+        module = self._module_of(number - self._shift())
         node = GraphNode(number, module, name, 0, self._position())
         if watch is not None:
             watch.remembered = node
@@ -197,12 +199,16 @@ class GraphWalk:
         self._owners.changes += 1
 
 
-def nodes_behind(roots: Iterable[Node]) -> Iterator[tuple[int, Node, list[Node]]]:
-    """Each node behind the roots once, with its number and those that follow; accumulators as often as met."""
+def nodes_behind(roots: Iterable[Node], shift: int = 0) -> Iterator[tuple[int, Node, list[Node]]]:
+    """Each node behind the roots once, with its number and those that follow; accumulators as often as met.
+
+    `shift` is added to autograd's numbers, but for accumulators.
+    """
     todo, seen = list(roots), set()
     while todo:
         node = looked_at(todo.pop())
         number = node._sequence_nr()
+        number += shift if number < ACCUMULATORS else 0
         if number not in seen:
             following = [other for other, _ in node.next_functions if other is not None]
             yield number, node, following

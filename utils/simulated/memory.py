@@ -213,6 +213,10 @@ class Memory:
     def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None:
         """Of a tensor that a graph has computed and keeps nothing more is asked here."""
 
+    def shift(self) -> int:
+        """A backward runs on the thread that calls it: all nodes are numbered in one row."""
+        return 0
+
     def concerns(self, tensor: torch.Tensor) -> bool:
         """Whether something on this GPU may have led to a tensor: to one on a GPU of the machine, nothing has."""
         return tensor.device.type in ("meta", "cpu")

@@ -24,7 +24,7 @@ class Observed(Protocol):
     `numbers_of` names the allocations in which a tensor lies, and `position` the instant; both are what `owners` speaks
     of. `is_watched` says whether what runs now on this thread may be the GPU's, and `concerns` whether something on it
     may have led to a tensor. `note_start` notes the gradient that a backward starts from, `note_computed` what a graph
-    keeps and has computed. `settle` ends what is under way. Within `at_one_instant` nothing is allocated; `in_backward` a backward runs from roots.
+    keeps and has computed. `shift` keeps apart the nodes of autograd's threads. `settle` ends what is under way. Within `at_one_instant` nothing is allocated; `in_backward` a backward runs from roots.
     """
 
     owners: Owners
@@ -36,6 +36,7 @@ class Observed(Protocol):
     def concerns(self, tensor: torch.Tensor) -> bool: ...
     def note_start(self, number: int) -> None: ...
     def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None: ...
+    def shift(self) -> int: ...
     def settle(self) -> None: ...
     def at_one_instant(self) -> AbstractContextManager: ...
     def in_backward(self, roots: list[torch.Tensor]) -> AbstractContextManager: ...
@@ -61,7 +62,7 @@ class Observer:
         self.memory, self.owners = memory, memory.owners
         self.numbers_of, self._position = memory.numbers_of, memory.position
         module_of = memory.labels.modules.of_sequence_number
-        self.graph = GraphWalk(self.owners, self._position, module_of, self.numbers_of, memory.note_computed)
+        self.graph = GraphWalk(self.owners, self._position, module_of, self.numbers_of, memory.note_computed, memory.shift)
         self._handles: list = []
         self._looked_at: tuple = ()
         self._forward: list | None = None
