@@ -5,15 +5,17 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
 import torch
 
-from .live_recording import Recording
+from .live_recording import Glance, Recording
 from .machine import this_machine
 from .simulated.attachment import attached, set_aside
 from .simulated.autocast import autocast
 from .simulated.gpu import SimulatedGPU
 from .simulated.specs import GPUSpec
+from .simulated.watching import watch
 from .trace import Trace
 
 
@@ -96,6 +98,10 @@ class LiveGPU:
         self._trace = recording.trace
         scope.callback(recording.close)
 
+    def look_around(self) -> Trace:
+        """What is in use now, with its owners, as far as looking around tells: a trace without a history."""
+        return Glance(self.name, self.device).trace
+
     @property
     def trace(self) -> Trace:
         """Every allocation and free on it while it is open as a scope, in order, by PyTorch's own memory history.
@@ -144,7 +150,11 @@ class LiveGPU:
         return torch.cuda.reset_peak_memory_stats(self.device)
 
     def reset_accumulated_memory_stats(self) -> None:
-        return torch.cuda.reset_accumulated_memory_stats(self.device)
+        reset = partial(torch.cuda.reset_accumulated_memory_stats, self.device)
+        for recording in watch:
+            if recording.device == self.device:
+                reset = partial(recording.memory.counts_anew, reset)
+        return reset()
 
     def autocast(self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None):
         return autocast(dtype, enabled, cache_enabled)

@@ -154,18 +154,26 @@ class History:
         """
         for counters in counted[self._n_agreed :]:
             at = self.n_before + counters.tick
-            last = _NOTHING if at == 0 else self.events[at - 1] if at <= len(self.events) else None
+            last = _NOTHING if at == 0 else self.events[at - 1] if 0 < at <= len(self.events) else None
             if last is None or last.requested_bytes != counters.requested_bytes:
-                found = f"only {self.n_ticks:,d} of them" if last is None else exact(last.requested_bytes)
-                raise RuntimeError(
-                    "a memory history must agree with the allocator's counters: after "
-                    f"{counters.tick:,d} allocations and frees these say {exact(counters.requested_bytes)} requested, "
-                    f"the history has {found}; something has reset the counters, or changed the history, while the "
-                    "live GPU was open."
-                )
+                raise RuntimeError(self._disagreement(counters, last and last.requested_bytes))
             if last.allocated_bytes != counters.allocated_bytes:
                 self._blocks.is_known = False
         self._n_agreed = len(counted)
+
+    def must_end_at(self, counters: Counters) -> None:
+        """Raises: RuntimeError if there is more in the history than the allocator counts by now, or less."""
+        if counters.tick != self.n_ticks:
+            raise RuntimeError(self._disagreement(counters, None))
+
+    def _disagreement(self, counters: Counters, requested_bytes: int | None) -> str:
+        found = f"{self.n_ticks:,d} of them" if requested_bytes is None else exact(requested_bytes)
+        return (
+            "a memory history must agree with the allocator's counters: after "
+            f"{counters.tick:,d} allocations and frees these say {exact(counters.requested_bytes)} requested, the "
+            f"history has {found}; something has reset the counters, or changed the history, while the live GPU was "
+            "open."
+        )
 
 
 _NOTHING = Event("mark", allocated_bytes=0, requested_bytes=0)

@@ -62,9 +62,10 @@ class LiveMemory:
         self.counted: list[Counters] = [self.now()]
         self.sequence_numbers: list[tuple[int, int]] = []
         self._thread = threading.get_ident()
+        self.is_of_main_thread = threading.current_thread() is threading.main_thread()
         self._shifts = {self._thread: 0}
         self._instant = threading.local()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a collection may drop a graph, and note it, in here as well
         self._hooks: list = []
 
     # instants
@@ -93,6 +94,13 @@ class LiveMemory:
                 if threading.get_ident() == self._thread:
                     self.sequence_numbers.append((counters.n_allocations, torch.autograd._get_sequence_nr()))
         return counters
+
+    def counts_anew(self, reset) -> None:
+        """Call what sets the allocator's counters to 0, and go on as if it had not."""
+        before = self.now()
+        reset()
+        after = Counters.of(torch._C._cuda_memoryStats(self.device.index))
+        self.start = after.since(before)
 
     def _counters(self) -> Counters:
         return getattr(self._instant, "counters", None) or self._count()

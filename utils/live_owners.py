@@ -20,6 +20,8 @@ def owners_of(memory: LiveMemory, history: History, after: list[int]) -> Owners:
 
     found = translated(memory.owners, numbers.__getitem__, position_of)
     found.counts = _counts(memory, history)
+    if memory.is_of_main_thread:
+        found.elsewhere = {number for number, made in enumerate(history.makers) if made.is_elsewhere}
     _name_starts(found, memory, history, numbers)
     _name_copies(found, memory, history, numbers)
     _name_unseen_copies(found, memory, history)
@@ -59,7 +61,9 @@ def _name_unseen_copies(found: Owners, memory: LiveMemory, history: History) -> 
     What it makes of anything else is gone with the operator, unless a graph keeps it. So a copy is what outlives the
     module that ran, and has half the bytes of a parameter there: the first such, as arguments are cast from the right.
     """
-    parameters = {(role.module, made.n_bytes // 2): (number, role) for number, role, made in _parameters(found, history)}
+    parameters = {
+        (role.module, made.n_bytes // 2): (number, role) for number, role, made in _parameters(found, history)
+    }
     done = set()
     for number, made in enumerate(history.makers):
         if not made.is_cast or number in found.computed:

@@ -1,8 +1,6 @@
 """Records what happens on a live GPU while it is open: switches PyTorch's memory history and an observer on, and off."""
 
 import platform
-import threading
-import weakref
 
 import torch
 
@@ -32,13 +30,11 @@ class Recording:
             torch.cuda.memory._record_memory_history(context="alloc", stacks=stacks)
         else:
             self._skip = len(self._entries())
-        self._thread = threading.current_thread()
         self.trace = LiveTrace(name, device, recording=self)
         self.memory = self.trace.memory
-        segments = [one for one in torch.cuda.memory_snapshot() if one["device"] == device.index]
-        self._history = History(segments)
-        self._read_at = -1
+        self._history = History(segments_of(device))
         self.observer = Observer(self.memory)
+        self._error: RuntimeError | None = None
         self.is_open = True
         self.memory.open()
         self.observer.open()
@@ -47,8 +43,11 @@ class Recording:
         self.trace.look = self.observer.look
 
     def close(self) -> None:
-        """Read what there is to read, and leave PyTorch as it was."""
-        self.read()
+        """Read what there is to read, and leave PyTorch as it was. What is wrong with it is told when it is asked for."""
+        try:
+            self.read()
+        except RuntimeError as error:
+            self._error = error
         self.trace.look = None
         self.is_open = False
         watch.remove(self)
@@ -65,12 +64,13 @@ class Recording:
 
     def read(self) -> History:
         """The history up to now; once closed, up to then."""
-        if self.is_open:
-            tick = self.memory.position() - len(self.memory.marks)
-            if tick != self._read_at:
-                self._history.read(self._entries()[self._skip :])
-                self._history.must_agree(list(self.memory.counted))
-                self._read_at = tick
+        if self._error is not None:
+            raise self._error
+        if self.is_open and (counters := self.memory.now()).tick != self._history.n_ticks:
+            self._history.read(self._entries()[self._skip :])
+            self._history.must_agree(list(self.memory.counted))
+            if counters.tick == self.memory.now().tick:  # no other thread allocates meanwhile
+                self._history.must_end_at(counters)
         return self._history
 
     def _entries(self) -> list[dict]:
@@ -78,7 +78,29 @@ class Recording:
 
     def owners(self, after: list[int]) -> Owners:
         """What was observed, by the events' numbers; `after[i]` is the position behind the first i of them and marks."""
-        found = owners_of(self.memory, self.read(), after)
-        if self._thread is threading.main_thread():
-            found.elsewhere = {number for number, made in enumerate(self._history.makers) if made.is_elsewhere}
-        return found
+        return owners_of(self.memory, self._history, after)
+
+
+class Glance:
+    """What is in use on a live GPU at one instant, of which no history is known: whose it is shows by looking around."""
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        torch.cuda.init()
+        self.trace = LiveTrace(name, device, recording=self)
+        self._history = History(segments_of(device))
+        observer = Observer(self.trace.memory)
+        observer.look(again=True)
+        self._history.must_agree(self.trace.memory.counted)
+
+    def read(self) -> History:
+        """The blocks as they were."""
+        return self._history
+
+    def owners(self, after: list[int]) -> Owners:
+        """What was observed, by the blocks' numbers."""
+        return owners_of(self.trace.memory, self._history, after)
+
+
+def segments_of(device: torch.device) -> list[dict]:
+    """The segments of one GPU of `torch.cuda.memory_snapshot`."""
+    return [segment for segment in torch.cuda.memory_snapshot() if segment["device"] == device.index]

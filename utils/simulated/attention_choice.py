@@ -183,6 +183,7 @@ def heed_the_user_s_order():
         return set_order
 
     torch_s_own = torch._C._get_sdp_priority_order
+
     def stop() -> None:
         _order.is_heeded = False
 

@@ -62,7 +62,9 @@ class Observer:
         self.memory, self.owners = memory, memory.owners
         self.numbers_of, self._position = memory.numbers_of, memory.position
         module_of = memory.labels.modules.of_sequence_number
-        self.graph = GraphWalk(self.owners, self._position, module_of, self.numbers_of, memory.note_computed, memory.shift)
+        self.graph = GraphWalk(
+            self.owners, self._position, module_of, self.numbers_of, memory.note_computed, memory.shift
+        )
         self._handles: list = []
         self._looked_at: tuple = ()
         self._forward: list | None = None
@@ -172,7 +174,9 @@ class Observer:
             with self.memory.at_one_instant():
                 for leaf in leaves if is_done else ():
                     self._note_gradient(leaf)
-                if not (retain_graph or is_done and backward.releases):  # it ran a part of the graph, or has failed on the way
+                if not (
+                    retain_graph or is_done and backward.releases
+                ):  # it ran a part of the graph, or has failed on the way
                     backward.nodes, backward.releases = self.graph.emptied(nodes_of(roots)), True
                 backward.end = self._position()
                 if backward.releases:
