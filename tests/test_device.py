@@ -220,7 +220,9 @@ def test_a_closed_gpu_is_let_go():
 def test_the_live_gpu_passes_everything_on(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a stand-in")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *device: "a stand-in")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     names = [n for n in vars(SimulatedGPU) if "memory" in n or n in ("mem_get_info", "synchronize", "empty_cache")]
     names = [n for n in names if not n.startswith("_")] + ["get_device_properties"]
     for name in names:
@@ -237,7 +239,9 @@ def test_the_live_gpu_passes_everything_on(monkeypatch):
 
 def test_each_of_torchrun_s_processes_has_a_live_gpu_of_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a stand-in")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda *device: "a stand-in")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     assert LiveGPU().device == torch.device("cuda", 0)
     monkeypatch.setenv("LOCAL_RANK", "3")

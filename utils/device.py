@@ -18,7 +18,6 @@ from .simulated.specs import GPUSpec
 from .simulated.watching import watch
 from .trace import Trace
 
-
 LIVE = "live"
 """The name by which `open_gpu` and explorers know this machine's own GPU."""
 

@@ -72,7 +72,7 @@ class Blocks:
     def _cut(self, address: int, end: int) -> None:
         """Take a stretch out of the free block in which it lies."""
         inside = (start for start, (size, _) in self._free.items() if start <= address and end <= start + size)
-        start = address if address in self._free else next(inside, None)
+        start = next(inside, None)
         if start is None:
             self.is_known = False
             return

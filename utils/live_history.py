@@ -1,4 +1,4 @@
-"""Reads PyTorch's memory history of one GPU as the events of a trace, marks among them, and holds it to the counters."""
+"""Reads PyTorch's memory history of one GPU as allocations and frees, and holds it to the allocator's counters."""
 
 from bisect import bisect_right
 from collections import defaultdict

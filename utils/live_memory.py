@@ -40,8 +40,9 @@ def _storage_died(handle: _Handle) -> None:
 class LiveMemory:
     """Notes, for the observer of a live GPU, instants and the places of tensors, so that a history can tell the rest.
 
-    A position is the number of allocations, frees and marks so far. A handle stands for what lay at `places[handle]`, an
-    address at a tick: its number in the trace shows when the history is read. It refers to no tensor.
+    A position is the number of allocations, frees and marks so far. A handle stands for what lay at
+    `places[handle]`, an address at a tick: its number in the trace shows when the history is read. Nothing here refers
+    to a tensor.
 
     Counts: what happens on the thread that made it, and on autograd's while a backward of this one is under way; not
             while a simulated GPU is open inside.

@@ -1,4 +1,4 @@
-"""Records what happens on a live GPU while it is open: switches PyTorch's memory history and an observer on, and off."""
+"""Records what happens on a live GPU while it is open, with PyTorch's memory history and an observer."""
 
 import platform
 
@@ -43,7 +43,7 @@ class Recording:
         self.trace.look = self.observer.look
 
     def close(self) -> None:
-        """Read what there is to read, and leave PyTorch as it was. What is wrong with it is told when it is asked for."""
+        """Read what there is to read, and leave PyTorch as it was; an error is told when the trace is asked."""
         try:
             self.read()
         except RuntimeError as error:
@@ -77,12 +77,12 @@ class Recording:
         return torch.cuda.memory._snapshot()["device_traces"][self.device.index]
 
     def owners(self, after: list[int]) -> Owners:
-        """What was observed, by the events' numbers; `after[i]` is the position behind the first i of them and marks."""
+        """What was observed, by the events' numbers; `after[i]`: the position behind the first i of them and marks."""
         return owners_of(self.memory, self._history, after)
 
 
 class Glance:
-    """What is in use on a live GPU at one instant, of which no history is known: whose it is shows by looking around."""
+    """What is in use on a live GPU at one instant, without a history: whose it is shows by looking around."""
 
     def __init__(self, name: str, device: torch.device) -> None:
         torch.cuda.init()

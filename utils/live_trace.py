@@ -36,7 +36,7 @@ class LiveTrace(Trace):
         """`dataclasses.replace` makes a Trace of one."""
         return super().__new__(cls) if recording is not None else Trace(*fields, **named)
 
-    def __init__(self, gpu: str, device: torch.device, *, recording: "Recording") -> None:
+    def __init__(self, gpu: str, device: torch.device, *, recording) -> None:
         self.origin, self.gpu, self.torch_version = "measured", gpu, torch.__version__
         self.phase, self.unmodelled, self.look = "", {}, None
         self._attributed = None
@@ -113,7 +113,7 @@ class LiveTrace(Trace):
         return _Read(state, events, after)
 
     def _within(self, order: BackwardOrder, events: list[Event], after: list[int], history: History):
-        """The allocations of a backward without those of others inside, and whether a module that runs again made them."""
+        """The allocations of a backward, not of others inside, and whether a module that runs again made them."""
         others = [one for one in self.memory.backwards if one is not order and order.start <= one.start < order.end]
         for position in range(order.start, min(order.end, len(after) - 1 - history.n_before)):
             event = events[after[history.n_before + position + 1] - 1]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from .owners import NEVER, GraphNode, Kept, Owners, Pass, Role
+from .owners import NEVER, GraphNode, Kept, Owners, Pass
 
 
 def translated(owners: Owners, number_of: Callable[[int], int | None], position_of: Callable[[int], int]) -> Owners:

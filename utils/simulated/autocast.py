@@ -226,7 +226,7 @@ _MADE: list[tuple] = []
 
 
 def _for_ours_alone(operator, ours):
-    """A kernel that is ours for a simulated GPU's tensors, and PyTorch's own for all others: a real GPU's, the CPU's."""
+    """A kernel that is ours for a simulated GPU's tensors and PyTorch's own for others: a real GPU's, the CPU's."""
     theirs = torch.library.get_kernel(operator, "AutocastCUDA")
 
     def kernel(keys, *args, **kwargs):

@@ -36,8 +36,8 @@ class GraphWalk:
     holds its graph any more. Under a checkpoint a slot holds a placeholder: what the region was given is kept for its
     first node, and what a backward computes again is kept for the node and slot that the placeholder stands in.
     `inner` has the numbers of the nodes that others led to in the last walk. `on_computed` hears of each tensor that is
-    kept and that autograd knows how to compute, with its allocations. Each thread counts its nodes from 0: what is walked
-    on a thread of autograd's own is numbered from `shift()` on.
+    kept and that autograd knows how to compute, with its allocations. Each thread counts its nodes from 0: what is
+    walked on a thread of autograd's own is numbered from `shift()` on.
     """
 
     def __init__(

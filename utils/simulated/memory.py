@@ -205,7 +205,7 @@ class Memory:
         return [r.number for r in records if r is not None and r.number is not None and r.memory is self]
 
     def note_start(self, number: int) -> None:
-        """Of the gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
+        """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
         last = next((e for e in reversed(self.trace.events) if e.action == "alloc"), None)
         made_now = number == last.allocation and last.operation == "aten::ones_like"
         self.owners.add(number, Role("temporaries" if made_now else "gradients"))

@@ -2,53 +2,18 @@
 
 import gc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
-from typing import Protocol
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ..owners import Owners, Pass, Role
+from ..owners import Pass, Role
 from .contents import in_order, nodes_of, outermost, parameters_of, split, tensors_in
 from .graph_walk import GraphWalk
-from .labels import Labels
+from .observed import Observed, at_one_instant
 from .spans import Spans
-
-
-class Observed(Protocol):
-    """The memory of a GPU, simulated or live, as an observer asks it.
-
-    `numbers_of` names the allocations in which a tensor lies, and `position` the instant; both are what `owners` speaks
-    of. `is_watched` says whether what runs now on this thread may be the GPU's, and `concerns` whether something on it
-    may have led to a tensor. `note_start` notes the gradient that a backward starts from, `note_computed` what a graph
-    keeps and has computed. `shift` keeps apart the nodes of autograd's threads. `settle` ends what is under way. Within `at_one_instant` nothing is allocated; `in_backward` a backward runs from roots.
-    """
-
-    owners: Owners
-    labels: Labels
-
-    def numbers_of(self, tensor: torch.Tensor) -> list[int]: ...
-    def position(self) -> int: ...
-    def is_watched(self) -> bool: ...
-    def concerns(self, tensor: torch.Tensor) -> bool: ...
-    def note_start(self, number: int) -> None: ...
-    def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None: ...
-    def shift(self) -> int: ...
-    def settle(self) -> None: ...
-    def at_one_instant(self) -> AbstractContextManager: ...
-    def in_backward(self, roots: list[torch.Tensor]) -> AbstractContextManager: ...
-
-
-def _at_one_instant(method):
-    @wraps(method)
-    def looking(self, *args, **kwargs):
-        with self.memory.at_one_instant():
-            return method(self, *args, **kwargs)
-
-    return looking
 
 
 class Observer:
@@ -124,7 +89,7 @@ class Observer:
         if self._is_root() and self.memory.is_watched():
             self._begin_forward(module, args)
 
-    @_at_one_instant
+    @at_one_instant
     def _begin_forward(self, module: nn.Module, args) -> None:
         self._note_model(module)
         for tensor in tensors_in(args):
@@ -140,7 +105,7 @@ class Observer:
         if is_over and self.memory.is_watched():
             self._end_forward((args, *rest[:-1]), list(tensors_in(rest[-1])))
 
-    @_at_one_instant
+    @at_one_instant
     def _end_forward(self, arguments, outputs: list[torch.Tensor]) -> None:
         self._spans.finish(self._forward)
         for tensor in tensors_in(arguments):
@@ -184,12 +149,12 @@ class Observer:
                 self._spans.n_backwards -= 1
                 self._spans.finish(span)
 
-    @_at_one_instant
+    @at_one_instant
     def note_recomputed(self, frame, task: int) -> None:
         """Note what a checkpoint has just computed again."""
         self.graph.note_recomputed(frame, task)
 
-    @_at_one_instant
+    @at_one_instant
     def note_results(self, gradients, inputs) -> None:
         """What `torch.autograd.grad` returns."""
         for gradient, x in zip(in_order(gradients), in_order(inputs), strict=False):
@@ -219,7 +184,7 @@ class Observer:
 
     # step
 
-    @_at_one_instant
+    @at_one_instant
     def _enter_step(self, optimizer, _args, _kwargs) -> None:
         if not self.memory.is_watched():
             return
@@ -229,7 +194,7 @@ class Observer:
                 self.note(parameter, "parameters")
             self._note_gradient(parameter)
 
-    @_at_one_instant
+    @at_one_instant
     def _leave_step(self, optimizer, _args, _kwargs) -> None:
         if not self.memory.is_watched():
             return
@@ -245,7 +210,7 @@ class Observer:
 
     # on demand
 
-    @_at_one_instant
+    @at_one_instant
     def look(self, again: bool = False) -> None:
         """Look at every tensor, module and optimizer that there is now, if anything happened since the last look.
 

@@ -30,7 +30,7 @@ class Changes:
     """
 
     def __init__(self, changes: list) -> None:
-        self._changes = changes
+        self.changes = changes
         self._lock = threading.Lock()
         self._users = 0
         self._undo = ExitStack()
@@ -38,7 +38,7 @@ class Changes:
     def add(self, change) -> None:
         """Also make this change: at once, too, where it is open."""
         with self._lock:
-            self._changes.append(change)
+            self.changes.append(change)
             if self._users:
                 self._undo.callback(change())
 
@@ -46,7 +46,7 @@ class Changes:
         with self._lock:
             if self._users == 0:
                 with ExitStack() as undo:  # undoes what is changed so far if a change fails
-                    for change in self._changes:
+                    for change in self.changes:
                         undo.callback(change())
                     self._undo = undo.pop_all()
             self._users += 1
