@@ -30,7 +30,8 @@ def translated(owners: Owners, number_of: Callable[[int], int | None], position_
     for one, slots in list(owners.kept.items()):
         for number in numbers([one]):
             for kept in slots:
-                result.keep(number, Kept(nodes[kept.node], kept.slot, position(kept.since)))
+                since = position(kept.since) if kept.since else 0  # 0 is before all there is
+                result.keep(number, Kept(nodes[kept.node], kept.slot, since))
     result.nodes = list(nodes.values())
     result.passes = [
         Pass(position(one.start), [nodes[node] for node in one.nodes], one.releases, position(one.end))
