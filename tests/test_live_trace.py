@@ -91,6 +91,8 @@ PROGRAMS = {
 @pytest.fixture(scope="module", params=PROGRAMS)
 def both(request):
     """The traces of one program on this machine's GPU and on its simulation."""
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA GPU")
     with cleared() as live:
         PROGRAMS[request.param](live)
         measured = live.trace

@@ -161,9 +161,14 @@ class History:
                 self._blocks.is_known = False
         self._n_agreed = len(counted)
 
+    def ends_at(self, counters: Counters) -> bool:
+        """Whether what was read is what the allocator counts."""
+        last = self.events[-1] if self.events else _NOTHING
+        return (self.n_ticks, last.requested_bytes) == (counters.tick, counters.requested_bytes)
+
     def must_end_at(self, counters: Counters) -> None:
         """Raises: RuntimeError if there is more in the history than the allocator counts by now, or less."""
-        if counters.tick != self.n_ticks:
+        if not self.ends_at(counters):
             raise RuntimeError(self._disagreement(counters, None))
 
     def _disagreement(self, counters: Counters, requested_bytes: int | None) -> str:

@@ -66,7 +66,7 @@ class Recording:
         """The history up to now; once closed, up to then."""
         if self._error is not None:
             raise self._error
-        if self.is_open and (counters := self.memory.now()).tick != self._history.n_ticks:
+        if self.is_open and not self._history.ends_at(counters := self.memory.now()):
             self._history.read(self._entries()[self._skip :])
             self._history.must_agree(list(self.memory.counted))
             if counters.tick == self.memory.now().tick:  # no other thread allocates meanwhile
