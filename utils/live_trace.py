@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -29,6 +30,8 @@ class LiveTrace(Trace):
     more of them. A copy, or a trace that was pickled, is a Trace as it was then.
 
     Counts: all threads' allocations; the blocks that were in use when it began come first, and no operation made them.
+            Requested bytes alone where a setting of the allocator makes it cut blocks otherwise than by its rules
+            (`roundup_power2_divisions`): their sizes do not add up to its counters then, and none is given.
     Raises: RuntimeError where the history does not agree with the allocator's counters.
     """
 
@@ -126,9 +129,7 @@ class LiveTrace(Trace):
             event.phase, module, _ = self.memory.labels_at(position)
             if event.action in ("alloc", "oom"):
                 event.module = module
-        if not whole:
-            event.block_bytes, event.allocated_bytes = 0, None
-        return event
+        return event if whole else replace(event, block_bytes=0, allocated_bytes=None)
 
 
 def _mark(name: str, phase: str, counters) -> Event:
