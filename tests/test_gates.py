@@ -42,21 +42,21 @@ def test_a_module_that_another_thread_imports_meanwhile(monkeypatch):
         sys.modules.pop("one_that_imports.another", None)
 
 
-@pytest.mark.parametrize("position", [0, 5, len(gates._CHANGES)])
+@pytest.mark.parametrize("position", [0, 5, len(gates.GATES.changes)])
 def test_a_change_that_fails_leaves_nothing_changed(monkeypatch, position):
     """Nor does it keep the next GPU from opening."""
 
     def failing():
         raise RuntimeError("this change fails")
 
-    changes = gates._CHANGES
+    changes = gates.GATES.changes
     before = torch.tensor, torch.Tensor.pin_memory, torch.UntypedStorage.resize_
-    monkeypatch.setattr(gates, "_CHANGES", [*changes[:position], failing, *changes[position:]])
+    monkeypatch.setattr(gates.GATES, "changes", [*changes[:position], failing, *changes[position:]])
     for _ in range(2):
         with pytest.raises(RuntimeError, match="this change fails"):
             attention_kernel()
         assert (torch.tensor, torch.Tensor.pin_memory, torch.UntypedStorage.resize_) == before
-    monkeypatch.setattr(gates, "_CHANGES", changes)
+    monkeypatch.setattr(gates.GATES, "changes", changes)
     assert attention_kernel() == FLASH
     assert (torch.tensor, torch.Tensor.pin_memory, torch.UntypedStorage.resize_) == before
 
@@ -72,7 +72,7 @@ def test_changes_hold_until_the_last_gpu_is_closed():
 
 def test_a_change_that_comes_later_holds_at_once_and_for_good(monkeypatch):
     """As FSDP2's, whose modules take a second to import."""
-    monkeypatch.setattr(gates, "_CHANGES", list(gates._CHANGES))
+    monkeypatch.setattr(gates.GATES, "changes", list(gates.GATES.changes))
     made = []
     with SimulatedGPU("a100-80gb"):
         gates.GATES.add(lambda: made.append("made") or (lambda: made.append("undone")))

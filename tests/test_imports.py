@@ -15,8 +15,10 @@ ALLOCATOR = ["utils.simulated.allocator", "utils.simulated.allocator_blocks", "u
 # A module may import those of its own line and of the lines above it. A package stands for what is inside it.
 LAYERS = [
     ["utils.units", "utils.simulated.specs", *ALLOCATOR],
-    ["utils.trace", "utils.trace_formats", "utils.events", "utils.owners"],
+    ["utils.trace", "utils.trace_formats", "utils.events", "utils.owners", "utils.frames"],
     ["utils.simulated"],
+    ["utils.live_blocks", "utils.live_history", "utils.backward_order", "utils.translation"],
+    ["utils.live_memory", "utils.live_owners", "utils.live_trace", "utils.live_recording"],
     ["utils.machine", "utils.failures"],
     ["utils.device"],
     ["utils.parallel"],

@@ -5,17 +5,25 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
 import torch
 
+from .live_recording import Glance, Recording
 from .machine import this_machine
 from .simulated.attachment import attached, set_aside
 from .simulated.autocast import autocast
 from .simulated.gpu import SimulatedGPU
 from .simulated.specs import SPECS, GPUSpec, find_spec
+from .simulated.watching import watch
+from .trace import Trace
 
 LIVE = "live"
 """The name by which `open_gpu` and explorers know this machine's own GPU."""
+
+
+class NoTrace(RuntimeError, AttributeError):
+    """A live GPU was asked for a trace that it does not have: to `hasattr` and `getattr`, it has no such attribute."""
 
 
 class LiveGPU:
@@ -25,7 +33,8 @@ class LiveGPU:
     and that has not chosen, the one of its local rank, unless it sees one alone.
 
     As a scope, `with LiveGPU() as gpu:`, and opened by `open_gpu("live")`, it is the innermost GPU: simulated ones that
-    are open on this thread are set aside meanwhile, so that PyTorch works on it as if there were none.
+    are open on this thread are set aside meanwhile, so that PyTorch works on it as if there were none. Its `trace` has
+    what happens from then on: recording that takes some 30 microseconds an allocation, the first reading some seconds.
 
     Raises: RuntimeError if PyTorch sees no GPU here, or not that one.
     """
@@ -47,6 +56,11 @@ class LiveGPU:
             )
         self.name = torch.cuda.get_device_name(self.device)
         self._scope: ExitStack | None = None
+        self._trace: Trace | None = None
+        self._no_trace = (
+            "a live GPU has a trace once it is opened as a scope, `with LiveGPU() as gpu:`, or by "
+            f'`gpu = open_gpu("{LIVE}")`: {self.name} is not; Ledger.now(gpu) needs none.'
+        )
 
     @property
     def spec(self) -> GPUSpec:
@@ -71,8 +85,32 @@ class LiveGPU:
             scope.enter_context(set_aside())
             _live.gpus.append(self)
             scope.callback(_live.gpus.remove, self)
+            self._record(scope)
             self._scope = scope.pop_all()
         return self
+
+    def _record(self, scope: ExitStack) -> None:
+        try:
+            recording = Recording(self.name, self.device)
+        except (RuntimeError, AttributeError) as error:  # an allocator, or a build, that keeps no history
+            self._trace, self._no_trace = None, f"PyTorch keeps no memory history here: {error}"
+            return
+        self._trace = recording.trace
+        scope.callback(recording.close)
+
+    def look_around(self) -> Trace:
+        """What is in use now, with its owners, as far as looking around tells: a trace without a history."""
+        return Glance(self.name, self.device).trace
+
+    @property
+    def trace(self) -> Trace:
+        """Every allocation and free on it while it is open as a scope, in order, by PyTorch's own memory history.
+
+        Raises: RuntimeError where it was never opened, and where PyTorch keeps no history.
+        """
+        if self._trace is None:
+            raise NoTrace(self._no_trace)
+        return self._trace
 
     def __exit__(self, *exception) -> None:
         self.close()
@@ -112,7 +150,11 @@ class LiveGPU:
         return torch.cuda.reset_peak_memory_stats(self.device)
 
     def reset_accumulated_memory_stats(self) -> None:
-        return torch.cuda.reset_accumulated_memory_stats(self.device)
+        reset = partial(torch.cuda.reset_accumulated_memory_stats, self.device)
+        for recording in watch:
+            if recording.device == self.device:
+                reset = partial(recording.memory.counts_anew, reset)
+        return reset()
 
     def autocast(self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None):
         return autocast(dtype, enabled, cache_enabled)

@@ -35,17 +35,19 @@ class Ledger:
 
     @classmethod
     def now(cls, gpu) -> "Ledger":
-        """What a GPU holds now. Of a live one only the blocks are known: their owners are unattributed.
+        """What a GPU holds now.
+
+        Of a live one that is not open as a scope there is no history: its owners are those that looking around finds.
 
         Raises: TypeError for what is no GPU.
         """
         if not hasattr(gpu, "memory_snapshot"):
             way_out = "; of a trace use Ledger.at(trace)" if isinstance(gpu, Trace) else ""
             raise TypeError(f"gpu must be one that open_gpu has opened: got {type(gpu).__name__}{way_out}.")
-        if not hasattr(gpu, "trace"):
-            return cls._of_blocks(gpu)
-        gpu.trace.look(again=True)
-        return cls.at(gpu.trace)
+        if hasattr(gpu, "trace"):
+            gpu.trace.look(again=True)
+            return cls.at(gpu.trace)
+        return cls.at(gpu.look_around()) if hasattr(gpu, "look_around") else cls._of_blocks(gpu)
 
     @classmethod
     def at(cls, trace: Trace, position: int | str | None = None) -> "Ledger":

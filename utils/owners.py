@@ -82,7 +82,9 @@ class Owners:
     `tensors` has shape and dtype of what tensors hold; `counts` how many nodes autograd had made at each allocation;
     `live` those that are not freed; `computed` those of which a graph said that a differentiable operation made them;
     `frontier` the results from which no other had been computed at the last look; `spans` when the outermost forward,
-    backward or step was under way. Not `observed`, and empty, for a trace from elsewhere.
+    backward or step was under way; `elsewhere` what threads of no concern have made. `observed` if every tensor was
+    seen: so it is on a simulated GPU, on a live one are those that are there at certain moments. All is empty for a
+    trace from elsewhere.
     """
 
     tensors: dict[int, tuple] = field(default_factory=dict)
@@ -95,6 +97,7 @@ class Owners:
     live: set[int] = field(default_factory=set)
     computed: set[int] = field(default_factory=set)
     frontier: set[int] = field(default_factory=set)
+    elsewhere: set[int] = field(default_factory=set)
     observed: bool = False
     changes: int = 0
 
@@ -180,7 +183,7 @@ class Attribution:
         if event.name:
             return event.name
         if number not in owners.tensors:
-            return "temporaries" if owners.observed else "unattributed"
+            return "temporaries" if owners.observed or self._is_temporary(number) else "unattributed"
         role = owners.role(number)
         first = BY_PRIORITY.index(role.category) if role else len(BY_PRIORITY)
         if first <= BY_PRIORITY.index("autocast copies"):
@@ -217,10 +220,15 @@ class Attribution:
         return made_here and self._span(self.made_at[event.allocation]) is None
 
     def _unobserved(self, number: int) -> str:
+        if number in self._owners.elsewhere:
+            return "unattributed"
+        return "temporaries" if self._is_temporary(number) else "other tensors"
+
+    def _is_temporary(self, number: int) -> bool:
+        """Whether it was made, and has gone, within one forward, backward or step."""
         span = self._span(self.made_at[number])
-        if span and (self.freed_at.get(number, NEVER) < span[1] or span[1] == NEVER):
-            return "temporaries"
-        return "other tensors"
+        is_over = span and (self.freed_at.get(number, NEVER) < span[1] or span[1] == NEVER)
+        return bool(is_over) and number not in self._owners.elsewhere
 
 
 _MAKE_FROM_NOTHING = frozenset(

@@ -1,14 +1,12 @@
 """Reads events from recordings and from PyTorch's memory snapshots, and writes them for PyTorch's memory viewer."""
 
-import re
 from collections.abc import Iterable
 
 from .events import Event
+from .frames import operators_and_node
 from .simulated.allocator_blocks import LARGEST_SMALL_BYTES, round_size, segment_size
 
-_OPERATOR = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)\(")
-_NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")
-_ALLOCATOR_ACTIONS = {
+ALLOCATOR_ACTIONS = {
     "segment_alloc": "segment_alloc",
     "segment_map": "segment_alloc",
     "segment_free": "segment_free",
@@ -72,22 +70,14 @@ def events_of_snapshot(snapshot: dict, device: int) -> list[Event]:
     for entry in traces[device]:
         action, n_bytes, address = entry["action"], entry["size"], entry.get("addr")
         if action == "alloc":
-            operation, node = _operation_and_node(entry.get("frames", ()))
+            operators, node = operators_and_node(entry.get("frames", ()))
             numbers[address], count = count, count + 1
-            events.append(Event(action, n_bytes, numbers[address], operation, node, address=address))
+            events.append(Event(action, n_bytes, numbers[address], "<".join(operators), node, address=address))
         elif action == "free_completed":
             events.append(Event("free", n_bytes, numbers.pop(address, None), address=address))
-        elif action in _ALLOCATOR_ACTIONS:
-            events.append(Event(_ALLOCATOR_ACTIONS[action], n_bytes, address=address))
+        elif action in ALLOCATOR_ACTIONS:
+            events.append(Event(ALLOCATOR_ACTIONS[action], n_bytes, address=address))
     return events
-
-
-def _operation_and_node(frames: Iterable[dict]) -> tuple[str, str]:
-    """The operators on the stack, innermost first, joined with "<", and the innermost autograd node."""
-    names = [frame["name"] for frame in frames]
-    operators = [match[1] for name in names if (match := _OPERATOR.match(name))]
-    nodes = (match[1] for name in names if (match := _NODE.match(name)) and match[1] != "Node")
-    return "<".join(dict.fromkeys(operators)), next(nodes, "")
 
 
 def viewer_snapshot(events: Iterable[Event]) -> dict:

@@ -3,17 +3,14 @@
 import sys
 import threading
 import warnings
-from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 
 import torch
 import torch.optim.swa_utils
 import torch.utils._foreach_utils
-import torch.utils.checkpoint
 
-from ..checkpointing import Region
-from .attachment import OPEN_MEMORIES, attached, set_aside
+from .attachment import OPEN_MEMORIES, attached
 from .attention_choice import heed_the_user_s_order
 from .autocast import cast_as_cuda
 from .autocast_gates import answer_as_cuda
@@ -24,49 +21,14 @@ from .elementwise import result_strides
 from .files import load_without_complaint, load_zeros
 from .memory import RECORDS
 from .printing import show_zeros
-from .replacing import all_of, replaced
+from .replacing import Changes, all_of, replaced
+from .watching import WATCHING
 
 _FUNCTIONS_WITH_DEVICE_LISTS = (
     "_get_foreach_kernels_supported_devices",
     "_get_fused_kernels_supported_devices",
     "_get_capturable_supported_devices",
 )
-
-
-class _Gates:
-    """Everything that is changed in PyTorch for the whole process; opened by the first GPU, closed by the last."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._undo = ExitStack()
-
-    def add(self, change) -> None:
-        """Also make this change, which returns what undoes it: at once, too, where a GPU is open."""
-        with self._lock:
-            _CHANGES.append(change)
-            if self._users:
-                self._undo.callback(change())
-
-    def open(self) -> None:
-        if "torch.distributed.fsdp" in sys.modules:
-            import_module(".sharding", __package__)  # which adds its own
-        with self._lock:
-            if self._users == 0:
-                with ExitStack() as undo:  # undoes what is changed so far if a change fails
-                    for change in _CHANGES:
-                        undo.callback(change())
-                    self._undo = undo.pop_all()
-            self._users += 1
-
-    def close(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._undo.close()
-
-
-GATES = _Gates()
 
 
 def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
@@ -197,72 +159,37 @@ def _pin_without_a_driver():
     return replaced(torch.Tensor, "pin_memory", pinning)
 
 
-def _see_backward():
-    """No hook tells when a backward begins and ends."""
-
-    def seeing(original):
-        def run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options):
-            if attached() and any(isinstance(x, torch.Tensor) and _is_real(x) for x in roots):
-                with set_aside():  # a GPU's own thread would inherit the dispatch mode
-                    return original(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
-            with ExitStack() as stack:
-                for mode in attached():
-                    stack.enter_context(mode.observer.backward(roots, gradients, retain_graph, inputs))
-                results = original(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
-            if not options.get("accumulate_grad"):
-                for mode in attached():
-                    mode.observer.note_results(results, inputs)
-            return results
-
-        return run
-
-    return replaced(torch.autograd, "_engine_run_backward", seeing)
+def _watch():
+    WATCHING.open()
+    return WATCHING.close
 
 
-def _is_real(tensor: torch.Tensor) -> bool:
-    """Whether it lies on a GPU of the machine."""
-    return tensor.device.type not in ("meta", "cpu")
+class _Gates(Changes):
+    """Everything that is changed in PyTorch for the whole process; opened by the first GPU, closed by the last."""
+
+    def open(self) -> None:
+        if "torch.distributed.fsdp" in sys.modules:
+            import_module(".sharding", __package__)  # which adds its own
+        super().open()
 
 
-def _see_recomputation():
-    """A checkpoint keeps what it computes again where nobody else looks: PyTorch's checks it once it has."""
-
-    def seeing(original):
-        def check(frame, task):
-            for mode in attached():
-                mode.observer.note_recomputed(frame, task)
-            return original(frame, task)
-
-        return check
-
-    def seeing_ours(original):
-        def run_again(region):
-            original(region)
-            for mode in attached():
-                mode.observer.note_recomputed(region, torch._C._current_graph_task_id())
-
-        return run_again
-
-    theirs = replaced(torch.utils.checkpoint._CheckpointFrame, "check_recomputed_tensors_match", seeing)
-    return all_of([theirs, replaced(Region, "run_again", seeing_ours)])
-
-
-_CHANGES = [
-    _override_operators,
-    cast_as_cuda,
-    answer_as_cuda,
-    _accept_meta_in_optimizers,
-    _accept_meta_in_fast_paths,
-    keep_parameters,
-    keep_what_gets_data,
-    copy_storages,
-    _see_resized_storages,
-    _see_what_tensor_makes,
-    show_zeros,
-    load_zeros,
-    load_without_complaint,
-    _pin_without_a_driver,
-    _see_backward,
-    _see_recomputation,
-    heed_the_user_s_order,
-]
+GATES = _Gates(
+    [
+        _override_operators,
+        cast_as_cuda,
+        answer_as_cuda,
+        _accept_meta_in_optimizers,
+        _accept_meta_in_fast_paths,
+        keep_parameters,
+        keep_what_gets_data,
+        copy_storages,
+        _see_resized_storages,
+        _see_what_tensor_makes,
+        show_zeros,
+        load_zeros,
+        load_without_complaint,
+        _pin_without_a_driver,
+        _watch,
+        heed_the_user_s_order,
+    ]
+)

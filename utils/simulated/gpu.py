@@ -70,6 +70,7 @@ class SimulatedGPU:
         GATES.open()
         self._memory.labels.open()
         self._observer.open()
+        self._memory.trace.look = self._observer.look
         self._mode.__enter__()
         self._thread = threading.get_ident()
         return self

@@ -12,7 +12,7 @@ from ..owners import NEVER, STATE, GraphNode, Kept, Owners
 from ..saved_tensors import node_name, raw_slots
 from . import checkpoints
 
-_ACCUMULATORS = 1 << 63  # their numbers are above this: autograd runs them first
+ACCUMULATORS = 1 << 63  # their numbers are above this: autograd runs them first
 
 
 class _Life:
@@ -35,12 +35,21 @@ class GraphWalk:
     A node's slots are read once. It has let go when a backward has freed them, or when it goes itself because nothing
     holds its graph any more. Under a checkpoint a slot holds a placeholder: what the region was given is kept for its
     first node, and what a backward computes again is kept for the node and slot that the placeholder stands in.
-    `inner` has the numbers of the nodes that others led to in the last walk.
+    `inner` has the numbers of the nodes that others led to in the last walk. `on_computed` hears of each tensor that is
+    kept and that autograd knows how to compute, with its allocations. Each thread counts its nodes from 0: what is
+    walked on a thread of autograd's own is numbered from `shift()` on.
     """
 
     def __init__(
-        self, owners: Owners, position: Callable[[], int], module_of: Callable[[int], str], numbers_of: Callable
+        self,
+        owners: Owners,
+        position: Callable[[], int],
+        module_of: Callable[[int], str],
+        numbers_of: Callable,
+        on_computed: Callable[[torch.Tensor, list[int]], None],
+        shift: Callable[[], int],
     ) -> None:
+        self._on_computed, self._shift = on_computed, shift
         self._owners, self._position, self._module_of, self._numbers_of = owners, position, module_of, numbers_of
         self._known: dict[int, GraphNode | None] = {}
         self.inner: set[int] = set()
@@ -55,8 +64,8 @@ class GraphWalk:
         self.inner = set()
         seen, leaves = set(), []
         new: list[tuple[int, str, list, weakref.ref | None]] = []
-        for number, node, following in self._nodes(roots):
-            if number < _ACCUMULATORS:
+        for number, node, following in nodes_behind(roots, self._shift()):
+            if number < ACCUMULATORS:
                 seen.add(number)
                 if number not in self._known:
                     slots = self._read(node)
@@ -68,24 +77,10 @@ class GraphWalk:
             self._note(number, name, slots, watch)
         return [node for number in sorted(seen) if (node := self._known[number]) is not None], leaves
 
-    @staticmethod
-    def _nodes(roots: Iterable[Node]) -> Iterator[tuple[int, Node, list[Node]]]:
-        """Each node behind the roots once, with its number and those that follow; accumulators as often as met."""
-        todo, seen = list(roots), set()
-        while todo:
-            node = looked_at(todo.pop())
-            number = node._sequence_nr()
-            if number not in seen:
-                following = [other for other, _ in node.next_functions if other is not None]
-                yield number, node, following
-                if number < _ACCUMULATORS:
-                    seen.add(number)
-                todo += following
-
     def emptied(self, roots: Iterable[Node]) -> list[GraphNode]:
         """The known nodes behind these roots that keep nothing any more: a backward has run them."""
         found = []
-        for number, node, _ in self._nodes(roots):
+        for number, node, _ in nodes_behind(roots, self._shift()):
             known = self._known.get(number)
             if known is not None and not self._read(node):
                 found.append(known)
@@ -109,7 +104,7 @@ class GraphWalk:
         return found
 
     def _note(self, number: int, name: str, slots: list, watch: _Watch | None) -> None:
-        module = self._module_of(number)
+        module = self._module_of(number - self._shift())
         node = GraphNode(number, module, name, 0, self._position())
         if watch is not None:
             watch.remembered = node
@@ -185,6 +180,7 @@ class GraphWalk:
         numbers = self._numbers_of(tensor)
         if tensor.requires_grad and not tensor.is_leaf:
             self._owners.computed.update(numbers)
+            self._on_computed(tensor, numbers)
         return numbers
 
     def note_recomputed(self, frame, task: int) -> None:
@@ -201,6 +197,24 @@ class GraphWalk:
             if self._known.get(node.number) is node:  # a checkpoint's own bear the number of its first node
                 del self._known[node.number], self._watches[node.number]
         self._owners.changes += 1
+
+
+def nodes_behind(roots: Iterable[Node], shift: int = 0) -> Iterator[tuple[int, Node, list[Node]]]:
+    """Each node behind the roots once, with its number and those that follow; accumulators as often as met.
+
+    `shift` is added to autograd's numbers, but for accumulators.
+    """
+    todo, seen = list(roots), set()
+    while todo:
+        node = looked_at(todo.pop())
+        number = node._sequence_nr()
+        number += shift if number < ACCUMULATORS else 0
+        if number not in seen:
+            following = [other for other, _ in node.next_functions if other is not None]
+            yield number, node, following
+            if number < ACCUMULATORS:
+                seen.add(number)
+            todo += following
 
 
 def _common(one: str, other: str) -> str:

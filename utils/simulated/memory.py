@@ -8,15 +8,19 @@ on any thread, also while the allocator is at work; such frees wait until it has
 import threading
 import weakref
 from collections import deque
+from contextlib import nullcontext
 
 import torch
 
 from ..deep_graphs import let_go, running_node
 from ..events import Event
+from ..owners import Role
 from ..trace import Trace
 from ..units import exact
 from .allocator import Block, CachingAllocator, OutOfMemory
 from .allocator_blocks import round_size
+from .attachment import attached
+from .contents import known_storages
 from .labels import Labels
 from .specs import GPUSpec
 
@@ -198,6 +202,40 @@ class Memory:
         thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
         if thread not in self.blas_workspaces:
             self.blas_workspaces[thread], _ = self.take(self.spec.cublas_workspace_bytes, "cuBLAS workspace")
+
+    # what the observer asks
+
+    at_one_instant = in_backward = staticmethod(lambda *_about: nullcontext())
+
+    def position(self) -> int:
+        """How many events there are."""
+        return len(self.trace.events)
+
+    def numbers_of(self, tensor: torch.Tensor) -> list[int]:
+        """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
+        records = [RECORDS.get(storage._cdata) for storage in known_storages(tensor)]
+        return [r.number for r in records if r is not None and r.number is not None and r.memory is self]
+
+    def note_start(self, number: int) -> None:
+        """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
+        last = next((e for e in reversed(self.trace.events) if e.action == "alloc"), None)
+        made_now = number == last.allocation and last.operation == "aten::ones_like"
+        self.owners.add(number, Role("temporaries" if made_now else "gradients"))
+
+    def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None:
+        """Of a tensor that a graph has computed and keeps nothing more is asked here."""
+
+    def shift(self) -> int:
+        """A backward runs on the thread that calls it: all nodes are numbered in one row."""
+        return 0
+
+    def concerns(self, tensor: torch.Tensor) -> bool:
+        """Whether something on this GPU may have led to a tensor: to one on a GPU of the machine, nothing has."""
+        return tensor.device.type in ("meta", "cpu")
+
+    def is_watched(self) -> bool:
+        """Whether what runs on this thread may be this GPU's: not where it is set aside."""
+        return any(mode.memory is self for mode in attached())
 
     def _segment_changed(self, action: str, address: int, n_bytes: int) -> None:
         self.trace.events.append(Event(action, n_bytes, phase=self.labels.phase(), address=address))

@@ -1,4 +1,4 @@
-"""Observes, while a program runs on a simulated GPU, whom its memory serves: model, optimizer, data or autograd."""
+"""Observes, while a program runs on a GPU, whom its memory serves: model, optimizer, data or autograd."""
 
 import gc
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..owners import Pass, Role
-from .contents import in_order, known_storages, nodes_of, outermost, parameters_of, split, tensors_in
+from .contents import in_order, nodes_of, outermost, parameters_of, split, tensors_in
 from .graph_walk import GraphWalk
-from .memory import RECORDS, Memory
+from .observed import Observed, at_one_instant
 from .spans import Spans
 
 
@@ -23,9 +23,13 @@ class Observer:
     when it is asked to look at all that is there. It refers to no tensor, module or node in between.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        self.memory, self.owners = memory, memory.trace.owners
-        self.graph = GraphWalk(self.owners, self._position, memory.labels.modules.of_sequence_number, self.numbers_of)
+    def __init__(self, memory: Observed) -> None:
+        self.memory, self.owners = memory, memory.owners
+        self.numbers_of, self._position = memory.numbers_of, memory.position
+        module_of = memory.labels.modules.of_sequence_number
+        self.graph = GraphWalk(
+            self.owners, self._position, module_of, self.numbers_of, memory.note_computed, memory.shift
+        )
         self._handles: list = []
         self._looked_at: tuple = ()
         self._forward: list | None = None
@@ -39,7 +43,6 @@ class Observer:
             register_optimizer_step_pre_hook(self._enter_step),
             register_optimizer_step_post_hook(self._leave_step),
         ]
-        self.memory.trace.look = self.look
 
     def close(self) -> None:
         for handle in self._handles:
@@ -47,11 +50,6 @@ class Observer:
         self._handles = []
 
     # what tensors and modules say
-
-    def numbers_of(self, tensor: torch.Tensor) -> list[int]:
-        """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
-        records = [RECORDS.get(storage._cdata) for storage in known_storages(tensor)]
-        return [r.number for r in records if r is not None and r.number is not None and r.memory is self.memory]
 
     def note(self, tensor: torch.Tensor, category: str, module: str = "", name: str = "") -> None:
         """Note what a tensor is."""
@@ -88,60 +86,75 @@ class Observer:
     def _enter_forward(self, module: nn.Module, args) -> None:
         if torch.compiler.is_compiling():  # hooks are compiled into a model's graph: these must leave nothing there
             return
-        if self._is_root():
-            self._note_model(module)
-            for tensor in tensors_in(args):
-                self._note_input(tensor)
-            self._forward = self._spans.begin("forward")
+        if self._is_root() and self.memory.is_watched():
+            self._begin_forward(module, args)
+
+    @at_one_instant
+    def _begin_forward(self, module: nn.Module, args) -> None:
+        self._note_model(module)
+        for tensor in tensors_in(args):
+            self._note_input(tensor)
+        self._forward = self._spans.begin("forward")
 
     def _leave_forward(self, module: nn.Module, args, *rest) -> None:
         """`rest` is the keyword arguments and the output; the output alone where forward has failed."""
         if torch.compiler.is_compiling():
             return
         # the paths' own hook has run before this one, so that the root is not among the running modules any more
-        if self.memory.labels.modules.depth == 0 and torch._C._current_graph_task_id() == -1:
-            self._spans.finish(self._forward)
-            for tensor in tensors_in((args, *rest[:-1])):
-                self._note_input(tensor)
-            outputs = list(tensors_in(rest[-1]))
-            for tensor in outputs:
-                self.note(tensor, "outputs")
-            self._walk(outputs)
+        is_over = self.memory.labels.modules.depth == 0 and torch._C._current_graph_task_id() == -1
+        if is_over and self.memory.is_watched():
+            self._end_forward((args, *rest[:-1]), list(tensors_in(rest[-1])))
+
+    @at_one_instant
+    def _end_forward(self, arguments, outputs: list[torch.Tensor]) -> None:
+        self._spans.finish(self._forward)
+        for tensor in tensors_in(arguments):
+            self._note_input(tensor)
+        for tensor in outputs:
+            self.note(tensor, "outputs")
+        self._walk(outputs)
 
     # backward
 
     @contextmanager
     def backward(self, roots, gradients, retain_graph: bool, inputs: tuple) -> Iterator[None]:
         """Note what the graph of these roots keeps before it runs; and after, that it is gone, and the gradients."""
-        span = self._spans.begin("backward")
         roots = list(tensors_in(roots))
-        for tensor in roots:
-            self.note(tensor, "outputs")
-        for tensor in tensors_in(gradients):
-            self._note_start(tensor)
-        nodes, leaves = self._walk(roots)
-        whole = False
-        backward = Pass(self._position(), nodes, releases=not (retain_graph or inputs))
-        self.owners.passes.append(backward)
-        self._spans.n_backwards += 1
+        with self.memory.at_one_instant():
+            span = self._spans.begin("backward")
+            for tensor in roots:
+                self.note(tensor, "outputs")
+            for tensor in tensors_in(gradients):
+                self._note_start(tensor)
+            nodes, leaves = self._walk(roots)
+            backward = Pass(self._position(), nodes, releases=not (retain_graph or inputs))
+            self.owners.passes.append(backward)
+            self._spans.n_backwards += 1
+        is_done = False
         try:
-            yield
-            whole = backward.releases
-            for leaf in leaves:
-                self._note_gradient(leaf)
+            with self.memory.in_backward(roots):
+                yield
+            is_done = True
         finally:
-            if not (retain_graph or whole):  # it ran a part of the graph, or has failed on the way
-                backward.nodes, backward.releases = self.graph.emptied(nodes_of(roots)), True
-            backward.end = self._position()
-            if backward.releases:
-                self.graph.release(backward.nodes, backward.end)
-            self._spans.n_backwards -= 1
-            self._spans.finish(span)
+            with self.memory.at_one_instant():
+                for leaf in leaves if is_done else ():
+                    self._note_gradient(leaf)
+                if not (
+                    retain_graph or is_done and backward.releases
+                ):  # it ran a part of the graph, or has failed on the way
+                    backward.nodes, backward.releases = self.graph.emptied(nodes_of(roots)), True
+                backward.end = self._position()
+                if backward.releases:
+                    self.graph.release(backward.nodes, backward.end)
+                self._spans.n_backwards -= 1
+                self._spans.finish(span)
 
+    @at_one_instant
     def note_recomputed(self, frame, task: int) -> None:
         """Note what a checkpoint has just computed again."""
         self.graph.note_recomputed(frame, task)
 
+    @at_one_instant
     def note_results(self, gradients, inputs) -> None:
         """What `torch.autograd.grad` returns."""
         for gradient, x in zip(in_order(gradients), in_order(inputs), strict=False):
@@ -149,18 +162,16 @@ class Observer:
                 self.note(gradient, "gradients", *self._known_as(x)[1:])
 
     def _walk(self, roots: list[torch.Tensor]) -> tuple[list, list[torch.Tensor]]:
-        nodes, leaves = self.graph.walk(nodes_of(roots))
+        nodes, leaves = self.graph.walk(nodes_of([x for x in roots if self.memory.concerns(x)]))
         for leaf in leaves:
             self._note_leaf(leaf)
         return nodes, leaves
 
     def _note_start(self, gradient: torch.Tensor) -> None:
         """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
-        last = next((e for e in reversed(self.memory.trace.events) if e.action == "alloc"), None)
         for number in self.numbers_of(gradient):
-            made_now = number == last.allocation and last.operation == "aten::ones_like"
             if number not in self.owners.roles:
-                self.owners.add(number, Role("temporaries" if made_now else "gradients"))
+                self.memory.note_start(number)
 
     def _note_leaf(self, leaf: torch.Tensor) -> None:
         for number in self.numbers_of(leaf):
@@ -173,14 +184,20 @@ class Observer:
 
     # step
 
+    @at_one_instant
     def _enter_step(self, optimizer, _args, _kwargs) -> None:
+        if not self.memory.is_watched():
+            return
         self._steps.append(self._spans.begin("step"))
         for parameter in parameters_of(optimizer):
             if self._known_as(parameter).category not in ("parameters", "buffers"):
                 self.note(parameter, "parameters")
             self._note_gradient(parameter)
 
+    @at_one_instant
     def _leave_step(self, optimizer, _args, _kwargs) -> None:
+        if not self.memory.is_watched():
+            return
         self._note_state(optimizer)
         self._spans.finish(self._steps.pop() if self._steps else None)
 
@@ -191,13 +208,9 @@ class Observer:
                 for tensor in tensors_in(value):
                     self.note(tensor, "optimizer state", module, f"{name}.{key}" if name else str(key))
 
-    # when
-
-    def _position(self) -> int:
-        return len(self.memory.trace.events)
-
     # on demand
 
+    @at_one_instant
     def look(self, again: bool = False) -> None:
         """Look at every tensor, module and optimizer that there is now, if anything happened since the last look.
 

@@ -1,5 +1,7 @@
-"""Puts a function in the place of one of PyTorch's, and that one back."""
+"""Puts functions in the places of PyTorch's for as long as somebody needs them, and PyTorch's back."""
 
+import threading
+from contextlib import ExitStack
 from functools import partial, wraps
 
 
@@ -19,3 +21,38 @@ def all_of(undoings: list):
             one()
 
     return undo
+
+
+class Changes:
+    """Things that are changed in PyTorch for the whole process: made by the first who opens it, undone by the last.
+
+    Each change, when it is called, returns what undoes it.
+    """
+
+    def __init__(self, changes: list) -> None:
+        self.changes = changes
+        self._lock = threading.Lock()
+        self._users = 0
+        self._undo = ExitStack()
+
+    def add(self, change) -> None:
+        """Also make this change: at once, too, where it is open."""
+        with self._lock:
+            self.changes.append(change)
+            if self._users:
+                self._undo.callback(change())
+
+    def open(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                with ExitStack() as undo:  # undoes what is changed so far if a change fails
+                    for change in self.changes:
+                        undo.callback(change())
+                    self._undo = undo.pop_all()
+            self._users += 1
+
+    def close(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._undo.close()

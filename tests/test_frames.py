@@ -1,0 +1,62 @@
+"""What the call stack of an allocation says: the operator as PyTorch registers it, autograd's node, the thread."""
+
+import pytest
+
+from utils.frames import Maker, maker, operators_and_node
+
+ALLOCATOR = "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**, signed char)"
+AUTOGRAD = "torch::autograd::VariableType::(anonymous namespace)::some(c10::DispatchKeySet)"
+ENGINE = "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)"
+STACKS = {
+    "an operator below autograd": (
+        ["op empty_memory_format call", "op _to_copy redispatch", AUTOGRAD, "op _to_copy call", "op to_dtype call"],
+        Maker("aten::_to_copy"),
+    ),
+    "an overload": (["op add_Tensor redispatch", "op add_Tensor call"], Maker("aten::add.Tensor")),
+    "a node of backward": (
+        [
+            "op empty_like call",
+            "op nll_loss_backward redispatch",
+            "torch::autograd::generated::NllLossBackward0::apply(std::vector<at::Tensor>&&)",
+            ENGINE,
+            "start_thread",
+        ],
+        Maker("aten::nll_loss_backward", "NllLossBackward0"),
+    ),
+    "autograd itself, within another backward's node": (
+        ["op sum_dim_IntList call", ENGINE, "torch::autograd::PyNode::apply(std::vector<at::Tensor>&&)", ENGINE],
+        Maker("aten::sum.dim_IntList"),
+    ),
+    "what autocast casts": (
+        ["op _to_copy call", "at::autocast::cached_cast(c10::ScalarType, at::Tensor const&)", "op mm call"],
+        Maker("aten::_to_copy", is_cast=True),
+    ),
+    "a workspace": (
+        ["at::cuda::getCurrentCUDABlasHandle(bool)", "op mm redispatch"],
+        Maker("aten::mm", name="cuBLAS workspace"),
+    ),
+    "cuBLASLt's": (
+        ["at::cuda::getCUDABlasLtWorkspace()", "op addmm call"],
+        Maker("aten::addmm", "", "cuBLAS workspace"),
+    ),
+    "another thread": (["op ones call", "_bootstrap"], Maker("aten::ones", is_elsewhere=True)),
+    "no operator": (["my_extension(int)"], Maker()),
+}
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_of_several_the_outermost_that_is_not_composed(name):
+    names, expected = STACKS[name]
+    found = [ALLOCATOR, *(_frame(name) for name in names)]
+    assert maker({"name": name} for name in found) == expected
+
+
+def test_all_operators_innermost_first():
+    frames = [{"name": _frame(name)} for name in ("op empty call", "op mm redispatch", "op mm call")]
+    assert operators_and_node(frames) == (["empty", "mm"], "")
+
+
+def _frame(name: str) -> str:
+    """ "op mm call" as C++ names it."""
+    kind, _, rest = name.partition(" ")
+    return f"at::_ops::{rest.replace(' ', '::')}(at::Tensor const&)" if kind == "op" else name
