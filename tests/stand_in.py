@@ -60,7 +60,7 @@ def install(
             self.spec = spec
 
     @contextmanager
-    def opening(name):
+    def opening(name, *, traced=True):
         opened.times += name == LIVE
         with StandIn(measures_as or spec) if name == LIVE else SimulatedGPU(name) as gpu:
             yield gpu

@@ -34,7 +34,8 @@ class LiveGPU:
 
     As a scope, `with LiveGPU() as gpu:`, and opened by `open_gpu("live")`, it is the innermost GPU: simulated ones that
     are open on this thread are set aside meanwhile, so that PyTorch works on it as if there were none. Its `trace` has
-    what happens from then on: recording that takes some 30 microseconds an allocation, the first reading some seconds.
+    what happens from then on: recording that takes some 30 microseconds an allocation, the first reading of it, when
+    the scope ends at the latest, some seconds. With `traced=False` there is none.
 
     Raises: RuntimeError if PyTorch sees no GPU here, or not that one.
     """
@@ -42,7 +43,7 @@ class LiveGPU:
     origin = "measured"
     is_open = True
 
-    def __init__(self, index: int | None = None) -> None:
+    def __init__(self, index: int | None = None, *, traced: bool = True) -> None:
         if reason := this_machine().reason:
             raise RuntimeError(
                 f'a live GPU needs a CUDA build of PyTorch and a GPU. {reason} Use open_gpu("a100-80gb") or another '
@@ -56,10 +57,11 @@ class LiveGPU:
             )
         self.name = torch.cuda.get_device_name(self.device)
         self._scope: ExitStack | None = None
+        self._traced = traced
         self._trace: Trace | None = None
         self._no_trace = (
             "a live GPU has a trace once it is opened as a scope, `with LiveGPU() as gpu:`, or by "
-            f'`gpu = open_gpu("{LIVE}")`: {self.name} is not; Ledger.now(gpu) needs none.'
+            f'`gpu = open_gpu("{LIVE}")`: {self.name} is not, or with traced=False; Ledger.now(gpu) needs none.'
         )
 
     @property
@@ -85,7 +87,8 @@ class LiveGPU:
             scope.enter_context(set_aside())
             _live.gpus.append(self)
             scope.callback(_live.gpus.remove, self)
-            self._record(scope)
+            if self._traced:
+                self._record(scope)
             self._scope = scope.pop_all()
         return self
 
@@ -190,13 +193,13 @@ def _own_index() -> int:
 
 
 @contextmanager
-def cleared() -> Iterator[LiveGPU]:
-    """This machine's own GPU as a scope, with what nothing refers to gone, before and after.
+def cleared(*, traced: bool = True) -> Iterator[LiveGPU]:
+    """This machine's own GPU as a scope, with what nothing refers to gone, before and after; `traced` as in LiveGPU.
 
     Of what earlier programs left in the process, garbage, cuBLAS workspaces and cached segments go; what something
     still refers to stays.
     """
-    with LiveGPU() as gpu:
+    with LiveGPU(traced=traced) as gpu:
         _clear(gpu)
         try:
             yield gpu
@@ -211,12 +214,14 @@ def _clear(gpu: LiveGPU) -> None:
     gpu.empty_cache()
 
 
-def fresh_gpu(name: str | GPUSpec):
+def fresh_gpu(name: str | GPUSpec, *, traced: bool = True):
     """A GPU for one account, as a scope: a simulated one of its own, or for `LIVE` this machine's, `cleared`.
+
+    A live one records no trace with `traced=False`, which takes it a few seconds the first time.
 
     Raises: ValueError for an unknown name; RuntimeError for `LIVE` without a GPU.
     """
-    return cleared() if name == LIVE else SimulatedGPU(name)
+    return cleared(traced=traced) if name == LIVE else SimulatedGPU(name)
 
 
 def gpu_names() -> list[str]:

@@ -20,7 +20,7 @@ def predicted(settings: dict) -> Formula:
 def account(settings: dict) -> Account:
     """A forward pass on a fresh GPU, term by term."""
     name, choices = gpu_and_rest(settings)
-    with fresh_gpu(name) as gpu:
+    with fresh_gpu(name, traced=False) as gpu:
         rows = mlp_forward(gpu, **choices).rows
     return Account(predicted(settings).account(rows), **whence(gpu.origin, gpu.name, gpu.spec))
 

@@ -128,6 +128,6 @@ def _measured(account: Callable[[dict], Account], asked: dict) -> Account:
         return account(asked)
     except Exception as error:
         release(error)  # or its frames would keep tensors, and these their memory on the card
-        with fresh_gpu(LIVE):
+        with fresh_gpu(LIVE, traced=False):
             pass
         raise
