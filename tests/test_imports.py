@@ -18,7 +18,7 @@ LAYERS = [
     ["utils.trace", "utils.trace_formats", "utils.events", "utils.owners", "utils.frames"],
     ["utils.simulated"],
     ["utils.live_blocks", "utils.live_history", "utils.backward_order", "utils.translation"],
-    ["utils.live_memory", "utils.live_owners", "utils.live_trace", "utils.live_recording"],
+    ["utils.live_memory", "utils.live_owners", "utils.live_trace", "utils.live_exchanges", "utils.live_recording"],
     ["utils.machine", "utils.failures"],
     ["utils.device"],
     ["utils.parallel"],

@@ -11,6 +11,7 @@ _OPERATOR = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)\(")
 _NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")
 _WORKSPACE = re.compile(r"at::cuda::(?:[gs]et\w*Workspace|getCurrentCUDABlasHandle)")
 _CAST = "at::autocast::cached_cast("
+_TO_PYTHON = "(anonymous namespace)::pythonFallback("
 _ENGINE = "torch::autograd::Engine::"
 _OF_A_THREAD = frozenset(("_bootstrap", "pythread_wrapper", "start_thread", "clone3", "__clone3"))
 
@@ -19,7 +20,7 @@ class Maker(NamedTuple):
     """What an allocation was made for.
 
     `operation` is the operator as PyTorch registers it, "aten::add.Tensor": of several on the stack the outermost that
-    is not composed of others, below autograd and autocast. `node` is the autograd node that asked for it; `name` says
+    is not composed of others, below autograd, autocast and tensors of Python's own, as DTensor. `node` is the autograd node that asked for it; `name` says
     what no tensor holds. `is_cast`: autocast made it of an operator's argument. `is_elsewhere`: it was made on a
     thread that neither is Python's first nor autograd's own.
     """
@@ -43,11 +44,13 @@ def maker(frames: Iterable[dict]) -> Maker:
     """What an allocation with this stack, innermost frame first, was made for."""
     operators: list[str] = []
     node = name = ""
-    is_cast = in_engine = in_thread = is_found = False
+    is_cast = in_engine = in_thread = is_found = is_whole = False
     for called in (frame["name"] for frame in frames):
         if called.startswith("at::_ops::"):
-            if not is_found and not is_cast and (match := _OPERATOR.match(called)):
+            if not (is_found or is_cast or is_whole) and (match := _OPERATOR.match(called)):
                 operators.append(match[1])
+        elif called.startswith(_TO_PYTHON):  # what is above has been taken apart into what is below
+            is_whole = is_whole or bool(operators)
         elif called.startswith("torch::autograd::"):
             if not is_found and (match := _NODE.match(called)) and match[1] != "Node":
                 node, is_found = match[1], True

@@ -126,6 +126,12 @@ class LiveMemory:
             return []
         return [number for storage in known_storages(tensor) if (number := self._number(storage, tensor)) is not None]
 
+    def forget(self, storage: torch.UntypedStorage) -> None:
+        """What this storage lies in from now on is another allocation, wherever that is."""
+        handle = self.handles.pop(storage._cdata, None)
+        if handle is not None:
+            self.owners.live.discard(handle.number)
+
     def _number(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> int | None:
         if storage.device != self.device or not (address := _address(storage)):
             return None

@@ -4,6 +4,7 @@ import platform
 
 import torch
 
+from .live_exchanges import EXCHANGES
 from .live_history import History
 from .live_owners import owners_of
 from .live_trace import LiveTrace
@@ -39,6 +40,7 @@ class Recording:
         self.memory.open()
         self.observer.open()
         WATCHING.open()
+        EXCHANGES.open()
         watch.append(self)
         self.trace.look = self.observer.look
 
@@ -51,6 +53,7 @@ class Recording:
         self.trace.look = None
         self.is_open = False
         watch.remove(self)
+        EXCHANGES.close()
         WATCHING.close()
         self.observer.close()
         self.memory.close()
