@@ -20,9 +20,9 @@ class Maker(NamedTuple):
     """What an allocation was made for.
 
     `operation` is the operator as PyTorch registers it, "aten::add.Tensor": of several on the stack the outermost that
-    is not composed of others, below autograd, autocast and tensors of Python's own, as DTensor. `node` is the autograd node that asked for it; `name` says
-    what no tensor holds. `is_cast`: autocast made it of an operator's argument. `is_elsewhere`: it was made on a
-    thread that neither is Python's first nor autograd's own.
+    is not composed of others, below autograd, autocast and tensors of Python's own, as DTensor. `node` is the autograd
+    node that asked for it; `name` says what no tensor holds. `is_cast`: autocast made it of an operator's argument.
+    `is_elsewhere`: it was made on a thread that neither is Python's first nor autograd's own.
     """
 
     operation: str = ""

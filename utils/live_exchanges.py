@@ -80,7 +80,7 @@ def _summed(tensor, *_args, **_kwargs):
 
 
 def _see_resized_storages():
-    """FSDP2 gives a parameter's storage back and takes it again, often at the same address: it is another allocation."""
+    """FSDP2 gives a parameter's storage back and takes it again, often at the same address: another allocation."""
 
     def seeing(original):
         def resize_(storage, n_bytes):
