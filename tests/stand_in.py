@@ -59,6 +59,9 @@ def install(
         def __init__(self) -> None:
             self.spec = spec
 
+        def memory_allocated(self) -> int:
+            return 0
+
     @contextmanager
     def opening(name, *, traced=True):
         opened.times += name == LIVE

@@ -200,8 +200,8 @@ class GPTRun:
         return self.trace.peak_position(after=self.after, until=self.until)
 
     def account(self) -> dict[str, dict[str, int]]:
-        """For each of MOMENTS, the requested bytes of each category of the ledger."""
-        ledgers = {name: Ledger.at(self.trace, position) for name, position in self.positions.items()}
+        """For each of MOMENTS, the requested bytes of each category of the ledger, without what was there before."""
+        ledgers = {name: Ledger.at(self.trace, at).of_the_program for name, at in self.positions.items()}
         return {name: {k: n for k, n in found.parts.items() if k != "slack"} for name, found in ledgers.items()}
 
     def fit(self) -> Fit | None:

@@ -143,6 +143,12 @@ class Ledger:
         shown = ", ".join(f"{name} {value!r}" for name, value in columns.items())
         return Ledger(f"{self.title}: {shown}", rows, self.trace, self.unmodelled)
 
+    @property
+    def of_the_program(self) -> "Ledger":
+        """The rows without what was there when the trace began: what others had left on the GPU."""
+        n_found = self.trace.n_found if self.trace else 0
+        return Ledger(self.title, [row for row in self.rows if row.allocation >= n_found], self.trace, self.unmodelled)
+
     def by(self, *columns: str) -> LedgerTable:
         """The rows in groups that agree in these columns of Row, with their sums.
 

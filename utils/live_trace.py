@@ -49,7 +49,13 @@ class LiveTrace(Trace):
         self.memory = LiveMemory(device, self)
 
     def __reduce__(self):
-        return Trace, (self.origin, self.gpu, self.torch_version, self.events, self.phase, self.owners)
+        fields = self.origin, self.gpu, self.torch_version, self.events, self.phase, self.owners, {}, None, self.n_found
+        return Trace, fields
+
+    @property
+    def n_found(self) -> int:
+        """How many allocations were there when it began."""
+        return self._recording.read().n_before
 
     @property
     def events(self) -> list[Event]:

@@ -199,8 +199,8 @@ class MeshRun:
         raise ValueError(f"a step must have {operation} in its loss: this trace has not.")
 
     def account(self) -> dict[str, dict[str, int]]:
-        """For each of MOMENTS, the requested bytes of each category of the ledger."""
-        ledgers = {name: Ledger.at(self.trace, position) for name, position in self.positions.items()}
+        """For each of MOMENTS, the requested bytes of each category of the ledger, without what was there before."""
+        ledgers = {name: Ledger.at(self.trace, at).of_the_program for name, at in self.positions.items()}
         return {name: {k: n for k, n in found.parts.items() if k != "slack"} for name, found in ledgers.items()}
 
     @property

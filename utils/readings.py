@@ -165,7 +165,8 @@ def categories(trace: Trace) -> dict[int, str]:
 def parts_at_marks(trace: Trace) -> list[dict[str, int]]:
     """For each mark of a trace, the allocated bytes at that moment by category, in the order in which they came up.
 
-    Unit: bytes, of whole blocks.
+    Counts: not what was there when the trace began.
+    Unit:   bytes, of whole blocks.
     """
     category = categories(trace)
     present: dict[str, int] = {}
@@ -173,8 +174,12 @@ def parts_at_marks(trace: Trace) -> list[dict[str, int]]:
     for event in trace:
         if event.action == "mark":
             result.append({name: n_bytes for name, n_bytes in present.items() if n_bytes})
-        elif event.action in ("alloc", "free"):
+        elif event.action in ("alloc", "free") and not _was_found(trace, event):
             name = category.get(event.allocation, "other")
             sign = 1 if event.action == "alloc" else -1
             present[name] = present.get(name, 0) + sign * event.block_bytes
     return result
+
+
+def _was_found(trace: Trace, event) -> bool:
+    return event.allocation is not None and event.allocation < trace.n_found

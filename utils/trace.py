@@ -19,8 +19,9 @@ class Trace:
 
     `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look around now, and
     `look(again=True)` also if nothing was allocated, freed or computed since it last did.
-    `unmodelled` has the operations whose temporary memory it does not know, and how many events came before each. A
-    copy, or a trace that was pickled, does not look any more.
+    `unmodelled` has the operations whose temporary memory it does not know, and how many events came before each.
+    `n_found` allocations, the first ones, were there when it began. A copy, or a trace that was pickled, does not look
+    any more.
 
     Counts: allocations of the caching allocator and its segments; not the CUDA context.
     Raises: ValueError for an `origin` that is none of "simulated", "measured", "recorded".
@@ -34,6 +35,7 @@ class Trace:
     owners: Owners = field(default_factory=Owners, repr=False, compare=False)
     unmodelled: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
+    n_found: int = field(default=0, repr=False, compare=False)
     _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from ..device import LIVE, LiveGPU, fresh_gpu, spec_of
 from ..failures import release, sentence
 from ..machine import Machine, conditions, this_machine
 from ..simulated.specs import SPECS, GPUSpec
+from ..units import exact
 from .account import Account
 from .controls import Control
 
@@ -110,7 +111,10 @@ def beside_its_simulation(account: Callable[[dict], Account]) -> Callable[[dict]
         if asked["gpu"] != LIVE:
             return account(asked)
         measured = _measured(account, asked)
-        said = [measured.remark, this_machine().cannot_be_simulated, *conditions(LiveGPU().device)]
+        live = LiveGPU()
+        said = [measured.remark, this_machine().cannot_be_simulated, *conditions(live.device)]
+        if left_bytes := live.memory_allocated():
+            said.append(f"{exact(left_bytes)} lay on this card before; they are not counted.")
         beside = None
         if settings.get(_BESIDE):
             try:

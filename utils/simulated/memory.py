@@ -80,7 +80,7 @@ class Memory:
             event.requested_bytes = requested_bytes = requested_bytes + block.requested_bytes
             event.stream = block.stream
             self.streams = max(self.streams, block.stream)
-            self._next_number = number + 1
+            self._next_number = self.trace.n_found = number + 1
             self.trace.events.append(event)
 
     def take(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
