@@ -11,6 +11,7 @@ failures = 0
 
 
 def expect(what, got, wanted):
+    """Say whether a figure is what it must be."""
     global failures
     ok = got == wanted
     failures += not ok
@@ -18,6 +19,8 @@ def expect(what, got, wanted):
 
 
 class MLP(nn.Module):
+    """Two Linears and an activation."""
+
     def __init__(self, d, act):
         super().__init__()
         self.up, self.act, self.down = nn.Linear(d, 4 * d), act, nn.Linear(4 * d, d)
@@ -27,6 +30,8 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
+    """Attention and an MLP, each behind a norm."""
+
     def __init__(self, d, heads, act):
         super().__init__()
         self.heads, self.ln1, self.ln2 = heads, nn.LayerNorm(d), nn.LayerNorm(d)
