@@ -54,8 +54,8 @@ LINKED = {
         region selective-activation-checkpointing simulated-GPU storage transformer-block view
     """,
     "06_many_gpus": """
-        all-gather all-reduce autocast autograd bucket buffer caching-allocator causal-mask closed-form data-parallelism explorer logits
-        optimizer-state peak rank recomputation reduce-scatter region resharding residual-stream segment
+        all-gather all-reduce autocast autograd bucket buffer caching-allocator causal-mask closed-form data-parallelism
+        explorer logits optimizer-state peak rank recomputation reduce-scatter region resharding residual-stream segment
         sequence-parallelism tensor-parallelism trace transformer-block view
     """,
 }
