@@ -208,3 +208,19 @@ def test_a_simulation_does_not_see_that_real_attention_has_run():
     assert order_of_preference(a100) == before
     with SimulatedGPU(a100):
         assert order_of_preference(a100) == before
+
+
+def test_ddp_on_the_cpu_beside_a_simulated_gpu(gpu, tmp_path):
+    """PyTorch's own engine, its hooks on gradients included, on real tensors: nothing of it counts here."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(8, 8)
+        expected = torch.autograd.grad(layer(torch.ones(2, 8)).square().sum(), layer.weight)[0]
+        DistributedDataParallel(layer)(torch.ones(2, 8)).square().sum().backward()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert torch.equal(layer.weight.grad, expected)
+    assert len(gpu.trace) == 0
