@@ -17,6 +17,7 @@ OPENING = {
     "attention": "efficient",
     "dropout": "off",
     "dtype": "bfloat16",
+    "gpu": "a100-80gb",
 }
 
 
