@@ -264,7 +264,7 @@ def test_an_index_without_a_gpu():
 def test_a_live_gpu_sets_simulated_ones_aside():
     with SimulatedGPU() as outer:
         x = ones(outer, 3)
-        with LiveGPU() as live:
+        with LiveGPU(traced=False) as live:
             assert current_gpu() is live
             assert not _get_current_dispatch_mode_stack()
             with pytest.raises(RuntimeError, match="a live GPU can be opened once at a time: a stand-in is open"):

@@ -462,17 +462,6 @@ def test_a_recording_s_bytes_are_unattributed_and_add_up_at_its_marks():
         Ledger.at(Trace.from_recording(broken), "model")
 
 
-def test_a_live_gpu_has_blocks_alone(gpu):
-    class Live:
-        name, origin = "somewhere", "measured"
-        memory_snapshot, memory_allocated = gpu.memory_snapshot, gpu.memory_allocated
-
-    x = torch.empty(1000, device=gpu.device)
-    assert Ledger.now(Live()).parts == {"unattributed": 4000, "slack": 96}
-    assert Ledger.now(Live()).title == "somewhere, measured, now"
-    del x
-
-
 def test_events_without_figures_are_not_compared():
     trace = Trace("measured", "x", events=[Event("alloc", 10, 0, "mm"), Event("alloc", 5, 1, "mm")])
     assert rows(Ledger.at(trace), "category", "operation") == {("unattributed", "mm"): 15}

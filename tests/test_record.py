@@ -130,10 +130,9 @@ def test_a_file_holds_the_result_and_a_trace_reads_it(tmp_path):
     assert (trace.requested_bytes(), trace.origin) == (0, "recorded")
 
 
+@pytest.mark.usefixtures("pretended_gpus")
 def test_what_was_recorded_on_a_gpu_was_measured(monkeypatch):
     """The description says so, and the trace takes it over."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a stand-in")
     monkeypatch.setattr(LiveGPU, "spec", find_spec("t4-16gb"))
     recording = record.description(LiveGPU()) | {"case": "c", "marks": MARKS, "events": EVENTS}
     assert Trace.from_recording(recording).origin == "measured"

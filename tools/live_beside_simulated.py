@@ -19,7 +19,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from utils import GPT, MLP, AllocatedMemContext, Block, LiveGPU, SavedTensorContext, SimulatedGPU, open_gpu
+from utils import GPT, MLP, AllocatedMemContext, Block, Ledger, LiveGPU, SavedTensorContext, SimulatedGPU, open_gpu
 from utils.comparison import text_table
 from utils.device import current_gpu
 from utils.simulated.specs import SPECS
@@ -166,6 +166,9 @@ def run(make: Callable, name) -> Answers:
         once["get_device_properties"] = tuple(getattr(gpu.get_device_properties(), name) for name in PROPERTIES)
         once |= {name: f"returns {getattr(gpu, name)()}" for name in CHANGES}
         once["autocast"] = products_under_autocast(gpu)
+        once["look_around"] = owners_of_a_step(gpu, gpu.look_around)
+        if hasattr(gpu, "trace"):  # a live GPU has one where it is opened as a scope
+            once["trace"] = owners_of_a_step(gpu, lambda: gpu.trace)
         once |= {"name": gpu.name, "device": str(gpu.device), "origin": gpu.origin, "spec": gpu.spec}
         once |= {"is_open": str(gpu.is_open), "repr": repr(gpu)}
     once["close"] = f"returns {gpu.close()}; then is_open is {gpu.is_open}"
@@ -182,6 +185,16 @@ def products_under_autocast(gpu) -> str:
         with gpu.autocast(dtype):
             found.append(str((x @ x).dtype))
     return ", ".join(found)
+
+
+def owners_of_a_step(gpu, trace_of: Callable) -> dict[str, int]:
+    """Of a small model after backward, the bytes of each category of the ledger, but for what was there before."""
+    before = Ledger.now(gpu).parts
+    model = MLP(64, "gelu", 0.1, gpu.device)
+    loss = model(torch.ones(4, 64, device=gpu.device)).sum()
+    loss.backward()
+    after = Ledger.at(trace_of()).parts
+    return {name: n - before.get(name, 0) for name, n in after.items() if n != before.get(name, 0)}
 
 
 def taken_by(gpu, function: Callable) -> int:

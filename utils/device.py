@@ -102,8 +102,11 @@ class LiveGPU:
         scope.callback(recording.close)
 
     def look_around(self) -> Trace:
-        """What is in use now, with its owners, as far as looking around tells: a trace without a history."""
-        return Glance(self.name, self.device).trace
+        """Its trace, with the owners of what is in use now; where none is recorded, what looking around tells."""
+        if self._trace is None or self._trace.look is None:
+            return Glance(self.name, self.device).trace
+        self._trace.look(again=True)
+        return self._trace
 
     @property
     def trace(self) -> Trace:

@@ -41,13 +41,10 @@ class Ledger:
 
         Raises: TypeError for what is no GPU.
         """
-        if not hasattr(gpu, "memory_snapshot"):
+        if not hasattr(gpu, "look_around"):
             way_out = "; of a trace use Ledger.at(trace)" if isinstance(gpu, Trace) else ""
             raise TypeError(f"gpu must be one that open_gpu has opened: got {type(gpu).__name__}{way_out}.")
-        if hasattr(gpu, "trace"):
-            gpu.trace.look(again=True)
-            return cls.at(gpu.trace)
-        return cls.at(gpu.look_around()) if hasattr(gpu, "look_around") else cls._of_blocks(gpu)
+        return cls.at(gpu.look_around())
 
     @classmethod
     def at(cls, trace: Trace, position: int | str | None = None) -> "Ledger":
@@ -85,18 +82,6 @@ class Ledger:
         position = trace.peak_position(after=after, until=until)
         ledger = cls.at(trace, position)
         ledger.title = f"{trace.gpu}, {trace.origin}, at the peak, after {position:,d} events"
-        return ledger
-
-    @classmethod
-    def _of_blocks(cls, gpu) -> "Ledger":
-        blocks = [block for segment in gpu.memory_snapshot() for block in segment["blocks"]]
-        in_use = [block for block in blocks if block["state"] != "inactive"]
-        rows = [
-            Row("unattributed", "", "", "", None, None, b["requested_size"], b["size"] - b["requested_size"], (), i)
-            for i, b in enumerate(in_use)
-        ]
-        ledger = cls(f"{gpu.name}, {gpu.origin}, now", rows)
-        ledger._must_be("allocated", ledger.allocated_bytes, gpu.memory_allocated())
         return ledger
 
     @property

@@ -207,6 +207,11 @@ class SimulatedGPU:
         self._memory.settle()
         return self._memory.trace
 
+    def look_around(self) -> Trace:
+        """Its trace, with the owners of what is in use now."""
+        self.trace.look(again=True)
+        return self.trace
+
     @property
     def unmodelled(self) -> frozenset[str]:
         """Operations that ran here whose temporary memory is not known; while it is empty, the figures are exact."""
