@@ -5,9 +5,10 @@
     python tests/browser/on_the_machine.py --kernel path/to/python    with another interpreter for the kernel
 
 Each explorer is switched to the machine's own GPU, with the simulation of that card beside it, moved 20 times by keys
-and mouse, and driven out of memory three times where its ranges reach so far. After each move every term's predicted,
-simulated and measured bytes are compared. Pictures go to build/measured. Over the CUDA build of PyTorch without a GPU
-the kernel's interpreter is the one that has the stub libraries; what it finds is then recorded, not measured.
+and mouse, and driven out of memory three times (phases, whose ranges do not reach so far, on a share of the card).
+After each move every term's predicted, simulated and measured bytes are compared; at the end the kernel is asked what
+is still allocated. Pictures go to build/measured. Over the CUDA build of PyTorch without a GPU the kernel's interpreter
+is the one that has the stub libraries; what it finds is then recorded, not measured.
 """
 
 import argparse
@@ -40,22 +41,30 @@ START = {
     "ranks": {"model": "gpt2", "t": "4", "b": 1, "s": 256},
 }
 """Where each explorer's moves begin, as the page writes it."""
-STAYS = {
-    "mlp": set(),
-    "block": set(),
-    "phases": set(),
-    "gpt": {"model"},
-    "checkpoint": {"model", "budget_mib"},
-    "ranks": {"model", "n", "stage"},  # DDP compares the ranks' values, and stub libraries have none
-}
+STAYS = {"checkpoint": {"budget_mib"}, "ranks": {"model"}}
+"""What no move changes: some budgets take the solver minutes, and so does a large model before it is cut."""
 TOO_MUCH = {
     "mlp": [{"b": 256, "s": 16384, "d": 16384 - n} for n in range(3)],
     "block": [{"b": 64, "s": 8192, "d": 8192 - 64 * n} for n in range(3)],
-    "phases": [],
+    "phases": [{"L": 200, "b": 1024, "d": 256 - n} for n in range(3)],
     "gpt": [{"b": 128, "s": 16384 - n} for n in range(3)],
     "checkpoint": [{"b": 128, "s": 16384 - n} for n in range(3)],
     "ranks": [{"b": 128, "s": 16384 - 4 * n} for n in range(3)],
 }
+
+
+SHARE_BYTES = {"phases": 256 << 20}
+"""What the process may take of the card, for an explorer whose ranges never fill one."""
+LIMIT = """import torch
+
+total_bytes = torch.cuda.mem_get_info()[1]
+torch.cuda.set_per_process_memory_fraction({n_bytes} / total_bytes)"""
+STILL_THERE = """import gc
+
+import torch
+
+gc.collect()
+print("allocated:", torch.cuda.memory_allocated(), "recording:", torch._C._cuda_isHistoryEnabled())"""
 
 
 def main() -> int:
@@ -85,13 +94,15 @@ def try_explorer(name: str, python: list[str]) -> int:
 
 def write_kernel(folder: Path, python: list[str]) -> None:
     folder.mkdir(parents=True)
+    python = [str(Path(python[0]).absolute()) if Path(python[0]).exists() else python[0], *python[1:]]
     command = [*python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": command, "display_name": "The machine", "language": "python"}
     (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
 
 
 def write_notebook(path: Path, name: str) -> None:
-    cells = [f"from utils.gallery import explorer\n\nview = explorer({name!r})\nview"]
+    limit = [LIMIT.format(n_bytes=SHARE_BYTES[name])] if name in SHARE_BYTES else []
+    cells = [*limit, f"from utils.gallery import explorer\n\nview = explorer({name!r})\nview", "0"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     notebook.metadata.kernelspec = {"name": "machine", "display_name": "The machine", "language": "python"}
     nbformat.write(notebook, path)
@@ -108,10 +119,13 @@ class Trial:
     def run(self) -> int:
         self.begin()
         settings = [self.explorer.value]
-        for _ in range(MOVES):
+        while len(settings) <= MOVES:
             self.move()
-            settings.append(self.explorer.value)
-            self.compare()
+            if self.compare():
+                settings.append(self.explorer.value)
+            else:  # a setting that gives a sentence instead of figures is left again
+                self.explorer.set(settings[-1])
+                self.settle()
         self.picture("moved")
         start = settings[0]
         for numbers in TOO_MUCH[self.name]:
@@ -124,6 +138,7 @@ class Trial:
             self.settle()
             assert self.explorer.state == "ready", self.explorer.status
             self.compare()
+        self.ask_the_kernel()
         self.say(len({json.dumps(one, sort_keys=True) for one in settings}))
         return len(self.off)
 
@@ -153,7 +168,8 @@ class Trial:
 
     def move(self) -> None:
         """One control, by a key or by the mouse, as a reader would."""
-        symbols = [symbol for symbol in self.explorer.value if symbol not in {"gpu", "beside"} | STAYS[self.name]]
+        stays = {"gpu", "beside"} | STAYS.get(self.name, set())
+        symbols = [symbol for symbol in self.explorer.value if symbol not in stays]
         before = self.explorer.value
         while self.explorer.value == before:
             control = self.explorer.control(self.random.choice(symbols))
@@ -175,17 +191,34 @@ class Trial:
             control.focus()
             control.press(self.random.choice(("ArrowLeft", "ArrowRight", "ArrowDown", "ArrowUp")))
 
-    def compare(self) -> None:
+    def compare(self) -> bool:
+        """Whether there were figures to compare."""
         if self.explorer.state == "failed":
             self.n_failed += 1
             print(f"  {self.explorer.value}: {self.explorer.status}")
-            return
+            return False
         for term, predicted, simulated, measured in self.explorer.root.evaluate(FIGURES):
             self.n_terms += 1
             self.n_unpredicted += predicted is None
             if measured != simulated or predicted not in (None, measured):
                 found = f"predicted {predicted}, simulated {simulated}, measured {measured}"
                 self.off.append(f"{self.explorer.value}, {term.strip()}: {found}")
+        return True
+
+    def ask_the_kernel(self) -> None:
+        """The kernel answers, and nothing of what was measured is still on the card."""
+        page = self.explorer.page
+        cell = page.locator(".jp-CodeCell").last
+        cell.locator(".cm-content").click()
+        page.keyboard.press("ControlOrMeta+A")
+        page.keyboard.insert_text(STILL_THERE)
+        page.keyboard.press("Control+Enter")
+        answer = cell.locator(".jp-OutputArea-output").get_by_text("allocated:")
+        answer.wait_for(timeout=60_000)
+        said = answer.inner_text().strip()
+        print(f"  the kernel, at the end: {said}")
+        if said != "allocated: 0 recording: False":
+            self.off.append(said)
 
     def picture(self, what: str) -> None:
         self.explorer.root.screenshot(path=OUT / f"{self.name}-{what}.png")

@@ -157,6 +157,17 @@ def test_bars_lie_on_one_scale_predicted_right_above_accounted(page, explorer, s
             assert predicted["top"] - bars[2 * i - 1]["bottom"] > 20  # room for the caption
 
 
+def test_a_stage_without_a_total_has_no_predicted_bar(page, explorer):
+    draw(page, state(explorer, L=2, f=4))
+    settle(page)
+    predicted = dict(zip(STAGES, geometry(page)[::2], strict=True))
+    unsized = page.locator("tr[data-term]:not([data-predicted])")
+    stages = set(unsized.evaluate_all("(rows) => rows.map((row) => row.dataset.stage)"))
+    assert {stage for stage, bar in predicted.items() if not bar["parts"]} == stages
+    width = page.locator(".eb-bars").bounding_box()["width"]
+    assert all(x + drawn <= width for bar in predicted.values() for x, drawn, _ in bar["parts"])
+
+
 def test_a_term_has_one_colour_and_one_number_in_all_stages_and_in_the_legend(page, shown):
     view = draw(page, shown)
     fills = {}

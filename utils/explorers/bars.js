@@ -114,9 +114,10 @@ function drawBars(svg, width, spec, compared, origin, end, ids) {
     bottom = place.bottom;
     return place;
   });
-  const drawn = stages.flatMap(({ name, rows }, i) => {
+  const drawn = stages.flatMap(({ name, rows, unsized }, i) => {
     const size = name ? STACKED : ALONE;
-    const rowsOf = (kind) => (kind === "accounted" && state === "failed" ? [] : rows);
+    const isUnknown = (kind) => (kind === "predicted" ? unsized : kind === "accounted" && state === "failed");
+    const rowsOf = (kind) => (isUnknown(kind) ? [] : rows); // some of a sum's terms are no bar
     return [...placed[i].parts, ...kinds.map((kind, k) => bar(kind, rowsOf(kind), placed[i].bars[k], size, pixels, spec, ids))];
   });
   svg.setAttribute("height", bottom + 28);
