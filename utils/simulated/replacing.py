@@ -6,11 +6,46 @@ from functools import partial, wraps
 
 
 def replaced(owner, name: str, make):
-    """Put `make(original)` in the place of `owner.name`; returns what puts the original back."""
-    original, inherited = getattr(owner, name), name not in vars(owner)
-    made = make(original)
-    setattr(owner, name, wraps(original)(made) if callable(made) else made)
-    return partial(delattr, owner, name) if inherited else partial(setattr, owner, name, original)
+    """Put `make(what stood there)` in the place of `owner.name`; returns what takes it away again.
+
+    Several may stand in one place, and go in any order: `make` is called anew when one below it goes.
+    """
+    with _lock:
+        place = _places.get((id(owner), name)) or _places.setdefault((id(owner), name), _Place(owner, name))
+        place.makers.append(make)
+        place.put()
+    return partial(place.take_away, make)
+
+
+class _Place:
+    """One attribute: PyTorch's own, and what is made of it, in the order in which it came."""
+
+    def __init__(self, owner, name: str) -> None:
+        self.owner, self.name = owner, name
+        self.original, self.is_inherited = getattr(owner, name), name not in vars(owner)
+        self.makers: list = []
+
+    def put(self) -> None:
+        made = self.original
+        for make in self.makers:
+            below, made = made, make(made)
+            made = wraps(below)(made) if callable(made) else made
+        setattr(self.owner, self.name, made)
+
+    def take_away(self, make) -> None:
+        with _lock:
+            self.makers.remove(make)
+            if self.makers:
+                return self.put()
+            del _places[id(self.owner), self.name]
+            if self.is_inherited:
+                delattr(self.owner, self.name)
+            else:
+                setattr(self.owner, self.name, self.original)
+
+
+_places: dict[tuple[int, str], _Place] = {}
+_lock = threading.RLock()
 
 
 def all_of(undoings: list):
