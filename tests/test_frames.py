@@ -12,6 +12,20 @@ STACKS = {
         ["op empty_memory_format call", "op _to_copy redispatch", AUTOGRAD, "op _to_copy call", "op to_dtype call"],
         Maker("aten::_to_copy"),
     ),
+    "a mode of the program's own, which calls the operator again": (
+        [
+            "op empty_memory_format call",
+            "boxed wrapper_CUDA__native_layer_norm",
+            "c10::Dispatcher::callBoxed(c10::OperatorHandle const&, std::vector<c10::IValue>*) const",
+            "(anonymous namespace)::pythonFallback(c10::OperatorHandle const&, c10::DispatchKeySet)",
+            "op layer_norm call",
+        ],
+        Maker("aten::native_layer_norm"),
+    ),
+    "a kernel with its overload behind its name": (
+        ["boxed wrapper_CUDA_add_Tensor", "(anonymous namespace)::pythonFallback(c10::OperatorHandle const&)"],
+        Maker("aten::add.Tensor"),
+    ),
     "an overload": (["op add_Tensor redispatch", "op add_Tensor call"], Maker("aten::add.Tensor")),
     "a node of backward": (
         [
@@ -57,6 +71,10 @@ def test_all_operators_innermost_first():
 
 
 def _frame(name: str) -> str:
-    """ "op mm call" as C++ names it."""
+    """ "op mm call" as C++ names it, and "boxed wrapper_CUDA_mm"."""
     kind, _, rest = name.partition(" ")
+    if kind == "boxed":
+        pointer = f"c10::CompileTimeFunctionPointer<at::Tensor (at::Tensor const&), &at::(anonymous namespace)::{rest}>"
+        functor = f"c10::impl::detail::WrapFunctionIntoFunctor_<{pointer}, at::Tensor, c10::guts::typelist<> >"
+        return f"c10::impl::make_boxed_from_unboxed_functor<{functor}, false>::call(c10::OperatorKernel*)"
     return f"at::_ops::{rest.replace(' ', '::')}(at::Tensor const&)" if kind == "op" else name

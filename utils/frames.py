@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 
 _OPERATOR = re.compile(r"at::_ops::(\w+)::(?:call|redispatch)\(")
+_BOXED = "c10::impl::make_boxed_from_unboxed_functor<"
+_KERNEL = re.compile(r"::wrapper_[A-Za-z]+?_(\w+)>")
 _NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")
 _WORKSPACE = re.compile(r"at::cuda::(?:[gs]et\w*Workspace|getCurrentCUDABlasHandle)")
 _CAST = "at::autocast::cached_cast("
@@ -49,6 +51,9 @@ def maker(frames: Iterable[dict]) -> Maker:
         if called.startswith("at::_ops::"):
             if not (is_found or is_cast or is_whole) and (match := _OPERATOR.match(called)):
                 operators.append(match[1])
+        elif called.startswith(_BOXED):  # as Python calls an operator again, from a mode or a tensor of its own
+            if not (is_found or is_cast or is_whole) and (match := _KERNEL.search(called)):
+                operators.append(match[1])
         elif called.startswith(_TO_PYTHON):  # what is above has been taken apart into what is below
             is_whole = is_whole or bool(operators)
         elif called.startswith("torch::autograd::"):
@@ -77,9 +82,11 @@ def _outermost(operators: list[str]) -> str:
 
 @cache
 def _registered() -> dict[str, str]:
-    """Operators by their names in C++: "aten::add.Tensor" by "add_Tensor"."""
+    """Operators by their names in C++: "aten::add.Tensor" by "add_Tensor", by its kernel's perhaps by "Tensor_add"."""
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
-    return {name.removeprefix("aten::").replace(".", "_"): name for name in sorted(names, reverse=True)}
+    pairs = [(name, *name.removeprefix("aten::").partition(".")[::2]) for name in sorted(names, reverse=True)]
+    by_kernel = {f"{overload}_{base}": name for name, base, overload in pairs}
+    return by_kernel | {f"{base}_{overload}" if overload else base: name for name, base, overload in pairs}
 
 
 @cache
