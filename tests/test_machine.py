@@ -1,5 +1,8 @@
 """What is said of a machine: whether it has a GPU to measure on, why not, and what changes what is measured there."""
 
+import platform
+import sys
+
 import pytest
 import torch
 
@@ -62,7 +65,11 @@ def card(pretended_gpus, monkeypatch):
     pretended_gpus["count"] = 1
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (state["free"], 80 << 30))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3 << 30)
-    state["fraction"] = 1.0
+    state |= {"fraction": 1.0, "backend": "native", "settings": "", "processor": "x86_64"}
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: state["backend"])
+    monkeypatch.setattr(torch._C, "_accelerator_getAllocatorSettings", lambda: state["settings"], raising=False)
+    monkeypatch.setattr(platform, "machine", lambda: state["processor"])
+    monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: state["fraction"])
     return pretended_gpus, state
 
@@ -85,6 +92,26 @@ def test_settings_in_the_program(card, monkeypatch):
     library, fraction = conditions(DEVICE)
     assert library.startswith("torch.backends.cuda.preferred_blas_library is Cublaslt: it changes which library")
     assert fraction == "torch.cuda.set_per_process_memory_fraction leaves this process 50.0% of the GPU."
+
+
+def test_an_allocator_that_the_program_has_set(card, monkeypatch):
+    for name in SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    card[1]["settings"] = "max_split_size_mb:64"
+    assert conditions(DEVICE) == [
+        "The program has set PyTorch's allocator to max_split_size_mb:64: it changes how PyTorch's allocator cuts and "
+        "keeps its memory."
+    ]
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:64")
+    [said] = conditions(DEVICE)
+    assert said.startswith("PYTORCH_ALLOC_CONF=max_split_size_mb:64 is set: ")
+
+
+def test_another_allocator_and_another_processor(card):
+    card[1].update(backend="cudaMallocAsync", processor="aarch64")
+    allocator, processor = conditions(DEVICE)
+    assert allocator.startswith("PyTorch's allocator here is cudaMallocAsync, another than its own: ")
+    assert processor.startswith("PyTorch's memory history names no operations on this machine: ")
 
 
 def test_what_a_recording_leaves_out_is_named():

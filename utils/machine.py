@@ -1,6 +1,8 @@
 """What GPU this machine has, and what of the process or the machine changes what is measured on it: a sentence each."""
 
 import os
+import platform
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -71,6 +73,14 @@ def _why_none() -> str:
     return "PyTorch sees no GPU on this machine."
 
 
+def knows_operations() -> bool:
+    """Whether PyTorch's memory history tells on this machine in which operation an allocation was made.
+
+    Source: torch/csrc/profiler/unwind/unwind.cpp, which reads C++ stacks on Linux on x86-64 alone.
+    """
+    return sys.platform == "linux" and platform.machine() == "x86_64"
+
+
 def conditions(device: torch.device) -> list[str]:
     """What else the reader of a measured figure should know: a sentence each; none where all is as the book assumes.
 
@@ -82,6 +92,14 @@ def conditions(device: torch.device) -> list[str]:
         said.append(f"torch.backends.cuda.preferred_blas_library is {library}: {_BLAS}.")
     if (fraction := torch.cuda.get_per_process_memory_fraction(device)) < 1:
         said.append(f"torch.cuda.set_per_process_memory_fraction leaves this process {fraction:.1%} of the GPU.")
+    if settings := _settings_of_the_program():
+        said.append(f"The program has set PyTorch's allocator to {settings}: {_ALLOCATOR}.")
+    if (backend := torch.cuda.get_allocator_backend()) != "native":
+        said.append(f"PyTorch's allocator here is {backend}, another than its own: {_ALLOCATOR}.")
+    if not knows_operations():
+        said.append(
+            "PyTorch's memory history names no operations on this machine: a trace has none, nor what they tell."
+        )
     name = torch.cuda.get_device_name(device)
     if " MIG " in f" {name} ":
         said.append("This is a part of a GPU (MIG): its memory and its multiprocessors are those of the part.")
@@ -98,6 +116,12 @@ def conditions(device: torch.device) -> list[str]:
             "other processes use it, too."
         )
     return said
+
+
+def _settings_of_the_program() -> str:
+    """What the allocator was told, by the environment or by the program since."""
+    told = getattr(torch._C, "_accelerator_getAllocatorSettings", lambda: "")()  # not in every version
+    return "" if told in (os.environ.get(name) for name in SETTINGS) else told
 
 
 _USUAL_CONTEXT_BYTES = 2 << 30
