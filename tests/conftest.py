@@ -14,7 +14,7 @@ settings.register_profile("book", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("book")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _gpu_or_skip(request):
     if request.node.get_closest_marker("gpu"):
         import torch
@@ -25,16 +25,18 @@ def _gpu_or_skip(request):
 
 def pytest_generate_tests(metafunc):
     if metafunc.definition.get_closest_marker("gpu"):
-        metafunc.fixturenames.insert(0, "_around")
         metafunc.parametrize("_around", ["alone", "beside a simulated GPU"], indirect=True)
 
 
-@pytest.fixture
-def _around(request):
-    """Nothing, or an open simulated GPU, which must leave the machine's own alone."""
+@pytest.fixture(autouse=True)
+def _around(request, _gpu_or_skip):
+    """Around a test marked `gpu`, the second time, an open simulated GPU, which must leave the machine's own alone."""
+    if getattr(request, "param", "alone") == "alone":
+        yield
+        return
     from utils import SimulatedGPU
 
-    with SimulatedGPU("h100-80gb") if request.param != "alone" else nullcontext():
+    with SimulatedGPU("h100-80gb"):
         yield
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from utils import device, machine
-from utils.device import LIVE
+from utils.live_gpu import LIVE
 from utils.machine import Machine
 from utils.simulated.gpu import SimulatedGPU
 from utils.simulated.specs import GPUSpec, find_spec

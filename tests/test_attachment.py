@@ -194,6 +194,34 @@ def test_real_training_beside_an_open_simulated_gpu(checkpointed):
     assert beside == alone
 
 
+def on_the_cpu(loss):
+    loss.cpu().backward()
+
+
+def from_an_edge(loss):
+    torch.autograd.backward([torch.autograd.graph.get_gradient_edge(loss)], [torch.ones_like(loss)])
+
+
+def allocations_of(backward):
+    """How many allocations a backward takes in which gradients meet: in place, where no dispatch mode is on."""
+    x = torch.ones(1000, device="cuda", requires_grad=True)
+    y = x * 2
+    loss = (y.sin() + y.cos() + y.exp()).sum()
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    backward(loss)
+    return torch.cuda.memory_stats()["allocation.all.allocated"] - before
+
+
+@needs_gpu
+@pytest.mark.parametrize("backward", [on_the_cpu, from_an_edge])
+def test_a_real_backward_is_one_from_wherever_it_starts(backward):
+    """What led to its root tells."""
+    with set_aside():
+        alone = allocations_of(backward)
+    with SimulatedGPU("h100-80gb"):
+        assert allocations_of(backward) == alone
+
+
 @needs_gpu
 def test_a_simulation_does_not_see_that_real_attention_has_run():
     from utils.simulated.attention_choice import order_of_preference

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -269,17 +270,39 @@ def test_a_live_gpu_sets_simulated_ones_aside():
             assert not _get_current_dispatch_mode_stack()
             with pytest.raises(RuntimeError, match="a live GPU can be opened once at a time: a stand-in is open"):
                 live.__enter__()
-            with pytest.raises(RuntimeError, match="a simulated GPU counts on the thread that opened it"):
+            with pytest.raises(
+                RuntimeError, match="the innermost open GPU counts: a100-80gb was asked, a live one is it"
+            ):
                 _ = outer.device
+            with pytest.raises(RuntimeError, match="closed innermost first: close the live one before a100-80gb"):
+                outer.close()
             with SimulatedGPU("t4-16gb") as inner:
                 assert current_gpu() is inner
                 kept = ones(inner, 3)
                 assert len(inner.trace) == 2, kept
             assert current_gpu() is live
         assert current_gpu() is outer
+        assert not live._scope
+        live.close()  # again: nothing
         assert len(outer.trace) == 2, "a segment and a block"
         x * 2
         assert len(outer.trace) == 4
+
+
+@pytest.mark.usefixtures("pretended_gpus")
+def test_a_live_gpu_is_closed_innermost_first_and_on_its_thread():
+    live = LiveGPU(traced=False).__enter__()
+    for inner in (SimulatedGPU("t4-16gb"), LiveGPU(1, traced=False)):
+        with inner:
+            x = ones(inner, 3) if isinstance(inner, SimulatedGPU) else None
+            with pytest.raises(RuntimeError, match=f"innermost first: close {inner.name} before a stand-in"):
+                live.close()
+            assert current_gpu() is inner, x
+    with ThreadPoolExecutor(1) as other, pytest.raises(RuntimeError, match="on the thread that opened it: a stand-in"):
+        other.submit(live.close).result()
+    assert current_gpu() is live
+    live.close()
+    assert current_gpu() is not live
 
 
 @pytest.mark.gpu

@@ -12,12 +12,13 @@ from stand_in import BADGE, NAME, OPTION, SPEC, install
 
 from utils import machine
 from utils.checkpoint_experiments import CheckpointedStep
-from utils.device import LIVE, spec_of
+from utils.device import spec_of
 from utils.explorers import Account, Control, Explorer
 from utils.explorers.gpus import NO_KERNEL, beside_its_simulation, for_a_page, gpu_controls, offered
 from utils.formulas import Formula, Term
 from utils.gallery import GALLERY, explorer
 from utils.gpt_experiments import GPTStep
+from utils.live_gpu import LIVE
 from utils.mesh_steps import MeshStep
 from utils.simulated.specs import SPECS, find_spec
 

@@ -20,6 +20,7 @@ LAYERS = [
     ["utils.live_blocks", "utils.live_history", "utils.backward_order", "utils.translation"],
     ["utils.live_memory", "utils.live_owners", "utils.live_trace", "utils.live_exchanges", "utils.live_recording"],
     ["utils.machine", "utils.failures"],
+    ["utils.live_gpu"],
     ["utils.device"],
     ["utils.parallel"],
     ["utils.data_parallel"],

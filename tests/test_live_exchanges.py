@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from utils.device import LIVE, LiveGPU
 from utils.gpt_experiments import GPTStep
 from utils.live_exchanges import EXCHANGES
+from utils.live_gpu import LIVE, LiveGPU
 from utils.mesh_steps import MeshStep
 from utils.simulated.watching import watch
 

@@ -12,12 +12,12 @@ from torch import nn
 
 from utils import Ledger, LiveGPU, SimulatedGPU, Trace
 from utils.checkpointing import checkpoint
-from utils.device import cleared
 from utils.explorers.timeline import Timeline
 from utils.gpt import GPT
 from utils.gpt_experiments import OPTIMIZERS, GPTRun, GPTStep
 from utils.layers import LinearStack
 from utils.ledger_levels import levels
+from utils.live_gpu import cleared
 from utils.policies import MATMULS, keeping
 from utils.readings import parts_at_marks
 from utils.regions import library_checkpoint, set_regions
@@ -90,7 +90,7 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module", params=PROGRAMS)
 def both(request):
-    """The traces of one program on this machine's GPU and on its simulation."""
+    """The traces of one program on this machine's GPU, which is open as a scope, and on its simulation."""
     if not torch.cuda.is_available():
         pytest.skip("needs a CUDA GPU")
     with cleared() as live:
@@ -275,6 +275,70 @@ def test_counters_may_be_reset_by_the_gpu_and_by_nobody_else(live):
     assert (x, y) != (None, None)
 
 
+def test_segments_alone_and_out_of_memory_are_events(live):
+    x = torch.ones(1000, device=live.device)
+    del x
+    assert [e.action for e in live.trace][-1] == "free"
+    torch.cuda.empty_cache()
+    assert [e.action for e in live.trace][-1] == "segment_free"
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(2 * live.spec.total_bytes, dtype=torch.uint8, device=live.device)
+    assert [e.action for e in live.trace][-1] == "oom"
+
+
+def test_a_phase_that_raises_is_over(live):
+    def fails():
+        with live.trace.in_phase("forward"):
+            return torch.ones(1000, device=live.device).no_such_name
+
+    with pytest.raises(AttributeError):
+        fails()
+    y = torch.ones(2000, device=live.device)
+    assert [e.phase for e in live.trace if e.action == "alloc" and e.n_bytes in (4000, 8000)] == ["forward", ""]
+    assert y is not None
+
+
+def test_recordings_need_not_end_in_their_order():
+    """A slider measures on a thread of its own while a cell opens the GPU, and ends first."""
+    is_open, may_close = threading.Event(), threading.Event()
+
+    def measure():
+        with LiveGPU():
+            is_open.set()
+            may_close.wait(60)
+
+    thread = threading.Thread(target=measure)
+    thread.start()
+    assert is_open.wait(60)
+    with LiveGPU() as live:
+        may_close.set()
+        thread.join()
+        x = torch.ones(1000, device=live.device)
+        assert [e.n_bytes for e in live.trace if e.action == "alloc"][-1] == 4000
+    assert not torch._C._cuda_isHistoryEnabled()
+    assert x is not None
+
+
+def test_what_is_collected_while_pytorch_is_asked_does_no_harm(monkeypatch):
+    """Its answer is made of thousands of lists, for which Python may collect garbage, on the card as well."""
+    snapshot, garbage = torch.cuda.memory._snapshot, []
+
+    def collecting(*args, **kwargs):
+        found = snapshot(*args, **kwargs)
+        garbage.clear()
+        return found
+
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", collecting)
+    for _ in range(2):
+        garbage.append(torch.ones(1000, device="cuda"))
+        with LiveGPU() as live:
+            x = torch.ones(2000, device=live.device)
+            assert Ledger.now(live).allocated_bytes == live.memory_allocated()
+        garbage.append(torch.ones(1000, device="cuda"))
+        assert Ledger.now(LiveGPU()).allocated_bytes == LiveGPU().memory_allocated()
+        assert x is not None
+
+
 def test_looking_keeps_nothing_alive(live):
     before = live.memory_allocated()
     net, x = small(live), torch.randn(8, 64, device=live.device)
@@ -312,7 +376,7 @@ def test_real_work_inside_of_a_simulated_scope_leaves_nothing_there(works):
 
 
 def real_step(works):
-    with LiveGPU() as live:
+    with cleared() as live:
         net = small(live)
         optimizer = torch.optim.AdamW(net.parameters())
         loss = net(torch.randn(8, 64, device=live.device)).sum()

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from utils import SimulatedGPU, side_by_side
-from utils.device import LiveGPU
 from utils.experiments import mlp_forward, train_stack
+from utils.live_gpu import LiveGPU
 from utils.machine import Machine
 from utils.rank_experiments import as_rank_on
 from utils.region_runs import in_regions_on
@@ -28,7 +28,8 @@ class StandIn(SimulatedGPU):
 
 
 @contextmanager
-def cleared():
+def cleared(*, traced):
+    assert not traced, "nobody reads a trace here, and it takes time"
     with StandIn(T4) as gpu:
         kept = [torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device) for n_bytes in gpu.left]
         if kept:

@@ -4,10 +4,12 @@ Importing it attaches nothing: PyTorch behaves differently only while a simulate
 """
 
 from .contexts import AllocatedMemContext, SavedTensorContext
-from .device import LiveGPU, SimulatedGPU, open_gpu
+from .device import open_gpu
 from .gpt import GPT
 from .layers import MLP, Attention, Block, LinearStack
 from .ledger import Ledger
+from .live_gpu import LiveGPU
+from .simulated.gpu import SimulatedGPU
 from .trace import Trace
 
 __all__ = [

@@ -9,11 +9,11 @@ import torch
 
 from .block_experiments import one_at_a_time
 from .checkpointing import checkpoint
-from .device import LIVE
 from .gpt import GPT
 from .gpt_experiments import GPTRun, GPTStep, predicted
 from .gpt_settings import POLICIES as LISTED
 from .gpt_settings import GPTSettings
+from .live_gpu import LIVE
 from .operations import FlopCounter, Region, record
 from .optimal_policy import optimal
 from .policies import COMPUTE_INTENSIVE, MATMULS, Plan, keeping

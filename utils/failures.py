@@ -30,4 +30,4 @@ def release(error: BaseException) -> None:
         seen.add(id(current))
         traceback.clear_frames(current.__traceback__)
         current.__traceback__ = None
-        pending += [current.__cause__, current.__context__]
+        pending += [current.__cause__, current.__context__, *getattr(current, "exceptions", ())]

@@ -9,12 +9,13 @@ from torch.nn.attention import SDPBackend
 
 from .block_experiments import one_at_a_time
 from .capacity import Fit, Room, fit
-from .device import LIVE, fresh_gpu, spec_of
+from .device import fresh_gpu, spec_of
 from .formulas import Formula
 from .gpt import GPT, letters
 from .gpt_held import GPTSettings, by_category, held_after_forward, held_in_embedding, held_in_loss
 from .layers import check_positive
 from .ledger import Ledger
+from .live_gpu import LIVE
 from .palette import CATEGORIES
 from .simulated.attention_choice import Attention, choose
 from .simulated.specs import GPUSpec

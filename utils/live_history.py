@@ -13,13 +13,15 @@ from .units import exact
 
 
 class Counters(NamedTuple):
-    """The allocator's counters at one instant: bytes in use, whole blocks and as requested, and how often it acted."""
+    """The allocator's counters at one instant: bytes in use, whole blocks and as requested, how often it acted, and how
+    often it was out of memory."""
 
     allocated_bytes: int
     requested_bytes: int
     n_allocations: int
     n_frees: int
     n_segments: int
+    n_ooms: int = 0
 
     @property
     def tick(self) -> int:
@@ -36,6 +38,7 @@ class Counters(NamedTuple):
             times["allocated"],
             times["freed"],
             segments["allocated"] + segments["freed"],
+            stats["num_ooms"],
         )
 
     def since(self, start: "Counters") -> "Counters":
@@ -46,7 +49,8 @@ class Counters(NamedTuple):
 class History:
     """Allocations and frees of one GPU in their order, from the segments that there were on.
 
-    What was in use at first is allocated first, by address, in the `n_before` first events; ticks count from there. An
+    What was in use at first is allocated first, by address, in the `n_before` first events; ticks count from there,
+    and `n_read` counts the entries of the history that were read. An
     allocation is free when the program has given it back, though another stream may still use its block.
 
     Unit:   bytes; `whole` says whether blocks are known, all of them: if not, `block_bytes` is 0 throughout.
@@ -57,12 +61,12 @@ class History:
         self.events: list[Event] = []
         self.makers: list[Maker] = []
         self.others: dict[int, list[tuple[int, Event]]] = defaultdict(list)
-        self._n_segments = 0
+        self._n_segments = self._n_ooms = 0
         self._live: dict[int, Event] = {}
         self._spans: list[list[int]] = []
         self._lives: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._blocks = Blocks(segments)
-        self._n_read = self._n_agreed = 0
+        self.n_read = self._n_agreed = 0
         self._streams = {0: 0}
         for segment in sorted(segments, key=lambda segment: segment["address"]):
             began = Event("segment_alloc", segment["total_size"], address=segment["address"])
@@ -100,9 +104,9 @@ class History:
 
     def read(self, entries: list[dict]) -> None:
         """Read what is new in a history, the list that a snapshot has for the GPU."""
-        for entry in entries[self._n_read :]:
+        for entry in entries[self.n_read :]:
             self._read(entry)
-        self._n_read = len(entries)
+        self.n_read = len(entries)
 
     def _read(self, entry: dict) -> None:
         action, address, n_bytes = entry["action"], entry.get("addr", 0), entry["size"]
@@ -118,6 +122,7 @@ class History:
             event = Event(ALLOCATOR_ACTIONS[action], n_bytes, address=address)
             self.others[len(self.events)].append((self._n_segments, event))
             self._n_segments += action in ("segment_alloc", "segment_free")
+            self._n_ooms += action == "oom"
 
     def _add(self, address: int, n_bytes: int, block_bytes: int, made: Maker, stream: int) -> None:
         number = len(self.makers)
@@ -164,7 +169,8 @@ class History:
     def ends_at(self, counters: Counters) -> bool:
         """Whether what was read is what the allocator counts."""
         last = self.events[-1] if self.events else _NOTHING
-        return (self.n_ticks, last.requested_bytes) == (counters.tick, counters.requested_bytes)
+        counted = counters.tick, counters.requested_bytes, counters.n_segments, counters.n_ooms
+        return (self.n_ticks, last.requested_bytes, self._n_segments, self._n_ooms) == counted
 
     def must_end_at(self, counters: Counters) -> None:
         """Raises: RuntimeError if there is more in the history than the allocator counts by now, or less."""

@@ -48,7 +48,7 @@ class LiveMemory:
             while a simulated GPU is open inside.
     """
 
-    def __init__(self, device: torch.device, trace) -> None:
+    def __init__(self, device: torch.device, trace, start: Counters) -> None:
         self.device, self.owners, self.labels = device, Owners(), Labels(trace)
         self._trace = trace
         self.handles: dict[int, _Handle] = {}
@@ -59,7 +59,7 @@ class LiveMemory:
         self.marks: list[tuple[int, str, str, Counters]] = []
         self.backwards: list[BackwardOrder] = []
         self.n_backwards = 0
-        self.start = Counters.of(torch._C._cuda_memoryStats(device.index))
+        self.start = start
         self.counted: list[Counters] = [self.now()]
         self.sequence_numbers: list[tuple[int, int]] = []
         self._thread = threading.get_ident()

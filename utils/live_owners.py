@@ -1,5 +1,6 @@
 """Whom a live GPU's memory served: what was noted of it while the program ran, completed by what its history tells."""
 
+from collections import defaultdict
 from itertools import pairwise
 
 from .live_history import History
@@ -61,19 +62,22 @@ def _name_unseen_copies(found: Owners, memory: LiveMemory, history: History) -> 
     What it makes of anything else is gone with the operator, unless a graph keeps it. So a copy is what outlives the
     module that ran, and has half the bytes of a parameter there: the first such, as arguments are cast from the right.
     """
-    parameters = {
-        (role.module, made.n_bytes // 2): (number, role) for number, role, made in _parameters(found, history)
-    }
+    parameters = defaultdict(list)
+    for number, role, made in _parameters(found, history):
+        parameters[role.module, made.n_bytes // 2].append((number, role))
     done = set()
     for number, made in enumerate(history.makers):
         if not made.is_cast or number in found.computed:
             continue
         begin, end = map(memory.position_at, history.life_of(number))
         _, module, _ = memory.labels_at(begin)
-        parameter, role = parameters.get((module, history.made(number).n_bytes), (None, None))
-        place = parameter, memory.n_changes(begin)
-        if parameter is not None and place not in done and memory.n_changes(end) > place[1]:
-            done.add(place)
+        change = memory.n_changes(begin)
+        if memory.n_changes(end) == change:
+            continue
+        of_its_size = parameters[module, history.made(number).n_bytes]
+        parameter, role = next((one for one in of_its_size if (one[0], change) not in done), (None, None))
+        if parameter is not None:
+            done.add((parameter, change))
             found.tensors.setdefault(number, (found.tensors[parameter][0], None))
             found.add(number, Role("autocast copies", *role[1:]))
 

@@ -1,64 +1,83 @@
 """Records what happens on a live GPU while it is open, with PyTorch's memory history and an observer."""
 
-import platform
+import gc
+import threading
+from contextlib import ExitStack
 
 import torch
 
 from .live_exchanges import EXCHANGES
-from .live_history import History
+from .live_history import Counters, History
 from .live_owners import owners_of
 from .live_trace import LiveTrace
+from .machine import knows_operations
 from .owners import Owners
 from .simulated.owners import Observer
+from .simulated.replacing import Changes
 from .simulated.watching import WATCHING, watch
+
+
+class NoHistory(RuntimeError):
+    """PyTorch's allocator keeps no memory history here."""
+
+
+def _keep_history():
+    """Switch PyTorch's memory history on; one that the program has switched on itself goes on as it is."""
+    if torch._C._cuda_isHistoryEnabled():
+        return lambda: None
+    try:
+        torch.cuda.memory._record_memory_history(context="alloc", stacks="all" if knows_operations() else "python")
+    except (RuntimeError, AttributeError) as error:  # an allocator, as that of cudaMallocAsync, or a build without one
+        raise NoHistory(f"PyTorch keeps no memory history here: {error}") from error
+    return _keep_no_history
+
+
+def _keep_no_history() -> None:
+    torch.cuda.memory._record_memory_history(enabled=None)
+
+
+_HISTORY = Changes([_keep_history])
+"""Switched on by the first recording that opens, and off by the last that closes."""
 
 
 class Recording:
     """PyTorch's memory history of one GPU, and an observer of whose memory it is, from now until it is closed.
 
-    A history that the program has switched on itself goes on as it is; one of ours is switched off in the end.
-
-    Raises: RuntimeError where PyTorch's allocator keeps no history, as that of cudaMallocAsync.
+    Raises: NoHistory where PyTorch's allocator keeps none; RuntimeError where other threads never let the GPU be.
     """
 
     def __init__(self, name: str, device: torch.device) -> None:
         torch.cuda.init()
         self.device = device
-        self._is_ours = not torch._C._cuda_isHistoryEnabled()
-        self._skip = 0
-        if self._is_ours:
-            stacks = "all" if platform.machine() in ("x86_64", "AMD64") else "python"
-            torch.cuda.memory._record_memory_history(context="alloc", stacks=stacks)
-        else:
-            self._skip = len(self._entries())
-        self.trace = LiveTrace(name, device, recording=self)
-        self.memory = self.trace.memory
-        self._history = History(segments_of(device))
-        self.observer = Observer(self.memory)
         self._error: RuntimeError | None = None
+        with ExitStack() as scope:
+            _HISTORY.open()
+            scope.callback(_HISTORY.close)
+            snapshot, start = at_rest(device)
+            self._skip = len(_entries(snapshot, device))
+            self._history = History(_segments(snapshot, device))
+            self.trace = LiveTrace(name, device, recording=self, start=start)
+            self.memory = self.trace.memory
+            self.observer = Observer(self.memory)
+            for part in (self.memory, self.observer, WATCHING, EXCHANGES):
+                scope.callback(part.close)  # also of what was opened in part
+                part.open()
+            watch.append(self)
+            scope.callback(watch.remove, self)
+            self._scope = scope.pop_all()
         self.is_open = True
-        self.memory.open()
-        self.observer.open()
-        WATCHING.open()
-        EXCHANGES.open()
-        watch.append(self)
         self.trace.look = self.observer.look
 
     def close(self) -> None:
         """Read what there is to read, and leave PyTorch as it was; an error is told when the trace is asked."""
-        try:
-            self.read()
-        except RuntimeError as error:
-            self._error = error
-        self.trace.look = None
-        self.is_open = False
-        watch.remove(self)
-        EXCHANGES.close()
-        WATCHING.close()
-        self.observer.close()
-        self.memory.close()
-        if self._is_ours:
-            torch.cuda.memory._record_memory_history(enabled=None)
+        with self._scope:
+            try:
+                self.read()
+            except RuntimeError as error:
+                self._error = error
+            finally:
+                self.trace.look = None
+                self.is_open = False
 
     def must_be_open(self, what: str) -> None:
         """Raises: RuntimeError where it is closed."""
@@ -70,14 +89,12 @@ class Recording:
         if self._error is not None:
             raise self._error
         if self.is_open and not self._history.ends_at(counters := self.memory.now()):
-            self._history.read(self._entries()[self._skip :])
-            self._history.must_agree(list(self.memory.counted))
-            if counters.tick == self.memory.now().tick:  # no other thread allocates meanwhile
+            counted = list(self.memory.counted)  # before the history, which then holds all of them
+            self._history.read(_entries(torch.cuda.memory._snapshot(), self.device)[self._skip :])
+            self._history.must_agree(counted)
+            if counters == self.memory.now():  # no other thread allocates meanwhile
                 self._history.must_end_at(counters)
         return self._history
-
-    def _entries(self) -> list[dict]:
-        return torch.cuda.memory._snapshot()["device_traces"][self.device.index]
 
     def owners(self, after: list[int]) -> Owners:
         """What was observed, by the events' numbers; `after[i]`: the position behind the first i of them and marks."""
@@ -85,15 +102,21 @@ class Recording:
 
 
 class Glance:
-    """What is in use on a live GPU at one instant, without a history: whose it is shows by looking around."""
+    """What is in use on a live GPU at one instant, without a history: whose it is shows by looking around.
+
+    Raises: RuntimeError where other threads never let the GPU be.
+    """
 
     def __init__(self, name: str, device: torch.device) -> None:
         torch.cuda.init()
-        self.trace = LiveTrace(name, device, recording=self)
-        self._history = History(segments_of(device))
-        observer = Observer(self.trace.memory)
-        observer.look(again=True)
-        self._history.must_agree(self.trace.memory.counted)
+        for _ in range(_MOST_TRIES):
+            snapshot, start = at_rest(device)
+            self._history = History(_segments(snapshot, device))
+            self.trace = LiveTrace(name, device, recording=self, start=start)
+            Observer(self.trace.memory).look(again=True)
+            if self.trace.memory.now().tick == 0:
+                return
+        raise _never_at_rest(device)
 
     def read(self) -> History:
         """The blocks as they were."""
@@ -104,6 +127,35 @@ class Glance:
         return owners_of(self.trace.memory, self._history, after)
 
 
-def segments_of(device: torch.device) -> list[dict]:
-    """The segments of one GPU of `torch.cuda.memory_snapshot`."""
-    return [segment for segment in torch.cuda.memory_snapshot() if segment["device"] == device.index]
+def at_rest(device: torch.device) -> tuple[dict, Counters]:
+    """PyTorch's snapshot of its memory, and the allocator's counters of the same instant.
+
+    Raises: RuntimeError where something is allocated or freed each time while the snapshot is taken.
+    """
+    gc.collect()  # or Python may collect tensors while the snapshot's lists are made
+    for _ in range(_MOST_TRIES):
+        before = Counters.of(torch._C._cuda_memoryStats(device.index))
+        snapshot = torch.cuda.memory._snapshot()
+        if Counters.of(torch._C._cuda_memoryStats(device.index)) == before:
+            return snapshot, before
+    raise _never_at_rest(device)
+
+
+_MOST_TRIES = 100
+
+
+def _never_at_rest(device: torch.device) -> RuntimeError:
+    names = ", ".join(thread.name for thread in threading.enumerate() if thread is not threading.current_thread())
+    return RuntimeError(
+        f"a look at {device} needs an instant at which nobody allocates or frees: in {_MOST_TRIES} tries there was "
+        f"none; let the other threads rest meanwhile: {names or 'none of them is Python'}."
+    )
+
+
+def _entries(snapshot: dict, device: torch.device) -> list[dict]:
+    traces = snapshot["device_traces"]
+    return traces[device.index] if traces else []
+
+
+def _segments(snapshot: dict, device: torch.device) -> list[dict]:
+    return [segment for segment in snapshot["segments"] if segment["device"] == device.index]

@@ -9,7 +9,7 @@ import torch
 
 from .backward_order import BackwardOrder
 from .events import Event
-from .live_history import History
+from .live_history import Counters, History
 from .live_memory import LiveMemory
 from .owners import Attribution, Owners
 from .trace import Trace
@@ -39,14 +39,14 @@ class LiveTrace(Trace):
         """`dataclasses.replace` makes a Trace of one."""
         return super().__new__(cls) if recording is not None else Trace(*fields, **named)
 
-    def __init__(self, gpu: str, device: torch.device, *, recording) -> None:
+    def __init__(self, gpu: str, device: torch.device, *, recording, start: Counters) -> None:
         self.origin, self.gpu, self.torch_version = "measured", gpu, torch.__version__
         self.phase, self.unmodelled, self.look = "", {}, None
         self._attributed = None
         self._recording = recording
         self._read: _Read | None = None
         self._owners: tuple | None = None
-        self.memory = LiveMemory(device, self)
+        self.memory = LiveMemory(device, self, start)
 
     def __reduce__(self):
         fields = self.origin, self.gpu, self.torch_version, self.events, self.phase, self.owners, {}, None, self.n_found
@@ -79,10 +79,12 @@ class LiveTrace(Trace):
     @contextmanager
     def in_phase(self, name: str) -> Iterator[None]:
         """Label every event of the block with a phase: "forward", "backward", "step", "zero_grad"."""
-        with super().in_phase(name):
+        try:
+            with super().in_phase(name):
+                self.memory.note_labels()
+                yield
+        finally:
             self.memory.note_labels()
-            yield
-        self.memory.note_labels()
 
     def attribution(self) -> Attribution:
         """What each allocation is at any instant, by what is known now; while the GPU is open it looks around first."""
@@ -95,7 +97,7 @@ class LiveTrace(Trace):
 
     def _now(self) -> _Read:
         history = self._recording.read()
-        state = history.n_ticks, len(self.memory.marks), len(self.memory.changes)
+        state = history.n_read, len(self.memory.marks), len(self.memory.changes)
         if self._read is None or self._read.state != state:
             self._read = self._assembled(state, history)
         return self._read

@@ -11,12 +11,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from .block_experiments import one_at_a_time
 from .capacity import Fit, Room, fit
 from .data_parallel import fully_sharded, replicated, states_sharded
-from .device import LIVE, fresh_gpu, spec_of
+from .device import fresh_gpu, spec_of
 from .formulas import Formula
 from .gpt import GPT, SIZES, VOCABULARY_SIZE
 from .gpt_experiments import in_order_of_categories
 from .layers import check_positive
 from .ledger import Ledger
+from .live_gpu import LIVE
 from .mesh_held import DROPOUT, MOMENTS, MeshSettings, held_on_mesh
 from .parallel import ranks
 from .rank_experiments import MODELS, gather_again

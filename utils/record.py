@@ -23,8 +23,8 @@ from pathlib import Path
 
 import torch
 
-from .device import LiveGPU
 from .history import check, compact
+from .live_gpu import LiveGPU
 
 CASES = Path(__file__).resolve().parent.parent / "tests" / "reference" / "cases.py"
 READINGS = {

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 import torch
 
 from .comparison import text_table
-from .device import LiveGPU, SimulatedGPU, cleared
 from .failures import release, sentence
+from .live_gpu import LiveGPU, cleared
 from .machine import conditions, this_machine
+from .simulated.gpu import SimulatedGPU
 from .units import exact
 
 Experiment = Callable[..., Mapping[str, int]]
@@ -26,7 +27,7 @@ def live_beside_simulated(experiment: Experiment) -> str:
     machine = this_machine()
     if machine.reason:
         return f"{machine.reason} The simulated figures stand alone."
-    with cleared() as live:
+    with cleared(traced=False) as live:
         said = [*conditions(live.device), *_left_on(live), *filter(None, [machine.cannot_be_simulated])]
         spec, left = live.spec, live.memory_snapshot()
         live.reset_peak_memory_stats()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from utils.device import LiveGPU
 from utils.exercises.start import CROWDED_REQUEST, crowded
+from utils.live_gpu import LiveGPU
 from utils.start_experiments import fragmented, tensor_of
 from utils.units import MiB
 

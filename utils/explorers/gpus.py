@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import torch
 
-from ..device import LIVE, LiveGPU, fresh_gpu, spec_of
+from ..device import fresh_gpu, spec_of
 from ..failures import release, sentence
+from ..live_gpu import LIVE, LiveGPU
 from ..machine import Machine, conditions, this_machine
 from ..simulated.specs import SPECS, GPUSpec
 from ..units import exact

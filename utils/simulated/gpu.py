@@ -84,6 +84,8 @@ class SimulatedGPU:
             return
         if self._thread != threading.get_ident():
             raise RuntimeError(f"a simulated GPU must be closed on the thread that opened it: {self.spec.name}.")
+        if not attached():
+            raise RuntimeError(f"open GPUs must be closed innermost first: close the live one before {self.spec.name}.")
         if attached()[-1] is not self._mode:
             inner = attached()[-1].memory.spec.name
             raise RuntimeError(f"open GPUs must be closed innermost first: close {inner} before {self.spec.name}.")
@@ -103,6 +105,10 @@ class SimulatedGPU:
         Raises: RuntimeError if this GPU is not the one that would count them.
         """
         self._must_be_open()
+        if not attached() and self._thread == threading.get_ident():
+            raise RuntimeError(
+                f"only the innermost open GPU counts: {self.name} was asked, a live one is it; close that one first."
+            )
         if not attached():
             raise RuntimeError(
                 f"a simulated GPU counts on the thread that opened it: {self.name} was asked on another; open one "

@@ -23,7 +23,7 @@ def _see_backward():
 
     def seeing(original):
         def run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options):
-            if attached() and any(isinstance(x, torch.Tensor) and _is_real(x) for x in roots):
+            if attached() and any(map(_is_real, roots)):
                 with set_aside():  # a GPU's own thread would inherit the dispatch mode
                     return run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
             with ExitStack() as stack:
@@ -40,9 +40,26 @@ def _see_backward():
     return replaced(torch.autograd, "_engine_run_backward", seeing)
 
 
-def _is_real(tensor: torch.Tensor) -> bool:
-    """Whether it lies on a GPU of the machine."""
-    return tensor.device.type not in ("meta", "cpu")
+def _is_real(root) -> bool:
+    """Whether a backward from here works on a GPU of the machine.
+
+    A root on the CPU may have come from one: of what led to it, the first that lies elsewhere tells.
+    """
+    if isinstance(root, torch.Tensor) and root.device.type != "cpu":
+        return root.device.type != "meta"
+    if not torch.cuda.is_initialized():
+        return False
+    pending, seen = [root.grad_fn if isinstance(root, torch.Tensor) else root.node], set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for about in node._input_metadata:
+            if about.device.type != "cpu":
+                return about.device.type != "meta"
+        pending += [before for before, _ in node.next_functions]
+    return False
 
 
 def _see_recomputation():
