@@ -14,7 +14,7 @@ from utils import machine
 from utils.checkpoint_experiments import CheckpointedStep
 from utils.device import spec_of
 from utils.explorers import Account, Control, Explorer
-from utils.explorers.gpus import NO_KERNEL, beside_its_simulation, for_a_page, gpu_controls, offered
+from utils.explorers.gpus import NO_KERNEL, available_gpus, beside_its_simulation, for_a_page, gpu_controls
 from utils.formulas import Formula, Term
 from utils.gallery import GALLERY, explorer
 from utils.gpt_experiments import GPTStep
@@ -281,5 +281,5 @@ def test_measured_again_is_another_request(opened):
 def test_specs_by_name_and_of_this_machine(opened):
     assert spec_of("t4-16gb") is SPECS["t4-16gb"]
     assert spec_of(SPEC) is SPEC
-    assert offered() == SPECS | {OPTION: SPEC}
-    assert list(offered((9, 0))) == ["h100-80gb", "h200-141gb", "b200-180gb", OPTION]
+    assert available_gpus() == SPECS | {OPTION: SPEC}
+    assert list(available_gpus((9, 0))) == ["h100-80gb", "h200-141gb", "b200-180gb", OPTION]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.frames import Maker, maker, operators_and_node
+from utils.frames import Maker, maker_of, operators_and_node
 
 ALLOCATOR = "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**, signed char)"
 AUTOGRAD = "torch::autograd::VariableType::(anonymous namespace)::some(c10::DispatchKeySet)"
@@ -62,7 +62,7 @@ STACKS = {
 def test_of_several_the_outermost_that_is_not_composed(name):
     names, expected = STACKS[name]
     found = [ALLOCATOR, *(_frame(name) for name in names)]
-    assert maker({"name": name} for name in found) == expected
+    assert maker_of({"name": name} for name in found) == expected
 
 
 def test_all_operators_innermost_first():

@@ -7,14 +7,17 @@ import pytest
 import torch
 
 from utils import SimulatedGPU, side_by_side
+from utils.block_experiments import without_cudnn
 from utils.experiments import mlp_forward, train_stack
+from utils.gpt_runs import gpt_steps
 from utils.live_gpu import LiveGPU
 from utils.machine import Machine
-from utils.rank_experiments import as_rank_on
-from utils.region_runs import in_regions_on
+from utils.rank_experiments import split_and_sharded
+from utils.regions import set_regions
 from utils.side_by_side import live_beside_simulated
 from utils.simulated.specs import find_spec
 from utils.start_experiments import fragmented, two_by_two
+from utils.training import StepSettings
 
 SIZE = {"b": 2, "s": 4096, "d": 1024}
 T4 = find_spec("t4-16gb")
@@ -111,11 +114,18 @@ def test_other_errors_are_raised():
         live_beside_simulated(lambda gpu: 1 // 0)
 
 
+def every_block_checkpointed(gpu):
+    how = StepSettings(autocast=torch.float16)
+    with without_cudnn():
+        run = gpt_steps(gpu, b=2, kind="sdpa", settings=how, wrap=lambda model: set_regions(model, "every block"))
+    return run.with_peaks(2)
+
+
 EXPERIMENTS = {
     "two by two": two_by_two,
     "a stack": lambda gpu: train_stack(gpu).figures,
-    "regions": in_regions_on,
-    "as rank 0 of 8": as_rank_on,
+    "regions": every_block_checkpointed,
+    "as rank 0 of 8": split_and_sharded,
     **{
         name: lambda gpu, name=name: mlp_forward(gpu, **SIZE, activation=name, dropout=0.1).figures
         for name in ("relu", "gelu", "leaky_relu_", "softsign")

@@ -211,7 +211,7 @@ BY_NATURE = {
     "origin": "a simulated figure is not measured",
     "repr": "it names the kind",
     "mem_get_info": "the context's size is assumed, and others may use the GPU; the total agrees",
-    "close": "a live GPU has nothing to detach",
+    "close": "a simulated GPU counts no more once it is closed; the machine's own goes on",
     "open_gpu": "the two kinds",
     "current_gpu": "the two kinds",
 }

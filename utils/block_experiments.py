@@ -15,7 +15,7 @@ from .layers import Block, check_positive
 
 # Which kernels PyTorch may take is a setting of the whole process, and explorers account on another thread than cells.
 one_at_a_time = threading.Lock()
-_PYTORCH_S_OWN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+_PYTORCH_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 _BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -33,7 +33,7 @@ _NODES = {
 @contextlib.contextmanager
 def without_cudnn() -> Iterator[None]:
     """Attention by PyTorch's own kernels: what cuDNN's takes to work in is decided inside of it, on the card alone."""
-    with one_at_a_time, sdpa_kernel(_PYTORCH_S_OWN):
+    with one_at_a_time, sdpa_kernel(_PYTORCH_KERNELS):
         yield
 
 

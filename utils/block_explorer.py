@@ -8,7 +8,7 @@ from .block_experiments import block_forward
 from .block_formulas import PARTS, block_parts
 from .device import fresh_gpu
 from .explorers import Account, Control, Explorer
-from .explorers.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, whence
+from .explorers.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, origin_of
 from .formulas import Formula
 
 THEIRS = ("GELU", "ReLU", "SiLU", "Mish", "Hardswish", "LeakyReLU", "ELU", "Softplus", "Tanh", "Softsign")
@@ -35,7 +35,7 @@ def account(settings: dict) -> Account:
         rows = block_forward(gpu, **(choices | {"activation": activation})).rows
     by_part = {part: [row for row in rows if row.module.split(".")[0] == part] for part in PARTS}
     terms = {part: formula.account(by_part[part]) for part, formula in predicted(settings).items()}
-    return Account(terms, **whence(gpu.origin, gpu.name, gpu.spec))
+    return Account(terms, **origin_of(gpu.origin, gpu.name, gpu.spec))
 
 
 def block_explorer() -> Explorer:

@@ -4,7 +4,7 @@ from math import sqrt
 
 from .checkpoint_experiments import OPTIMAL, POLICIES, CheckpointedRun, CheckpointedStep
 from .explorers import Account, Control, Explorer, Limit
-from .explorers.gpus import beside_its_simulation, gpu_controls, offered, whence, with_gpu
+from .explorers.gpus import available_gpus, beside_its_simulation, gpu_controls, origin_of, with_gpu
 from .gpt_experiments import MOMENTS, predicted
 from .gpt_view import LETTERS, MANY_TOKENS, model_and_tokens, timeline_of
 from .regions import REGIONS, WITH_K
@@ -47,7 +47,7 @@ def account(settings: dict) -> Account:
         timeline = timeline.beside(WITHOUT, timeline_of(run.plain))
     of = run.run.trace
     return Account(
-        run.run.account(), **whence(of.origin, of.gpu, run.run.step.spec), timeline=timeline, remark=remark(run)
+        run.run.account(), **origin_of(of.origin, of.gpu, run.run.step.spec), timeline=timeline, remark=remark(run)
     )
 
 
@@ -102,6 +102,6 @@ def checkpoint_explorer() -> Explorer:
         controls=controls(),
         formula=lambda settings: predicted(_of_any_k(settings).held),
         measure=beside_its_simulation(account),
-        capacity=("gpu", {name: spec.allocator_bytes for name, spec in offered().items()}),
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in available_gpus().items()}),
         limits=limits(),
     )

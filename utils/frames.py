@@ -42,7 +42,7 @@ def operators_and_node(frames: Iterable[dict]) -> tuple[list[str], str]:
     return list(dict.fromkeys(operators)), next(nodes, "")
 
 
-def maker(frames: Iterable[dict]) -> Maker:
+def maker_of(frames: Iterable[dict]) -> Maker:
     """What an allocation with this stack, innermost frame first, was made for."""
     operators: list[str] = []
     node = name = ""

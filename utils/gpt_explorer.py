@@ -1,7 +1,7 @@
 """The explorer of a GPT's training step: its controls, its prediction, and the account on a GPU."""
 
 from .explorers import Account, Control, Explorer
-from .explorers.gpus import beside_its_simulation, gpu_controls, offered, whence, with_gpu
+from .explorers.gpus import available_gpus, beside_its_simulation, gpu_controls, origin_of, with_gpu
 from .gpt_experiments import ATTENTIONS, MOMENTS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
 from .gpt_view import MANY_TOKENS, model_and_tokens, timeline_of
 
@@ -26,7 +26,7 @@ def account(settings: dict) -> Account:
     fit = run.fit()
     return Account(
         run.account(),
-        **whence(run.trace.origin, run.trace.gpu, run.step.spec),
+        **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline_of(run),
         fit=fit,
         remark="" if fit else str(run.room),
@@ -40,6 +40,6 @@ def gpt_explorer() -> Explorer:
         controls=controls(),
         formula=lambda settings: predicted(GPTStep(**with_gpu(settings)).held),
         measure=beside_its_simulation(account),
-        capacity=("gpu", {name: spec.allocator_bytes for name, spec in offered().items()}),
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in available_gpus().items()}),
         limits={list(MOMENTS)[-1]: MANY_TOKENS},
     )

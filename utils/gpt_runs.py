@@ -5,7 +5,6 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from .block_experiments import without_cudnn
 from .data_parallel import replicated
 from .formulas import Formula
 from .gpt import CONTEXT_LENGTH, GPT, VOCABULARY_SIZE
@@ -63,19 +62,6 @@ def gpt_steps(
         n_steps=n_steps,
         at_mark=at_mark,
     )
-
-
-def small_steps_on(gpu) -> dict[str, int]:
-    """Two steps of GPT-2 small, b=2, under autocast to float16 on any open GPU: bytes by phase, and the second's peaks.
-
-    Attention is one of PyTorch's own kernels: on a Hopper card PyTorch would take cuDNN's, whose workspace is decided
-    inside of cuDNN.
-
-    Unit:   bytes, allocated.
-    Raises: as `train_steps`.
-    """
-    with without_cudnn():
-        return gpt_steps(gpu, b=2, kind="sdpa", settings=StepSettings(autocast=torch.float16)).with_peaks(2)
 
 
 def step_peak(trace, step: int = 2) -> Ledger:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from .events import Event
-from .frames import Maker, maker
+from .frames import Maker, maker_of
 from .live_blocks import Blocks
 from .owners import NEVER
 from .trace_formats import ALLOCATOR_ACTIONS
@@ -112,7 +112,7 @@ class History:
         action, address, n_bytes = entry["action"], entry.get("addr", 0), entry["size"]
         if action == "alloc":
             block_bytes = self._blocks.take(address, n_bytes)
-            self._add(address, n_bytes, block_bytes, maker(entry.get("frames", ())), entry["stream"])
+            self._add(address, n_bytes, block_bytes, maker_of(entry.get("frames", ())), entry["stream"])
         elif action == "free_requested":
             self._let_go(address)
         elif action == "free_completed":

@@ -10,7 +10,7 @@ import os
 import sys
 from functools import partial
 
-from .rank_experiments import as_rank_on
+from .rank_experiments import split_and_sharded
 from .side_by_side import live_beside_simulated
 
 
@@ -20,7 +20,7 @@ def main() -> int:
     if n < 2:
         print("it takes ranks: torchrun --standalone --nproc-per-node=2 -m utils.live_ranks", file=sys.stderr)
         return 2
-    found = live_beside_simulated(partial(as_rank_on, n=n))
+    found = live_beside_simulated(partial(split_and_sharded, n=n))
     if os.environ["RANK"] == "0":
         print(found)
     return 0

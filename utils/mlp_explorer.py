@@ -5,7 +5,7 @@ import torch
 from .device import fresh_gpu
 from .experiments import mlp_forward
 from .explorers import Account, Control, Explorer
-from .explorers.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, whence
+from .explorers.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, origin_of
 from .formulas import Formula
 from .mlp_formulas import mlp_saved
 
@@ -22,7 +22,7 @@ def account(settings: dict) -> Account:
     name, choices = gpu_and_rest(settings)
     with fresh_gpu(name, traced=False) as gpu:
         rows = mlp_forward(gpu, **choices).rows
-    return Account(predicted(settings).account(rows), **whence(gpu.origin, gpu.name, gpu.spec))
+    return Account(predicted(settings).account(rows), **origin_of(gpu.origin, gpu.name, gpu.spec))
 
 
 def mlp_explorer() -> Explorer:

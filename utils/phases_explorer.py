@@ -3,7 +3,7 @@
 from .device import fresh_gpu
 from .experiments import OPTIMIZERS, train_stack
 from .explorers import Account, Control, Explorer
-from .explorers.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, whence
+from .explorers.gpus import beside_its_simulation, gpu_and_rest, gpu_controls, origin_of
 from .formulas import Formula
 from .phase_formulas import FROZEN, WITH_F, frozen_layers, stack_phases
 from .units import exact
@@ -25,7 +25,7 @@ def account(settings: dict) -> Account:
     before = {"model to device": run[0, "model to device"].parts, "iteration 1": run[1, "zero_grad"].parts}
     parts = before | {row.phase: row.parts for row in run.of(2)}
     remark = f"The second iteration peaks in {highest.phase}, at {exact(highest.peak_bytes)}."
-    return Account(parts, **whence(gpu.origin, gpu.name, gpu.spec), remark=remark)
+    return Account(parts, **origin_of(gpu.origin, gpu.name, gpu.spec), remark=remark)
 
 
 def phases_explorer() -> Explorer:

@@ -188,17 +188,17 @@ def train_on_ranks(
     return gpu.trace, found
 
 
-def as_rank_on(gpu, n: int = 8) -> dict[str, int]:
-    """As rank 0 of n on any open GPU, with nobody else there: what a split block keeps, and two steps under FSDP2.
+def split_and_sharded(gpu, n: int = 8) -> dict[str, int]:
+    """As one of n ranks, on any open GPU: what a split block keeps, and two steps of a small GPT under FSDP2.
 
-    The block is that of `block_as_rank`, split over the ranks with its positions; the model a GPT-2 of two blocks,
-    under autocast to float16 with one of PyTorch's own attention kernels.
+    Attention is one of PyTorch's own kernels.
 
-    Unit:   bytes: kept, and allocated after each phase; the second step's peaks.
+    Counts: what the block saves for backward; what is allocated after each phase of a step, and the second's peaks.
+    Unit:   bytes.
     Raises: as `ranks`, `tensor_parallel` and `train_steps` do.
     """
     with without_cudnn(), ranks(n) as mesh:
-        kept_bytes = _split_forward(gpu, mesh)
+        kept_bytes = split_block(gpu, mesh)
 
         def make_model() -> nn.Module:
             return fully_sharded(GPT.from_name("gpt2", n_layers=2, context_length=256, device=gpu.device), mesh)
@@ -208,7 +208,11 @@ def as_rank_on(gpu, n: int = 8) -> dict[str, int]:
     return {"a split block keeps": kept_bytes} | {f"FSDP2, {name}": n for name, n in run.with_peaks(2).items()}
 
 
-def _split_forward(gpu, mesh: DeviceMesh) -> int:
+def split_block(gpu, mesh: DeviceMesh) -> int:
+    """Forward and backward of a float16 block, split over the ranks with its positions: what it keeps in between.
+
+    Unit:   bytes.
+    """
     b, s, d, a = 2, 256, 1024, 16
     block = tensor_parallel(Block(d, a, "gelu", 0.1, gpu.device, torch.float16), mesh, sequence=True)
     x = torch.empty(b, s // mesh.size(), d, device=gpu.device, dtype=torch.float16, requires_grad=True)

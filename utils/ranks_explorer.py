@@ -2,7 +2,7 @@
 
 from .capacity import Fit
 from .explorers import Account, Control, Explorer, Limit
-from .explorers.gpus import beside_its_simulation, gpu_controls, offered, whence, with_gpu
+from .explorers.gpus import available_gpus, beside_its_simulation, gpu_controls, origin_of, with_gpu
 from .gpt_view import timeline_of
 from .mesh_held import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
 from .mesh_steps import SHAPES, MeshRun, MeshStep
@@ -59,7 +59,7 @@ def account(settings: dict) -> Account:
     more = _of_the_figure(max(timeline.reserved), fit) if fit else f" {_AS_RANK_0} {run.room}"
     return Account(
         run.account(),
-        **whence(run.trace.origin, run.trace.gpu, run.step.spec),
+        **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline,
         fit=fit,
         remark=remark(run) + more,
@@ -100,6 +100,6 @@ def ranks_explorer() -> Explorer:
         controls=controls(),
         formula=lambda settings: MeshStep(**with_gpu(settings)).held,
         measure=beside_its_simulation(account),
-        capacity=("gpu", {name: spec.allocator_bytes for name, spec in offered(WITH_BFLOAT16).items()}),
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in available_gpus(WITH_BFLOAT16).items()}),
         limits=limits(),
     )

@@ -103,7 +103,7 @@ def _mark(counted: str, iteration: int, phase: str) -> str:
 
 
 class Log:
-    """Takes the readings of one run, and labels the trace of a simulated GPU as it goes.
+    """Takes the readings of one run, and labels the trace of its GPU, if there is one, as it goes.
 
     `at_mark` is called with the name of each mark as soon as it is set.
     """

@@ -8,7 +8,6 @@ from functools import cache, cached_property, partial
 import torch
 from torch import nn
 
-from .block_experiments import without_cudnn
 from .gpt import letters
 from .gpt_runs import gpt_steps
 from .ledger import Ledger
@@ -76,19 +75,6 @@ def in_regions(
         gpt_steps(gpu, name, b=b, settings=how, wrap=_with(regions, k), **_KIND | model)
     micro = f"micro {micro_batches} " if micro_batches > 1 else ""
     return RegionRun(replace(gpu.trace, look=None), f"step 2 {micro}forward")
-
-
-def in_regions_on(gpu, regions: str = "every block", *, b: int = 2, **model) -> dict[str, int]:
-    """Two steps of GPT-2 small under autocast to float16 on any open GPU: bytes after each phase, peaks of the second.
-
-    Attention is one of PyTorch's own kernels.
-
-    Unit:   bytes, allocated.
-    Raises: as `set_regions`, `gpt_steps`.
-    """
-    how = StepSettings(autocast=torch.float16)
-    with without_cudnn():
-        return gpt_steps(gpu, b=b, settings=how, wrap=_with(regions), **_KIND | model).with_peaks(2)
 
 
 def _with(regions: str, k: int | None = None) -> Callable[[nn.Module], nn.Module]:

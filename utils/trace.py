@@ -17,9 +17,10 @@ ORIGINS = ("simulated", "measured", "recorded")
 class Trace:
     """The events of one GPU, oldest first, and where they come from.
 
-    `owners` has what a simulated GPU observed of whom each allocation serves; `look` makes it look around now, and
-    `look(again=True)` also if nothing was allocated, freed or computed since it last did.
-    `unmodelled` has the operations whose temporary memory it does not know, and how many events came before each.
+    `owners` has what was observed on a GPU, a simulated or a live one, of whom each allocation serves; `look` looks
+    around there now, and `look(again=True)` also if nothing was allocated, freed or computed since it last did.
+    `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
+    before each.
     `n_found` allocations, the first ones, were there when it began. A copy, or a trace that was pickled, does not look
     any more.
 
@@ -117,7 +118,7 @@ class Trace:
         return best[1]
 
     def attribution(self) -> Attribution:
-        """What each allocation is at any instant, by what is known now; on a simulated GPU it looks around first."""
+        """What each allocation is at any instant, by what is known now; where it can, it looks around first."""
         if self.look:
             self.look()
         state = len(self.events), self.owners.changes

@@ -24,8 +24,8 @@ def train_in_phases(
 ) -> Readings:
     """Train for a few iterations on an open GPU, `loss = model(batch).sum()`, and read its memory after each phase.
 
-    The loss keeps its name until the next forward replaces it, and gradients are set to None, as in most scripts. On a
-    simulated GPU each phase ends with a mark in the trace, "iteration 2 forward".
+    The loss keeps its name until the next forward replaces it, and gradients are set to None, as in most scripts. If
+    the GPU has a trace, each phase ends with a mark in it, "iteration 2 forward".
 
     Counts: whole blocks of the caching allocator, workspaces too.
     Unit:   bytes.
@@ -130,8 +130,8 @@ def train_steps(
 
     `model(*batch)` returns the loss, or a tuple that ends with it. `make_batch` gives what it is called with, one after
     the other: each takes the place of its forerunner before the next is made, as with a name for each. The phases are
-    STEP_PHASES, behind "model": `run[0, "model"]`; with micro-batches `run[2, "micro 1 forward"]`. On a simulated GPU
-    each ends with a mark in the trace, "step 2 micro 1 forward". At each mark, `at_mark` is called with its name, and
+    STEP_PHASES, behind "model": `run[0, "model"]`; with micro-batches `run[2, "micro 1 forward"]`. If the GPU has
+    a trace, each ends with a mark in it, "step 2 micro 1 forward". At each mark, `at_mark` is called with its name, and
     may look at the GPU: `Ledger.now`, `gpu.memory_snapshot`. The loss keeps its name until the next replaces it.
 
     Counts: as `Reading`, workspaces too; without `parts`, which are a ledger's to tell.

@@ -1,42 +1,58 @@
-"""Print the events of one phase of a recorded case, with the sum of the live requested bytes after each.
+"""Prints the events of one phase of a recorded case, with the sum of the live requested bytes after each.
 
-Called with a file of tests/reference it names the phases; with a phase behind it, "step 2 backward", and perhaps the
-smallest size in bytes, it prints the events.
+    python tools/cuda_build/label.py tests/reference/mlp_gelu.a100.json.gz                     which phases there are
+    python tools/cuda_build/label.py tests/reference/mlp_gelu.a100.json.gz backward 1000000    from this size in bytes
+
+Live are the allocations of all phases up to there; an event's phase is named by the mark that ends it.
 """
 
+import argparse
 import gzip
 import json
 import sys
+from collections.abc import Iterator, Sequence
 
-with gzip.open(sys.argv[1]) as f:
-    case = json.load(f)
-if len(sys.argv) < 3:
+
+def lines_of_marks(case: dict) -> Iterator[str]:
+    """A line for each phase, with the figures at its end."""
     for mark in case["marks"]:
-        print(f"{mark['name']:28s} " + "  ".join(f"{k} {mark[k]:>15,d}" for k in list(mark)[1:]))
-    sys.exit()
-wanted, smallest = sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 0
-names = iter([m["name"] for m in case["marks"]] + [None])
-phase, live, total = next(names), {}, 0
+        yield f"{mark['name']:28s} " + "  ".join(f"{key} {mark[key]:>15,d}" for key in list(mark)[1:])
 
 
-def show(index, what, size, note):
-    """One event of the phase, if it is large enough."""
-    if phase == wanted and abs(size) >= smallest:
-        print(f"{index:6d} {what:13s} {size:>15,d} {total:>16,d}  {note}")
+def lines_of_events(case: dict, wanted: str, smallest_bytes: int) -> Iterator[str]:
+    """A line for each event of one phase that is large enough."""
+    names = iter([*(mark["name"] for mark in case["marks"]), ""])
+    phase, live, total_bytes = next(names), {}, 0
+    for i, (kind, *rest) in enumerate(case.get("events", [])):
+        if kind == "mark":
+            phase = next(names)
+            continue
+        n_bytes, note = rest[0], ""
+        if kind == "alloc":
+            number, n_bytes, operators, node, _ = rest
+            note = f"#{number} {operators}" + (f"  in {node}" if node else "")
+            live[number] = n_bytes, note
+            total_bytes += n_bytes
+        elif kind == "free":
+            freed_bytes, note = live.pop(rest[0])
+            n_bytes = -freed_bytes
+            total_bytes += n_bytes
+        if phase == wanted and abs(n_bytes) >= smallest_bytes:
+            yield f"{i:6d} {kind:13s} {n_bytes:>15,d} {total_bytes:>16,d}  {note}"
 
 
-for i, event in enumerate(case.get("events", [])):
-    kind = event[0]
-    if kind == "mark":
-        phase = next(names)
-    elif kind == "alloc":
-        _, number, size, operators, node, _ = event
-        note = f"#{number} {operators}" + (f"  in {node}" if node else "")
-        live[number], total = (size, note), total + size
-        show(i, kind, size, note)
-    elif kind == "free":
-        size, note = live.pop(event[1])
-        total -= size
-        show(i, kind, -size, note)
-    else:
-        show(i, kind, event[1], "")
+def main(argv: Sequence[str]) -> None:
+    """Print the phases of a recorded case, or the events of one."""
+    parser = argparse.ArgumentParser(description="The events of one phase of a recorded case.")
+    parser.add_argument("file", help="a recorded case of tests/reference")
+    parser.add_argument("phase", nargs="?", help="such as 'step 2 backward'; without it, the phases are named")
+    parser.add_argument("smallest", nargs="?", type=int, default=0, help="leave out events of fewer bytes")
+    asked = parser.parse_args(argv)
+    with gzip.open(asked.file) as file:
+        case = json.load(file)
+    lines = lines_of_marks(case) if asked.phase is None else lines_of_events(case, asked.phase, asked.smallest)
+    print(*lines, sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

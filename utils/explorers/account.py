@@ -7,8 +7,6 @@ from ..trace import ORIGINS
 from .stages import UNNAMED, terms_by_stage
 from .timeline import Timeline
 
-_OF_ANOTHER = ("terms", "origin", "badge")  # what a page shows of an account beside
-
 
 @dataclass(frozen=True)
 class Account:
@@ -51,11 +49,14 @@ class Account:
     def answer(self) -> dict:
         """What a page gets of it."""
         fit = self.fit and {"fits": self.fit.fits, "headline": self.fit.headline, "reasons": self.fit.reasons}
-        return {
-            "terms": dict(self.terms), "origin": self.origin, "badge": self.badge, "error": "",
-            "timeline": self.timeline and self.timeline.spec(), "fit": fit, "remark": self.remark,
-            "beside": self.beside and {name: self.beside.answer()[name] for name in _OF_ANOTHER},
+        return self._counted() | {
+            "error": "", "timeline": self.timeline and self.timeline.spec(), "fit": fit, "remark": self.remark,
+            "beside": self.beside and self.beside._counted(),
         }  # fmt: skip
+
+    def _counted(self) -> dict:
+        """The bytes and where they come from: all that a page gets of an account beside another."""
+        return {"terms": dict(self.terms), "origin": self.origin, "badge": self.badge}
 
 
 def failed(error: str) -> dict:

@@ -211,7 +211,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             account = self.measure(from_page(settings_of_page, self))
             if not isinstance(account, Account):
                 raise TypeError(f"measure must return an Account: got {type(account).__name__}.")
-            for one in (account, account.beside or account):
+            for one in filter(None, (account, account.beside)):
                 check_account(one.terms, self.spec["stages"], word(self.spec["parts"]))
         except Exception as error:  # whatever it is: the reader needs a sentence, the kernel has to live
             text = sentence(error)

@@ -140,8 +140,9 @@ function compareWhole(stages, state) {
 
 /** Predicted beside accounted: each stage and each of its rows has `predicted` (null: unknown; `unsized`: the letters
  * give no size), `accounted` (null: none), `difference` (null: one of them is missing), `beside` (null: there is no such
- * account) and `off`; so has `whole`, of parts (null: they are none). `state` is "waiting" (the answer is for another value), "failed", "absent" (there is no account of
- * this value, and none will come) or "ready"; `beyond` as above; `besideOrigin`: that of the account beside, or "". */
+ * account) and `off`; so has `whole`, of parts (null: they are none). `state` is "waiting" (the answer is for another
+ * value), "failed", "absent" (there is no account of this value, and none will come) or "ready"; `beyond` as above;
+ * `besideOrigin`: that of the account beside, or "". */
 export function compare(spec, value, answer) {
   const terms = predict(spec, value);
   const out = beyond(spec, value);

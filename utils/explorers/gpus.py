@@ -48,7 +48,7 @@ def _option(machine: Machine) -> str:
     return f"{machine.name} (this machine)" if machine.name else "this machine's GPU"
 
 
-def offered(least: tuple[int, int] = _ANY) -> dict[str, GPUSpec]:
+def available_gpus(least: tuple[int, int] = _ANY) -> dict[str, GPUSpec]:
     """The GPUs that can be chosen, by their options' names: those of at least this compute capability."""
     own = _own(least)
     known = {name: spec for name, spec in SPECS.items() if spec.capability >= least}
@@ -63,7 +63,7 @@ def gpu_controls(
     Where this machine has none, or `least`, a compute capability, asks for more, the option is disabled, with the
     reason. With `workspace`, W is the cuBLAS workspace; `selects` says that the GPU selects a formula.
     """
-    own, specs = _own(least), offered(least)
+    own, specs = _own(least), available_gpus(least)
     option = _option(own)
     choice = Control.choice(
         "gpu",
@@ -94,7 +94,7 @@ def with_gpu(settings: Mapping) -> dict:
     return rest | {"gpu": gpu}
 
 
-def whence(origin: str, name: str, spec: GPUSpec) -> dict[str, str]:
+def origin_of(origin: str, name: str, spec: GPUSpec) -> dict[str, str]:
     """Where an `Account` comes from: a GPU's or a trace's origin and name, and whose rules it follows."""
     note = spec.rules if origin == "simulated" else f"PyTorch {torch.__version__}"
     return {"origin": origin, "device": name, "note": note}

@@ -162,7 +162,7 @@ class _Order:
 _order = _Order()
 
 
-def heed_the_user_s_order():
+def heed_user_order():
     """From now on tell an order that the user sets from the one that PyTorch sets; returns what ends it.
 
     An order from before counts as the user's, unless it is the one that PyTorch sets on this machine's card.
@@ -176,13 +176,13 @@ def heed_the_user_s_order():
     def setting(original):
         def set_order(order) -> None:
             if _order.wished is None:
-                _order.of_the_machine = torch_s_own()
+                _order.of_the_machine = order_in_torch()
             _order.wished = None if list(order) == _AS_IMPORTED else list(order)
             original(_order.of_the_machine if _order.wished is None else order)
 
         return set_order
 
-    torch_s_own = torch._C._get_sdp_priority_order
+    order_in_torch = torch._C._get_sdp_priority_order
 
     def stop() -> None:
         _order.is_heeded = False

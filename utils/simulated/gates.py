@@ -11,7 +11,7 @@ import torch.optim.swa_utils
 import torch.utils._foreach_utils
 
 from .attachment import OPEN_MEMORIES, attached
-from .attention_choice import heed_the_user_s_order
+from .attention_choice import heed_user_order
 from .autocast import cast_as_cuda
 from .autocast_gates import answer_as_cuda
 from .composites import COMPOSITES, as_pytorch_does
@@ -190,6 +190,6 @@ GATES = _Gates(
         load_without_complaint,
         _pin_without_a_driver,
         _watch,
-        heed_the_user_s_order,
+        heed_user_order,
     ]
 )

@@ -1,4 +1,4 @@
-"""In which phase of training, and for which module, a simulated GPU's memory is used."""
+"""In which phase of training, and for which module, the memory of a GPU is used, a simulated or a live one."""
 
 import sys
 import threading

@@ -139,9 +139,9 @@ class Observer:
             with self.memory.at_one_instant():
                 for leaf in leaves if is_done else ():
                     self._note_gradient(leaf)
-                if not (
-                    retain_graph or is_done and backward.releases
-                ):  # it ran a part of the graph, or has failed on the way
+                # it was to run a part of the graph, or has failed on the way
+                emptied_in_part = not (retain_graph or is_done and backward.releases)
+                if emptied_in_part:
                     backward.nodes, backward.releases = self.graph.emptied(nodes_of(roots)), True
                 backward.end = self._position()
                 if backward.releases:
