@@ -24,10 +24,9 @@ class Sums(torch.nn.Sequential):
         return super().forward(x).sum()
 
 
-@pytest.fixture(scope="module")
-def trace() -> Trace:
-    """Two steps of a stack of 40 layers: a few hundred events each."""
-    with SimulatedGPU("a100-80gb") as gpu:
+def trained(holding=()) -> Trace:
+    """Two steps of a stack of 40 layers, a few hundred events each, on a GPU that holds segments already."""
+    with SimulatedGPU("a100-80gb", holding=holding) as gpu:
         train_steps(
             gpu,
             lambda: Sums(*(torch.nn.Linear(300, 300, device=gpu.device) for _ in range(40))),
@@ -38,7 +37,22 @@ def trace() -> Trace:
     return gpu.trace
 
 
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return trained()
+
+
 # ---- columns
+
+
+def test_what_was_there_before_shows_in_segments_alone(trace):
+    with SimulatedGPU("a100-80gb") as gpu:
+        left = torch.empty(48 << 20, dtype=torch.uint8, device=gpu.device)
+        beside = trained(gpu.memory_snapshot())
+    assert beside.n_found == 1
+    found, expected = Timeline.of(beside, **MARKS), Timeline.of(trace, **MARKS)
+    assert (found.columns, found.peak, found.caption) == (expected.columns, expected.peak, expected.caption)
+    assert {a - b for a, b in zip(found.reserved, expected.reserved, strict=True)} == {left.nbytes}
 
 
 @pytest.mark.parametrize("most", [1, 7, 100, MOST_COLUMNS, 10_000])

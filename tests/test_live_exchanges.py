@@ -1,9 +1,12 @@
 """What FSDP2 gathers on a live GPU, and what it gives back: as on a simulated one, and nothing of anybody else's."""
 
+import re
+
 import pytest
 import torch
 import torch.distributed as dist
 
+from utils.gallery import explorer
 from utils.gpt_experiments import GPTStep
 from utils.live_exchanges import EXCHANGES
 from utils.live_gpu import LIVE, LiveGPU
@@ -94,6 +97,30 @@ def test_a_rank_s_account_is_its_simulation_s(name):
     simulated = MeshStep(**step, gpu=LiveGPU().spec).run()
     assert (measured.trace.origin, simulated.trace.origin) == ("measured", "simulated")
     assert measured.account() == simulated.account()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["mlp", "block", "phases", "gpt", "checkpoint"])
+def test_what_was_left_on_the_card_is_in_no_figure_of_an_explorer(name):
+    view, left = explorer(name), torch.empty(5_000_000, device="cuda")
+    settings = {symbol: control.default for symbol, control in view.controls.items()} | {"gpu": LIVE, "beside": False}
+    small = {"b": 2, "s": 128} if name in ("gpt", "checkpoint") else {}
+    beside_it = view.measure(settings | small)
+    del left
+    alone = view.measure(settings | small)
+    assert alone.terms == beside_it.terms
+    assert LEFT in beside_it.remark
+    said = [
+        re.sub(RESERVED, "reserved", remark.replace(LEFT, "").strip()) for remark in (beside_it.remark, alone.remark)
+    ]
+    assert said[0] == said[1]
+    if alone.timeline is not None:
+        one, other = (found.timeline.at(found.timeline.peak) | {"slack": 0} for found in (beside_it, alone))
+        assert one == other, "slack depends on which blocks are free"
+
+
+RESERVED = r"reserved [\d,]+ bytes \([\d.]+ [KMG]iB\)"
+LEFT = "20,971,520 bytes (20 MiB) on this card are other tensors': no figure but reserved bytes counts them."
 
 
 @pytest.mark.gpu

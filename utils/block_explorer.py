@@ -31,7 +31,7 @@ def account(settings: dict) -> Account:
     gpu_name, choices = gpu_and_rest(settings)
     name, from_output = settings["activation"]
     activation = getattr(activations, name)() if from_output else name
-    with fresh_gpu(gpu_name) as gpu:
+    with fresh_gpu(gpu_name, traced=False) as gpu:
         rows = block_forward(gpu, **(choices | {"activation": activation})).rows
     by_part = {part: [row for row in rows if row.module.split(".")[0] == part] for part in PARTS}
     terms = {part: formula.account(by_part[part]) for part, formula in predicted(settings).items()}

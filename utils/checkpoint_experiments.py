@@ -13,6 +13,7 @@ from .gpt import GPT
 from .gpt_experiments import GPTRun, GPTStep, predicted
 from .gpt_settings import POLICIES as LISTED
 from .gpt_settings import GPTSettings
+from .ledger import Ledger
 from .live_gpu import LIVE
 from .operations import FlopCounter, Region, record
 from .optimal_policy import optimal
@@ -232,8 +233,13 @@ class CheckpointedRun:
 
 
 def _held_bytes(run: GPTRun) -> int:
-    return run.trace.requested_bytes(run.positions["end of forward"])
+    return _requested_bytes(run, run.positions["end of forward"])
 
 
 def _peak_bytes(run: GPTRun) -> int:
-    return run.trace.requested_bytes(run.peak)
+    return _requested_bytes(run, run.peak)
+
+
+def _requested_bytes(run: GPTRun, position: int) -> int:
+    """Those of the program, without what lay on the GPU before it."""
+    return Ledger.at(run.trace, position).of_the_program.requested_bytes

@@ -14,31 +14,39 @@ def categories_of(trace: Trace) -> dict[int, str]:
     return {number: attribution.category(number, at + 1) for number, at in attribution.made_at.items()}
 
 
-def levels(trace: Trace) -> list[dict[str, int]]:
+def levels(trace: Trace, *, found: bool = True) -> list[dict[str, int]]:
     """The bytes of each category after every event of a trace, marks too; the first entry is before all of them.
 
     An allocation may change its category while it lives: what autograd let go of and a program still holds.
 
-    Counts: requested bytes, and "slack" where the trace knows whole blocks.
+    Counts: requested bytes, and "slack" where the trace knows whole blocks; with `found=False` without what was there
+            when the trace began.
     Unit:   bytes.
     Raises: RuntimeError if, after any event, they do not add up to what the allocator's own counters say.
     """
     attribution = trace.attribution()
     turns = _turns(attribution)
-    now: dict[str, int] = defaultdict(int)
+    theirs, ours = defaultdict(int), defaultdict(int)
+    n_found = trace.n_found
     what: dict[int, str] = {}
     result: list[dict[str, int]] = [{}]
     for position, event in enumerate(trace.events, start=1):
-        _apply(event, position, attribution, now, what)
+        if event.allocation is not None:
+            _apply(event, position, attribution, theirs if event.allocation < n_found else ours, what)
         for number in turns.get(position, ()):
             if number in what:
-                n_bytes = attribution.made[number].n_bytes
+                now, n_bytes = theirs if number < n_found else ours, attribution.made[number].n_bytes
                 now[what[number]] -= n_bytes
                 what[number] = attribution.category(number, position)
                 now[what[number]] += n_bytes
-        result.append({name: n_bytes for name, n_bytes in now.items() if n_bytes})
-        _check(trace, event, position, result[-1])
+        whole = _sum(theirs, ours) if n_found else ours
+        _check(trace, event, position, whole)
+        result.append({name: n_bytes for name, n_bytes in (whole if found else ours).items() if n_bytes})
     return result
+
+
+def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 def _turns(attribution: Attribution) -> dict[int, list[int]]:

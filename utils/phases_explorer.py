@@ -20,11 +20,12 @@ def account(settings: dict) -> Account:
     frozen = frozen_layers(settings["frozen"], L=L, f=f)
     choices = {name: settings[name] for name in ("b", "d", "relu", "optimizer")}
     with fresh_gpu(gpu_and_rest(settings)[0]) as gpu:
+        found_bytes = gpu.memory_allocated()
         run = train_stack(gpu, **choices, n_hidden=L, frozen=frozen, n_iterations=2)
     highest = max(run.of(2), key=lambda row: row.peak_bytes)
     before = {"model to device": run[0, "model to device"].parts, "iteration 1": run[1, "zero_grad"].parts}
     parts = before | {row.phase: row.parts for row in run.of(2)}
-    remark = f"The second iteration peaks in {highest.phase}, at {exact(highest.peak_bytes)}."
+    remark = f"The second iteration peaks in {highest.phase}, at {exact(highest.peak_bytes - found_bytes)}."
     return Account(parts, **origin_of(gpu.origin, gpu.name, gpu.spec), remark=remark)
 
 

@@ -115,7 +115,9 @@ def beside_its_simulation(account: Callable[[dict], Account]) -> Callable[[dict]
         live = LiveGPU()
         said = [measured.remark, this_machine().cannot_be_simulated, *conditions(live.device)]
         if left_bytes := live.memory_allocated():
-            said.append(f"{exact(left_bytes)} lay on this card before; they are not counted.")
+            said.append(
+                f"{exact(left_bytes)} on this card are other tensors': no figure but reserved bytes counts them."
+            )
         beside = None
         if settings.get(_BESIDE):
             try:

@@ -20,7 +20,7 @@ class Timeline:
     `reserved` has the bytes of the segments, and `capacity_bytes` what the GPU has for them. `outline` is another step,
     drawn as a line over this one: its name, and its bytes in each column.
 
-    Counts: whole blocks: requested bytes by category, and slack.
+    Counts: whole blocks: requested bytes by category, and slack; of what was there before the trace, segments alone.
     Unit:   bytes, exact in every column.
     """
 
@@ -54,7 +54,7 @@ class Timeline:
         events = [i for i in range(last - len(within), last) if trace.events[i].action in ("alloc", "free")]
         if not events:
             raise ValueError(f"a timeline needs events: there are none between {after!r} and {until!r}.")
-        by_event = levels(trace)
+        by_event = levels(trace, found=False)
         totals = [sum(by_event[i + 1].values()) for i in events]
         chosen = _highest_of_each_part(totals, most)
         peak = max(range(len(chosen)), key=lambda column: totals[chosen[column]])
