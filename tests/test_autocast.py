@@ -288,6 +288,16 @@ def test_other_tensors_get_pytorch_s_own_kernel(gpu, monkeypatch):
         assert len(ours) == 1
 
 
+def test_autocast_of_cuda_does_not_concern_the_cpu(gpu):
+    """Its rules are for CUDA's tensors: what it refuses of them it does not refuse of the CPU's."""
+    chance = torch.full((3,), 0.5)
+    with gpu.autocast(torch.bfloat16):
+        assert F.binary_cross_entropy(chance, chance).dtype is torch.float32
+        assert F.softmax(chance.half(), -1).dtype is torch.float16
+        with pytest.raises(RuntimeError, match="is not safe under autocast"):
+            F.binary_cross_entropy(ones(gpu, 3), ones(gpu, 3))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", HALVES)
 def test_a_real_gpu_s_autocast_is_pytorch_s_own(gpu, dtype, monkeypatch):

@@ -53,6 +53,8 @@ TOO_MUCH = {
 }
 
 
+SENTENCES = ("must be from 1 to L", "out of memory", "PyTorch has no engine for ZeRO's stage 2")
+"""What an explorer may say instead of figures."""
 SHARE_BYTES = {"phases": 256 << 20}
 """What the process may take of the card, for an explorer whose ranges never fill one."""
 LIMIT = """import torch
@@ -154,7 +156,7 @@ class Trial:
         self.settle()
         root.locator('[data-symbol="beside"]').press("Space")
         self.settle()
-        self.compare()
+        assert self.compare(), "there is nothing to compare at the start"
         self.picture("begun")
 
     def settle(self) -> None:
@@ -195,7 +197,10 @@ class Trial:
         """Whether there were figures to compare."""
         if self.explorer.state == "failed":
             self.n_failed += 1
-            print(f"  {self.explorer.value}: {self.explorer.status}")
+            said = self.explorer.status
+            print(f"  {self.explorer.value}: {said}")
+            if not any(sentence in said for sentence in SENTENCES):
+                self.off.append(said)
             return False
         for term, predicted, simulated, measured in self.explorer.root.evaluate(FIGURES):
             self.n_terms += 1

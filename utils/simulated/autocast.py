@@ -228,23 +228,27 @@ _MADE: list[tuple] = []
 
 
 def _for_ours_alone(operator, ours):
-    """A kernel that is ours for a simulated GPU's tensors, and PyTorch's own for a real GPU's and the CPU's."""
+    """A kernel that is ours for a simulated GPU's tensors, PyTorch's own for a real GPU's, and none for the CPU's."""
     theirs = torch.library.get_kernel(operator, "AutocastCUDA")
 
     def kernel(keys, *args, **kwargs):
-        if attached() and _any_meta((*args, *kwargs.values())):
+        values = (*args, *kwargs.values())
+        if attached() and _any("is_meta", values):
             return ours(*args, **kwargs)
-        return theirs.call_boxed(keys, *args, **kwargs)
+        if _any("is_cuda", values):
+            return theirs.call_boxed(keys, *args, **kwargs)
+        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):  # a key that is on concerns all tensors; CUDA's own have it
+            return operator(*args, **kwargs)
 
     return kernel
 
 
-def _any_meta(values) -> bool:
+def _any(what: str, values) -> bool:
     for value in values:
         if isinstance(value, torch.Tensor):
-            if value.is_meta:
+            if getattr(value, what):
                 return True
-        elif isinstance(value, (list, tuple)) and _any_meta(value):
+        elif isinstance(value, (list, tuple)) and _any(what, value):
             return True
     return False
 
