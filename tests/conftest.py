@@ -1,6 +1,7 @@
 """What all tests share: a GPU test skips where there is no GPU, and runs once more with a simulated one open around it;
 hypothesis knows no deadline on a busy machine."""
 
+import gc
 import os
 from contextlib import nullcontext
 
@@ -12,6 +13,12 @@ pytest.register_assert_rewrite("running")  # whose comparisons show both sides, 
 # CI draws the same examples each time, so that what it says of a change is about the change.
 settings.register_profile("book", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("book")
+
+
+def pytest_collection_finish():
+    """What is there once all tests are known stays: no look at a ledger has to search it for tensors again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from utils.gpt import GPT
 from utils.gpt_experiments import OPTIMIZERS, GPTRun, GPTStep
 from utils.layers import LinearStack
 from utils.ledger_levels import levels
-from utils.live_gpu import cleared
+from utils.live_gpu import LIVE, cleared
 from utils.policies import MATMULS, keeping
 from utils.readings import parts_at_marks
 from utils.regions import library_checkpoint, set_regions
@@ -25,7 +25,8 @@ from utils.training import StepSettings, random_tokens, train_in_phases, train_s
 
 pytestmark = pytest.mark.gpu
 
-HALF = torch.bfloat16
+IS_OLD = torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 0)
+HALF = torch.float16 if IS_OLD else torch.bfloat16
 SGD = lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)  # noqa: E731
 reentrant = partial(torch.utils.checkpoint.checkpoint, use_reentrant=True)
 selective = partial(library_checkpoint, context_fn=keeping(MATMULS))
@@ -149,7 +150,7 @@ def test_it_is_drawn_saved_and_compared_as_a_simulated_one(both, tmp_path):
 @pytest.mark.parametrize("precision", ["autocast", "float32"])
 def test_a_gpt_2_step(precision):
     """The book's own, at the moments of which it speaks."""
-    step = GPTStep(precision=precision)
+    step = GPTStep(precision=precision, gpu=LIVE, b=2 if IS_OLD else 12)
     runs = []
 
     def train(gpu):

@@ -220,8 +220,9 @@ def cleared(*, traced: bool = True) -> Iterator[LiveGPU]:
     Of what earlier programs left in the process, garbage, cuBLAS workspaces and cached segments go; what something
     still refers to stays.
     """
-    with LiveGPU(traced=traced) as gpu:
-        _clear(gpu)
+    gpu = LiveGPU(traced=traced)
+    _clear(gpu)
+    with gpu:
         try:
             yield gpu
         finally:

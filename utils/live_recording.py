@@ -60,8 +60,8 @@ class Recording:
             self.memory = self.trace.memory
             self.observer = Observer(self.memory)
             for part in (self.memory, self.observer, WATCHING, EXCHANGES):
-                scope.callback(part.close)  # also of what was opened in part
                 part.open()
+                scope.callback(part.close)
             watch.append(self)
             scope.callback(watch.remove, self)
             self._scope = scope.pop_all()

@@ -153,7 +153,7 @@ def attention_in_mathematics(
     if dtype in HALF and not torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed():
         query, key, value = query.float(), key.float(), value.float()
     factor = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else abs(scale))
-    scaled = query * (-factor if scale is not None and scale < 0 else factor)
+    scaled = aten.mul.Scalar(query, -factor if scale is not None and scale < 0 else factor)
     if is_causal:
         if attn_mask is not None:
             raise RuntimeError(
@@ -163,14 +163,14 @@ def attention_in_mathematics(
         attn_mask = _as_addend(below, query.dtype, -math.inf)
         del below
     keys, values = _repeat_heads(query, key, value) if enable_gqa else (key, value)
-    weights = torch.matmul(scaled, keys.transpose(-2, -1) * factor)
+    weights = torch.matmul(scaled, aten.mul.Scalar(keys.transpose(-2, -1), factor))
     if attn_mask is not None:
         weights = weights.add(attn_mask) if another_mode_is_on() else weights.add_(attn_mask)
     weights = torch._safe_softmax(weights, -1)
     if dropout_p > 0:
         if dropout_mask is not None:
             weights = weights.masked_fill(dropout_mask.logical_not(), 0.0)
-            values = values * (1 / (1 - dropout_p))
+            values = aten.mul.Scalar(values, 1 / (1 - dropout_p))
         else:
             weights = torch.dropout(weights, dropout_p, True)
     weights_as_given = weights.to(dtype)
