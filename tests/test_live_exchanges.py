@@ -111,7 +111,7 @@ def test_what_was_left_on_the_card_is_in_no_figure_of_an_explorer(name):
     settings = {symbol: control.default for symbol, control in view.controls.items()} | {"gpu": LIVE, "beside": False}
     small = {"b": 2, "s": 128} if name in ("gpt", "checkpoint") else {}
     if name == "block" and is_old():
-        small = {"e": torch.float32}
+        small = {"dtype": torch.float32}
     beside_it = view.measure(settings | small)
     del left
     alone = view.measure(settings | small)
