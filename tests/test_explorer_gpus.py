@@ -247,6 +247,20 @@ def test_a_failed_measurement_lets_go_before_the_card_is_cleared(opened):
     assert opened.times == 1  # to clear it
 
 
+@pytest.mark.parametrize("why", ["None of them takes bfloat16.", ""])
+def test_where_pytorch_does_not_say_why_its_simulation_does(opened, why):
+    def account(settings):
+        if settings["gpu"] == LIVE:
+            raise RuntimeError("No available kernel.")
+        if why:
+            raise RuntimeError(why)
+        return Account({"t": 3}, "simulated")
+
+    assert (
+        measuring(account).answer_at({"gpu": LIVE, "beside": False})["error"] == f"No available kernel. {why}".strip()
+    )
+
+
 def test_a_simulation_that_fails_hides_no_measurement(opened):
     def account(settings):
         if settings["gpu"] != LIVE:

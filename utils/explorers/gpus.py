@@ -137,4 +137,16 @@ def _measured(account: Callable[[dict], Account], asked: dict) -> Account:
         release(error)  # or its frames would keep tensors, and these their memory on the card
         with fresh_gpu(LIVE, traced=False):
             pass
+        if type(error) is RuntimeError and (reason := _reason(account, asked)):
+            raise RuntimeError(f"{sentence(error)} {reason}") from None
         raise
+
+
+def _reason(account: Callable[[dict], Account], asked: dict) -> str:
+    """Why this card's simulation refuses the same: PyTorch itself often says no more than that there is no kernel."""
+    try:
+        account(asked | {"gpu": spec_of(LIVE)})
+    except Exception as error:
+        release(error)
+        return sentence(error)
+    return ""
