@@ -58,6 +58,29 @@ def reductions(env):
 
 
 @case
+def reductions_to_pairs(env):
+    """Those that take several numbers along, as a value and its place: an accumulator of up to 16 bytes."""
+    rng = random.Random(11)
+    reduce = {
+        "var": torch.var, "std": torch.std, "var_mean": torch.var_mean, "argmax": torch.argmax, "argmin": torch.argmin,
+    }  # fmt: skip
+    for i in range(300):
+        n_dims = rng.randint(1, 3)
+        shape = [_size(rng, 23 / n_dims) for _ in range(n_dims)]
+        x = torch.empty(shape, device=env.device, dtype=rng.choice(DTYPES))
+        if x.dim() > 1 and rng.random() < 0.3:
+            x = x.transpose(*rng.sample(range(x.dim()), 2))
+        name = rng.choice([*reduce, "max", "min"])
+        dim = rng.randrange(x.dim())
+        if name in reduce:
+            kept = reduce[name](x) if rng.random() < 0.3 else reduce[name](x, dim)
+        else:
+            kept = getattr(torch, name)(x, dim)
+        env.mark(f"{name} {i}")
+        del kept
+
+
+@case
 def large_reductions(env):
     """More than 2**31 bytes: PyTorch cuts the work until 32-bit offsets suffice."""
     for i, (shape, dtype, dims) in enumerate(

@@ -130,7 +130,7 @@ def _launch(nest: Nest, spec: GPUSpec, accumulator_bytes: int, input_vector: int
     n_outputs = nest.n_outputs
     n_inputs = prod(nest.shape) // n_outputs
     along_input, dim0, dim1, vector = _block_limits(nest, n_inputs, input_vector)
-    width, height = _block(dim0, dim1, (MAX_THREADS if accumulator_bytes < 16 else MAX_THREADS // 2) // vector)
+    width, height = _block(dim0, dim1, (MAX_THREADS if nest.input_bytes < 16 else MAX_THREADS // 2) // vector)
     step_input, step_output = (width, 1) if along_input else (1, width)
     per_thread = _div_up(n_inputs, step_input)
     across_warps = per_thread >= min(height * 16, 256)
