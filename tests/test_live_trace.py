@@ -173,6 +173,14 @@ def test_a_gpt_2_step(precision):
 # ------------------------------------------------------------------------------------------------------------- scopes
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_left():
+    """Of other tests, as workspaces, which would be found in the next trace."""
+    if torch.cuda.is_available():
+        with cleared(traced=False):
+            pass
+
+
 @pytest.fixture
 def live():
     with cleared() as gpu:
@@ -246,6 +254,13 @@ def test_a_closed_one_can_be_read_and_leaves_pytorch_as_it_was():
     with pytest.raises(RuntimeError, match="must be open: mark was asked"):
         gpu.trace.mark("late")
     assert (x, y) != (None, None)
+
+
+def test_what_is_there_at_the_end_is_known_to_a_closed_one_too():
+    with LiveGPU() as gpu:
+        x = torch.ones(1000, 1000, device="cuda")
+    parts = Ledger.at_peak(gpu.trace).parts
+    assert (parts.pop("other tensors"), set(parts) - {"slack"}) == (x.nbytes, set())
 
 
 def test_a_history_of_the_program_s_own_goes_on():

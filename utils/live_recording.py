@@ -69,9 +69,13 @@ class Recording:
         self.trace.look = self.observer.look
 
     def close(self) -> None:
-        """Read what there is to read, and leave PyTorch as it was; an error is told when the trace is asked."""
+        """Look once more, read what there is to read, and leave PyTorch as it was.
+
+        An error is told when the trace is asked.
+        """
         with self._scope:
             try:
+                self.observer.look(again=True)
                 self.read()
             except RuntimeError as error:
                 self._error = error

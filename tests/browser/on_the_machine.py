@@ -34,11 +34,11 @@ FIGURES = """(root) => [...root.querySelectorAll("tr[data-term]")].map(({ datase
   [`${row.stage ?? ""} ${row.term}`, row.predicted ?? null, row.beside ?? null, row.accounted ?? null])"""
 START = {
     "mlp": {},
-    "block": {},
+    "block": {"dtype": "float32"},
     "phases": {},
     "gpt": {"b": 2},
     "checkpoint": {"b": 2},
-    "ranks": {"model": "gpt2", "t": "4", "b": 1, "s": 256},
+    "ranks": {"model": "gpt2", "t": "4", "attention": "explicit", "b": 1, "s": 256},
 }
 """Where each explorer's moves begin, as the page writes it."""
 STAYS = {"checkpoint": {"budget_mib"}, "ranks": {"model"}}
@@ -53,7 +53,7 @@ TOO_MUCH = {
 }
 
 
-SENTENCES = ("must be from 1 to L", "out of memory", "PyTorch has no engine for ZeRO's stage 2")
+SENTENCES = ("must be from 1 to L", "out of memory", "No available kernel", "PyTorch has no engine for ZeRO's stage 2")
 """What an explorer may say instead of figures."""
 SHARE_BYTES = {"phases": 256 << 20}
 """What the process may take of the card, for an explorer whose ranges never fill one."""
