@@ -44,7 +44,8 @@ class CardStorage:
             self._card.free(before)
 
     def data_ptr(self) -> int:
-        return self._block.address if self._block else 0
+        """Where it lies; nowhere when its card is gone, as an error may hold what has failed on another one."""
+        return self._block.address if self._block and self._card.is_there else 0
 
     def resize_(self, n_bytes: int) -> None:
         """As PyTorch does: the new block is taken before the old one goes."""
@@ -130,7 +131,7 @@ class Card:
 
     def __init__(self) -> None:
         self.entries: list[dict] = []
-        self.is_recorded = False
+        self.is_there, self.is_recorded = True, False
         self.allocator = CachingAllocator(GiB, lambda *segment: self._note(*segment))
         self._frames: dict[int, list[str]] = {}
         self._other = CachingAllocator(GiB)
@@ -232,4 +233,7 @@ def pretended_card() -> Iterator[Card]:
             patch.setattr(torch._C, name, answer, raising=False)
         for name, answer in names.items():
             patch.setattr(torch.cuda, name, answer)
-        yield card
+        try:
+            yield card
+        finally:
+            card.is_there = False
