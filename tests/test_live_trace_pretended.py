@@ -285,9 +285,9 @@ def test_what_was_there_before_changes_nothing(name):
                 PROGRAMS[name](card.tensor, gpu.trace.mark, partial(torch.autocast, "cpu"))
                 del others[1:3]
         assert gpu.trace.n_found == n_others
-        ledgers = [(mark, Ledger.at(gpu.trace, mark).of_the_program) for mark in marks(gpu.trace)]
-        rows = [(mark, *row.kept_for, row.category, row.module, row.name) for mark, found in ledgers for row in found]
         made = allocations(gpu.trace)[n_others:]
+        ledgers = [Ledger.at(gpu.trace, gpu.trace.events.index(event) + 1).of_the_program for event in made]
+        rows = [(*row.kept_for, row.category, row.module, row.name) for ledger in ledgers for row in ledger]
         return rows, [(event.phase, event.module, event.node, event.operation) for event in made]
 
     assert account(5) == account(0)
