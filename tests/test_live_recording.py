@@ -81,11 +81,11 @@ def test_what_fails_for_want_of_memory_is_in_it(card, live):
         def forward(self, x):
             with suppress(torch.OutOfMemoryError):
                 card.malloc(1 << 40, ["at::_ops::empty::call("])
-            return x * 2
+            return x * 2 + 1
 
-    Greedy()(card.tensor(torch.ones(4)))
-    (failed,) = [event for event in live.trace if event.action == "oom"]
-    assert (failed.n_bytes, failed.phase) == (1 << 40, "forward")
+    nn.Sequential(Greedy())(card.tensor(torch.ones(4)))
+    inside = [(e.action, e.n_bytes, e.module) for e in live.trace if e.phase == "forward"]
+    assert inside == [("oom", 1 << 40, "0"), *[("alloc", 16, "0")] * 2, ("free", 16, "")]
 
 
 def test_it_is_read_anew_when_there_is_more_and_only_then(card, live):
@@ -112,7 +112,8 @@ def test_another_gpu_s_memory_is_not_its_own(card, live):
 
 def test_looking_around_shows_what_no_forward_has_shown(card, live):
     layer = card.model(nn.Linear(4, 4))
-    assert set(Ledger.now(live).parts) == {"parameters", "slack"}
+    assert set(Ledger.at(live.trace).parts) == {"parameters", "slack"}
+    assert Ledger.now(live).trace is live.trace
     assert {row.name for row in Ledger.now(live)} == {"weight", "bias"}
     layer.register_buffer("more", card.tensor(torch.ones(2)))
     assert {row.category for row in Ledger.now(live)} == {"parameters", "buffers"}

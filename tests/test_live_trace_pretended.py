@@ -137,6 +137,21 @@ def two_graphs(on_gpu, mark, _autocast):
     del three, four
 
 
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+class Function(nn.Module):
+    def forward(self, x):
+        return Doubled.apply(x)
+
+
 class Parts(nn.Module):
     def forward(self, x):
         few, many = (x * 2).relu_().split([5, 15])
@@ -163,6 +178,7 @@ PROGRAMS = {
     "autocast, micro-batches": train(wide, nn.GELU, narrow, is_cast=True, micro_batches=2),
     **{f"checkpoint {name}": train(wide, *[partial(Checkpointed, name)] * 2, narrow) for name in RUNS},
     "checkpoint, autocast": train(wide, *[partial(Checkpointed, "of PyTorch")] * 2, narrow, is_cast=True),
+    "functions of Python's": train(wide, Function, nn.GELU, Function),
     "gradients by hand": gradients_by_hand,
     "in place, views": in_place_and_views,
     "two graphs": two_graphs,
@@ -272,6 +288,23 @@ def test_within_a_module_a_slot_keeps_a_tensor_from_the_first_allocation_on_at_w
     for trace in (live, gpu.trace):
         for mark, rows in expected.items():
             assert kept(trace, mark)[-len(rows) :] == rows, (trace.origin, mark)
+
+
+@pytest.mark.parametrize("name", ["functions of Python's", "checkpoint reentrant", "autocast"])
+def test_to_read_it_now_and_then_changes_nothing(name):
+    def account(look):
+        with pretended_card() as card, LiveGPU() as gpu:
+            trace = gpu.trace
+
+            def mark(name):
+                trace.mark(name)
+                look(trace)
+
+            PROGRAMS[name](card.tensor, mark, partial(torch.autocast, "cpu"))
+        labels = [(event.node, event.module, event.phase) for event in allocations(trace)]
+        return labels, [Ledger.at(trace, mark).parts for mark in marks(trace)]
+
+    assert account(len) == account(lambda trace: None)
 
 
 @pytest.mark.parametrize("name", ["MLP", "checkpoint of PyTorch", "autocast"])
