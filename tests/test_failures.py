@@ -55,11 +55,24 @@ def test_what_the_frames_of_an_error_hold_goes(alive):
     assert str(error) == "'no such key'"
 
 
+def test_frames_that_another_holds_are_emptied(alive):
+    """As an interactive session holds the last error's."""
+    error = caught(fails, alive)
+    held = error.__traceback__
+    release(error)
+    assert left(alive) == 0
+    assert held.tb_next.tb_frame.f_code is fails.__code__
+
+
 def as_a_cause(alive):
     try:
         fails(alive)
     except KeyError as error:
         raise ValueError("outer") from error
+
+
+def as_a_cause_from_before(alive):
+    raise ValueError("outer") from caught(fails, alive)
 
 
 def as_the_context(alive):
@@ -86,7 +99,10 @@ def several_deep(alive):
             raise RuntimeError("outermost") from error
 
 
-@pytest.mark.parametrize("function", [as_a_cause, as_the_context, as_the_context_that_is_not_shown, several_deep])
+CHAINS = [as_a_cause, as_a_cause_from_before, as_the_context, as_the_context_that_is_not_shown, several_deep]
+
+
+@pytest.mark.parametrize("function", CHAINS)
 def test_what_the_errors_behind_it_hold_goes_too(alive, function):
     error = caught(function, alive)
     assert left(alive) == len(alive) >= 1
