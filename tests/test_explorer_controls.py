@@ -4,7 +4,6 @@ import pytest
 
 from utils.explorers import Account, Control, Explorer
 from utils.explorers.controls import in_effect
-from utils.failures import sentence
 from utils.formulas import Formula, Term
 
 
@@ -39,12 +38,6 @@ def test_a_choice_may_be_a_letter_select_a_formula_or_both():
     assert [c.options for c in (letter, both, plain)] == [None, [1, 8], [1, 8]]
     assert [c.letters(8) for c in (letter, both, plain)] == [{"t": 8}, {"t": 8}, {}]
     assert [c.spec()["selects"] for c in (letter, both, plain)] == [False, True, True]
-
-
-def test_a_sentence_is_one_line_of_bounded_length():
-    assert sentence(ValueError("  a\nb")) == "a"
-    assert sentence(ValueError("x" * 1000)) == "x" * 399 + "…"
-    assert sentence(ValueError("It is full. Free 3.5 bytes. " + "Or else" * 100)) == "It is full. Free 3.5 bytes."
 
 
 def test_accounts_say_where_they_come_from():
