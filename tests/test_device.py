@@ -262,6 +262,12 @@ def test_an_index_without_a_gpu():
 
 
 @pytest.mark.usefixtures("pretended_gpus")
+@pytest.mark.parametrize(("named", "index"), [(3, 3), ("cuda:3", 3), (torch.device("cuda", 3), 3), ("cuda", 0)])
+def test_a_live_gpu_by_index_or_as_pytorch_names_it(named, index):
+    assert LiveGPU(named).device == torch.device("cuda", index)
+
+
+@pytest.mark.usefixtures("pretended_gpus")
 def test_a_live_gpu_sets_simulated_ones_aside():
     with SimulatedGPU() as outer:
         x = ones(outer, 3)
@@ -295,7 +301,7 @@ def test_a_live_gpu_is_closed_innermost_first_and_on_its_thread():
     for inner in (SimulatedGPU("t4-16gb"), LiveGPU(1, traced=False)):
         with inner:
             x = ones(inner, 3) if isinstance(inner, SimulatedGPU) else None
-            with pytest.raises(RuntimeError, match=f"innermost first: close {inner.name} before a stand-in"):
+            with pytest.raises(RuntimeError, match=f"innermost first: close .*{inner.name}.* before a stand-in"):
                 live.close()
             assert current_gpu() is inner, x
     with ThreadPoolExecutor(1) as other, pytest.raises(RuntimeError, match="on the thread that opened it: a stand-in"):

@@ -32,7 +32,6 @@ class StandIn(SimulatedGPU):
 
 @contextmanager
 def cleared(*, traced):
-    assert not traced, "nobody reads a trace here, and it takes time"
     with StandIn(T4) as gpu:
         kept = [torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device) for n_bytes in gpu.left]
         if kept:
@@ -74,6 +73,19 @@ def test_what_was_there_before_is_in_both_columns(monkeypatch):
     *rows, said = live_beside_simulated(two_by_two).splitlines()
     assert {row.split()[-1] for row in rows[2:]} == {"+0"}
     assert said == "12,583,424 bytes (12 MiB) were allocated before; the simulated GPU has them from the start, too."
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("found", [None, 512, {"allocated": 1.5}])
+def test_what_is_no_bytes_by_name_is_refused(found):
+    with pytest.raises(TypeError, match=r'must give whole bytes by name, as {"allocated": 512}: got '):
+        live_beside_simulated(lambda gpu: found)
+
+
+@pytest.mark.usefixtures("machine")
+def test_the_names_are_the_same_on_both():
+    with pytest.raises(ValueError, match="the same names on both GPUs: live it gave measured; simulated simulated"):
+        live_beside_simulated(lambda gpu: {gpu.origin: 512})
 
 
 def test_conditions_stand_below(machine, monkeypatch):

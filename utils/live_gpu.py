@@ -43,12 +43,14 @@ class LiveGPU:
     origin = "measured"
     is_open = True
 
-    def __init__(self, index: int | None = None, *, traced: bool = True) -> None:
+    def __init__(self, index: int | str | torch.device | None = None, *, traced: bool = True) -> None:
         if reason := this_machine().reason:
             raise RuntimeError(
                 f'a live GPU needs a CUDA build of PyTorch and a GPU. {reason} Use open_gpu("a100-80gb") or another '
                 "simulated GPU."
             )
+        if index is not None and not isinstance(index, int):
+            index = torch.device(index).index  # of "cuda:1"; "cuda" has none
         self.device = torch.device("cuda", _own_index() if index is None else index)
         if not 0 <= self.device.index < torch.cuda.device_count():
             raise RuntimeError(
@@ -133,7 +135,7 @@ class LiveGPU:
         if self._thread != threading.get_ident():
             raise RuntimeError(f"a live GPU must be closed on the thread that opened it: {self.name}.")
         if attached() or _open.gpus[-1] is not self:
-            inner = attached()[-1].memory.spec.name if attached() else _open.gpus[-1].name
+            inner = attached()[-1].memory.spec.name if attached() else f"the {_open.gpus[-1].name} opened after it"
             raise RuntimeError(f"open GPUs must be closed innermost first: close {inner} before {self.name}.")
         scope, self._scope = self._scope, None
         scope.close()
