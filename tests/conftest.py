@@ -73,6 +73,24 @@ def gpu():
 
 
 @pytest.fixture
+def card():
+    """A pretended card, whose allocator and history answer in the place of CUDA's."""
+    from pretended_card import pretended_card
+
+    with pretended_card() as card:
+        yield card
+
+
+@pytest.fixture
+def live(card):
+    """That card's live GPU, open as a scope."""
+    from utils import LiveGPU
+
+    with LiveGPU() as gpu:
+        yield gpu
+
+
+@pytest.fixture
 def pretended_gpus(monkeypatch):
     """A machine with eight GPUs, as far as their names and numbers go; returns the properties that can be changed."""
     import torch

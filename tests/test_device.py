@@ -268,6 +268,12 @@ def test_a_live_gpu_by_index_or_as_pytorch_names_it(named, index):
 
 
 @pytest.mark.usefixtures("pretended_gpus")
+def test_another_device_is_no_live_gpu():
+    with pytest.raises(ValueError, match="is a CUDA device, as .*: got cpu"):
+        LiveGPU("cpu")
+
+
+@pytest.mark.usefixtures("pretended_gpus")
 def test_a_live_gpu_sets_simulated_ones_aside():
     with SimulatedGPU() as outer:
         x = ones(outer, 3)

@@ -5,25 +5,13 @@ from functools import partial
 
 import pytest
 import torch
-from pretended_card import DEVICE, pretended_card
+from pretended_card import DEVICE
 from torch import nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 from utils import LiveGPU, SimulatedGPU
 from utils.owners import Role
-
-
-@pytest.fixture
-def card():
-    with pretended_card() as card:
-        yield card
-
-
-@pytest.fixture
-def live(card):
-    with LiveGPU() as gpu:
-        yield gpu
 
 
 @pytest.fixture

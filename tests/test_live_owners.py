@@ -2,27 +2,14 @@
 
 import threading
 
-import pytest
 import torch
-from pretended_card import CAST, CardStorage, CardTensor, pretended_card
+from pretended_card import CAST, CardStorage, CardTensor
 from torch import nn
 
 from utils import Ledger, LiveGPU
 from utils.checkpointing import Checkpoint
 
 HALF = torch.bfloat16
-
-
-@pytest.fixture
-def card():
-    with pretended_card() as card:
-        yield card
-
-
-@pytest.fixture
-def live(card):
-    with LiveGPU() as gpu:
-        yield gpu
 
 
 def rows(trace, mark, category):

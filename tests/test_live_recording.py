@@ -5,23 +5,11 @@ from contextlib import suppress
 
 import pytest
 import torch
-from pretended_card import DEVICE, pretended_card
+from pretended_card import DEVICE
 from torch import nn
 
 from utils import Ledger, LiveGPU, SimulatedGPU
 from utils.simulated.watching import watch
-
-
-@pytest.fixture
-def card():
-    with pretended_card() as card:
-        yield card
-
-
-@pytest.fixture
-def live(card):
-    with LiveGPU() as gpu:
-        yield gpu
 
 
 def made(trace):

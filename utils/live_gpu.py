@@ -37,7 +37,7 @@ class LiveGPU:
     some 2 kB, and 5 more once it is read; the first reading, when the scope ends at the latest, takes some seconds.
     With `traced=False` there is no trace.
 
-    Raises: RuntimeError if PyTorch sees no GPU here, or not that one.
+    Raises: RuntimeError if PyTorch sees no GPU here, or not that one; ValueError for a device of another kind.
     """
 
     origin = "measured"
@@ -50,7 +50,10 @@ class LiveGPU:
                 "simulated GPU."
             )
         if index is not None and not isinstance(index, int):
-            index = torch.device(index).index  # of "cuda:1"; "cuda" has none
+            device = torch.device(index)
+            if device.type != "cuda":
+                raise ValueError(f'a live GPU is a CUDA device, as "cuda:0", or its index: got {device}.')
+            index = device.index  # None of "cuda" alone
         self.device = torch.device("cuda", _own_index() if index is None else index)
         if not 0 <= self.device.index < torch.cuda.device_count():
             raise RuntimeError(
