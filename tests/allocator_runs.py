@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from utils.simulated.allocator import CachingAllocator, OutOfMemory
-from utils.units import GiB, KiB, MiB
+from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.units import GiB, KiB, MiB
 
 EDGES = (512, 1024, 512 * KiB, 1 * MiB, 2 * MiB, 9 * MiB, 10 * MiB, 19 * MiB, 20 * MiB)
 SIZES = [edge + change for edge in EDGES for change in (-513, -512, -1, 0, 1, 512, 513) if edge + change > 0]

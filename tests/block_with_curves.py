@@ -1,10 +1,10 @@
 """An explorer in parts, with curves, for the tests: what a block keeps, and how its activation and its slope run."""
 
-from utils.activation_survey import curve, widest_fold
-from utils.block_formulas import block_parts
-from utils.explorers import Account, Control, Curve, Explorer, pieces
+from every_byte.widget import Account, Control, Curve, Explorer, pieces
+from utils.experiments.activations import curve, widest_fold
+from utils.formulas.block import block_parts
+from utils.formulas.mlp import ACTIVATIONS
 from utils.layers import make_activation
-from utils.mlp_formulas import ACTIVATIONS
 
 UNLIKE = ("RReLU", "Threshold", "Softmax", "Softmax2d", "Softmin", "LogSoftmax", "Identity")  # no single curve, or none
 NAMES = [name for name in ACTIVATIONS if not name.endswith("_") and name not in UNLIKE]

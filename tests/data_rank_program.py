@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from torch.distributed.tensor import DTensor
 
+from every_byte.gpu.ranks import is_real, ranks
+from every_byte.ledger.saved_tensors import storages_of
 from utils import GPT, SavedTensorContext, SimulatedGPU
-from utils.data_parallel import fully_sharded, replicated, states_sharded
-from utils.parallel import is_real, ranks
-from utils.saved_tensors import storages_of
+from utils.models.data_parallel import fully_sharded, replicated, states_sharded
 
 B, S, D, A, L, V = 2, 8, 16, 2, 3, 25  # of each rank; 2 ranks do not divide V
 ADAM = dict(lr=0.1, eps=0.01)  # with a small eps, it would make a large step of a gradient's last digit

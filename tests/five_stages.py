@@ -1,7 +1,7 @@
 """An explorer of five stages for the tests: a stack of linear layers, its first f frozen, through one training step."""
 
-from utils.explorers import Account, Control, Explorer
-from utils.formulas import Formula, Term
+from every_byte.formula.formula import Formula, Term
+from every_byte.widget import Account, Control, Explorer
 
 STAGES = ("model to device", "forward", "backward", "optimizer step", "zero_grad")
 STATES = {"SGD": 0, "SGD, momentum": 1, "Adam": 2}  # tensors of a parameter's size that the optimizer keeps

@@ -13,10 +13,10 @@ from data_rank_program import ADAM, B, all_of, batch, difference
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate
 
+from every_byte.gpu.ranks import is_real, ranks
 from utils import GPT
-from utils.data_parallel import fully_sharded, replicated
-from utils.parallel import is_real, ranks
-from utils.tensor_parallel import QKV, own_share, plain_shares, tensor_parallel
+from utils.models.data_parallel import fully_sharded, replicated
+from utils.models.tensor_parallel import QKV, own_share, plain_shares, tensor_parallel
 
 N, T = 2, 2
 S, D, A, L, V = 8, 16, 2, 2, 26

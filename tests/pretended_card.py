@@ -3,7 +3,7 @@
 What PyTorch is asked of a card (counters, memory history, segments) it asks functions of `torch._C` that a build
 without CUDA lacks. Inside of `pretended_card()` they are there, and answer for a `CachingAllocator`. A `CardTensor`
 says that it lies on this card: for each storage that an operation makes, the allocator is asked, and the history gets
-an entry with the names that C++ would have on its call stack, as far as `utils.frames` reads them.
+an entry with the names that C++ would have on its call stack, as far as `every_byte.ledger.frames` reads them.
 
 Not as on a real card: operations allocate their results alone, no workspace; a backward runs on the thread that calls
 it; autocast is that of the CPU, `torch.autocast("cpu")`. What a snapshot holds is as PyTorch 2.13 writes it.
@@ -19,8 +19,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from utils.simulated.allocator import CachingAllocator, OutOfMemory
-from utils.units import GiB
+from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.units import GiB
 
 DEVICE = torch.device("cuda", 1)  # the second of two: what is said of the first must not count
 ENGINE = "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)"

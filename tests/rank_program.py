@@ -12,9 +12,9 @@ from pathlib import Path
 import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
+from every_byte.gpu.ranks import is_real, ranks
 from utils import GPT, Block, SavedTensorContext, SimulatedGPU
-from utils.parallel import is_real, ranks
-from utils.tensor_parallel import QKV, own_share, tensor_parallel
+from utils.models.tensor_parallel import QKV, own_share, tensor_parallel
 
 B, S, D, A, V = 2, 8, 16, 4, 24
 

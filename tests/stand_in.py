@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import torch
 
-from utils import device, machine
-from utils.live_gpu import LIVE
-from utils.machine import Machine
-from utils.simulated.gpu import SimulatedGPU
-from utils.simulated.specs import GPUSpec, find_spec
+from every_byte.gpu import device
+from every_byte.gpu.live import machine
+from every_byte.gpu.live.gpu import LIVE
+from every_byte.gpu.live.machine import Machine
+from every_byte.gpu.memory.specs import GPUSpec, find_spec
+from every_byte.gpu.simulated import SimulatedGPU
 
 NAME = "NVIDIA Stand-in 80GB"
 OPTION = f"{NAME} (this machine)"
@@ -86,7 +87,7 @@ def install(
 
 
 def _replace(before: dict, after: dict) -> None:
-    modules = [found for name, found in sys.modules.items() if name.split(".")[0] == "utils" and found is not None]
+    modules = [found for name, found in sys.modules.items() if name.split(".")[0] in ("every_byte", "utils") and found is not None]
     for module in modules:
         for name, item in before.items():
             if vars(module).get(name) is item:

@@ -5,8 +5,8 @@ import math
 import pytest
 from torch import nn
 
-from utils.activation_curves import activation_curves
-from utils.activation_survey import widest_fold
+from utils.experiments.activations import widest_fold
+from utils.explorers.activation_curves import activation_curves
 
 
 def test_a_function_that_tells():

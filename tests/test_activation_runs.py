@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from utils import activations
-from utils.activation_runs import BATCH, LENGTH, SYMBOLS, WIDTH, _sequences, train_small
+from utils.experiments.activation_runs import BATCH, LENGTH, SYMBOLS, WIDTH, _sequences, train_small
+from utils.models import activations
 
 
 def test_each_symbol_is_the_sum_of_the_two_before_it():

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from utils.activation_survey import N_POINTS, curve, plain, survey, widest_fold
-from utils.activations import SquaredReLU
-from utils.mlp_formulas import ACTIVATIONS
+from utils.experiments.activations import N_POINTS, curve, plain, survey, widest_fold
+from utils.formulas.mlp import ACTIVATIONS
+from utils.models.activations import SquaredReLU
 
 FOLD = {"GELU", "Hardswish", "Mish", "SiLU"}
 

@@ -7,10 +7,11 @@ import torch
 from torch import nn
 from torch.autograd import gradcheck, gradgradcheck
 
-from utils import SimulatedGPU, activations
-from utils.activations import FromOutput
-from utils.experiments import mlp_forward
-from utils.mlp_formulas import mlp_saved
+from utils import SimulatedGPU
+from utils.experiments.first_programs import mlp_forward
+from utils.formulas.mlp import mlp_saved
+from utils.models import activations
+from utils.models.activations import FromOutput
 
 PAIRS = {
     "LeakyReLU": (activations.LeakyReLU(), nn.LeakyReLU()),
@@ -161,5 +162,7 @@ def test_a_formula_from_the_output_is_for_those_that_are_here():
     for name in known - {"FromOutput", "SquaredReLU"}:
         assert mlp_saved(activation=name, from_output=True).bytes(b=1, s=1, d=1, e=2) == 10
     for name in ("gelu", "prelu", "tanhshrink", "relu"):
-        with pytest.raises(ValueError, match=f"from_output needs an activation of utils.activations: got '{name}'"):
+        with pytest.raises(
+            ValueError, match=f"from_output needs an activation of utils.models.activations: got '{name}'"
+        ):
             mlp_saved(activation=name, from_output=True)

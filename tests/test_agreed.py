@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from every_byte.gpu.ranks import ranks
 from utils import SimulatedGPU
-from utils.parallel import ranks
 
 
 @pytest.fixture

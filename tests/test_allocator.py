@@ -10,8 +10,8 @@ from allocator_runs import SIZES, Run, sequences
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.simulated.allocator import CachingAllocator, OutOfMemory
-from utils.units import GiB, MiB
+from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.units import GiB, MiB
 
 
 @sequences(2_500)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from utils.simulated.allocator import CachingAllocator, OutOfMemory
-from utils.units import GiB, MiB
+from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.units import GiB, MiB
 
 NOT_OURS = "^block must be one that this allocator handed out:"
 

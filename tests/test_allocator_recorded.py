@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 from reference_files import files_with_events, load
 
-from utils.simulated.allocator import CachingAllocator, OutOfMemory
-from utils.units import GiB
+from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.units import GiB
 
 SEQUENCES = load("allocator_sequences", "a100")
 

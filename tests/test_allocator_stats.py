@@ -4,8 +4,8 @@ from collections import Counter
 
 from allocator_runs import RESETS, Run, sequences
 
-from utils.simulated.allocator import CachingAllocator
-from utils.units import GiB, MiB
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.units import GiB, MiB
 
 VIEWS = ("all", "small_pool", "large_pool")
 OF_BLOCKS = ("allocation", "allocated_bytes", "active", "active_bytes", "requested_bytes")

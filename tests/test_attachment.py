@@ -8,8 +8,8 @@ from running import ones
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils.flop_counter import FlopCounterMode
 
+from every_byte.gpu.memory.attachment import attached, set_aside
 from utils import SimulatedGPU
-from utils.simulated.attachment import attached, set_aside
 
 DEEP = 100  # autograd moves to a thread of its own where more than 60 backwards are nested
 
@@ -224,8 +224,8 @@ def test_a_real_backward_is_one_from_wherever_it_starts(backward):
 
 @needs_gpu
 def test_a_simulation_does_not_see_that_real_attention_has_run():
-    from utils.simulated.attention_choice import order_of_preference
-    from utils.simulated.specs import find_spec
+    from every_byte.gpu.memory.specs import find_spec
+    from every_byte.gpu.operators.attention.choice import order_of_preference
 
     a100 = find_spec("a100-80gb")
     before = order_of_preference(a100)

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from running import FOLDER, GPUS, cases, run_as_recorded
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.operators.attention import flash as attention_flash
+from every_byte.gpu.operators.attention.choice import order_of_preference
+from every_byte.gpu.operators.attention.efficient import workspace_bytes
 from utils import SimulatedGPU
-from utils.simulated import attention_flash
-from utils.simulated.attention_choice import order_of_preference
-from utils.simulated.attention_efficient import workspace_bytes
-from utils.simulated.specs import find_spec
 
 SEED = 2026  # of record_attention_choices.py
 CHOICES = json.loads((FOLDER / "attention_choices.json").read_text(encoding="utf-8"))

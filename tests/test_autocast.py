@@ -13,8 +13,8 @@ from running import ones
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from every_byte.gpu.dispatch import autocast as casts
 from utils import SimulatedGPU
-from utils.simulated import autocast as casts
 
 HEADER = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
 POLICIES = {  # the macro of the header that lists a policy's operators, and its policy here

@@ -8,10 +8,10 @@ from torch import nn
 from torch.autograd.function import BackwardCFunction
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from utils.backward_order import BackwardOrder, converted_by
-from utils.events import Event
-from utils.owners import NEVER
-from utils.saved_tensors import node_name
+from every_byte.gpu.live.backward_order import BackwardOrder, converted_by
+from every_byte.ledger.attribution import NEVER
+from every_byte.ledger.events import Event
+from every_byte.ledger.saved_tensors import node_name
 
 
 class Doubled(torch.autograd.Function):

@@ -7,10 +7,11 @@ import threading
 import pytest
 import torch
 
-from utils import SimulatedGPU, activations
-from utils.block_experiments import block_forward
-from utils.block_formulas import ATTENTIONS, PARTS, block_parts, block_saved
-from utils.mlp_formulas import ACTIVATIONS
+from utils import SimulatedGPU
+from utils.experiments.blocks import block_forward
+from utils.formulas.block import ATTENTIONS, PARTS, block_parts, block_saved
+from utils.formulas.mlp import ACTIVATIONS
+from utils.models import activations
 
 SIZE = {"b": 2, "s": 4096, "d": 1024}
 BSD_BYTES = 2 * 2 * 4096 * 1024

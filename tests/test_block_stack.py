@@ -7,7 +7,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from utils import SimulatedGPU
-from utils.block_stack import Stack, eager, in_parts, in_segments
+from utils.experiments.block_stack import Stack, eager, in_parts, in_segments
 
 
 @pytest.mark.parametrize("parts", [("attention",), ("mlp",), ("attention", "mlp")])

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from every_byte.gpu.capacity import SEGMENT_STEP_BYTES, Fit, fit
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.ledger.trace import Trace
+from every_byte.units import MiB
 from utils import GPT, SimulatedGPU
-from utils.capacity import SEGMENT_STEP_BYTES, Fit, fit
-from utils.simulated.specs import find_spec
-from utils.trace import Trace
-from utils.training import StepSettings, random_tokens, train_steps
-from utils.units import MiB
+from utils.experiments.training import StepSettings, random_tokens, train_steps
 
 V, S, D, N_LAYERS, HEADS = 5001, 96, 192, 4, 3
 A100 = find_spec("a100-80gb")

@@ -4,14 +4,14 @@ import random
 
 import pytest
 
+from every_byte.units import MiB
 from utils import SimulatedGPU
-from utils.checkpoint_experiments import OPTIMAL, POLICIES, CheckpointedStep, step_flops
-from utils.gpt_experiments import ATTENTIONS, predicted
-from utils.operations import FlopCounter
-from utils.policies import reason_against
-from utils.regions import REGIONS, WITH_K, set_regions
-from utils.training import random_tokens
-from utils.units import MiB
+from utils.experiments.checkpointed_step import OPTIMAL, POLICIES, CheckpointedStep, step_flops
+from utils.experiments.gpt_step import ATTENTIONS, predicted
+from utils.experiments.training import random_tokens
+from utils.models.operations import FlopCounter
+from utils.models.policies import reason_against
+from utils.models.regions import REGIONS, WITH_K, set_regions
 
 N_DRAWN = 16
 

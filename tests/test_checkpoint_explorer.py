@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from utils.checkpoint_experiments import OPTIMAL, CheckpointedStep
-from utils.checkpoint_explorer import WITHOUT, account, checkpoint_explorer, remark
-from utils.gpt_experiments import MOMENTS, predicted
-from utils.regions import REGIONS
+from utils.experiments.checkpointed_step import OPTIMAL, CheckpointedStep
+from utils.experiments.gpt_step import MOMENTS, predicted
+from utils.explorers.checkpoint import WITHOUT, account, checkpoint_explorer, remark
+from utils.models.regions import REGIONS
 
 SMALL = {"model": "gpt2", "b": 2, "s": 128}
 

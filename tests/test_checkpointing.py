@@ -12,8 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils import MLP, Block, SavedTensorContext, SimulatedGPU
-from utils.checkpointing import AutocastState, Checkpoint, RandomState, Region, checkpoint, minimal_checkpoint
-from utils.regions import library_checkpoint
+from utils.models.checkpointing import AutocastState, Checkpoint, RandomState, Region, checkpoint, minimal_checkpoint
+from utils.models.regions import library_checkpoint
 
 reentrant_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=True)
 BOTH = {"ours": checkpoint, "library": library_checkpoint}

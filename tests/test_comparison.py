@@ -1,6 +1,6 @@
 """Tables of predicted and accounted bytes: what they say, in text and in HTML."""
 
-from utils.comparison import Comparison
+from every_byte.tables import Comparison
 
 MET = Comparison("an MLP", (("input", 2048, 2048), ("mask", 10, 10)))
 MISSED = Comparison("an <MLP>", (("input", 2048, 1024), ("mask", 10, 1034)))

@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils import Block, SavedTensorContext
-from utils.compiled import Compiled, first_to_go, missing_compiler
-from utils.operations import FlopCounter, record
+from utils.models.compiled import Compiled, first_to_go, missing_compiler
+from utils.models.operations import FlopCounter, record
 
 
 def requested(gpu) -> int:

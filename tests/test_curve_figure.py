@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from utils.activation_survey import widest_fold
-from utils.curve_figure import over_output
+from utils.experiments.activations import widest_fold
+from utils.figures.curves import over_output
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from test_torchrun import SUMMED_IN_ANOTHER_ORDER, Run
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from every_byte.gpu.ranks import by_rank, ranks
+from every_byte.units import MiB
 from utils import GPT, Ledger, SimulatedGPU
-from utils.data_parallel import fully_sharded, rank_parameters, replicated, states_sharded
-from utils.parallel import by_rank, ranks
-from utils.training import StepSettings, random_tokens, train_steps
-from utils.units import MiB
+from utils.experiments.training import StepSettings, random_tokens, train_steps
+from utils.models.data_parallel import fully_sharded, rank_parameters, replicated, states_sharded
 
 
 def small_gpt(gpu, **settings):

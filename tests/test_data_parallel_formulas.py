@@ -7,20 +7,14 @@ import pytest
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 
+from every_byte.gpu.ranks import ranks
 from utils import GPT, Ledger, SimulatedGPU
-from utils.data_parallel import fully_sharded, rank_parameters, replicated, states_sharded
-from utils.data_parallel_formulas import (
-    MOMENTS,
-    gathered,
-    gathered_at_peak,
-    held_on_rank,
-    rank_states,
-)
-from utils.gpt import letters
-from utils.gpt_settings import PRECISIONS, GPTSettings
-from utils.parallel import ranks
-from utils.tensor_parallel import tensor_parallel
-from utils.training import StepSettings, random_tokens, train_steps
+from utils.experiments.training import StepSettings, random_tokens, train_steps
+from utils.formulas.data_parallel import MOMENTS, gathered, gathered_at_peak, held_on_rank, rank_states
+from utils.formulas.settings import PRECISIONS, GPTSettings
+from utils.models.data_parallel import fully_sharded, rank_parameters, replicated, states_sharded
+from utils.models.gpt import letters
+from utils.models.tensor_parallel import tensor_parallel
 
 STATES = ("parameters", "gradients", "gradient buckets", "optimizer state")
 ENGINES = [0, 1, 3]

@@ -9,9 +9,10 @@ import sys
 import pytest
 import torch
 
-from utils import SimulatedGPU, deep_graphs
-from utils.deep_graphs import HARMLESS, let_go, looked_at
-from utils.saved_tensors import graph_nodes
+from every_byte.ledger import deep_graphs
+from every_byte.ledger.deep_graphs import HARMLESS, let_go, looked_at
+from every_byte.ledger.saved_tensors import graph_nodes
+from utils import SimulatedGPU
 
 CHAIN = """
 import resource
@@ -19,7 +20,7 @@ resource.setrlimit(resource.RLIMIT_STACK, (3 << 20, resource.getrlimit(resource.
 import torch
 from torch.utils.checkpoint import checkpoint
 from utils import SimulatedGPU
-from utils.saved_tensors import graph_nodes
+from every_byte.ledger.saved_tensors import graph_nodes
 
 def chain(device, n, step):
     y = torch.ones(4, device=device, requires_grad=True)

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from utils import SavedTensorContext
-from utils.derivatives import backward_reads
+from utils.experiments.derivatives import backward_reads
 
 OPERATIONS = {
     "relu": torch.relu,

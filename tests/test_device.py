@@ -16,9 +16,9 @@ from running import ones
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from torch.utils.flop_counter import FlopCounterMode
 
+from every_byte.gpu.device import current_gpu
+from every_byte.gpu.memory.specs import SPECS
 from utils import AllocatedMemContext, LiveGPU, SimulatedGPU, open_gpu
-from utils.device import current_gpu
-from utils.simulated.specs import SPECS
 
 # ------------------------------------------------------------------------------------------ opening and closing
 

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from utils.simulated.elementwise import ELEMENTWISE, result_strides
+from every_byte.gpu.operators.elementwise import ELEMENTWISE, result_strides
 
 aten = torch.ops.aten
 ACTIVATIONS = {

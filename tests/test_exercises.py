@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from every_byte.formula.formula import Formula, Selector, Term
+from every_byte.units import MiB
 from utils import SimulatedGPU
 from utils.exercises import mlp, start
 from utils.exercises.judge import check, check_function
-from utils.formulas import Formula, Selector, Term
-from utils.start_experiments import SMALL_GPU
-from utils.units import MiB
+from utils.experiments.start_experiments import SMALL_GPU
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from utils.exercises import nanogpt
-from utils.gpt import letters
-from utils.gpt_runs import requested_at_peak
-from utils.training import StepSettings
+from utils.experiments.gpt_article import requested_at_peak
+from utils.experiments.training import StepSettings
+from utils.models.gpt import letters
 
 NE, NA = 12 * 1024 * 768, 12 * 12 * 1024**2
 N_BLOCK = 12 * 768**2 + 2 * 768

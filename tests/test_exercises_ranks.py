@@ -4,10 +4,10 @@ import pytest
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
-from utils.data_parallel_formulas import gathered_at_peak
 from utils.exercises import ranks
-from utils.gpt import letters
-from utils.gpt_settings import GPTSettings
+from utils.formulas.data_parallel import gathered_at_peak
+from utils.formulas.settings import GPTSettings
+from utils.models.gpt import letters
 
 SBD = 4 * 2048 * 6144
 SCORES = 5 * 64 * 2048**2 * 4

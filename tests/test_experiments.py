@@ -6,8 +6,8 @@ from reference_files import load
 from running import GPUS
 
 from utils import SimulatedGPU
-from utils.experiments import forward_alone, kept, mlp_forward, train_stack
-from utils.mlp_formulas import mlp_saved
+from utils.experiments.first_programs import forward_alone, kept, mlp_forward, train_stack
+from utils.formulas.mlp import mlp_saved
 
 SIZE = {"b": 2, "s": 4096, "d": 1024}
 

@@ -12,10 +12,10 @@ import torch
 import traitlets
 from ipywidgets import IntSlider, interact, link
 
-from utils.explorers import Account, Control, Explorer
-from utils.explorers.scripts import one_module
-from utils.mlp_formulas import mlp_saved
-from utils.palette import TERMS
+from every_byte.palette import TERMS
+from every_byte.widget import Account, Control, Explorer
+from every_byte.widget.scripts import one_module
+from utils.formulas.mlp import mlp_saved
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

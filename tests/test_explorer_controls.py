@@ -2,9 +2,9 @@
 
 import pytest
 
-from utils.explorers import Account, Control, Explorer
-from utils.explorers.controls import in_effect
-from utils.formulas import Formula, Term
+from every_byte.formula.formula import Formula, Term
+from every_byte.widget import Account, Control, Explorer
+from every_byte.widget.controls import in_effect
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ import block_with_curves
 import pytest
 import torch
 
-from utils.activation_survey import curve
-from utils.explorers import Control, Curve, Explorer, pieces
-from utils.explorers.thinning import DEVIATION
-from utils.formulas import Formula, Term
+from every_byte.formula.formula import Formula, Term
+from every_byte.widget import Control, Curve, Explorer, pieces
+from every_byte.widget.thinning import DEVIATION
+from utils.experiments.activations import curve
 from utils.layers import make_activation
 
 LINE = [([0.0, 1.0], [0.0, 2.0])]

@@ -10,17 +10,17 @@ import torch
 import traitlets
 from stand_in import BADGE, NAME, OPTION, SPEC, install
 
-from utils import machine
-from utils.checkpoint_experiments import CheckpointedStep
-from utils.device import spec_of
-from utils.explorers import Account, Control, Explorer
-from utils.explorers.gpus import NO_KERNEL, available_gpus, beside_its_simulation, for_a_page, gpu_controls
-from utils.formulas import Formula, Term
-from utils.gallery import GALLERY, explorer
-from utils.gpt_experiments import GPTStep
-from utils.live_gpu import LIVE
-from utils.mesh_steps import MeshStep
-from utils.simulated.specs import SPECS, find_spec
+from every_byte.formula.formula import Formula, Term
+from every_byte.gpu.device import spec_of
+from every_byte.gpu.live import machine
+from every_byte.gpu.live.gpu import LIVE
+from every_byte.gpu.memory.specs import SPECS, find_spec
+from every_byte.widget import Account, Control, Explorer
+from every_byte.widget.gpus import NO_KERNEL, available_gpus, beside_its_simulation, for_a_page, gpu_controls
+from utils.experiments.checkpointed_step import CheckpointedStep
+from utils.experiments.gpt_step import GPTStep
+from utils.experiments.mesh_step import MeshStep
+from utils.explorers.gallery import GALLERY, explorer
 
 SMALL = {
     "phases": {"L": 3, "b": 2, "d": 10},

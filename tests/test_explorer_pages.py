@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from utils.explorers import Account, Control, Explorer, Timeline
-from utils.explorers.pages import differences, key_of, script_of
-from utils.explorers.scripts import one_script
-from utils.formulas import Formula, Term
+from every_byte.formula.formula import Formula, Term
+from every_byte.widget import Account, Control, Explorer, Timeline
+from every_byte.widget.pages import differences, key_of, script_of
+from every_byte.widget.scripts import one_script
 
 TIMELINE = Timeline(
     {"activations": [5, 9, 2], "slack": [0, 512, 512]}, [10, 20, 20], [1, 4, 6], 6, [("forward", 0, 2)], 1

@@ -5,9 +5,9 @@ import re
 import pytest
 from block_with_curves import PARTS, bytes_of, formula, make, measure
 
-from utils.explorers import Account
-from utils.formulas import Formula, Term
-from utils.units import exact
+from every_byte.formula.formula import Formula, Term
+from every_byte.units import exact
+from every_byte.widget import Account
 
 FEW = {"activations": ["GELU"], "curves": None, "curves_of": None}
 

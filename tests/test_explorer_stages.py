@@ -6,10 +6,10 @@ import re
 import pytest
 from five_stages import STAGES, bytes_by_hand, formula, make, measure
 
-from utils.explorers import Account, Control
-from utils.formulas import Formula, Term
-from utils.mlp_formulas import mlp_saved
-from utils.palette import TERMS
+from every_byte.formula.formula import Formula, Term
+from every_byte.palette import TERMS
+from every_byte.widget import Account, Control
+from utils.formulas.mlp import mlp_saved
 
 ACCOUNT_MESSAGE = (
     "measure must return an Account of the formula's stages: got {}, but the formula has {}; pass Account({})"

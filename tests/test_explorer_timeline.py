@@ -6,13 +6,13 @@ import re
 import pytest
 import torch
 
+from every_byte.formula.formula import Formula, Term
+from every_byte.gpu.capacity import Fit
+from every_byte.ledger.trace import Trace
+from every_byte.widget import Account, Control, Explorer, Limit, Timeline
+from every_byte.widget.timeline import MOST_COLUMNS
 from utils import Ledger, SimulatedGPU
-from utils.capacity import Fit
-from utils.explorers import Account, Control, Explorer, Limit, Timeline
-from utils.explorers.timeline import MOST_COLUMNS
-from utils.formulas import Formula, Term
-from utils.trace import Trace
-from utils.training import StepSettings, train_steps
+from utils.experiments.training import StepSettings, train_steps
 
 MARKS = {"after": "step 1 zero_grad", "until": "step 2 zero_grad"}
 FITS = Fit("a100-80gb", 85_097_971_712, 587_202_560, 2**30)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.expressions import ROUNDING_BYTES, Expression, in_order
-from utils.notation import latex, monomials, parseable, plain
-from utils.simulated import allocator_blocks
+from every_byte.formula.expressions import ROUNDING_BYTES, Expression, in_order
+from every_byte.formula.notation import latex, monomials, parseable, plain
+from every_byte.gpu.memory import blocks as allocator_blocks
 
 TEXTS = [
     "4*b*s*d",

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from utils.failures import release, sentence
+from every_byte.failures import release, sentence
 
 
 class Tensor:

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from every_byte.figures.bars import predicted_beside, stacked_bars, timeline
+from every_byte.figures.graph import graph
+from every_byte.ledger.events import Event
+from every_byte.ledger.readings import categories
+from every_byte.units import GiB, MiB, exact
 from utils import Ledger, LinearStack, SavedTensorContext, SimulatedGPU, Trace
-from utils.events import Event
-from utils.figures import predicted_beside, stacked_bars, timeline
-from utils.graph_figure import graph
-from utils.readings import categories
-from utils.training import train_in_phases
-from utils.units import GiB, MiB, exact
+from utils.experiments.training import train_in_phases
 
 
 def test_stacked_bars():

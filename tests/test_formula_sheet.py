@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from every_byte.formula.expressions import BOOK_LETTERS, Expression
 from tools.formula_sheet import ESTIMATES, LETTERS, MOMENTS, PAGE, page
-from utils.expressions import BOOK_LETTERS, Expression
-from utils.gpt import letters
-from utils.gpt_formulas import parameter_count
-from utils.gpt_held import GPTSettings, held_after_forward, held_in_loss
+from utils.formulas.estimates import parameter_count
+from utils.formulas.gpt import GPTSettings, held_after_forward, held_in_loss
+from utils.models.gpt import letters
 
 XL = letters("gpt2-xl") | {"b": 2, "t": 4}
 ABBREVIATIONS = {

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from utils.formulas import Formula, Selector, Term
-from utils.saved_tensors import SavedTensor
+from every_byte.formula.formula import Formula, Selector, Term
+from every_byte.ledger.saved_tensors import SavedTensor
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -91,7 +91,7 @@ class TestFormula:
 
     def test_evaluating_loads_no_sympy(self):
         program = (
-            "import sys; from utils.mlp_formulas import mlp_saved; f = mlp_saved(activation='gelu', dropout=True); "
+            "import sys; from utils.formulas.mlp import mlp_saved; f = mlp_saved(activation='gelu', dropout=True); "
             "f.bytes(b=1, s=2, d=3, e=4); repr(f); f._repr_html_(); print('sympy' in sys.modules); f.latex(); "
             "print('sympy' in sys.modules)"
         )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.frames import Maker, maker_of, operators_and_node
+from every_byte.ledger.frames import Maker, maker_of, operators_and_node
 
 ALLOCATOR = "c10::cuda::CUDACachingAllocator::Native::NativeCachingAllocator::malloc(void**, signed char)"
 AUTOGRAD = "torch::autograd::VariableType::(anonymous namespace)::some(c10::DispatchKeySet)"

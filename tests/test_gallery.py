@@ -8,12 +8,12 @@ import nbformat
 import pytest
 
 from book.extensions.explorers import name_of
-from utils.checkpoint_experiments import OPTIMAL
-from utils.explorers.controls import is_meant
-from utils.explorers.explorer import to_page
-from utils.explorers.gpus import for_a_page
-from utils.gallery import ALL, GALLERY, Shown, explorer
-from utils.simulated.specs import SPECS
+from every_byte.gpu.memory.specs import SPECS
+from every_byte.widget.controls import is_meant
+from every_byte.widget.explorer import to_page
+from every_byte.widget.gpus import for_a_page
+from utils.experiments.checkpointed_step import OPTIMAL
+from utils.explorers.gallery import ALL, GALLERY, Shown, explorer
 
 CHAPTERS = sorted((Path(__file__).parent.parent / "chapters").glob("*.ipynb"))
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from every_byte.gpu.patches import gates
 from utils import SimulatedGPU
-from utils.simulated import gates
 
 
 def attention_kernel() -> set[str]:

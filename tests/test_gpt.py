@@ -10,7 +10,7 @@ from reference_files import load
 from running import READINGS
 
 from utils import GPT, SimulatedGPU
-from utils.gpt import SIZES
+from utils.models.gpt import SIZES
 
 PUBLISHED = {"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200}
 TINY = {"vocabulary_size": 31, "context_length": 9, "d_model": 12, "n_layers": 2, "n_heads": 3}

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from every_byte.gpu.memory.specs import SPECS
+from every_byte.palette import CATEGORIES
 from utils import GPT, Ledger, SimulatedGPU
-from utils.block_experiments import one_at_a_time
-from utils.gpt_experiments import ATTENTIONS, MOMENTS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
-from utils.gpt_held import by_category
-from utils.palette import CATEGORIES
-from utils.simulated.specs import SPECS
-from utils.training import StepSettings, random_tokens, train_steps
+from utils.experiments.blocks import one_at_a_time
+from utils.experiments.gpt_step import ATTENTIONS, MOMENTS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
+from utils.experiments.training import StepSettings, random_tokens, train_steps
+from utils.formulas.gpt import by_category
 
 N_DRAWN = 12
 

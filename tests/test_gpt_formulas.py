@@ -5,9 +5,9 @@ import random
 import pytest
 from reference_files import load
 
+from every_byte.units import GiB
 from utils import GPT, SimulatedGPU
-from utils.gpt import SIZES, letters
-from utils.gpt_formulas import (
+from utils.formulas.estimates import (
     autocast_activations,
     gpt_weights,
     half_precision_activations,
@@ -15,8 +15,8 @@ from utils.gpt_formulas import (
     peak_estimate,
     steady_state,
 )
-from utils.phase_formulas import CUBLAS_WORKSPACE_BYTES
-from utils.units import GiB
+from utils.formulas.phases import CUBLAS_WORKSPACE_BYTES
+from utils.models.gpt import SIZES, letters
 
 SMALL = {"b": 12, **letters("gpt2")}
 N = 124_373_760

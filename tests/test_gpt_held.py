@@ -6,15 +6,9 @@ import pytest
 import torch
 
 from utils import GPT, Ledger, SimulatedGPU
-from utils.gpt_held import (
-    held_after_forward,
-    held_in_embedding,
-    held_in_loss,
-    held_in_step,
-    peak,
-)
-from utils.gpt_settings import PRECISIONS, GPTSettings
-from utils.training import StepSettings, random_tokens, train_steps
+from utils.experiments.training import StepSettings, random_tokens, train_steps
+from utils.formulas.gpt import held_after_forward, held_in_embedding, held_in_loss, held_in_step, peak
+from utils.formulas.settings import PRECISIONS, GPTSettings
 
 KERNELS = {"FlashAttention": "flash", "EfficientAttention": "efficient", "CudnnAttention": "cudnn"}
 MAKES_THE_LAST = {"autocast": "aten::nll_loss_backward"}  # the gradient with which the moment in the loss begins

@@ -5,9 +5,7 @@ import torch
 from reference_files import load
 
 from utils import GPT, Ledger, SimulatedGPU
-from utils.gpt import letters
-from utils.gpt_held import GPTSettings, held_in_loss
-from utils.gpt_runs import (
+from utils.experiments.gpt_article import (
     WAYS,
     activations_of,
     gpt_steps,
@@ -15,7 +13,9 @@ from utils.gpt_runs import (
     requested_at_peak,
     step_peak,
 )
-from utils.training import StepSettings
+from utils.experiments.training import StepSettings
+from utils.formulas.gpt import GPTSettings, held_in_loss
+from utils.models.gpt import letters
 
 FOUR_N = 4 * 124_373_760
 PERSIST = [(1, 0), (1, 1), (1, 1), (2, 1), (1, 1)]  # times 4N, in the order of WAYS

@@ -1,10 +1,10 @@
 """What explorers of a GPT's step have in common stands in one place, and follows what it speaks of."""
 
-from utils.explorers.stages import reasons_beyond
-from utils.gallery import GALLERY
-from utils.gpt import SIZES
-from utils.gpt_view import LETTERS, MANY_TOKENS
-from utils.simulated.embeddings import FEW_INDICES
+from every_byte.gpu.operators.embeddings import FEW_INDICES
+from every_byte.widget.stages import reasons_beyond
+from utils.explorers.gallery import GALLERY
+from utils.explorers.gpt_controls import LETTERS, MANY_TOKENS
+from utils.models.gpt import SIZES
 
 OF_A_GPT = [GALLERY[name].make() for name in ("gpt", "checkpoint")]
 

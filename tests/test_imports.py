@@ -11,113 +11,141 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 UTILS = ROOT / "utils"
 
-ALLOCATOR = ["utils.simulated.allocator", "utils.simulated.allocator_blocks", "utils.simulated.allocator_stats"]
+ALLOCATOR = ["every_byte.gpu.memory.allocator", "every_byte.gpu.memory.blocks", "every_byte.gpu.memory.stats"]
 # A module may import those of its own line and of the lines above it. A package stands for what is inside it.
 LAYERS = [
-    ["utils.units", "utils.simulated.specs", *ALLOCATOR],
-    ["utils.trace", "utils.trace_formats", "utils.events", "utils.owners", "utils.frames"],
-    ["utils.simulated"],
-    ["utils.live_blocks", "utils.live_history", "utils.backward_order", "utils.translation"],
-    ["utils.machine", "utils.failures"],
-    ["utils.live_memory", "utils.live_owners", "utils.live_trace", "utils.live_exchanges", "utils.live_recording"],
-    ["utils.live_gpu"],
-    ["utils.device"],
-    ["utils.parallel"],
-    ["utils.data_parallel"],
+    ["every_byte.units", "every_byte.gpu.memory.specs", *ALLOCATOR],
+    [
+        "every_byte.ledger.trace",
+        "every_byte.ledger.formats",
+        "every_byte.ledger.events",
+        "every_byte.ledger.attribution",
+        "every_byte.ledger.frames",
+    ],
+    ["every_byte.gpu"],
+    [
+        "every_byte.gpu.live.blocks",
+        "every_byte.gpu.live.history",
+        "every_byte.gpu.live.backward_order",
+        "every_byte.gpu.live.translation",
+    ],
+    ["every_byte.gpu.live.machine", "every_byte.failures"],
+    [
+        "every_byte.gpu.live.memory",
+        "every_byte.gpu.live.owners",
+        "every_byte.gpu.live.trace",
+        "every_byte.gpu.live.exchanges",
+        "every_byte.gpu.live.recording",
+    ],
+    ["every_byte.gpu.live.gpu"],
+    ["every_byte.gpu.device"],
+    ["every_byte.gpu.ranks"],
+    ["utils.models.data_parallel"],
     [
         "utils.contexts",
-        "utils.capacity",
-        "utils.ledger",
-        "utils.ledger_levels",
-        "utils.ledger_rows",
-        "utils.ledger_tables",
-        "utils.readings",
-        "utils.training",
-        "utils.record",
-        "utils.experiments",
-        "utils.start_experiments",
-        "utils.block_experiments",
-        "utils.gpt_experiments",
-        "utils.activation_runs",
-        "utils.gpt_runs",
-        "utils.stacking",
+        "every_byte.gpu.capacity",
+        "every_byte.ledger.ledger",
+        "every_byte.ledger.levels",
+        "every_byte.ledger.rows",
+        "every_byte.ledger.groups",
+        "every_byte.ledger.readings",
+        "utils.experiments.training",
+        "every_byte.gpu.record",
+        "utils.experiments.first_programs",
+        "utils.experiments.start_experiments",
+        "utils.experiments.blocks",
+        "utils.experiments.gpt_step",
+        "utils.experiments.activation_runs",
+        "utils.experiments.gpt_article",
+        "every_byte.figures.stacking",
     ],
-    ["utils.activation_survey"],
-    ["utils.side_by_side"],
-    ["utils.operations"],
-    ["utils.policies", "utils.compiled", "utils.tensor_parallel"],
-    ["utils.optimal_policy"],
-    ["utils.block_stack", "utils.speed_memory", "utils.region_runs", "utils.checkpoint_experiments"],
-    ["utils.recompute_experiments", "utils.rank_experiments"],
-    ["utils.live_ranks"],
-    ["utils.mesh_steps"],
-    ["utils.figures", "utils.graph_figure", "utils.memory_map", "utils.curve_figure", "utils.viewer_figures"],
-    ["utils.speed_memory_figure", "utils.recompute_figures"],
-    ["utils.exercises"],
-    ["utils.explorers"],
-    ["utils.activation_curves", "utils.gpt_view"],
+    ["utils.experiments.activations"],
+    ["every_byte.gpu.side_by_side"],
+    ["utils.models.operations"],
+    ["utils.models.policies", "utils.models.compiled", "utils.models.tensor_parallel"],
+    ["utils.models.optimal_policy"],
     [
-        "utils.phases_explorer",
-        "utils.mlp_explorer",
-        "utils.block_explorer",
-        "utils.gpt_explorer",
-        "utils.checkpoint_explorer",
-        "utils.ranks_explorer",
+        "utils.experiments.block_stack",
+        "utils.experiments.speed_memory",
+        "utils.experiments.checkpointed_runs",
+        "utils.experiments.checkpointed_step",
     ],
-    ["utils.gallery"],
+    ["utils.experiments.recomputation", "utils.experiments.rank_steps"],
+    ["utils.experiments.live_ranks"],
+    ["utils.experiments.mesh_step"],
+    [
+        "every_byte.figures.bars",
+        "every_byte.figures.graph",
+        "every_byte.figures.memory_map",
+        "utils.figures.curves",
+        "every_byte.figures.viewer",
+    ],
+    ["utils.figures.speed_memory", "utils.figures.recompute_figures"],
+    ["utils.exercises"],
+    ["every_byte.widget"],
+    ["utils.explorers.activation_curves", "utils.explorers.gpt_controls"],
+    [
+        "utils.explorers.phases",
+        "utils.explorers.mlp",
+        "utils.explorers.block",
+        "utils.explorers.gpt",
+        "utils.explorers.checkpoint",
+        "utils.explorers.ranks",
+    ],
+    ["utils.explorers.gallery"],
 ]
 # These stand beside the layers: what they may import of the book is all said here, and any module may import them.
 FORMULAS = [
-    "utils.formulas",
-    "utils.mlp_formulas",
-    "utils.phase_formulas",
-    "utils.block_formulas",
-    "utils.gpt_formulas",
-    "utils.gpt_settings",
-    "utils.region_formulas",
-    "utils.parallel_formulas",
-    "utils.gpt_held",
-    "utils.data_parallel_formulas",
-    "utils.mesh_held",
-    "utils.expressions",
-    "utils.notation",
-    "utils.comparison",
+    "every_byte.formula.formula",
+    "utils.formulas.mlp",
+    "utils.formulas.phases",
+    "utils.formulas.block",
+    "utils.formulas.estimates",
+    "utils.formulas.settings",
+    "utils.formulas.regions",
+    "utils.formulas.tensor_parallel",
+    "utils.formulas.gpt",
+    "utils.formulas.data_parallel",
+    "utils.formulas.mesh",
+    "every_byte.formula.expressions",
+    "every_byte.formula.notation",
+    "every_byte.tables",
 ]
 BESIDE = {
     "utils.layers": [],
-    "utils.gpt": ["utils.layers"],
-    "utils.activations": [],
-    "utils.derivatives": [],
-    "utils.checkpointing": [],
-    "utils.same_gradients": [],
-    "utils.regions": ["utils.checkpointing", "utils.gpt", "utils.layers"],
-    "utils.module_paths": [],
-    "utils.history": [],
+    "utils.models.gpt": ["utils.layers"],
+    "utils.models.activations": [],
+    "utils.experiments.derivatives": [],
+    "utils.models.checkpointing": [],
+    "utils.experiments.same_gradients": [],
+    "utils.models.regions": ["utils.models.checkpointing", "utils.models.gpt", "utils.layers"],
+    "every_byte.ledger.module_paths": [],
+    "every_byte.gpu.history": [],
     "utils.letting_go": [],
-    "utils.deep_graphs": [],
-    "utils.saved_tensors": ["utils.comparison", "utils.deep_graphs"],
-    "utils.palette": [],
+    "every_byte.ledger.deep_graphs": [],
+    "every_byte.ledger.saved_tensors": ["every_byte.tables", "every_byte.ledger.deep_graphs"],
+    "every_byte.palette": [],
     "utils.recordings": [],
-    **{name: ["utils.units", *FORMULAS] for name in FORMULAS},
+    **{name: ["every_byte.units", *FORMULAS] for name in FORMULAS},
 }
 # What a module may import of others' packages, besides the standard library. The default is that of the core: torch.
 PACKAGES = {
-    "utils.units": set(),
-    "utils.palette": set(),
+    "every_byte.units": set(),
+    "every_byte.palette": set(),
     "utils.recordings": set(),
-    "utils.history": set(),
+    "every_byte.gpu.history": set(),
     "utils.letting_go": set(),
     **{name: set() for name in ALLOCATOR},
     **{name: {"sympy"} for name in FORMULAS},
-    "utils.figures": {"torch", "numpy", "matplotlib", "IPython"},
-    "utils.graph_figure": {"torch", "matplotlib"},
-    "utils.memory_map": {"torch", "matplotlib"},
-    "utils.viewer_figures": {"matplotlib"},
-    "utils.speed_memory_figure": {"matplotlib"},
-    "utils.recompute_figures": {"matplotlib"},
-    "utils.curve_figure": {"torch", "matplotlib"},
-    "utils.derivatives": set(),
-    "utils.explorers": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
+    "every_byte.figures.bars": {"torch", "numpy", "matplotlib", "IPython"},
+    "every_byte.figures.graph": {"torch", "matplotlib"},
+    "every_byte.figures.memory_map": {"torch", "matplotlib"},
+    "every_byte.figures.viewer": {"matplotlib"},
+    "utils.figures.speed_memory": {"matplotlib"},
+    "utils.figures.recompute_figures": {"matplotlib"},
+    "utils.figures.curves": {"torch", "matplotlib"},
+    "utils.experiments.derivatives": set(),
+    "every_byte.widget": {"torch", "anywidget", "ipywidgets", "traitlets", "IPython"},
 }
 LAZY = {"sympy", "numpy"}  # importable inside a function only: sympy alone takes half a second
 
@@ -196,7 +224,7 @@ def foreign(module: str, imported: str, lazy: bool) -> str | None:
         return None
     if package not in packages_for(module):
         return f"{module} imports {package}; it may import {sorted(packages_for(module))}"
-    if package in LAZY and not lazy and not module.startswith("utils.figures"):
+    if package in LAZY and not lazy and not module.startswith("every_byte.figures.bars"):
         return f"{module} imports {package} at its top; import it inside the function that needs it"
     return None
 
@@ -206,7 +234,7 @@ def is_ours(name: str) -> bool:
 
 
 def test_there_are_modules():
-    assert {"utils", "utils.units"} <= set(MODULES)
+    assert {"utils", "every_byte.units"} <= set(MODULES)
 
 
 @pytest.mark.parametrize("module", sorted(set(MODULES) - {"utils"}))
@@ -236,21 +264,37 @@ def test_no_cycles():
 @pytest.mark.parametrize(
     ("module", "source", "complaint"),
     [
-        ("utils.trace", "def f():\n    from .device import open_gpu", "imports utils.device, which comes later"),
-        ("utils.simulated.dispatch", "from ..device import current_gpu", "imports utils.device, which comes later"),
-        ("utils.simulated.dispatch", "from .. import device", "imports utils.device, which comes later"),
-        ("utils.simulated.specs", "from utils.trace import Trace", "imports utils.trace, which comes later"),
-        ("utils.layers", "import utils.units", "it may import []"),
-        ("utils.device", "from utils import open_gpu", "imports the whole of utils"),
-        ("utils.device", "from utils.magic import wand", "say in LAYERS where utils.magic belongs"),
-        ("utils.simulated.allocator", "import torch", "imports torch; it may import []"),
-        ("utils.formulas", "import sympy", "imports sympy at its top"),
-        ("utils.formulas", "def f():\n    import torch", "imports torch; it may import ['sympy']"),
+        (
+            "every_byte.ledger.trace",
+            "def f():\n    from .device import open_gpu",
+            "imports every_byte.gpu.device, which comes later",
+        ),
+        (
+            "every_byte.gpu.dispatch.dispatch",
+            "from ..device import current_gpu",
+            "imports every_byte.gpu.device, which comes later",
+        ),
+        (
+            "every_byte.gpu.dispatch.dispatch",
+            "from .. import device",
+            "imports every_byte.gpu.device, which comes later",
+        ),
+        (
+            "every_byte.gpu.memory.specs",
+            "from every_byte.ledger.trace import Trace",
+            "imports every_byte.ledger.trace, which comes later",
+        ),
+        ("utils.layers", "import every_byte.units", "it may import []"),
+        ("every_byte.gpu.device", "from utils import open_gpu", "imports the whole of utils"),
+        ("every_byte.gpu.device", "from utils.magic import wand", "say in LAYERS where utils.magic belongs"),
+        ("every_byte.gpu.memory.allocator", "import torch", "imports torch; it may import []"),
+        ("every_byte.formula.formula", "import sympy", "imports sympy at its top"),
+        ("every_byte.formula.formula", "def f():\n    import torch", "imports torch; it may import ['sympy']"),
         ("utils.contexts", "from matplotlib import pyplot", "imports matplotlib"),
     ],
 )
 def test_the_rules_themselves(module, source, complaint):
-    known = set(MODULES) | {"utils.device", "utils.trace", "utils.units", "utils.magic"}
+    known = set(MODULES) | {"every_byte.gpu.device", "every_byte.ledger.trace", "every_byte.units", "utils.magic"}
     found = imports(source, module, False, known)
     reasons = [backward(module, name) if is_ours(name) else foreign(module, name, lazy) for name, lazy in found]
     assert len(reasons) == 1
@@ -259,10 +303,10 @@ def test_the_rules_themselves(module, source, complaint):
 
 def test_the_rules_let_pass():
     source = "import math, torch\nfrom .simulated.specs import A100\nif TYPE_CHECKING:\n    from .device import X"
-    found = imports(source, "utils.trace", False, set(MODULES))
-    assert [name for name, _ in found] == ["math", "torch", "utils.simulated.specs"]
-    assert not [name for name, lazy in found if not is_ours(name) and foreign("utils.trace", name, lazy)]
-    assert backward("utils.trace", "utils.simulated.specs") is None
+    found = imports(source, "every_byte.ledger.trace", False, set(MODULES))
+    assert [name for name, _ in found] == ["math", "torch", "every_byte.gpu.memory.specs"]
+    assert not [name for name, lazy in found if not is_ours(name) and foreign("every_byte.ledger.trace", name, lazy)]
+    assert backward("every_byte.ledger.trace", "every_byte.gpu.memory.specs") is None
 
 
 FOOTPRINT = """

@@ -7,8 +7,8 @@ import re
 import pytest
 import torch
 
+from every_byte.gpu.operators.kernels import KERNELS
 from utils import SimulatedGPU
-from utils.simulated.kernels import KERNELS
 
 aten = torch.ops.aten
 TYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]

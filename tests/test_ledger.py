@@ -14,11 +14,11 @@ from running import cases, run_case
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
+from every_byte.formula.formula import Formula, Selector, Term
+from every_byte.ledger.events import Event
+from every_byte.ledger.levels import categories_of, levels
 from utils import Ledger, SimulatedGPU, Trace
-from utils.events import Event
-from utils.formulas import Formula, Selector, Term
-from utils.ledger_levels import categories_of, levels
-from utils.mlp_formulas import mlp_saved
+from utils.formulas.mlp import mlp_saved
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKSPACE = 8_519_680

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from every_byte.gpu.memory.specs import GPUSpec, find_spec
 from tools import live_beside_simulated as tool
 from utils import LiveGPU, SimulatedGPU
-from utils.simulated.specs import GPUSpec, find_spec
 
 ROOT = Path(__file__).resolve().parent.parent
 T4 = find_spec("t4-16gb")

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.live_blocks import Blocks
-from utils.simulated.allocator import CachingAllocator
-from utils.units import GiB, MiB
+from every_byte.gpu.live.blocks import Blocks
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.units import GiB, MiB
 
 SIZES = st.one_of(st.integers(1, 3000), st.integers(1, 3 * MiB), st.integers(1, 60 * MiB))
 

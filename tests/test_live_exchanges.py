@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from utils.gallery import explorer
-from utils.gpt_experiments import GPTStep
-from utils.live_exchanges import EXCHANGES
-from utils.live_gpu import LIVE, LiveGPU
-from utils.mesh_steps import MeshStep
-from utils.simulated.watching import watch
+from every_byte.gpu.live.exchanges import EXCHANGES
+from every_byte.gpu.live.gpu import LIVE, LiveGPU
+from every_byte.gpu.patches.backward import watch
+from utils.experiments.gpt_step import GPTStep
+from utils.experiments.mesh_step import MeshStep
+from utils.explorers.gallery import explorer
 
 _FSDP = "torch.distributed.fsdp._fully_shard._fsdp_collectives"
 

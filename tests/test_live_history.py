@@ -5,11 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from utils.events import Event
-from utils.live_history import Counters, History
-from utils.simulated.gpu import SimulatedGPU
-from utils.trace_formats import viewer_snapshot
-from utils.units import MiB
+from every_byte.gpu.live.history import Counters, History
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.events import Event
+from every_byte.ledger.formats import viewer_snapshot
+from every_byte.units import MiB
 
 SEGMENT = {"address": 0, "total_size": 2 * MiB, "blocks": [{"address": 0, "size": 2 * MiB, "state": "inactive"}]}
 

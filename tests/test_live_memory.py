@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
+from every_byte.ledger.attribution import Role
 from utils import LiveGPU, SimulatedGPU
-from utils.owners import Role
 
 
 @pytest.fixture

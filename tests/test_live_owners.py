@@ -7,7 +7,7 @@ from pretended_card import CAST, CardStorage, CardTensor
 from torch import nn
 
 from utils import Ledger, LiveGPU
-from utils.checkpointing import Checkpoint
+from utils.models.checkpointing import Checkpoint
 
 HALF = torch.bfloat16
 

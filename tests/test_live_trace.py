@@ -10,18 +10,18 @@ import pytest
 import torch
 from torch import nn
 
+from every_byte.gpu.live.gpu import LIVE, cleared
+from every_byte.ledger.levels import levels
+from every_byte.ledger.readings import parts_at_marks
+from every_byte.widget.timeline import Timeline
 from utils import Ledger, LiveGPU, SimulatedGPU, Trace
-from utils.checkpointing import checkpoint
-from utils.explorers.timeline import Timeline
-from utils.gpt import GPT
-from utils.gpt_experiments import OPTIMIZERS, GPTRun, GPTStep
+from utils.experiments.gpt_step import OPTIMIZERS, GPTRun, GPTStep
+from utils.experiments.training import StepSettings, random_tokens, train_in_phases, train_steps
 from utils.layers import LinearStack
-from utils.ledger_levels import levels
-from utils.live_gpu import LIVE, cleared
-from utils.policies import MATMULS, keeping
-from utils.readings import parts_at_marks
-from utils.regions import library_checkpoint, set_regions
-from utils.training import StepSettings, random_tokens, train_in_phases, train_steps
+from utils.models.checkpointing import checkpoint
+from utils.models.gpt import GPT
+from utils.models.policies import MATMULS, keeping
+from utils.models.regions import library_checkpoint, set_regions
 
 pytestmark = pytest.mark.gpu
 

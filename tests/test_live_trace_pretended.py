@@ -12,9 +12,9 @@ from pretended_card import moved, pretended_card
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from every_byte.ledger.levels import levels
 from utils import Ledger, LiveGPU, SimulatedGPU, Trace
-from utils.checkpointing import Checkpoint
-from utils.ledger_levels import levels
+from utils.models.checkpointing import Checkpoint
 
 HALF = torch.bfloat16
 WORKSPACE = "cuBLAS workspace"  # the card takes none

@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
-from utils.machine import SETTINGS, conditions, this_machine
-from utils.record import SETTINGS as LEFT_OUT_WHEN_RECORDING
+from every_byte.gpu.live.machine import SETTINGS, conditions, this_machine
+from every_byte.gpu.record import SETTINGS as LEFT_OUT_WHEN_RECORDING
 
 DEVICE = torch.device("cuda", 0)
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from every_byte.figures.memory_map import block_address, memory_map
+from every_byte.units import MiB
 from utils import SimulatedGPU
-from utils.memory_map import block_address, memory_map
-from utils.start_experiments import SMALL_GPU, fragmented, tensor_of
-from utils.units import MiB
+from utils.experiments.start_experiments import SMALL_GPU, fragmented, tensor_of
 
 
 def rectangles(figure):

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from utils import mesh_steps
-from utils.mesh_held import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES, MeshSettings, held_on_mesh
-from utils.mesh_steps import MeshStep
+from utils.experiments import mesh_step as mesh_steps
+from utils.experiments.mesh_step import MeshStep
+from utils.formulas.mesh import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES, MeshSettings, held_on_mesh
 
 SIZES = {"L": 3, "d": 256, "a": 8, "V": 4096}
 WAYS = list(itertools.product((1, 2, 4), SEQUENCE, RECOMPUTE, ATTENTIONS, STAGES))

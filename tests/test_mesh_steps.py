@@ -7,14 +7,15 @@ import pytest
 import torch
 from test_torchrun import SUMMED_IN_ANOTHER_ORDER, Run
 
-from utils import SimulatedGPU, mesh_steps
-from utils.capacity import fit
-from utils.data_parallel import fully_sharded, replicated
-from utils.gpt import GPT
-from utils.mesh_steps import MeshStep
-from utils.parallel import ranks
-from utils.regions import set_regions
-from utils.tensor_parallel import plain_shares, tensor_parallel
+from every_byte.gpu.capacity import fit
+from every_byte.gpu.ranks import ranks
+from utils import SimulatedGPU
+from utils.experiments import mesh_step as mesh_steps
+from utils.experiments.mesh_step import MeshStep
+from utils.models.data_parallel import fully_sharded, replicated
+from utils.models.gpt import GPT
+from utils.models.regions import set_regions
+from utils.models.tensor_parallel import plain_shares, tensor_parallel
 
 SMALL = dict(model="small", t=2, b=2, s=128, n=4)
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.modules import activation as torch_activations
 
+from every_byte.ledger.saved_tensors import SavedTensor
 from utils import MLP, SavedTensorContext, SimulatedGPU
-from utils.mlp_formulas import ACTIVATIONS, mlp_saved
-from utils.saved_tensors import SavedTensor
+from utils.formulas.mlp import ACTIVATIONS, mlp_saved
 
 ROOT = Path(__file__).resolve().parent.parent
 LABELS = sorted(variants())

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.utils.checkpoint import checkpoint
 
-from utils.module_paths import ModulePaths
+from every_byte.ledger.module_paths import ModulePaths
 
 
 class Probe(nn.Module):

@@ -8,7 +8,7 @@ from torch.utils.checkpoint import SAC_IGNORED_OPS, checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils import SavedTensorContext
-from utils.operations import FlopCounter, record
+from utils.models.operations import FlopCounter, record
 
 aten = torch.ops.aten
 

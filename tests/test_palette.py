@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from utils.mlp_formulas import ACTIVATIONS, mlp_saved
-from utils.palette import CATEGORIES, PALETTE, TERMS, assign
+from every_byte.palette import CATEGORIES, PALETTE, TERMS, assign
+from utils.formulas.mlp import ACTIVATIONS, mlp_saved
 
 WHITE, BLACK = "#ffffff", "#101010"
 

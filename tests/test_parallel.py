@@ -13,8 +13,8 @@ from torch import nn
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from every_byte.gpu.ranks import by_rank, is_real, ranks
 from utils import Ledger, SavedTensorContext, SimulatedGPU
-from utils.parallel import by_rank, is_real, ranks
 
 
 @pytest.fixture(autouse=True)

@@ -9,14 +9,14 @@ import sympy
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from every_byte.formula.notation import plain
+from every_byte.gpu.ranks import ranks
 from utils import GPT, Block, Ledger, SavedTensorContext, SimulatedGPU
-from utils.block_formulas import block_saved
-from utils.gpt_formulas import half_precision_activations
-from utils.notation import plain
-from utils.parallel import ranks
-from utils.parallel_formulas import not_in_paper, rank_gpt_saved, rank_saved
-from utils.regions import set_regions
-from utils.tensor_parallel import tensor_parallel
+from utils.formulas.block import block_saved
+from utils.formulas.estimates import half_precision_activations
+from utils.formulas.tensor_parallel import not_in_paper, rank_gpt_saved, rank_saved
+from utils.models.regions import set_regions
+from utils.models.tensor_parallel import tensor_parallel
 
 RANKS = (1, 2, 4, 8)
 SEQUENCE = pytest.mark.parametrize("sequence", [False, True], ids=["tensor", "sequence"])

@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from utils import SimulatedGPU, experiments
-from utils.experiments import train_stack
-from utils.phase_formulas import FROZEN, OPTIMIZERS, frozen_layers, stack_phases
+from utils import SimulatedGPU
+from utils.experiments import first_programs as experiments
+from utils.experiments.first_programs import train_stack
+from utils.formulas.phases import FROZEN, OPTIMIZERS, frozen_layers, stack_phases
 
 
 def simulated(*, frozen, relu, optimizer, b, d, L, f):

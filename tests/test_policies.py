@@ -9,8 +9,8 @@ from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from utils import Block, SavedTensorContext, SimulatedGPU
-from utils.operations import FlopCounter, record
-from utils.policies import COMPUTE_INTENSIVE, MATMULS, Plan, as_printed, keeping, overloads
+from utils.models.operations import FlopCounter, record
+from utils.models.policies import COMPUTE_INTENSIVE, MATMULS, Plan, as_printed, keeping, overloads
 
 aten = torch.ops.aten
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from utils import Ledger
-from utils.data_parallel_formulas import held_on_rank, rank_states
-from utils.gpt_formulas import half_precision_activations
-from utils.gpt_settings import GPTSettings
-from utils.parallel_formulas import rank_saved
-from utils.rank_experiments import MODELS, S, T, as_rank, train_on_ranks, whole_and_divided
+from utils.experiments.rank_steps import MODELS, S, T, as_rank, train_on_ranks, whole_and_divided
+from utils.formulas.data_parallel import held_on_rank, rank_states
+from utils.formulas.estimates import half_precision_activations
+from utils.formulas.settings import GPTSettings
+from utils.formulas.tensor_parallel import rank_saved
 
 SMALL = {"b": 2, "s": 40, "d": 64, "a": 8}
 ODD = {"b": 3, "s": 24, "d": 48, "a": 8}
@@ -106,6 +106,6 @@ def test_a_stage_without_an_engine():
 
 def test_nothing_is_said_to_the_terminal():
     """DDP would say once that it has no timer for this kind of device."""
-    program = "from utils.rank_experiments import train_on_ranks; train_on_ranks(0, 2, b=1, s=8)"
+    program = "from utils.experiments.rank_steps import train_on_ranks; train_on_ranks(0, 2, b=1, s=8)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from utils.mesh_held import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
-from utils.mesh_steps import SHAPES, MeshStep
-from utils.rank_experiments import MODELS
-from utils.ranks_explorer import WITH_BFLOAT16, account, ranks_explorer, remark
-from utils.simulated.specs import SPECS
-from utils.units import exact
+from every_byte.gpu.memory.specs import SPECS
+from every_byte.units import exact
+from utils.experiments.mesh_step import SHAPES, MeshStep
+from utils.experiments.rank_steps import MODELS
+from utils.explorers.ranks import WITH_BFLOAT16, account, ranks_explorer, remark
+from utils.formulas.mesh import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
 
 SMALL = {"model": "gpt2", "t": 2, "b": 1, "s": 64}
 HEADS = (

@@ -4,9 +4,9 @@ import pytest
 import torch
 from reference_files import load
 
+from every_byte.ledger.readings import TEMPORARIES, Readings, categories, parts_at_marks
 from utils import LinearStack, SimulatedGPU, Trace
-from utils.readings import TEMPORARIES, Readings, categories, parts_at_marks
-from utils.training import train_in_phases
+from utils.experiments.training import train_in_phases
 
 P = 201 * 40_448 + 512 + 4_096 + 512  # a parameter set of the stack in blocks: weights and biases
 WORKSPACE = 8_519_680

@@ -8,10 +8,8 @@ import nbformat
 import pytest
 import torch
 
-from utils.block_stack import Stack, in_segments
-from utils.checkpointing import Minimal
-from utils.policies import MATMULS, Plan, keeping
-from utils.recompute_experiments import (
+from utils.experiments.block_stack import Stack, in_segments
+from utils.experiments.recomputation import (
     held_by_a_block,
     kept_names,
     let_go_by_compiler,
@@ -20,7 +18,9 @@ from utils.recompute_experiments import (
     seconds,
     sines,
 )
-from utils.same_gradients import eager
+from utils.experiments.same_gradients import eager
+from utils.models.checkpointing import Minimal
+from utils.models.policies import MATMULS, Plan, keeping
 
 SMALL = Stack(b=1, s=64, d=64, a=4, L=1)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from utils.recompute_experiments import sines
-from utils.recompute_figures import curves, over_length
-from utils.trace import Trace
-from utils.units import MiB
+from every_byte.ledger.trace import Trace
+from every_byte.units import MiB
+from utils.experiments.recomputation import sines
+from utils.figures.recompute_figures import curves, over_length
 
 
 def test_curves():

@@ -8,9 +8,10 @@ import pytest
 import torch
 from reference_files import files_with_events, load
 
-from utils import LiveGPU, Trace, record
-from utils.history import check, compact, label
-from utils.simulated.specs import find_spec
+from every_byte.gpu import record
+from every_byte.gpu.history import check, compact, label
+from every_byte.gpu.memory.specs import find_spec
+from utils import LiveGPU, Trace
 
 MARKS = [
     {"name": "one", "requested": 100, "allocated": 512, "reserved": 2_097_152, "peak": 512},
@@ -101,7 +102,9 @@ def test_without_a_gpu_the_recorder_says_so(monkeypatch, capsys, tmp_path):
     with pytest.raises(SystemExit) as stopped:
         record.main(["three_tensors", "--out", str(tmp_path / "out")])
     assert stopped.value.code == 2
-    assert "python -m utils.record: a live GPU needs a CUDA build of PyTorch and a GPU" in capsys.readouterr().err
+    assert (
+        "python -m every_byte.gpu.record: a live GPU needs a CUDA build of PyTorch and a GPU" in capsys.readouterr().err
+    )
     assert not (tmp_path / "out").exists()
 
 

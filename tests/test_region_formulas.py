@@ -8,14 +8,15 @@ import pytest
 import torch
 from test_gpt_held import KERNELS
 
-from utils import GPT, Ledger, SimulatedGPU, regions
-from utils.block_formulas import block_saved
-from utils.gpt_held import held_after_forward, held_in_embedding, held_in_loss
-from utils.gpt_settings import POLICIES, PRECISIONS, REGIONS, GPTSettings
-from utils.notation import plain
-from utils.policies import COMPUTE_INTENSIVE, MATMULS, keeping
-from utils.regions import library_checkpoint, set_regions
-from utils.training import StepSettings, random_tokens, train_steps
+from every_byte.formula.notation import plain
+from utils import GPT, Ledger, SimulatedGPU
+from utils.experiments.training import StepSettings, random_tokens, train_steps
+from utils.formulas.block import block_saved
+from utils.formulas.gpt import held_after_forward, held_in_embedding, held_in_loss
+from utils.formulas.settings import POLICIES, PRECISIONS, REGIONS, GPTSettings
+from utils.models import regions
+from utils.models.policies import COMPUTE_INTENSIVE, MATMULS, keeping
+from utils.models.regions import library_checkpoint, set_regions
 
 LISTS = {"keep matmuls": MATMULS, "keep compute-intensive": COMPUTE_INTENSIVE}
 WITH_K = ("every k-th block", "k segments")

@@ -4,13 +4,20 @@ import pytest
 import torch
 
 from utils import SimulatedGPU
-from utils.block_formulas import block_saved
-from utils.gpt import letters
-from utils.gpt_held import GPTSettings, held_after_forward, held_in_loss, peak
-from utils.gpt_runs import gpt_steps
-from utils.operations import FlopCounter
+from utils.experiments.checkpointed_runs import (
+    AUTOCAST,
+    added_by_a_block,
+    in_regions,
+    largest_batch,
+    step_flops,
+    trains,
+)
+from utils.experiments.gpt_article import gpt_steps
+from utils.formulas.block import block_saved
+from utils.formulas.gpt import GPTSettings, held_after_forward, held_in_loss, peak
+from utils.models.gpt import letters
+from utils.models.operations import FlopCounter
 from utils.recordings import recorded
-from utils.region_runs import AUTOCAST, added_by_a_block, in_regions, largest_batch, step_flops, trains
 
 SMALL = {"b": 3, "s": 128, "n_layers": 2}
 SIZES = {**letters("gpt2"), "b": 3, "s": 128, "L": 2}

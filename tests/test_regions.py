@@ -11,11 +11,11 @@ from torch import nn
 from torch.utils.checkpoint import set_checkpoint_debug_enabled
 
 from utils import GPT, Block, Ledger, SimulatedGPU
-from utils.block_formulas import block_saved
-from utils.checkpointing import Checkpoint, checkpoint, minimal_checkpoint
-from utils.gpt_runs import gpt_steps
-from utils.regions import REGIONS, checkpointed, library_checkpoint, region_lengths, set_regions
-from utils.training import StepSettings
+from utils.experiments.gpt_article import gpt_steps
+from utils.experiments.training import StepSettings
+from utils.formulas.block import block_saved
+from utils.models.checkpointing import Checkpoint, checkpoint, minimal_checkpoint
+from utils.models.regions import REGIONS, checkpointed, library_checkpoint, region_lengths, set_regions
 
 reentrant_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=True)
 BOTH = {"ours": checkpoint, "library": library_checkpoint}

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from every_byte.gpu.live.exchanges import EXCHANGES
+from every_byte.gpu.patches.replacing import Changes, replaced
 from utils import SimulatedGPU
-from utils.live_exchanges import EXCHANGES
-from utils.simulated.replacing import Changes, replaced
 
 
 def said(word):

@@ -198,7 +198,7 @@ def test_what_counts_as_speaking_of_one_machine(text, count):
 def test_package_data_is_all_there():
     """Whatever lies beside the explorers' code is installed with them."""
     data = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["package-data"]
-    folder = ROOT / "utils" / "explorers"
-    installed = {path for pattern in data["utils.explorers"] for path in folder.glob(pattern)}
+    folder = ROOT / "every_byte" / "widget"
+    installed = {path for pattern in data["every_byte.widget"] for path in folder.glob(pattern)}
     beside = {path for path in folder.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
     assert beside == installed

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from utils.same_gradients import eager, equal, gradients
+from utils.experiments.same_gradients import eager, equal, gradients
 
 
 def linear():

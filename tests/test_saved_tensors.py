@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from every_byte.gpu.ranks import ranks
+from every_byte.ledger.saved_tensors import as_text, storages_of
 from utils import MLP, SavedTensorContext
-from utils.parallel import ranks
-from utils.saved_tensors import as_text, storages_of
 
 
 def leaf(*shape, device, **more):

@@ -6,18 +6,19 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from utils import SimulatedGPU, side_by_side
-from utils.block_experiments import without_cudnn
-from utils.experiments import mlp_forward, train_stack
-from utils.gpt_runs import gpt_steps
-from utils.live_gpu import LiveGPU
-from utils.machine import Machine
-from utils.rank_experiments import split_and_sharded
-from utils.regions import set_regions
-from utils.side_by_side import live_beside_simulated
-from utils.simulated.specs import find_spec
-from utils.start_experiments import fragmented, two_by_two
-from utils.training import StepSettings
+from every_byte.gpu import side_by_side
+from every_byte.gpu.live.gpu import LiveGPU
+from every_byte.gpu.live.machine import Machine
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.side_by_side import live_beside_simulated
+from utils import SimulatedGPU
+from utils.experiments.blocks import without_cudnn
+from utils.experiments.first_programs import mlp_forward, train_stack
+from utils.experiments.gpt_article import gpt_steps
+from utils.experiments.rank_steps import split_and_sharded
+from utils.experiments.start_experiments import fragmented, two_by_two
+from utils.experiments.training import StepSettings
+from utils.models.regions import set_regions
 
 SIZE = {"b": 2, "s": 4096, "d": 1024}
 T4 = find_spec("t4-16gb")

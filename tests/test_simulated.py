@@ -6,8 +6,8 @@ import pytest
 from reference_files import all_files, load
 from running import cases, run_case, up_to_last_mark
 
+from every_byte.ledger.levels import levels
 from utils import Ledger, Trace
-from utils.ledger_levels import levels
 
 COVERED = ("three_tensors", "two_by_two_matmul", "mlp_*", "chain*", "block_*", "block8_*", "gpt2_*")
 CASES = cases("cases") | cases("gpt2_cases")

@@ -11,10 +11,10 @@ from running import ones
 from torch._subclasses import FakeTensorMode
 from torch.testing._internal.two_tensor import TwoTensor
 
+from every_byte.gpu.device import current_gpu
+from every_byte.gpu.memory.attachment import OPEN_MEMORIES
+from every_byte.gpu.memory.specs import GPUSpec
 from utils import SimulatedGPU, open_gpu
-from utils.device import current_gpu
-from utils.simulated.attachment import OPEN_MEMORIES
-from utils.simulated.specs import GPUSpec
 
 WORKSPACE = 8_519_680
 SMALL = GPUSpec("tiny", "a GPU of 64 MiB", (8, 0), 64 * 2**20, 8, context_bytes=0)

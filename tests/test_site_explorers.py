@@ -9,7 +9,7 @@ import torch
 
 from tools import site_explorers
 from tools.site_explorers import copy_explorers, fingerprint, folder_name, store, store_all
-from utils.gallery import GALLERY, Shown
+from utils.explorers.gallery import GALLERY, Shown
 
 MLP = GALLERY["mlp"]
 
@@ -83,14 +83,16 @@ def test_accounts_of_another_version_are_others(monkeypatch, of, other):
 
 def test_accounts_of_other_code_are_others(tmp_path, monkeypatch):
     before, name = fingerprint(), folder_name()
-    code = tmp_path / "utils"
-    shutil.copytree(site_explorers.UTILS, code, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(site_explorers, "UTILS", code)
+    for folder in site_explorers.CODE:
+        shutil.copytree(folder, tmp_path / folder.name, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(site_explorers, "CODE", tuple(tmp_path / folder.name for folder in site_explorers.CODE))
+    monkeypatch.setattr(site_explorers, "PAGE", tmp_path / site_explorers.PAGE.relative_to(site_explorers.ROOT))
+    monkeypatch.setattr(site_explorers, "ROOT", tmp_path)
     assert (fingerprint(), folder_name()) == (before, name)
-    (code / "explorers" / "explorer.css").write_text("", encoding="utf-8")  # drawn in another way, the same accounts
+    (site_explorers.PAGE / "explorer.css").write_text("", encoding="utf-8")  # drawn in another way, the same accounts
     assert fingerprint() == before
     assert folder_name() != name  # or a browser would keep the old one
     drawn_otherwise = folder_name()
-    (code / "formulas.py").write_text("", encoding="utf-8")
+    (tmp_path / "utils" / "formulas" / "mlp.py").write_text("", encoding="utf-8")
     assert fingerprint() != before
     assert folder_name() != drawn_otherwise

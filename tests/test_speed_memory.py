@@ -6,10 +6,10 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from utils import SimulatedGPU
-from utils.block_stack import Stack, by_plans, compiled, eager, granularities, in_segments, selective
-from utils.optimal_policy import frontier, mixtures
-from utils.speed_memory import Point, dominated, points, simulate, spread
-from utils.speed_memory_figure import speed_memory
+from utils.experiments.block_stack import Stack, by_plans, compiled, eager, granularities, in_segments, selective
+from utils.experiments.speed_memory import Point, dominated, points, simulate, spread
+from utils.figures.speed_memory import speed_memory
+from utils.models.optimal_policy import frontier, mixtures
 
 SHAPES = {
     "flash": Stack(b=2, s=48, d=64, a=2, L=2),

@@ -2,11 +2,11 @@
 
 import pytest
 
+from every_byte.figures.stacking import stacked
+from every_byte.ledger.events import Event
+from every_byte.units import MiB
 from utils import SimulatedGPU, Trace
-from utils.events import Event
-from utils.gpt_runs import gpt_steps
-from utils.stacking import stacked
-from utils.units import MiB
+from utils.experiments.gpt_article import gpt_steps
 
 
 def a_trace(*changes):

@@ -5,16 +5,10 @@ import runpy
 import pytest
 from reference_files import FOLDER
 
+from every_byte.units import MiB
 from utils import AllocatedMemContext, SimulatedGPU
+from utils.experiments.start_experiments import SMALL_GPU, CounterTable, fragmented, tensor_of, two_by_two
 from utils.recordings import recorded
-from utils.start_experiments import (
-    SMALL_GPU,
-    CounterTable,
-    fragmented,
-    tensor_of,
-    two_by_two,
-)
-from utils.units import MiB
 
 PUBLISHED = [0, 512, 8_520_704, 8_521_216, 17_041_408]
 

@@ -2,10 +2,10 @@
 
 import torch
 
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.patches import streams
+from every_byte.units import GiB, MiB
 from utils import SimulatedGPU
-from utils.simulated import streams
-from utils.simulated.allocator import CachingAllocator
-from utils.units import GiB, MiB
 
 
 def test_a_stream_takes_nothing_of_another():

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from every_byte.gpu.ranks import by_rank, ranks
 from utils import GPT, MLP, Block, Ledger, SimulatedGPU
-from utils.parallel import by_rank, ranks
-from utils.regions import set_regions
-from utils.tensor_parallel import own_share, tensor_parallel
+from utils.models.regions import set_regions
+from utils.models.tensor_parallel import own_share, tensor_parallel
 
 SEQUENCE = pytest.mark.parametrize("sequence", [False, True], ids=["tensor", "sequence"])
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from utils import parallel
-from utils.parallel import ranks
+from every_byte.gpu import ranks as parallel
+from every_byte.gpu.ranks import ranks
 
 HERE = Path(__file__).resolve().parent
 LIMIT_S = 180  # a run takes some ten seconds, on a machine with much else to do a few times that

@@ -4,9 +4,9 @@ import pytest
 import torch
 from reference_files import files_with_events, load
 
+from every_byte.ledger.events import as_text
+from every_byte.ledger.trace import Event
 from utils import SimulatedGPU, Trace
-from utils.events import as_text
-from utils.trace import Event
 
 
 def test_a_simulated_trace_tells_operation_phase_and_node():

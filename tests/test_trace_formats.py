@@ -12,8 +12,8 @@ from reference_files import FOLDER, load
 from torch import nn
 from torch.cuda import _memory_viz
 
+from every_byte.ledger.trace import Event
 from utils import SimulatedGPU, Trace
-from utils.trace import Event
 
 
 @pytest.fixture(scope="module")

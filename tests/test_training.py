@@ -9,7 +9,7 @@ from reference_files import load
 from running import run_case, up_to_last_mark
 
 from utils import GPT, LinearStack, LiveGPU, SimulatedGPU, Trace
-from utils.training import ADAMW, STEP_PHASES, StepSettings, adamw, random_tokens, train_steps
+from utils.experiments.training import ADAMW, STEP_PHASES, StepSettings, adamw, random_tokens, train_steps
 
 SIZES = {
     "tiny": {"V": 1000, "s": 64, "b": 4, "d": 128, "L": 2, "a": 4},

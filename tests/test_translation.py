@@ -1,7 +1,7 @@
 """Owners noted by handles and instants say the same by numbers and positions, and what has no number is left out."""
 
-from utils.owners import NEVER, GraphNode, Kept, Owners, Pass, Role
-from utils.translation import translated
+from every_byte.gpu.live.translation import translated
+from every_byte.ledger.attribution import NEVER, GraphNode, Kept, Owners, Pass, Role
 
 
 def owners():

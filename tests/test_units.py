@@ -2,7 +2,7 @@
 
 import pytest
 
-from utils.units import GiB, KiB, MiB, exact, short
+from every_byte.units import GiB, KiB, MiB, exact, short
 
 
 @pytest.mark.parametrize(

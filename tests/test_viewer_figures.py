@@ -2,11 +2,11 @@
 
 import pytest
 
+from every_byte.figures.viewer import active_memory, largest_blocks, owners_by_address, segments
+from every_byte.palette import assign
+from every_byte.units import MiB, exact
 from utils import Ledger, SimulatedGPU
-from utils.gpt_runs import gpt_steps
-from utils.palette import assign
-from utils.units import MiB, exact
-from utils.viewer_figures import active_memory, largest_blocks, owners_by_address, segments
+from utils.experiments.gpt_article import gpt_steps
 
 PART = {"after": "step 1 zero_grad", "until": "step 2 zero_grad"}
 

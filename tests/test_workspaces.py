@@ -6,8 +6,8 @@ import pytest
 import torch
 from running import FOLDER, cases, run_as_recorded
 
-from utils.simulated.reductions import loop_nest, staging
-from utils.simulated.specs import find_spec
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 
 PAGE = FOLDER.parent.parent / "book" / "verified_operations.md"
 LISTED = set(re.findall(r"^\| `(\S+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE))

@@ -9,11 +9,12 @@ import re
 from html import escape
 from pathlib import Path
 
-from utils.block_formulas import ATTENTIONS, PARTS, block_parts, block_saved
-from utils.expressions import BOOK_LETTERS, ROUNDING_BYTES, Expression
-from utils.formulas import Formula, Term
-from utils.gpt import SIZES, letters
-from utils.gpt_formulas import (
+from every_byte.formula.expressions import BOOK_LETTERS, ROUNDING_BYTES, Expression
+from every_byte.formula.formula import Formula, Term
+from every_byte.gpu.memory import blocks as allocator_blocks
+from every_byte.units import short
+from utils.formulas.block import ATTENTIONS, PARTS, block_parts, block_saved
+from utils.formulas.estimates import (
     autocast_activations,
     gpt_weights,
     half_precision_activations,
@@ -21,11 +22,10 @@ from utils.gpt_formulas import (
     peak_estimate,
     steady_state,
 )
-from utils.gpt_held import held_after_forward, held_in_embedding, held_in_loss
-from utils.gpt_settings import A100_WORKSPACE_BYTES, GPTSettings
-from utils.mlp_formulas import mlp_saved
-from utils.simulated import allocator_blocks
-from utils.units import short
+from utils.formulas.gpt import held_after_forward, held_in_embedding, held_in_loss
+from utils.formulas.mlp import mlp_saved
+from utils.formulas.settings import A100_WORKSPACE_BYTES, GPTSettings
+from utils.models.gpt import SIZES, letters
 
 PAGE = Path(__file__).resolve().parent.parent / "book" / "formula_sheet.html"
 LETTERS = {

@@ -6,10 +6,10 @@ import json
 from explorer_page import ExplorerPage
 from lab import REPOSITORY
 
+from every_byte.widget.scripts import one_module
 from tools.chromium import chromium
-from utils.explorers.scripts import one_module
 
-CSS = REPOSITORY / "utils" / "explorers" / "explorer.css"
+CSS = REPOSITORY / "every_byte" / "widget" / "page" / "explorer.css"
 LOAD = """async (source) => {
   const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   window.explorers = await import(address);

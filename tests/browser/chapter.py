@@ -8,8 +8,8 @@ from pathlib import Path
 
 import nbformat
 
-from utils.explorers.stages import terms_by_stage
-from utils.failures import sentence
+from every_byte.failures import sentence
+from every_byte.widget.stages import terms_by_stage
 
 Row = tuple[str, int, int | None]  # term, predicted bytes, simulated bytes (None: no account)
 

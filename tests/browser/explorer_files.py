@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from utils.explorers import pages
-from utils.explorers.gpus import for_a_page
-from utils.explorers.scripts import one_script
-from utils.gallery import GALLERY
+from every_byte.widget import pages
+from every_byte.widget.gpus import for_a_page
+from every_byte.widget.scripts import one_script
+from utils.explorers.gallery import GALLERY
 
-CSS = Path(pages.__file__).parent / "explorer.css"
+CSS = Path(pages.__file__).parent / "page" / "explorer.css"
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>An explorer</title><link rel="stylesheet" href="explorer.css"></head>
 <body><main><h1>Above it</h1><div style="height: 1500px"></div><div data-explorer="{name}"><p>a table</p></div></main>

@@ -104,7 +104,7 @@ def write_kernel(folder: Path, python: list[str]) -> None:
 
 def write_notebook(path: Path, name: str) -> None:
     limit = [LIMIT.format(n_bytes=SHARE_BYTES[name])] if name in SHARE_BYTES else []
-    cells = [*limit, f"from utils.gallery import explorer\n\nview = explorer({name!r})\nview", "0"]
+    cells = [*limit, f"from utils.explorers.gallery import explorer\n\nview = explorer({name!r})\nview", "0"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     notebook.metadata.kernelspec = {"name": "machine", "display_name": "The machine", "language": "python"}
     nbformat.write(notebook, path)

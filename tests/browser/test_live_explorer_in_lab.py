@@ -14,7 +14,7 @@ from stand_in import BADGE, NAME, OPTION
 CELL = f"""import sys
 sys.path.insert(0, {str(REPOSITORY / "tests")!r})
 from stand_in import install
-from utils.mlp_explorer import mlp_explorer
+from utils.explorers.mlp import mlp_explorer
 
 install(takes_s=0.3)
 explorer = mlp_explorer()

@@ -10,7 +10,7 @@ from lab import REPOSITORY, START_SECONDS, lab_server, run_notebook
 from tools.chromium import chromium
 from tools.lab_contents import LIVE
 
-EXPLORER = "from utils.mlp_explorer import mlp_explorer\n\nmlp_explorer()"
+EXPLORER = "from utils.explorers.mlp import mlp_explorer\n\nmlp_explorer()"
 SLIDER = "import ipywidgets\n\nipywidgets.IntSlider()"
 NAME, STRANGERS = "sliders.ipynb", "of_a_stranger.ipynb"
 MISSING = "model not found"

@@ -4,7 +4,7 @@
 
 Run it with the CUDA build of torch, on a GPU or over stub libraries: nothing of it depends on values. A case holds
 
-- `activation` (how it was made), `formula` (the name utils.mlp_formulas knows it by) and the setting;
+- `activation` (how it was made), `formula` (the name utils.formulas.mlp knows it by) and the setting;
 - `requested_bytes`: by how much the forward raised the allocator's `requested_bytes`. That is what was kept and new, so
   it has the output and lacks the input, which was there before;
 - `rows`: [module, node, slot, shape, dtype, bytes of the storage, number of the storage], for every saved slot but

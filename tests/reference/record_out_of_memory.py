@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
+from every_byte.gpu.live.gpu import LiveGPU
+from every_byte.units import MiB
 from utils.exercises.start import CROWDED_REQUEST, crowded
-from utils.live_gpu import LiveGPU
-from utils.start_experiments import fragmented, tensor_of
-from utils.units import MiB
+from utils.experiments.start_experiments import fragmented, tensor_of
 
 FILE = Path(__file__).parent / "out_of_memory.a100.json.gz"
 

@@ -1,6 +1,6 @@
 """More cases in the form of cases.py: the operations of transformers at random, from fixed seeds.
 
-They hold the rules of utils/simulated (normalization, embeddings, losses, indexing, gradients, workspaces,
+They hold the rules of every_byte/gpu/operators (normalization, embeddings, losses, indexing, gradients, workspaces,
 reduction_rules) to the CUDA build, for shapes that no model here happens to use.
 """
 

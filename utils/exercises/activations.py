@@ -5,10 +5,11 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from ..activation_survey import plain, widest_fold
-from ..block_experiments import block_forward
-from ..simulated.gpu import SimulatedGPU
-from ..units import exact
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.units import exact
+from utils.experiments.activations import plain, widest_fold
+from utils.experiments.blocks import block_forward
+
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
 from .mlp import GATED_SHAPES, gated_rows
 

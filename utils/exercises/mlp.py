@@ -5,13 +5,14 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from ..contexts import SavedTensorContext
-from ..experiments import mlp_forward
-from ..formulas import Formula
-from ..layers import MLP
-from ..mlp_formulas import mlp_saved
-from ..saved_tensors import SavedTensor
-from ..simulated.gpu import SimulatedGPU
+from every_byte.formula.formula import Formula
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.saved_tensors import SavedTensor
+from utils.contexts import SavedTensorContext
+from utils.experiments.first_programs import mlp_forward
+from utils.formulas.mlp import mlp_saved
+from utils.layers import MLP
+
 from .judge import Verdict, check, check_formula, check_function
 
 PACKED_SHAPES = (

@@ -8,14 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..contexts import SavedTensorContext
-from ..gpt import letters
-from ..gpt_held import GPTSettings, held_in_loss
-from ..gpt_runs import gpt_steps, requested_at_peak, step_peak
-from ..ledger import Ledger
-from ..simulated.gpu import SimulatedGPU
-from ..training import StepSettings
-from ..units import exact
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.ledger import Ledger
+from every_byte.units import exact
+from utils.contexts import SavedTensorContext
+from utils.experiments.gpt_article import gpt_steps, requested_at_peak, step_peak
+from utils.experiments.training import StepSettings
+from utils.formulas.gpt import GPTSettings, held_in_loss
+from utils.models.gpt import letters
+
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
 
 BF16 = StepSettings(autocast=torch.bfloat16)

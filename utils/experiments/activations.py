@@ -1,0 +1,137 @@
+"""Which activations of torch.nn have a derivative that is a function of their output: run, not remembered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from every_byte.gpu.device import SimulatedGPU
+from every_byte.tables import html_table, text_table
+from utils.formulas.mlp import ACTIVATIONS
+from utils.layers import make_activation
+
+from .first_programs import mlp_forward
+
+LOWEST, HIGHEST, N_POINTS = -6.0, 6.0, 240_001
+TOLERANCE = 1e-3  # neighbours on one stretch of a smooth curve differ by less
+NEAR_STEPS = 3  # of the grid: so near to each other, two inputs with different derivatives are the sides of one kink
+_LEFT_OUT = ("Softmax", "Softmax2d", "Softmin", "LogSoftmax", "RReLU", "Threshold")
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Two inputs that share an output (to within the grid) and have different derivatives."""
+
+    y: float
+    x: tuple[float, float]
+    derivatives: tuple[float, float]
+
+
+def curve(function: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """x, y and dy/dx of a function of one number, from LOWEST to HIGHEST, in float64.
+
+    Shapes: three of [N_POINTS]
+    """
+    x = torch.linspace(LOWEST, HIGHEST, N_POINTS, dtype=torch.float64, requires_grad=True)
+    y = function(x)
+    if not isinstance(y, torch.Tensor) or not y.requires_grad:
+        wanted = "function must map a float64 tensor to one that depends on it"
+        raise ValueError(f"{wanted}: got {function!r}; try nn.GELU(), or a module's .double().")
+    (derivative,) = torch.autograd.grad(y.sum(), x)
+    return x.detach(), y.detach(), derivative
+
+
+def widest_fold(function: Callable[[torch.Tensor], torch.Tensor]) -> Fold | None:
+    """The two inputs of one output whose derivatives differ most; None if the derivative is a function of the output.
+
+    All points are sorted by their output. If it tells the derivative, neighbours have nearly the same one, or are the
+    two sides of one kink. Where the curve folds, points far from each other become neighbours.
+
+    Raises: ValueError for a function that does not give a finite number and derivative for each number of the grid.
+    """
+    x, y, derivative = curve(function)
+    if y.shape != x.shape or not bool((y.isfinite() & derivative.isfinite()).all()):
+        raise ValueError(
+            f"function must give a finite number and derivative for each number from {LOWEST} to {HIGHEST}: got "
+            f"{function!r}, which does not."
+        )
+    order = y.argsort(stable=True)
+    apart = derivative[order].diff().abs() / derivative.abs().max().clamp(min=1)
+    far_away = x[order].diff().abs() > NEAR_STEPS * (HIGHEST - LOWEST) / (N_POINTS - 1)
+    folded = (apart > TOLERANCE) & (far_away | (y[order].diff() == 0))
+    if not bool(folded.any()):
+        return None
+    apart = apart * folded
+    at = int(apart.argmax())
+    first, second = sorted(order[at : at + 2].tolist())
+    return Fold(
+        float(y[first]), (float(x[first]), float(x[second])), (float(derivative[first]), float(derivative[second]))
+    )
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """One activation of torch.nn: whether its output tells its derivative, and what an MLP keeps with it.
+
+    Counts: bytes for each element of the MLP's input, at 2 bytes an element: `kept_bsd`, what PyTorch keeps now, and
+            `possible_bsd`, what is enough if an output that tells the derivative takes the input's place.
+    """
+
+    name: str
+    fold: Fold | None
+    kept_bsd: int
+    possible_bsd: int
+
+
+@dataclass(frozen=True, repr=False)
+class Survey:
+    """The activations in the order of what could be saved, as a table."""
+
+    rows: tuple[Surveyed, ...]
+
+    def __getitem__(self, name: str) -> Surveyed:
+        return next(row for row in self.rows if row.name == name)
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        cells = [[row.name, _told(row.fold), str(row.kept_bsd), str(row.possible_bsd)] for row in self.rows]
+        return ["activation", "its output tells its derivative", "MLP keeps", "would be enough"], cells
+
+    def __repr__(self) -> str:
+        return text_table("Bytes for each element of the input, at 2 bytes an element", *self._table(), numbers=2)
+
+    def _repr_html_(self) -> str:
+        return html_table("Bytes for each element of the input, at 2 bytes an element", *self._table(), numbers=2)
+
+
+def _told(fold: Fold | None) -> str:
+    if fold is None:
+        return "yes"
+    x1, x2, slope1, slope2 = (plain(number, 2) for number in (*fold.x, *fold.derivatives))
+    return f"no: at x = {x1} and {x2} it is {plain(fold.y, 3)}, with slopes {slope1} and {slope2}"
+
+
+def plain(number: float, decimals: int) -> str:
+    """A number with so many decimals, and no minus before a zero."""
+    return f"{round(number, decimals) + 0.0:.{decimals}f}"
+
+
+def survey() -> Survey:
+    """Every activation of torch.nn that maps each number by itself, with its default settings.
+
+    Left out: the softmaxes, whose numbers depend on each other, RReLU, which draws its slopes, and Threshold, which has
+    no default settings.
+    """
+    names = [name for name in ACTIVATIONS if not name.endswith("_") and name not in (*_LEFT_OUT, "Identity")]
+    rows = [_surveyed(name) for name in names]
+    order = {row: (row.possible_bsd - row.kept_bsd, row.fold is not None, row.name) for row in rows}
+    return Survey(tuple(sorted(rows, key=order.__getitem__)))
+
+
+def _surveyed(name: str) -> Surveyed:
+    fold = widest_fold(make_activation(name).double())
+    b, s, d = 2, 3, 4
+    with SimulatedGPU("a100-80gb") as gpu:
+        forward = mlp_forward(gpu, b=b, s=s, d=d, activation=name)
+    kept_bsd = forward.saved_bytes // (b * s * d)
+    with_output_alone = 5 * 2  # the MLP's input, and one tensor of four times its size, at 2 bytes
+    return Surveyed(name, fold, kept_bsd, with_output_alone if fold is None else kept_bsd)
