@@ -87,7 +87,11 @@ def install(
 
 
 def _replace(before: dict, after: dict) -> None:
-    modules = [found for name, found in sys.modules.items() if name.split(".")[0] in ("every_byte", "utils") and found is not None]
+    modules = [
+        found
+        for name, found in sys.modules.items()
+        if name.split(".")[0] in ("every_byte", "utils") and found is not None
+    ]
     for module in modules:
         for name, item in before.items():
             if vars(module).get(name) is item:

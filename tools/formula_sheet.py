@@ -9,9 +9,9 @@ import re
 from html import escape
 from pathlib import Path
 
+from every_byte import rounding
 from every_byte.formula.expressions import BOOK_LETTERS, ROUNDING_BYTES, Expression
 from every_byte.formula.formula import Formula, Term
-from every_byte.gpu.memory import blocks as allocator_blocks
 from every_byte.units import short
 from utils.formulas.block import ATTENTIONS, PARTS, block_parts, block_saved
 from utils.formulas.estimates import (
@@ -170,12 +170,12 @@ def _models() -> str:
 
 
 def _allocator() -> str:
-    own, small = short(allocator_blocks.OWN_SEGMENT_BYTES), short(allocator_blocks.LARGEST_SMALL_BYTES)
+    own, small = short(rounding.OWN_SEGMENT_BYTES), short(rounding.LARGEST_SMALL_BYTES)
     rows = [
         ("a block", "⌈x⌉ to 512 B, and what is not split off", ""),
-        (f"up to {small}", f"in segments of {short(allocator_blocks.SMALL_SEGMENT_BYTES)}", ""),
-        (f"below {own}", f"in segments of {short(allocator_blocks.LARGE_SEGMENT_BYTES)}", ""),
-        ("larger", f"a segment of its own, a multiple of {short(allocator_blocks.SEGMENT_ROUNDING_BYTES)}", ""),
+        (f"up to {small}", f"in segments of {short(rounding.SMALL_SEGMENT_BYTES)}", ""),
+        (f"below {own}", f"in segments of {short(rounding.LARGE_SEGMENT_BYTES)}", ""),
+        ("larger", f"a segment of its own, a multiple of {short(rounding.SEGMENT_ROUNDING_BYTES)}", ""),
         ("split off", f"a remainder of 512 B or more (small), above {small} (large)", ""),
     ]
     return _table("The caching allocator: allocated are whole blocks, reserved whole segments", rows)

@@ -6,6 +6,8 @@ import operator
 from fractions import Fraction
 from functools import cache
 
+from every_byte.rounding import ROUNDING_BYTES
+
 BOOK_LETTERS = ("b", "s", "d", "a", "L", "V", "t", "e")  # the order in which a product names them; others follow
 _OPERATORS = {
     ast.Add: operator.add,
@@ -20,7 +22,6 @@ _SIGNS = {  # as written, how tightly it binds, and how tightly what stands on i
     ast.Div: ("/", 2, 4),
     ast.Mult: ("·", 3, 3),
 }
-ROUNDING_BYTES = 512  # to whole multiples of it the caching allocator rounds what is requested
 BRACKETS = (r"\lceil", "⌈")  # how a rounded size begins, in LaTeX and in text: in a product it comes after the letters
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

@@ -2,6 +2,8 @@
 
 import re
 
+from every_byte.rounding import round_size
+
 # Frames of C++ that say what an allocation is for, besides the operators.
 OTHERS = r"setWorkspaceForHandle|getCurrentCUDABlasHandle|getUnifiedWorkspace|cached_cast|InputBuffer(?=::)"
 OPERATOR = re.compile(rf"at::_ops::(\w+?)::|({OTHERS})")
@@ -78,7 +80,7 @@ def _check_mark(mark: dict, sizes: list[int]) -> None:
             f"{sum(sizes):,d} bytes, and it counts {mark['requested']:,d}."
         )
     # not ==: a block that is not split counts whole
-    rounded = sum(-(-size // 512) * 512 for size in sizes)
+    rounded = sum(round_size(size) for size in sizes)
     if not rounded <= mark["allocated"] <= mark["reserved"]:
         raise ValueError(
             f"rounded sizes <= allocated <= reserved must hold: at the mark {mark['name']!r} they are "

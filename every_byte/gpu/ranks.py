@@ -16,6 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.specs import GPUSpec
 
+from .patches.gates import GATES
 from .simulated import SimulatedGPU
 
 TIMEOUT = timedelta(seconds=60)
@@ -48,6 +49,8 @@ def ranks(n: int | None = None, rank: int = 0) -> Iterator[DeviceMesh]:
             raise RuntimeError("this process has its ranks already: leave the outer `ranks` (or process group) first.")
         real = {"RANK", "WORLD_SIZE"} <= os.environ.keys() and not attached()
         import_module("torch._dynamo")  # DTensor would at its first use, and leave cycles that hold what runs meanwhile
+        if attached():
+            GATES.add_fsdp()
         hook = sys.excepthook  # a process group sets another, which writes the rank before each line of a traceback
         stack.callback(_forget)
         if real:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from every_byte.gpu.memory.blocks import LARGEST_SMALL_BYTES, round_size, segment_size
+from every_byte.rounding import LARGEST_SMALL_BYTES, round_size, segment_size
 
 from .events import Event
 from .frames import operators_and_node

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from every_byte.gpu.memory.blocks import round_size, segment_size
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.rounding import round_size, segment_size
 from every_byte.units import MiB, exact, short
 from utils.experiments.start_experiments import SMALL_GPU, tensor_of
 from utils.layers import MLP

@@ -119,8 +119,8 @@ def block_as_rank(
     """Forward and backward of a bfloat16 `Block` with GELU as this rank, on an open GPU, as phases of its trace.
 
     `sequence` splits the positions too; `again` gathers its inputs again in backward; without `core` attention's core
-    is a checkpoint, as in "attention only" of utils.models.regions. `attention` is "explicit", or "fused" for the kernel
-    that PyTorch takes.
+    is a checkpoint, as in "attention only" of utils.models.regions. `attention` is "explicit", or "fused" for the
+    kernel that PyTorch takes.
 
     Shapes: x[b, s, d], or x[b, s/t, d] with `sequence` -> y of the same shape
     Raises: ValueError where the ranks do not divide the heads or the positions; as `tensor_parallel` and `Block` do.

@@ -10,6 +10,8 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import saved_tensors_hooks
 
+from every_byte.gpu.observer import checkpoints
+
 # The minimal one: a node of the graph that stands for the whole region.
 
 
@@ -99,7 +101,7 @@ class _Stop(Exception):
     """Ends the second run where nothing more is needed of it."""
 
 
-class Region:
+class Region(checkpoints.Region):
     """One call of a checkpointed function: `pack` is called for what its nodes save, `unpack` for what they use."""
 
     def __init__(self, function: Callable, arguments: "_Arguments", states: list, early_stop: bool):
@@ -108,6 +110,9 @@ class Region:
         self.placeholders: list[weakref.ref[_Placeholder]] = []
         self.likenesses: list[tuple] = []
         self.recomputed: weakref.WeakKeyDictionary[_Placeholder, torch.Tensor] = weakref.WeakKeyDictionary()
+
+    def given(self) -> tuple:
+        return self.arguments.kept.grad_fn._raw_saved_tensors
 
     def pack(self, tensor: torch.Tensor) -> _Placeholder:
         placeholder = _Placeholder()

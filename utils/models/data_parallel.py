@@ -87,7 +87,7 @@ def fully_sharded(
     Raises: as `fully_shard`.
     Source: Rajbhandari et al. 2020, section 5.3; Zhao et al. 2023; `fully_shard` of torch.distributed.fsdp.
     """
-    _bring("torch._dynamo", "torch.distributed.fsdp", f"{__package__}.simulated.sharding")
+    _bring("torch._dynamo", "torch.distributed.fsdp")
     from torch.distributed.fsdp import fully_shard
 
     for part in (*model._modules.get("blocks", ()), model):  # `model.blocks` may be regions of them

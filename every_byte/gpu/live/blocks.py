@@ -1,6 +1,6 @@
 """How large the block of each allocation is, which PyTorch's memory history does not say: found by replaying it."""
 
-from every_byte.gpu.memory.blocks import LARGEST_SMALL_BYTES, ROUNDING_BYTES, round_size
+from every_byte.rounding import LARGEST_SMALL_BYTES, ROUNDING_BYTES, round_size
 
 
 class Blocks:

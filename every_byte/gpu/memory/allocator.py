@@ -19,9 +19,10 @@ Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/test_al
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from every_byte.rounding import LARGEST_SMALL_BYTES, round_size, segment_size
 from every_byte.units import MiB, exact, short
 
-from .blocks import LARGEST_SMALL_BYTES, Block, BlockPool, round_size, segment_size
+from .blocks import Block, BlockPool
 from .stats import EVENTS, Stats, flatten, snapshot
 
 FIRST_ADDRESS = 0x7F00_0000_0000

@@ -16,11 +16,11 @@ from every_byte.ledger.attribution import Role
 from every_byte.ledger.deep_graphs import let_go, running_node
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
+from every_byte.rounding import round_size
 from every_byte.units import exact
 
 from .allocator import Block, CachingAllocator, OutOfMemory
 from .attachment import attached
-from .blocks import round_size
 from .contents import known_storages
 from .labels import Labels
 from .specs import GPUSpec

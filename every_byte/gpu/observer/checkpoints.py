@@ -1,11 +1,43 @@
-"""What a checkpointed region holds, PyTorch's own or the book's: what it was given, what it kept, what it ran again."""
+"""What a checkpointed region holds, PyTorch's own or another's: what it was given, what it kept, what it ran again."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, MutableMapping
+from functools import wraps
 
 import torch
 from torch.utils import checkpoint
 
-from utils.models.checkpointing import Region
+
+class Region:
+    """One call of a function under somebody's own checkpoint; to be seen, its class derives from this one.
+
+    The checkpoint's unpack hook is a method of the region, and `run_again` the method that computes again what backward
+    needs. From then on the class tells whoever observes a GPU when that has happened.
+    """
+
+    recomputed: MutableMapping[object, torch.Tensor]
+    """What was computed again, by the placeholder that stood for it."""
+
+    listeners: list[Callable[["Region"], None]] = []
+
+    def given(self) -> Iterator[object]:
+        """What the region keeps of its function's arguments, as autograd keeps it (`_raw_saved_tensors` of a node)."""
+        raise NotImplementedError
+
+    def __init_subclass__(cls, **options) -> None:
+        super().__init_subclass__(**options)
+        run_again = cls.run_again
+
+        @wraps(run_again)
+        def and_tell(region: Region) -> None:
+            run_again(region)
+            for listener in region.listeners:
+                listener(region)
+
+        cls.run_again = and_tell
+
+    def run_again(self) -> None:
+        """Compute again what backward needs."""
+        raise NotImplementedError
 
 
 def region_of(unpack_hook):
@@ -29,7 +61,7 @@ def _enclosed(function, kind: type):
 
 def given(region) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors that a region keeps because it was given them, each with a name."""
-    saved = region.arguments.kept.grad_fn._raw_saved_tensors if isinstance(region, Region) else region.saved_args
+    saved = region.given() if isinstance(region, Region) else region.saved_args
     for i, one in enumerate(saved):
         tensor = getattr(one, "data", None)
         if isinstance(tensor, torch.Tensor):

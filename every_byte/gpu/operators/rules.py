@@ -17,7 +17,7 @@ _REGISTERED = (
     *(embeddings, gradients, indexing, losses, normalization),
     *(reduction_rules, scans_and_sorts, transfers, workspaces),
 )
-_LATE = {"_c10d_functional": "collectives", "c10d": "exchanges", "fsdp": "sharding"}
+_LATE = {"_c10d_functional": "collectives", "c10d": "exchanges", "fsdp": "sharded_copies"}
 
 
 def import_late(func: torch._ops.OpOverload) -> None:

@@ -1,19 +1,13 @@
-"""What lets FSDP2 shard a model on a simulated GPU, and what its copies between buffers and parameters allocate.
+"""What FSDP2's copies between buffers and parameters allocate.
 
-FSDP2 asks for the device by name and refuses parameters on `meta`, which it takes for parameters that are still to be
-made. While a simulated GPU is open, `meta` is the GPU, with the streams of streams.py.
-Source: torch/distributed/fsdp/_fully_shard; aten/src/ATen/native/cuda/TensorShape.cu for the copies.
+Source: aten/src/ATen/native/cuda/TensorShape.cu.
 """
 
 from math import ceil, prod, sqrt
 
 import torch
-from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param_group, _fsdp_state, _fully_shard
 
 from every_byte.gpu.memory.attachment import attached
-from every_byte.gpu.patches import streams
-from every_byte.gpu.patches.gates import GATES
-from every_byte.gpu.patches.replacing import all_of, replaced
 
 from .elementwise import is_dense
 from .exchanges import note
@@ -22,25 +16,6 @@ from .registry import Call, rule
 aten, fsdp = torch.ops.aten, torch.ops.fsdp
 TILE_BYTES, BLOCK_THREADS, NUMBER_BYTES = 2048, 128, 8
 OVERSUBSCRIBED = 2
-
-
-def shard_on_meta():
-    """Make FSDP2 take a simulated GPU for what it is. Returns what undoes it."""
-
-    def device_of(original):
-        return lambda mesh: torch.device("meta") if attached() else original(mesh)
-
-    def streams_of(original):
-        return lambda device_type: streams if device_type == "meta" and attached() else original(device_type)
-
-    def accepting(original):
-        return lambda group: None if attached() else original(group)
-
-    askers = _fsdp_collectives, _fsdp_param_group, _fsdp_state
-    handles = [replaced(module, "_get_device_handle", streams_of) for module in askers]
-    device = replaced(_fully_shard, "_get_device_from_mesh", device_of)
-    group = replaced(_fsdp_param_group.FSDPParamGroup, "_validate_no_meta_params", accepting)
-    return all_of([*handles, device, group])
 
 
 @rule(fsdp.all_gather_copy_in.default)
@@ -85,6 +60,3 @@ def concatenate_chunks(call: Call) -> None:
     parts = [n * prod(x.shape[dim + 1 :]) * out.element_size() for n, x in zip(rows, tensors, strict=True)]
     blocks = sum(-(-part // TILE_BYTES) for part in parts)
     call.while_taken(NUMBER_BYTES * (6 * len(parts) + 2 + blocks))
-
-
-GATES.add(shard_on_meta)

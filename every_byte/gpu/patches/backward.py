@@ -1,12 +1,13 @@
 """Tells all who observe, simulated GPUs and live ones, when a backward runs and what a checkpoint computes again."""
 
 from contextlib import ExitStack
+from functools import partial
 
 import torch
 import torch.utils.checkpoint
 
 from every_byte.gpu.memory.attachment import attached, set_aside
-from utils.models.checkpointing import Region
+from every_byte.gpu.observer.checkpoints import Region
 
 from .replacing import Changes, all_of, replaced
 
@@ -74,16 +75,13 @@ def _see_recomputation():
 
         return check
 
-    def seeing_ours(original):
-        def run_again(region):
-            original(region)
-            for observer in _observers():
-                observer.note_recomputed(region, torch._C._current_graph_task_id())
+    def note(region: Region) -> None:
+        for observer in _observers():
+            observer.note_recomputed(region, torch._C._current_graph_task_id())
 
-        return run_again
-
+    Region.listeners.append(note)
     theirs = replaced(torch.utils.checkpoint._CheckpointFrame, "check_recomputed_tensors_match", seeing)
-    return all_of([theirs, replaced(Region, "run_again", seeing_ours)])
+    return all_of([theirs, partial(Region.listeners.remove, note)])
 
 
 WATCHING = Changes([_see_backward, _see_recomputation])

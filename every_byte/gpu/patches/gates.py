@@ -4,7 +4,6 @@ import sys
 import threading
 import warnings
 from functools import partial
-from importlib import import_module
 
 import torch
 import torch.optim.swa_utils
@@ -13,10 +12,10 @@ import torch.utils._foreach_utils
 from every_byte.gpu.dispatch.autocast import cast_as_cuda
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attached
 from every_byte.gpu.memory.storages import RECORDS
-from every_byte.gpu.operators.attention.choice import heed_user_order
 from every_byte.gpu.operators.elementwise import result_strides
 from every_byte.gpu.operators.softmax_dropout import COMPOSITES, as_pytorch_does
 
+from .attention_order import heed_user_order
 from .autocast import answer_as_cuda
 from .backward import WATCHING
 from .conversion import keep_parameters, keep_what_gets_data
@@ -170,8 +169,15 @@ class _Gates(Changes):
 
     def open(self) -> None:
         if "torch.distributed.fsdp" in sys.modules:
-            import_module(".sharding", __package__)  # which adds its own
+            self.add_fsdp()
         super().open()
+
+    def add_fsdp(self) -> None:
+        """FSDP2 has been imported: it, too, is to take a simulated GPU for what it is."""
+        from .fsdp import shard_on_meta
+
+        if shard_on_meta not in self.changes:
+            self.add(shard_on_meta)
 
 
 GATES = _Gates(

@@ -13,10 +13,9 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from every_byte.gpu.memory.specs import GPUSpec
-from every_byte.gpu.patches.replacing import all_of, replaced
 
 HALF = (torch.float16, torch.bfloat16)
-_AS_IMPORTED = [1, 2, 0, 3, 4]
+AS_IMPORTED = [1, 2, 0, 3, 4]
 _ON_HOPPER_AND_BLACKWELL = [3, 1, 2, 0, 4]
 
 
@@ -156,50 +155,20 @@ class _Order:
     def __init__(self) -> None:
         self.is_heeded = False
         self.wished: list[int] | None = None
-        self.of_the_machine: list[int] = _AS_IMPORTED
+        self.of_the_machine: list[int] = AS_IMPORTED
 
 
-_order = _Order()
+user_order = _Order()
 
 
-def heed_user_order():
-    """From now on tell an order that the user sets from the one that PyTorch sets; returns what ends it.
-
-    An order from before counts as the user's, unless it is the one that PyTorch sets on this machine's card.
-    """
-    before, _order.wished = torch._C._get_sdp_priority_order(), _wished_before()
-    _order.of_the_machine = before if _order.wished is None else _AS_IMPORTED
-
-    def getting(original):
-        return lambda: list(_AS_IMPORTED if _order.wished is None else _order.wished)
-
-    def setting(original):
-        def set_order(order) -> None:
-            if _order.wished is None:
-                _order.of_the_machine = order_in_torch()
-            _order.wished = None if list(order) == _AS_IMPORTED else list(order)
-            original(_order.of_the_machine if _order.wished is None else order)
-
-        return set_order
-
-    order_in_torch = torch._C._get_sdp_priority_order
-
-    def stop() -> None:
-        _order.is_heeded = False
-
-    places = ("_get_sdp_priority_order", getting), ("_set_sdp_priority_order", setting)
-    _order.is_heeded = True
-    return all_of([stop, *(replaced(torch._C, *place) for place in places)])
-
-
-def _wished_before() -> list[int] | None:
+def wished_before() -> list[int] | None:
     """The order that the user has set, as far as it can be told from the one that PyTorch sets on this machine."""
     order = torch._C._get_sdp_priority_order()
     if order == _ON_HOPPER_AND_BLACKWELL and torch.cuda.is_initialized():
         cards = range(torch.cuda.device_count())
         if any(torch.cuda.get_device_capability(card)[0] in (9, 10) for card in cards):
             return None
-    return None if order == _AS_IMPORTED else order
+    return None if order == AS_IMPORTED else order
 
 
 def order_of_preference(spec: GPUSpec) -> list[int]:
@@ -209,10 +178,10 @@ def order_of_preference(spec: GPUSpec) -> list[int]:
     `sdpa_kernel(…, set_priority=True)`) counts here from the start; one equal to the order that PyTorch starts from
     (flash, efficient, math, cuDNN) cannot be told from none at all.
     """
-    wished = _order.wished if _order.is_heeded else _wished_before()
+    wished = user_order.wished if user_order.is_heeded else wished_before()
     if wished is not None:
         return wished
-    return _ON_HOPPER_AND_BLACKWELL if spec.capability[0] in (9, 10) else _AS_IMPORTED
+    return _ON_HOPPER_AND_BLACKWELL if spec.capability[0] in (9, 10) else AS_IMPORTED
 
 
 def choose(attention: Attention, spec: GPUSpec) -> SDPBackend:

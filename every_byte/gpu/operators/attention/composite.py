@@ -1,8 +1,8 @@
 """`scaled_dot_product_attention` and its fallback in plain mathematics, as CUDA composes them of other operators.
 
 PyTorch composes attention by the tensors' device: on meta tensors it would always take the fallback. Here the backend
-is the one that CUDA takes (attention_choice.py); what the fused kernels allocate is told by attention_flash.py (flash
-attention and cuDNN's) and attention_efficient.py.
+is the one that CUDA takes (choice.py); what the fused kernels allocate is told by flash.py (flash attention and
+cuDNN's) and efficient.py.
 
 Source: aten/src/ATen/native/transformers/attention.cpp.
 """
@@ -20,7 +20,7 @@ from every_byte.gpu.operators.kernels import KERNELS
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 from every_byte.gpu.operators.registry import Call, rule
 
-from . import flash as attention_flash  # noqa: F401 (they register their kernels and rules)
+from . import efficient, flash  # noqa: F401 (they register their kernels and rules)
 from .choice import HALF, Attention, choose
 
 aten = torch.ops.aten
