@@ -2,25 +2,18 @@
 
 import gc
 import gzip
-import importlib.util
 import json
-import sys
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import torch
 
+from every_byte.gpu.record import READINGS, load_cases
 from utils import SimulatedGPU, Trace
 
 FOLDER = Path(__file__).parent / "reference"
 GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "rtx3090-24gb"}
-READINGS = {
-    "requested": "requested_bytes.all.current",
-    "allocated": "allocated_bytes.all.current",
-    "reserved": "reserved_bytes.all.current",
-    "peak": "allocated_bytes.all.peak",
-}
 
 
 @dataclass
@@ -47,11 +40,7 @@ class Environment:
 @cache
 def cases(file: str) -> dict:
     """The cases of tests/reference/<file>.py, by name."""
-    spec = importlib.util.spec_from_file_location(file, FOLDER / f"{file}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file] = module
-    spec.loader.exec_module(module)
-    return module.CASES
+    return load_cases(FOLDER / f"{file}.py")
 
 
 def run_case(case, card: str) -> Environment:
