@@ -1,9 +1,9 @@
 """Finds and opens the recordings in tests/reference."""
 
-import gzip
-import json
 from functools import cache
 from pathlib import Path
+
+from every_byte.gpu.record import file_name, read
 
 FOLDER = Path(__file__).parent / "reference"
 
@@ -23,5 +23,4 @@ def files_with_events() -> list[tuple[str, str]]:
 @cache
 def load(name: str, card: str) -> dict:
     """What one file holds: see tests/reference/README.md. Shared between tests: do not change it."""
-    with gzip.open(FOLDER / f"{name}.{card}.json.gz") as file:
-        return json.load(file)
+    return read(FOLDER / file_name(name, card))

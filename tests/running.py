@@ -1,15 +1,13 @@
 """Runs the recorded cases on a simulated GPU, in the form in which they were recorded."""
 
 import gc
-import gzip
-import json
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import torch
 
-from every_byte.gpu.record import READINGS, load_cases
+from every_byte.gpu.record import READINGS, file_name, load_cases, read
 from utils import SimulatedGPU, Trace
 
 FOLDER = Path(__file__).parent / "reference"
@@ -65,8 +63,7 @@ def run_case(case, card: str) -> Environment:
 
 def run_as_recorded(file: str, name: str, card: str) -> Environment:
     """Run a case of tests/reference/<file>.py and hold every figure and every event to its recording."""
-    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as recorded:
-        recording = json.load(recorded)
+    recording = read(FOLDER / "operations" / file_name(name, card))
     run = run_case(cases(file)[name], card)
     assert run.marks == recording["marks"]
     assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()

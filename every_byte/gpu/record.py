@@ -143,12 +143,17 @@ def read(path: Path) -> dict:
     return json.loads(gzip.decompress(path.read_bytes()))
 
 
-def write(result: dict, folder: Path) -> Path:
-    """Write a recording: the same result gives the same bytes."""
-    path = folder / file_name(result["case"], result["card"])
-    folder.mkdir(parents=True, exist_ok=True)
+def save(content: dict, path: Path) -> None:
+    """Write a file that `read` reads: the same content gives the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
-        zipped.write(json.dumps(result, separators=(",", ":")).encode())
+        zipped.write(json.dumps(content, separators=(",", ":")).encode())
+
+
+def write(result: dict, folder: Path) -> Path:
+    """Write a recording under its name, and return where it is."""
+    path = folder / file_name(result["case"], result["card"])
+    save(result, path)
     return path
 
 

@@ -1,12 +1,9 @@
 """Check an installation: published and derived figures, in bytes, that must come out exactly (run by setup.sh)."""
 
 import sys
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from utils import MLP, AllocatedMemContext, Block, LiveGPU, SavedTensorContext
 

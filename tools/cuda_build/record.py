@@ -77,9 +77,12 @@ def frees_in_order(events: Iterable[list]) -> list[list]:
 
 
 def difference(recorded: dict, held: dict) -> str:
-    """What is first found to differ between a new recording and one that is held; "" if they agree."""
+    """What is first found to differ between a new recording and one that is held; "" if they agree.
+
+    The version of torch comes last: that it alone differs is then said.
+    """
     recorded, held = (r | {"events": frees_in_order(r["events"])} if "events" in r else r for r in (recorded, held))
-    for key in dict.fromkeys([*held, *recorded]):
+    for key in sorted({*held, *recorded}, key=lambda key: (key == "torch", key)):
         new, old = (json.dumps(one.get(key)) for one in (recorded, held))
         if new == old:
             continue
