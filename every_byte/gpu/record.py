@@ -181,7 +181,7 @@ def run_in_a_process(command: list[str], unset: Iterable[str], **settings: str) 
     environment = {key: value for key, value in os.environ.items() if key not in unset} | settings
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
-        return False, done.stderr[-1500:]
+        return False, done.stderr.strip()[-1500:]
     return True, done.stdout.strip().split("\n")[-1]
 
 
