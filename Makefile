@@ -4,7 +4,7 @@
 #   make lab PORT=9999            on another port
 #   make lab ARGS=--no-browser    more options for JupyterLab
 #   make test                     lint, unit, notebooks and browser tests: all four run, then it fails if any did
-#   make test JOBS=4              with more processes (2 by default)
+#   make test JOBS=4              with so many processes (as many as there are cores by default)
 #   make chapters                 run every chapter anew and store its outputs; CHAPTERS="chapters/02_x.ipynb" for one
 #   make site                     the book as web pages, and a PDF of each chapter, in build/site/html; needs npm
 #   make screenshots              pictures of all its pages, light and dark, wide and narrow, in build/screenshots
@@ -20,7 +20,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 PORT ?=
 ARGS ?=
-JOBS ?= 2
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -113,7 +113,7 @@ notebooks: $(TEST_STAMP)
 
 # a reader's path in JupyterLab and in the site, in a real Chromium; skipped, with the reason, where there is none
 browser: $(TEST_STAMP)
-	$(PYTEST) tests -m browser --junitxml=$(REPORTS)/browser.xml
+	$(PYTEST) tests/browser -m browser -n $(JOBS) --dist loadscope --junitxml=$(REPORTS)/browser.xml
 
 # ---------------------------------------------------------------------------------------------------------------- write
 
