@@ -11,10 +11,10 @@ import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from reference_files import all_files, load  # noqa: E402
-from running import FOLDER, Environment, cases, run_case, up_to_last_mark  # noqa: E402
+from running import REFERENCE, Environment, cases, run_case, up_to_last_mark  # noqa: E402
 
 from utils import Trace  # noqa: E402
 
@@ -45,7 +45,7 @@ def recorded() -> list[tuple[str, object, str, dict]]:
 
 
 def _open(name: str, card: str) -> dict:
-    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as file:
+    with gzip.open(REFERENCE / "operations" / f"{name}.{card}.json.gz") as file:
         return json.load(file)
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
+sys.path[:0] = [str(HERE.parent / "helpers"), str(HERE.parents[1])]
 
 from activation_variants import variants  # noqa: E402
 

@@ -1,7 +1,7 @@
 """Records out_of_memory.a100.json.gz: what PyTorch says, and holds, when a fragmented GPU has no room for 6 MiB.
 
 Run it with the CUDA build of PyTorch on a card of 654,311,424 bytes (see README.md), the repository's root in
-PYTHONPATH. tests/test_start_experiments.py runs `record` on a simulated GPU of the same size and compares.
+PYTHONPATH. tests/experiments/test_start_experiments.py runs `record` on a simulated GPU of the same size and compares.
 """
 
 import gzip

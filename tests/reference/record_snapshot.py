@@ -2,7 +2,7 @@
 
 Run it with the CUDA build of PyTorch (see README.md).
 
-Left out are times and, of each call stack, all but operators and autograd nodes. tests/test_trace_formats.py runs
+Left out are times and, of each call stack, all but operators and autograd nodes. tests/ledger/test_formats.py runs
 `program` on a simulated GPU and compares.
 """
 

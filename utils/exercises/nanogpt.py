@@ -152,7 +152,7 @@ def saves_most(answer: tuple[str, str] | None) -> Verdict:
 
 
 def _saved(shape: dict[str, int]) -> dict[str, int]:
-    """By each change, held to a run by tests/test_exercises_nanogpt.py."""
+    """By each change, held to a run by tests/exercises/test_nanogpt.py."""
     values = letters("gpt2") | shape
     before_bytes = held_in_loss(BASE).bytes(**values)
     return {name: before_bytes - held_in_loss(replace(BASE, **how)).bytes(**values) for name, how in CHANGES.items()}

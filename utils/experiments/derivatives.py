@@ -14,7 +14,7 @@ def backward_reads(operation: str) -> tuple[str, ...]:
     `operation` is PyTorch's own name for it; a final _ marks the in-place form: "relu", "leaky_relu_".
 
     Raises: ValueError for an operation that has no line of its own in the table.
-    Source: derivatives.yaml of the installed PyTorch; held to what autograd keeps by tests/test_derivatives.py.
+    Source: derivatives.yaml of the installed PyTorch; held to autograd by tests/experiments/test_derivatives.py.
     """
     entry = re.search(rf"^- name: {re.escape(operation)}\(.*?(?=^- name: |\Z)", _table(), re.MULTILINE | re.DOTALL)
     formula = entry and re.search(r"^  self: (.*)$", entry[0], re.MULTILINE)

@@ -19,7 +19,7 @@ def held_after_forward(settings: GPTSettings) -> Formula:
             allocator's rounding. With regions, what utils.formulas.regions says of the blocks.
     Unit:   bytes, exact.
     Raises: ValueError as `block_saved` does.
-    Source: held to the simulated ledger, row by row, by tests/test_gpt_held.py.
+    Source: held to the simulated ledger, row by row, by tests/formulas/test_gpt.py.
     """
     terms = (*_standing(settings), *_saved(settings), *_outputs(settings))
     return Formula(f"{_title(settings)}: held after forward", terms)

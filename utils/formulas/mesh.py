@@ -85,7 +85,7 @@ def held_on_mesh(settings: MeshSettings) -> dict[str, Formula]:
     Counts: every byte requested on rank 0; W is one cuBLAS workspace. A share of 1/n is rounded up, in rows. In stage 1
             it is ZeRO's, 1/n of all; PyTorch's ZeroRedundancyOptimizer deals out whole parameters.
     Unit:   bytes, exact. t divides a and V and, with `sequence`, s.
-    Source: Korthikanti et al. 2022; Rajbhandari et al. 2020; held to PyTorch's engines by tests/test_mesh_held.py.
+    Source: Korthikanti et al. 2022; Rajbhandari et al. 2020; held to PyTorch's engines by tests/formulas/test_mesh.py.
     """
     saved = _saved(settings)
     before_loss = [term for term in saved if term.name != "loss: total weight"]

@@ -48,7 +48,7 @@ def mlp_saved(
     Unit:   bytes, exact; no allocator rounding.
     Raises: ValueError for an activation whose backward is not known or that autocast would run in float32, and for a
             dropout outside [0, 1).
-    Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/test_mlp_formulas.py.
+    Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/formulas/test_mlp.py.
     """
     name = _activation(activation)
     if from_output and name not in _FROM_OUTPUT:

@@ -40,7 +40,7 @@ def stack_phases(
             block. Not the temporaries that come and go within a phase.
     Unit:   bytes.
     Raises: ValueError for a frozen or an optimizer that is none of FROZEN, OPTIMIZERS.
-    Source: held to the simulated GPU, and so to the recorded chains, by tests/test_phase_formulas.py.
+    Source: held to the simulated GPU, and so to the recorded chains, by tests/formulas/test_phases.py.
     """
     _check("frozen", frozen, FROZEN)
     _check("optimizer", optimizer, OPTIMIZERS)

@@ -4,7 +4,8 @@ A CPU build of PyTorch has CUDA's list of operators, but its kernels pass over t
 simulated GPU is open, kernels with the same rules stand in their place (gates.py). PyTorch's own `torch.autocast`
 turns them on and off.
 
-Source: aten/src/ATen/autocast_mode.h and autocast_mode.cpp; tests/test_autocast.py compares the lists with that header.
+Source: aten/src/ATen/autocast_mode.h and autocast_mode.cpp; tests/gpu/dispatch/test_autocast.py compares the lists with
+that header.
 """
 
 import warnings

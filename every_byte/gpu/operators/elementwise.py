@@ -4,7 +4,7 @@ CUDA's TensorIterator lets a result lie as its operands do, the first one first.
 slow, and differs where half types meet expanded operands, such as the gradient of a sum.
 
 Source: reorder_dimensions and compute_fast_setup_type in aten/src/ATen/TensorIterator.cpp; held to PyTorch on the CPU
-by tests/test_elementwise.py.
+by tests/gpu/operators/test_elementwise.py.
 """
 
 import torch

@@ -5,7 +5,7 @@ type, the head dimension, dropout and shared memory; buffers in global memory fo
 
 Source: kernel_forward.h, kernel_backward.h, kernels/cutlassF.h and cutlassB.h, shipped with torch in
 ATen/native/transformers/cuda/mem_eff_attention; attention.cu and attention_backward.cu in aten/src, same path. Held to
-the CUDA build by tests/test_attention.py.
+the CUDA build by tests/gpu/operators/test_attention.py.
 """
 
 from dataclasses import dataclass

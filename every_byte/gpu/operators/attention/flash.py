@@ -2,7 +2,7 @@
 
 Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (mha_fwd, mha_bwd), attention.cu,
 attention_backward.cu in the folder above; aten/src/ATen/native/cudnn/MHA.cpp. Held to the CUDA build by
-tests/test_attention.py.
+tests/gpu/operators/test_attention.py.
 """
 
 import math

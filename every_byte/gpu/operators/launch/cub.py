@@ -4,7 +4,7 @@ CUB cuts its input into tiles, whose size it has tuned for each architecture and
 the state by which its neighbours learn of its result. All pieces of scratch are aligned to 256 bytes.
 
 Source: cub/device/dispatch of CUDA 13 (dispatch_radix_sort, dispatch_unique_by_key, dispatch_scan) for what is asked;
-the tiles were read off the CUDA build, over sizes up to 140,000,000. Held to it by tests/test_workspaces.py.
+the tiles were read off the CUDA build, over sizes up to 140,000,000. Held to it by tests/gpu/operators/test_takes.py.
 """
 
 from every_byte.gpu.memory.specs import GPUSpec
