@@ -15,7 +15,7 @@ from utils.formulas.estimates import (
     peak_estimate,
     steady_state,
 )
-from utils.formulas.phases import CUBLAS_WORKSPACE_BYTES
+from utils.formulas.settings import A100_WORKSPACE_BYTES
 from utils.models.gpt import SIZES, letters
 
 SMALL = {"b": 12, **letters("gpt2")}
@@ -83,8 +83,8 @@ def test_the_steady_state_as_printed():
     assert parts["optimizer state"] == 994_990_080
     assert parts["data"] == 196_608
     assert sum(parts.values()) == 16 * N + 4 * 12 * 1024**2 + 2 * 12 * 1024 * 8
-    assert sum(parts.values()) + 2 * CUBLAS_WORKSPACE_BYTES == 2_057_547_776
-    assert CUBLAS_WORKSPACE_BYTES * 2 == 17_039_360
+    assert sum(parts.values()) + 2 * A100_WORKSPACE_BYTES == 2_057_547_776
+    assert A100_WORKSPACE_BYTES * 2 == 17_039_360
 
 
 def test_the_steady_state_and_what_was_recorded():
@@ -144,7 +144,7 @@ def test_the_peak_as_printed():
     printed = peak_estimate().bytes(**SMALL)
     assert printed == 16 * N + 4 * 12 * 1024**2 + autocast_activations().bytes(**SMALL) + 4 * 12 * 1024 * 50304
     assert gib(printed) == 21.632
-    assert gib(printed + steady_state().by_term(**SMALL)["data"] + 2 * CUBLAS_WORKSPACE_BYTES) == 21.648
+    assert gib(printed + steady_state().by_term(**SMALL)["data"] + 2 * A100_WORKSPACE_BYTES) == 21.648
     recorded = max(mark["peak"] for mark in load("gpt2_small_explicit_fp16", "a100")["marks"])
     assert 0.011 < recorded / printed - 1 < 0.013  # an estimate
 

@@ -53,7 +53,7 @@ def _sorted(call: Call, n: int, index_bytes: int, n_weights: int, by_frequency: 
     if by_frequency:
         lists.append(memory.take(n * index_bytes))
         for _ in range(2):
-            call.while_taken(cub.running_sum(n, index_bytes))
+            call.while_taken(cub.running_sum(n, index_bytes, spec))
     _sum_segments(call, n, index_bytes, n_weights)
     for block, number in reversed(lists):
         memory.give_back(block, number)
@@ -73,7 +73,7 @@ def _sum_segments(call: Call, n: int, index_bytes: int, n_weights: int) -> None:
     call.while_taken(cub.unique_by_key(n, index_bytes, spec))
     memory.give_back(*keys)
     taken += [memory.take(segments * index_bytes) for _ in range(2)]
-    call.while_taken(cub.running_sum(segments, index_bytes))
+    call.while_taken(cub.running_sum(segments, index_bytes, spec))
     taken += [memory.take(8), memory.take(parts * index_bytes)]
     _sum_parts(call, segments, parts, parts * index_bytes)
     for block, number in reversed(taken):

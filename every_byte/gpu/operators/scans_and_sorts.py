@@ -31,7 +31,7 @@ def running_sum(call: Call) -> None:
     if x.numel() == x.shape[dim]:
         if x.numel() > SUMMED_AT_ONCE or result.dtype not in SUMS_WITH_KNOWN_SCRATCH:
             attached()[-1].not_modelled(f"aten::cumsum of {x.numel():,d} elements of {result.dtype}")
-        sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2)))
+        sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2), call.memory.spec))
     call.while_taken(*sizes)
 
 
