@@ -22,7 +22,6 @@ LONGEST = """
     gpu/operators/test_takes models/test_compiled gpu/test_torchrun formulas/test_tensor_parallel widget/test_gpus
     formulas/test_mesh explorers/test_gallery gpu/dispatch/test_autocast_recorded ledger/test_ledger
     browser/test_site_in_chromium browser/test_explorers_of_the_site
-    chapters/05 chapters/04 chapters/06 chapters/03 chapters/01
 """.split()
 
 
