@@ -12,8 +12,7 @@ import torch.utils._foreach_utils
 from every_byte.gpu.dispatch.autocast import cast_as_cuda
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attached
 from every_byte.gpu.memory.storages import RECORDS
-from every_byte.gpu.operators.elementwise import result_strides
-from every_byte.gpu.operators.softmax_dropout import COMPOSITES, as_pytorch_does
+from every_byte.gpu.operators.registry import COMPOSITES, ON_META_ITSELF, RETURNS, as_pytorch_does
 
 from .attention_order import heed_user_order
 from .autocast import answer_as_cuda
@@ -52,19 +51,6 @@ def _refuse_tensors_of_another_thread(operator: torch._ops.OpOverload, args: tup
             )
 
 
-def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """One kernel on CUDA; on meta PyTorch would take it apart into nine operations."""
-    strides = result_strides(tuple(x.shape), [gradient, x])
-    return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device)
-
-
-def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, eps: float | None):
-    """One kernel on CUDA, and one statistic per row, in float32 for half types."""
-    kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
-    half = x.dtype in (torch.float16, torch.bfloat16)
-    return x.new_empty(x.shape), x.new_empty(kept, dtype=torch.float32 if half else x.dtype)
-
-
 def _override_operators():
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
@@ -72,9 +58,8 @@ def _override_operators():
         for operator, function in COMPOSITES.items():
             library.impl(operator, partial(_where_attached, operator, function), "AutogradMeta")
             library.impl(operator, partial(_where_attached, operator, function), "AutogradOther")
-        # composite too, but a kernel on CUDA, not on meta; Library.impl refuses "Meta" for composite operators
-        library.m.impl("mish_backward", "Meta", _mish_backward, False)
-        library.m.impl("_fused_rms_norm", "Meta", _fused_rms_norm, False)
+        for operator in ON_META_ITSELF:  # Library.impl refuses "Meta" for composite operators
+            library.m.impl(operator.name().removeprefix("aten::"), "Meta", RETURNS[operator], False)
     return library._destroy
 
 
