@@ -78,6 +78,16 @@ def test_a_norm_of_the_wrong_shape_is_refused_as_before():
             torch.nn.functional.layer_norm(x, (3,))
 
 
+@pytest.mark.parametrize("eps", [None, 1e-5])
+def test_an_rms_norm_takes_the_same_with_an_epsilon_of_ones_own(eps):
+    with SimulatedGPU("a100-80gb") as gpu:
+        x, weight = torch.empty(6, 4, device=gpu.device).t(), torch.ones(6, device=gpu.device)
+        y = torch.nn.functional.rms_norm(x, (6,), weight, eps)
+        taken = [event.n_bytes for event in gpu.trace if event.action == "alloc"][-3:]
+    assert y.is_contiguous()
+    assert taken == [4 * 6 * 4, 4 * 6 * 4, 4 * 4]  # a contiguous copy of the input, the result, a number a row
+
+
 LIES = {
     "as it is": lambda shape, dtype: torch.empty(shape, dtype=dtype, device="meta"),
     "turned": lambda shape, dtype: torch.empty(shape[::-1], dtype=dtype, device="meta").permute(
