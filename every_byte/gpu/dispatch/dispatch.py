@@ -138,9 +138,7 @@ class Dispatch(TorchDispatchMode):
         """
         known = _COMPOSITE.get(func)
         if known is None:
-            has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-            known = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
-            _COMPOSITE[func] = known = known or func in registry.DECOMPOSED
+            _COMPOSITE[func] = known = registry.is_composed(func)
         return known
 
     def _compose(self, func, args, kwargs):

@@ -127,6 +127,15 @@ def composed_of(func: OpOverload) -> Callable | None:
     return DECOMPOSED.get(func) or COMPOSITES.get(func)
 
 
+def is_composed(func: OpOverload) -> bool:
+    """Whether an operator is composed of others, by PyTorch or here; where meta has a kernel of its own, it is not."""
+    if func in DECOMPOSED:
+        return True
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    is_one_kernel = func in ON_META_ITSELF or has_kernel(func.name(), "Meta")
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not is_one_kernel
+
+
 def as_pytorch_does(func: OpOverload, *args, **kwargs):
     """PyTorch's own composite of this operator."""
     return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)

@@ -6,6 +6,7 @@ Source: aten/src/ATen/native/cuda/TensorShape.cu.
 from math import ceil, prod, sqrt
 
 import torch
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives  # noqa: F401  (defines the operators)
 
 from every_byte.gpu.memory.attachment import attached
 
