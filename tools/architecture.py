@@ -1,6 +1,6 @@
 """Draws the folders of the code in the order in which a tensor passes them, each with the sentence that it begins with.
 
-    python -m tools.architecture        writes book/images/architecture.svg
+python -m tools.architecture        writes book/images/architecture.svg
 """
 
 import ast

@@ -1,6 +1,6 @@
 """What explorers of a GPT's step have in common stands in one place, and follows what it speaks of."""
 
-from every_byte.gpu.operators.embeddings import FEW_INDICES
+from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.widget.stages import reasons_beyond
 from utils.explorers.gallery import GALLERY
 from utils.explorers.gpt_controls import LETTERS, MANY_TOKENS

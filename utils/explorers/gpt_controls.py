@@ -1,6 +1,6 @@
 """What every explorer of a GPT's step has: the controls of its model and tokens, a limit of formulas, a timeline."""
 
-from every_byte.gpu.operators.embeddings import FEW_INDICES
+from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.widget import Control, Limit, Timeline
 from utils.experiments.gpt_step import GPTRun
 from utils.models.gpt import SIZES, letters

@@ -14,14 +14,15 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from every_byte.gpu.dispatch import autocast as casts
+from every_byte.gpu.operators.autocast import Policy, policies
 from utils import SimulatedGPU
 
 HEADER = Path(torch.__file__).parent / "include/ATen/autocast_mode.h"
 POLICIES = {  # the macro of the header that lists a policy's operators, and its policy here
-    "LOWER_PRECISION_FP": casts._in_lower_precision,
-    "FP32": casts._in_float32,
-    "FP32_SET_OPT_DTYPE": casts._to_float32,
-    "PROMOTE": casts._in_widest,
+    "LOWER_PRECISION_FP": Policy.LOWER_PRECISION,
+    "FP32": Policy.FLOAT32,
+    "FP32_SET_OPT_DTYPE": Policy.RESULT_IN_FLOAT32,
+    "PROMOTE": Policy.WIDEST,
 }
 HALVES = (torch.float16, torch.bfloat16)
 
@@ -36,7 +37,7 @@ def gpu():
 def test_the_lists_are_those_of_the_header(macro, policy):
     listed = re.search(rf"#define AT_FORALL_{macro}\(_\)(.*?)\n\n", HEADER.read_text(), re.DOTALL)[1]
     names = {".".join(re.split(r",\s*", name)) for name in re.findall(r"_\(([\w, ]+)\)", listed)}
-    ours = {name for name, ours in casts.policies().items() if ours is policy}
+    ours = {name for name, ours in policies().items() if ours is policy}
     registered_elsewhere = {"cudnn_convolution", "cudnn_convolution_transpose"}  # by CUDA alone, not in the macro
     assert len(names) > 10
     assert ours - registered_elsewhere == names
@@ -45,8 +46,8 @@ def test_the_lists_are_those_of_the_header(macro, policy):
 def test_every_operator_that_autocast_knows_has_a_policy():
     names = torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")
     of_the_cuda_build = {"_cudnn_rnn"}
-    assert {name.removeprefix("aten::") for name in names} - of_the_cuda_build == set(casts.policies())
-    assert len(casts.policies()) == 119
+    assert {name.removeprefix("aten::") for name in names} - of_the_cuda_build == set(policies())
+    assert len(policies()) == 119
 
 
 @pytest.mark.parametrize("dtype", HALVES)

@@ -5,7 +5,9 @@ import random
 import pytest
 import torch
 
-from every_byte.gpu.operators.elementwise import ELEMENTWISE, result_strides
+from every_byte.gpu.operators import families  # noqa: F401  (fills the registry)
+from every_byte.gpu.operators.launch.tensor_iterator import result_strides
+from every_byte.gpu.operators.registry import RETURNS
 
 aten = torch.ops.aten
 ACTIVATIONS = {
@@ -55,7 +57,7 @@ def test_kernels_give_shape_type_and_strides(func, dtype):
         if func is aten.sigmoid_backward.default and one.shape != other.shape:
             continue
         expected = func(one.to(dtype), other.to(dtype)) if dtype == torch.float32 else func(one, other)
-        result = ELEMENTWISE[func](*(_on_meta(x, dtype) for x in (one, other)))
+        result = RETURNS[func](*(_on_meta(x, dtype) for x in (one, other)))
         assert (result.shape, result.stride()) == (expected.shape, expected.stride())
         assert result.dtype == (torch.bool if func is aten.gt.Tensor else dtype)
 
@@ -66,7 +68,7 @@ def test_operands_of_two_types_give_the_common_one(func):
     for _ in range(100):
         one, other = (x.to(rng.choice([torch.float16, torch.bfloat16, torch.float32])) for x in random_operands(rng))
         expected = func(one, other)
-        result = ELEMENTWISE[func](*(_on_meta(x, x.dtype) for x in (one, other)))
+        result = RETURNS[func](*(_on_meta(x, x.dtype) for x in (one, other)))
         assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
         if one.shape == other.shape and one.is_contiguous() and other.is_contiguous():
             assert result.stride() == expected.stride()
@@ -79,7 +81,7 @@ def test_comparison_with_a_number(name):
     for _ in range(50):
         x, _ = random_operands(rng)
         expected = func(x, 0)
-        result = ELEMENTWISE[func](_on_meta(x, torch.float32), 0)
+        result = RETURNS[func](_on_meta(x, torch.float32), 0)
         assert (result.shape, result.dtype) == (expected.shape, torch.bool)
         several = [dim for dim, n in enumerate(x.shape) if n > 1]
         assert [result.stride(dim) for dim in several] == [expected.stride(dim) for dim in several]
@@ -92,7 +94,7 @@ def test_gradients_of_activations_lie_as_on_the_cpu(seed):
         for _ in range(50):
             shape = [rng.choice([1, 2, 3, 4, 5]) for _ in range(rng.randint(2, 4))]
             gradient, x = (FORMS[rng.choice(list(FORMS)[:7])](shape) for _ in range(2))
-            result = ELEMENTWISE[func](_on_meta(gradient, torch.float32), _on_meta(x, torch.float32), *more)
+            result = RETURNS[func](_on_meta(gradient, torch.float32), _on_meta(x, torch.float32), *more)
             assert result.stride() == func(gradient, x, *more).stride(), func
 
 

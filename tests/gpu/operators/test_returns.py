@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from every_byte.gpu.operators.kernels import KERNELS
+from every_byte.gpu.operators.registry import RETURNS
 from utils import SimulatedGPU
 
 aten = torch.ops.aten
@@ -28,7 +28,7 @@ def steps_of(x):
 def both(func, *args, **options):
     """By the kernel and by PyTorch, each described, or the error."""
     found = []
-    for run in (KERNELS[func], func):
+    for run in (RETURNS[func], func):
         try:
             found.append(described(run(*args, **options)))
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
@@ -78,6 +78,16 @@ def test_a_norm_of_the_wrong_shape_is_refused_as_before():
             torch.nn.functional.layer_norm(x, (3,))
 
 
+@pytest.mark.parametrize("eps", [None, 1e-5])
+def test_an_rms_norm_takes_the_same_with_an_epsilon_of_ones_own(eps):
+    with SimulatedGPU("a100-80gb") as gpu:
+        x, weight = torch.empty(6, 4, device=gpu.device).t(), torch.ones(6, device=gpu.device)
+        y = torch.nn.functional.rms_norm(x, (6,), weight, eps)
+        taken = [event.n_bytes for event in gpu.trace if event.action == "alloc"][-3:]
+    assert y.is_contiguous()
+    assert taken == [4 * 6 * 4, 4 * 6 * 4, 4 * 4]  # a contiguous copy of the input, the result, a number a row
+
+
 LIES = {
     "as it is": lambda shape, dtype: torch.empty(shape, dtype=dtype, device="meta"),
     "turned": lambda shape, dtype: torch.empty(shape[::-1], dtype=dtype, device="meta").permute(
@@ -119,7 +129,7 @@ def test_masked_fill_and_dropout(seed):
         x = tensor_of(rng, fewest_dims=1, smallest=1)
         mask = torch.empty(x.shape[rng.randint(0, x.dim()) :], dtype=torch.bool, device="meta")
         number = rng.choice([0, 0.0, -3.5, *([-math.inf, math.nan] if x.dtype.is_floating_point else [])])
-        mine = described(KERNELS[aten.masked_fill.Scalar](x, mask, number))
+        mine = described(RETURNS[aten.masked_fill.Scalar](x, mask, number))
         theirs = described(aten.masked_fill.Scalar(on_cpu(x), on_cpu(mask), number))
         assert mine == theirs, (x.shape, x.stride(), mask.shape, number)
         if x.dtype.is_floating_point:
@@ -132,7 +142,7 @@ def test_masked_fill_and_dropout(seed):
 @pytest.mark.parametrize("n_dims", [2, 3, 4, 5])
 def test_the_gradient_of_dropout_is_contiguous_unless_channels_last(n_dims, form):
     gradient = LIES[form]([2, 3, 4, 5, 6][:n_dims], torch.float32)
-    (found,) = described(KERNELS[aten.native_dropout_backward.default](gradient, gradient, 2.0))
+    (found,) = described(RETURNS[aten.native_dropout_backward.default](gradient, gradient, 2.0))
     expected = torch.empty(gradient.shape)
     if form == "channels last" and n_dims > 3:
         expected = LIES[form](gradient.shape, torch.float32)
@@ -156,7 +166,7 @@ def test_zeros_like_and_what_is_filled_in_place(seed):
         ):
             mine, theirs = both(func, x, *args)
             assert mine == theirs, (func, x.shape, args)
-            assert isinstance(mine, type) or KERNELS[func](x, *args) is x
+            assert isinstance(mine, type) or RETURNS[func](x, *args) is x
 
 
 @pytest.mark.parametrize("seed", range(10))
