@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from every_byte.formula.formula import Formula, Selector, Term, is_on
+from every_byte.formula.formula import Formula, Selector, Term
 
 from .estimates import parameter_count
+from .mlp import is_on
 from .moments import Beginning
 from .regions import blocks_saved, weight_copies
 from .settings import STATES, STEP_BYTES, GPTSettings

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from every_byte.formula.formula import is_on
-
 from .block import ATTENTIONS
+from .mlp import is_on
 
 PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
 STATES = {"SGD": 0, "AdamW, fused": 2, "AdamW, foreach": 2, "AdamW, loop": 2}  # numbers for each parameter
