@@ -4,9 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from every_byte.formula.formula import Formula
+from every_byte.formula.formula import Comparison, Formula
 from every_byte.palette import CATEGORIES
-from every_byte.tables import Comparison
 from every_byte.units import exact
 
 from .events import Event

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .attribution import STATE, Kept, Role
+from every_byte.palette import STATE
+
+from .attribution import Kept, Role
 from .events import Event
 from .saved_tensors import SavedTensor
 from .trace import Trace
 
-_NAMED = (*STATE, "autocast copies")
+_NAMED = STATE | {"autocast copies"}
 """Categories in which module and name say all: that a graph keeps a parameter, too, makes it no other thing."""
 _BY_OPERATION = ("temporaries", "other tensors", "unattributed")
 

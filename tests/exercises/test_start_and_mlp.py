@@ -8,7 +8,7 @@ from every_byte.units import MiB
 from utils import SimulatedGPU
 from utils.exercises import mlp, start
 from utils.exercises.judge import check, check_function
-from utils.experiments.start_experiments import SMALL_GPU
+from utils.experiments.first_programs import SMALL_GPU
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,29 @@
-"""The survey of torch.nn: which outputs tell their derivative, and what is kept."""
+"""What an activation decides: which outputs tell their derivative, what autograd keeps, how a small model learns."""
+
+import re
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from utils.experiments.activations import N_POINTS, curve, plain, survey, widest_fold
+from utils import SavedTensorContext
+from utils.experiments.activations import (
+    BATCH,
+    LENGTH,
+    N_POINTS,
+    SYMBOLS,
+    WIDTH,
+    _sequences,
+    backward_reads,
+    curve,
+    plain,
+    survey,
+    train_small,
+    widest_fold,
+)
 from utils.formulas.mlp import ACTIVATIONS
+from utils.models import activations
 from utils.models.activations import SquaredReLU
 
 FOLD = {"GELU", "Hardswish", "Mish", "SiLU"}
@@ -100,3 +118,91 @@ def test_what_has_no_curve_is_refused():
 
 def test_no_minus_stands_before_a_zero():
     assert [plain(number, 2) for number in (-0.001, 0.0, -0.01, 1.125)] == ["0.00", "0.00", "-0.01", "1.12"]
+
+
+# ---- what the table of derivatives says
+
+
+OPERATIONS = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "exp": torch.exp,
+    "asinh": torch.asinh,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "mish": F.mish,
+    "hardswish": F.hardswish,
+    "hardtanh": F.hardtanh,
+    "softplus": F.softplus,
+    "softshrink": F.softshrink,
+    "leaky_relu": F.leaky_relu,
+    "leaky_relu_": lambda x: F.leaky_relu_(x),
+    "elu": F.elu,
+    "elu_": lambda x: F.elu_(x),
+    "celu": F.celu,
+    "celu_": lambda x: F.celu_(x),
+    "_softmax": lambda x: F.softmax(x, -1),
+    "_log_softmax": lambda x: F.log_softmax(x, -1),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_table_says_what_autograd_keeps(operation):
+    x = torch.ones(3, requires_grad=True) * 1  # multiplied: a leaf may not be changed in place
+    with SavedTensorContext() as saved:
+        y = OPERATIONS[operation](x)
+    rows = [row for row in saved.rows(y) if not row.node.startswith("MulBackward")]
+    assert backward_reads(operation) == tuple(row.slot for row in rows)
+
+
+def test_an_unknown_operation():
+    message = "operation must have a derivative in derivatives.yaml: got 'swish'; try 'relu' or 'leaky_relu_'."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        backward_reads("swish")
+
+
+@pytest.mark.parametrize("operation", ["_prelu_kernel", "native_dropout", "native_layer_norm", "cat", "mulXTensor"])
+def test_no_operation_is_given_the_line_of_the_next(operation):
+    """The first four have entries without a line for `self` alone; a dot in a name is a dot."""
+    with pytest.raises(ValueError, match=f"got '{operation}'"):
+        backward_reads(operation)
+
+
+# ---- a small model in training
+
+
+def test_each_symbol_is_the_sum_of_the_two_before_it():
+    symbols = _sequences()
+    assert symbols.shape == (BATCH, LENGTH + 1)
+    assert torch.equal(symbols[:, 2:], (symbols[:, 1:-1] + symbols[:, :-2]) % SYMBOLS)
+
+
+def test_it_learns_and_starts_alike():
+    runs = [train_small(name, steps=100) for name in ("relu", "gelu")]
+    assert all(run.losses[0] > 1.9 and run.last_loss < 0.5 for run in runs)
+    assert len(runs[0].losses) == 100
+
+
+def test_ours_trains_to_the_same_losses_with_a_tensor_less():
+    theirs, ours = (train_small(leaky, steps=20) for leaky in (nn.LeakyReLU(), activations.LeakyReLU()))
+    assert theirs.losses == ours.losses
+    assert theirs.kept_bytes - ours.kept_bytes == 4 * BATCH * LENGTH * WIDTH * 4
+    assert train_small("gelu", steps=1).kept_bytes == theirs.kept_bytes
+    assert train_small("relu", steps=1).kept_bytes == ours.kept_bytes
+
+
+def test_threads_are_as_before():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        train_small("relu", steps=1)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_the_whole_model_keeps_and_what_is_no_run():
+    assert train_small("gelu", steps=1).kept_bytes == 894_080
+    with pytest.raises(ValueError, match="steps must be a positive integer: got steps=0"):
+        train_small("gelu", steps=0)

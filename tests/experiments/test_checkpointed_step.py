@@ -8,6 +8,7 @@ from every_byte.units import MiB
 from utils import SimulatedGPU
 from utils.experiments.checkpointed_step import OPTIMAL, POLICIES, CheckpointedStep, step_flops
 from utils.experiments.gpt_step import ATTENTIONS, predicted
+from utils.experiments.step_run import roomy
 from utils.experiments.training import random_tokens
 from utils.models.operations import FlopCounter
 from utils.models.policies import reason_against
@@ -58,7 +59,7 @@ def test_the_draw_meets_every_choice():
 
 def counted_flops(step: CheckpointedStep) -> int:
     """Of a whole step, by the counter that is on all the time."""
-    with SimulatedGPU(step.plain.roomy_spec) as gpu:
+    with SimulatedGPU(roomy(step.plain.spec)) as gpu:
         model = step.plain.model_on(gpu.device)
         if step.lengths:
             k = step.k if step.regions in WITH_K else None

@@ -12,10 +12,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.palette import CATEGORIES
 from utils import GPT, Ledger, SimulatedGPU
-from utils.experiments.blocks import one_at_a_time
-from utils.experiments.gpt_step import ATTENTIONS, MOMENTS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
+from utils.experiments.gpt_step import ATTENTIONS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
+from utils.experiments.step_run import one_at_a_time
 from utils.experiments.training import StepSettings, random_tokens, train_steps
-from utils.formulas.gpt import by_category
+from utils.formulas.gpt import MOMENTS
+from utils.formulas.moments import by_category
 
 N_DRAWN = 12
 

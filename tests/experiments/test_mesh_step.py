@@ -42,7 +42,7 @@ def test_two_groups_of_two_real_ranks_agree_with_one_process(tmp_path):
 def test_a_third_step_asks_for_the_same(small, stage):
     """What is held does not grow from step to step, or the verdict would be another."""
     run = MeshStep(**SMALL, stage=stage).run()
-    ends = [f"step {i} zero_grad" for i in range(1, run.n_steps + 1)]
+    ends = [f"step {i} zero_grad" for i in range(1, run.step.n_steps + 1)]
     held = [run.trace.requested_bytes(run.trace.position(end)) for end in ends]
     assert held[-2] == held[-1]
 

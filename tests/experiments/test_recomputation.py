@@ -1,4 +1,4 @@
-"""The small experiments of checkpointing, against counts by hand and what PyTorch's own policies do."""
+"""The small experiments of checkpointing, against counts by hand, PyTorch's own policies and real gradients."""
 
 import ast
 import inspect
@@ -7,9 +7,13 @@ import nbformat
 import pytest
 import torch
 from places import CHAPTERS
+from torch import nn
 
 from utils.experiments.block_stack import Stack, in_segments
 from utils.experiments.recomputation import (
+    eager,
+    equal,
+    gradients,
     held_by_a_block,
     kept_names,
     let_go_by_compiler,
@@ -18,7 +22,6 @@ from utils.experiments.recomputation import (
     seconds,
     sines,
 )
-from utils.experiments.same_gradients import eager
 from utils.models.checkpointing import Minimal
 from utils.models.policies import MATMULS, Plan, keeping
 
@@ -92,3 +95,51 @@ def test_the_chapter_shows_the_books_own_class():
     shown, own = (ast.parse(source).body[0] for source in (cell.source, inspect.getsource(Minimal)))
     del own.body[0]  # the docstring
     assert ast.unparse(shown) == ast.unparse(own)
+
+
+# ---- gradients on real tensors
+
+
+def linear():
+    torch.manual_seed(0)
+    return nn.Linear(16, 3, dtype=torch.float64)
+
+
+def test_output_input_and_parameters():
+    layer = linear()
+    y, of_x, of_weight, of_bias = gradients(layer, eager)
+    assert (y.shape, of_x.shape) == ((2, 8, 3), (2, 8, 16))
+    torch.testing.assert_close(of_bias, 2 * y.sum((0, 1)))  # of a sum of squares
+    torch.testing.assert_close(of_x, 2 * y @ layer.weight.detach())
+    assert of_weight is layer.weight.grad
+
+
+def test_they_do_not_add_up_and_arguments_are_passed_on():
+    layer = linear()
+    assert equal(gradients(layer, eager), gradients(layer, lambda module, x, by: module(x) * by, by=1.0))
+    assert not equal(gradients(layer, eager), gradients(layer, lambda module, x, by: module(x) * by, 2.0))
+
+
+def test_the_same_random_numbers_each_time():
+    drop = nn.Dropout(0.5)
+    assert equal(gradients(drop, eager), gradients(drop, eager))
+    assert not equal(gradients(drop, eager), gradients(drop, eager, seed=2))
+    assert len(gradients(torch.sin, eager)) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ([torch.ones(2), None], [torch.ones(2), None], True),
+        ([torch.ones(2)], [torch.ones(2) + 1e-7], False),
+        ([torch.ones(2)], [None], False),
+        ([None], [torch.ones(2)], False),
+    ],
+)
+def test_equal(one, other, same):
+    assert equal(one, other) == same
+
+
+def test_equal_needs_as_many():
+    with pytest.raises(ValueError, match="shorter"):
+        equal([torch.ones(2)], [])

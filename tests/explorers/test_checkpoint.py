@@ -6,8 +6,9 @@ import re
 import pytest
 
 from utils.experiments.checkpointed_step import OPTIMAL, CheckpointedStep
-from utils.experiments.gpt_step import MOMENTS, predicted
+from utils.experiments.gpt_step import predicted
 from utils.explorers.checkpoint import WITHOUT, account, checkpoint_explorer, remark
+from utils.formulas.gpt import MOMENTS
 from utils.models.regions import REGIONS
 
 SMALL = {"model": "gpt2", "b": 2, "s": 128}

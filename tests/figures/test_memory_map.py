@@ -6,7 +6,7 @@ import torch
 from every_byte.figures.memory_map import block_address, memory_map
 from every_byte.units import MiB
 from utils import SimulatedGPU
-from utils.experiments.start_experiments import SMALL_GPU, fragmented, tensor_of
+from utils.experiments.first_programs import SMALL_GPU, fragmented, tensor_of
 
 
 def rectangles(figure):

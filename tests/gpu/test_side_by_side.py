@@ -13,10 +13,9 @@ from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.side_by_side import live_beside_simulated
 from utils import SimulatedGPU
 from utils.experiments.blocks import without_cudnn
-from utils.experiments.first_programs import mlp_forward, train_stack
+from utils.experiments.first_programs import fragmented, mlp_forward, train_stack, two_by_two
 from utils.experiments.gpt_article import gpt_steps
 from utils.experiments.rank_steps import split_and_sharded
-from utils.experiments.start_experiments import fragmented, two_by_two
 from utils.experiments.training import StepSettings
 from utils.models.regions import set_regions
 

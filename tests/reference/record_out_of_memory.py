@@ -1,7 +1,7 @@
 """Records out_of_memory.a100.json.gz: what PyTorch says, and holds, when a fragmented GPU has no room for 6 MiB.
 
 Run it with the CUDA build of PyTorch on a card of 654,311,424 bytes (see README.md), the repository's root in
-PYTHONPATH. tests/experiments/test_start_experiments.py runs `record` on a simulated GPU of the same size and compares.
+PYTHONPATH. tests/experiments/test_first_programs.py runs `record` on a simulated GPU of the same size and compares.
 """
 
 import gzip
@@ -13,7 +13,7 @@ import torch
 from every_byte.gpu.live.gpu import LiveGPU
 from every_byte.units import MiB
 from utils.exercises.start import CROWDED_REQUEST, crowded
-from utils.experiments.start_experiments import fragmented, tensor_of
+from utils.experiments.first_programs import fragmented, tensor_of
 
 FILE = Path(__file__).parent / "out_of_memory.a100.json.gz"
 

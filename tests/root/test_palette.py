@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from every_byte.palette import CATEGORIES, PALETTE, TERMS, assign
+from every_byte.palette import CATEGORIES, PALETTE, PRIORITY, STATE, TERMS, assign
 from utils.formulas.mlp import ACTIVATIONS, mlp_saved
 
 WHITE, BLACK = "#ffffff", "#101010"
@@ -87,3 +87,11 @@ def test_where_a_term_and_a_category_meet_the_first_comer_keeps_the_colour():
     assert TERMS["down input"] == CATEGORIES["activations"]
     colours = assign(["down input", "activations"])
     assert [colour.name for colour in colours.values()] == ["green", "blue"]
+
+
+def test_what_is_named_by_its_module_comes_before_what_is_not():
+    in_order = sorted(PRIORITY, key=PRIORITY.__getitem__)
+    assert sorted(PRIORITY.values()) == list(range(1, len(PRIORITY) + 1))
+    assert set(in_order[: len(STATE)]) == STATE
+    assert in_order[len(STATE) :] == ["inputs", "autocast copies", "activations", "outputs", "temporaries"]
+    assert set(PRIORITY) < set(CATEGORIES)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from every_byte.formula.formula import Formula, Selector, Term, is_on
+from every_byte.formula.formula import Formula, Selector, Term
 
-from .mlp import mlp_saved
+from .mlp import is_on, mlp_saved
 
 ATTENTIONS = ("flash", "efficient", "cudnn", "explicit")
 PARTS = ("norm1", "attention", "norm2", "mlp")

@@ -1,6 +1,6 @@
-"""What an MLP keeps for backward, in closed form, for each activation of torch.nn."""
+"""What an MLP keeps for backward, in closed form, for each activation of torch.nn, with dropout or without."""
 
-from every_byte.formula.formula import Formula, Selector, Term, is_on
+from every_byte.formula.formula import Formula, Selector, Term
 
 # Which tensors the backward of an activation reads, by its class in torch.nn; a final _ marks the in-place form.
 _READS_INPUT = set(
@@ -109,3 +109,10 @@ def _activation(name: str) -> str:
             "(_ marks in place)."
         )
     return plain[key]
+
+
+def is_on(dropout: float | bool | None) -> bool:
+    """Whether there is dropout. Raises: ValueError for a probability outside [0, 1)."""
+    if not isinstance(dropout, bool) and dropout is not None and not 0 <= dropout < 1:
+        raise ValueError(f"dropout must lie in [0, 1), or be True or False: got dropout={dropout!r}.")
+    return bool(dropout)

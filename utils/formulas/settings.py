@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from every_byte.formula.formula import is_on
 from every_byte.gpu.memory.specs import find_spec
 
 from .block import ATTENTIONS
+from .mlp import is_on
 
 PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
 STATES = {"SGD": 0, "AdamW, fused": 2, "AdamW, foreach": 2, "AdamW, loop": 2}  # numbers for each parameter

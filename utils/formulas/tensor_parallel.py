@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from every_byte.formula.formula import Formula, Selector, Term, is_on
+from every_byte.formula.formula import Formula, Selector, Term
 
 from .block import block_saved
+from .mlp import is_on
 
 _OF_POSITIONS = ("norm1: input", "norm1: statistics", "norm2: input", "norm2: statistics", "mlp: dropout mask")
 _OF_ALL = ("attention: input", "mlp: input", "attention: causal mask", "attention: random state")

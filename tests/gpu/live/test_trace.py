@@ -15,7 +15,8 @@ from every_byte.ledger.levels import levels
 from every_byte.ledger.readings import parts_at_marks
 from every_byte.widget.timeline import Timeline
 from utils import Ledger, LiveGPU, SimulatedGPU, Trace
-from utils.experiments.gpt_step import OPTIMIZERS, GPTRun, GPTStep
+from utils.experiments.gpt_step import OPTIMIZERS, GPTStep
+from utils.experiments.step_run import StepRun
 from utils.experiments.training import StepSettings, random_tokens, train_in_phases, train_steps
 from utils.layers import LinearStack
 from utils.models.checkpointing import checkpoint
@@ -157,7 +158,7 @@ def test_a_gpt_2_step(precision):
         how = StepSettings(autocast=step.autocast, optimizer=OPTIMIZERS[step.optimizer])
         batch = partial(random_tokens, gpu, b=step.b, s=step.s, V=step.letters["V"])
         train_steps(gpu, lambda: step.model_on(gpu.device), batch, how, n_steps=2)
-        runs.append(GPTRun(step, gpu.trace))
+        runs.append(StepRun(step, gpu.trace))
 
     with cleared() as live:
         train(live)
