@@ -6,6 +6,7 @@
 
 Each case runs in a process of its own, with the allocator's default settings and Python's garbage collector off, and
 each result is checked: the sizes of its events must add up to what the allocator counts at every mark.
+tools/cuda_build/record.py records the same without a GPU.
 """
 
 import argparse
@@ -18,8 +19,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
@@ -64,6 +66,15 @@ class Recorder:
         self.gpu.reset_peak_memory_stats()
 
 
+def load_module(path: Path) -> ModuleType:
+    """A Python file as a module of its own."""
+    spec = importlib.util.spec_from_file_location(str(path), path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
 def load_cases(path: Path) -> dict[str, Callable]:
     """The `CASES` of a file such as tests/reference/cases.py, by name.
 
@@ -71,19 +82,14 @@ def load_cases(path: Path) -> dict[str, Callable]:
     """
     if not path.is_file():
         raise ValueError(f"--cases must be a Python file with a dict CASES: got {path}, which does not exist.")
-    spec = importlib.util.spec_from_file_location("cases", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["cases"] = module  # dataclasses look their module up there
-    spec.loader.exec_module(module)
-    return module.CASES
+    return load_module(path).CASES
 
 
-def record_case(name: str, case: Callable, keep_events: bool) -> dict:
-    """Run a case on this machine's GPU, in a process where nothing has run on it, and return what its file holds.
+def record_case(case: Callable, gpu: LiveGPU, keep_events: bool) -> dict:
+    """Run a case on a GPU, in a process where nothing has run on it, and return what its file holds of the run.
 
-    Raises: RuntimeError without a GPU; ValueError if the result does not add up.
+    Raises: ValueError if the result does not add up.
     """
-    gpu = LiveGPU()
     torch.manual_seed(0)
     torch.backends.cuda.enable_cudnn_sdp(case.cudnn_sdp)
     # Labels come from the stacks of C++, which are slow to note.
@@ -100,7 +106,7 @@ def record_case(name: str, case: Callable, keep_events: bool) -> dict:
         torch.cuda.memory._record_memory_history(enabled=None)
     events = compact(trace, recorder.marks, recorder.positions)
     check(events, recorder.marks)
-    result = description(gpu) | {"case": name, "cudnn_sdp": case.cudnn_sdp, "marks": recorder.marks}
+    result = {"cudnn_sdp": case.cudnn_sdp, "marks": recorder.marks}
     return result | ({"events": events} if keep_events else {})
 
 
@@ -127,12 +133,34 @@ def driver_version() -> str | None:
         return None
 
 
+def file_name(case: str, card: str) -> str:
+    """Under which name a recording lies in its folder."""
+    return f"{case}.{card}.json.gz"
+
+
+def read(path: Path) -> dict:
+    """What a file holds: see tests/reference/README.md."""
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def save(content: dict, path: Path) -> None:
+    """Write a file that `read` reads: the same content gives the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
+        zipped.write(json.dumps(content, separators=(",", ":")).encode())
+
+
 def write(result: dict, folder: Path) -> Path:
-    """Write <case>.<card>.json.gz: the same result gives the same bytes."""
-    path = folder / f"{result['case']}.{result['card']}.json.gz"
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(json.dumps(result, separators=(",", ":")).encode(), mtime=0))
+    """Write a recording under its name, and return where it is."""
+    path = folder / file_name(result["case"], result["card"])
+    save(result, path)
     return path
+
+
+def summary(result: dict, path: Path) -> str:
+    """What was recorded, in a line."""
+    peak = max((mark["peak"] for mark in result["marks"]), default=0)
+    return f"largest peak {peak:,d} bytes: {path}"
 
 
 def chosen(names: list[str], cases: dict[str, Callable]) -> list[str]:
@@ -148,24 +176,40 @@ def chosen(names: list[str], cases: dict[str, Callable]) -> list[str]:
     return [case for case in cases if not names or any(fnmatch.fnmatchcase(case, name) for name in names)]
 
 
-def run_in_a_process(name: str, keep_events: bool, arguments: argparse.Namespace) -> bool:
-    """Record one case in a process of its own, say how it went, and return whether it went well."""
+def run_in_a_process(command: list[str], unset: Iterable[str], **settings: str) -> tuple[bool, str]:
+    """Record one case in a process of its own: whether that went well, and the last that it said."""
+    environment = {key: value for key, value in os.environ.items() if key not in unset} | settings
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        return False, done.stderr[-1500:]
+    return True, done.stdout.strip().split("\n")[-1]
+
+
+def say(title: str, good: bool, said: str) -> bool:
+    """Print in a line how one case went."""
+    print(f"{title:44s} {said if good else f'FAILED: {said}'}", flush=True)
+    return good
+
+
+def report(outcomes: list[bool]) -> int:
+    """Print how many cases went well, and return the command's exit status: 1 if one did not."""
+    print(f"{sum(outcomes)} recorded, {len(outcomes) - sum(outcomes)} failed")
+    return 0 if all(outcomes) else 1
+
+
+def command_for(name: str, keep_events: bool, arguments: argparse.Namespace) -> list[str]:
+    """What records one case in a process of its own."""
     command = [sys.executable, "-m", __spec__.name, name, "--child"]
     command += ["--cases", str(arguments.cases), "--out", str(arguments.out)]
-    command += ["--events", name] if keep_events else []
-    environment = {key: value for key, value in os.environ.items() if key not in SETTINGS}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    good = done.returncode == 0
-    print(f"{name:36s} {done.stdout.strip() if good else 'FAILED' + chr(10) + done.stderr[-1500:]}", flush=True)
-    return good
+    return command + (["--events", name] if keep_events else [])
 
 
 def record_here(name: str, arguments: argparse.Namespace) -> None:
     """Record one case in this process and write its file."""
-    result = record_case(name, load_cases(arguments.cases)[name], keep_events=bool(arguments.events))
-    path = write(result, arguments.out)
-    peak = max((mark["peak"] for mark in result["marks"]), default=0)
-    print(f"largest peak {peak:,d} bytes: {path}")
+    gpu = LiveGPU()
+    result = record_case(load_cases(arguments.cases)[name], gpu, keep_events=bool(arguments.events))
+    result = description(gpu) | {"case": name} | result
+    print(summary(result, write(result, arguments.out)))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -190,9 +234,8 @@ def main(argv: list[str] | None = None) -> int:
     except (RuntimeError, ValueError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     keep = {name for pattern in arguments.events for name in fnmatch.filter(names, pattern)}
-    outcomes = [run_in_a_process(name, name in keep, arguments) for name in names]
-    print(f"{sum(outcomes)} recorded, {len(outcomes) - sum(outcomes)} failed")
-    return 0 if all(outcomes) else 1
+    commands = {name: command_for(name, name in keep, arguments) for name in names}
+    return report([say(name, *run_in_a_process(command, SETTINGS)) for name, command in commands.items()])
 
 
 if __name__ == "__main__":

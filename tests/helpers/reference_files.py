@@ -1,10 +1,10 @@
 """Finds and opens the recordings in tests/reference."""
 
-import gzip
-import json
 from functools import cache
 
 from places import REFERENCE
+
+from every_byte.gpu.record import file_name, read
 
 
 def all_files() -> list[tuple[str, str]]:
@@ -22,5 +22,4 @@ def files_with_events() -> list[tuple[str, str]]:
 @cache
 def load(name: str, card: str) -> dict:
     """What one file holds: see tests/reference/README.md. Shared between tests: do not change it."""
-    with gzip.open(REFERENCE / f"{name}.{card}.json.gz") as file:
-        return json.load(file)
+    return read(REFERENCE / file_name(name, card))

@@ -1,25 +1,16 @@
 """Runs the recorded cases on a simulated GPU, in the form in which they were recorded."""
 
 import gc
-import gzip
-import importlib.util
-import json
-import sys
 from dataclasses import dataclass, field
 from functools import cache
 
 import torch
 from places import REFERENCE
 
+from every_byte.gpu.record import READINGS, file_name, load_cases, read
 from utils import SimulatedGPU, Trace
 
 GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "rtx3090-24gb"}
-READINGS = {
-    "requested": "requested_bytes.all.current",
-    "allocated": "allocated_bytes.all.current",
-    "reserved": "reserved_bytes.all.current",
-    "peak": "allocated_bytes.all.peak",
-}
 
 
 @dataclass
@@ -46,11 +37,7 @@ class Environment:
 @cache
 def cases(file: str) -> dict:
     """The cases of tests/reference/<file>.py, by name."""
-    spec = importlib.util.spec_from_file_location(file, REFERENCE / f"{file}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file] = module
-    spec.loader.exec_module(module)
-    return module.CASES
+    return load_cases(REFERENCE / f"{file}.py")
 
 
 def run_case(case, card: str) -> Environment:
@@ -75,8 +62,7 @@ def run_case(case, card: str) -> Environment:
 
 def run_as_recorded(file: str, name: str, card: str) -> Environment:
     """Run a case of tests/reference/<file>.py and hold every figure and every event to its recording."""
-    with gzip.open(REFERENCE / "operations" / f"{name}.{card}.json.gz") as recorded:
-        recording = json.load(recorded)
+    recording = read(REFERENCE / "operations" / file_name(name, card))
     run = run_case(cases(file)[name], card)
     assert run.marks == recording["marks"]
     assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()

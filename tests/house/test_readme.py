@@ -6,6 +6,8 @@ import re
 
 from places import ROOT
 
+from book.extensions.chapters import opening
+
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -21,6 +23,16 @@ def test_every_link_into_the_repository_leads_somewhere():
     links = re.findall(r"\]\((?!https?:)([^)#]+)", TEXT)
     assert len(links) >= 6
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_each_chapter_has_its_row_with_its_minutes():
+    found = re.findall(r"^\| \[(.+?)\]\(chapters/(\S+)\) \| .+\? \| (\d+) \|$", TEXT, re.MULTILINE)
+    rows = {name: (title, int(minutes)) for title, name, minutes in found}
+    chapters = {path.name: opening(path) for path in sorted((ROOT / "chapters").glob("*.ipynb"))}
+    assert list(rows) == list(chapters)
+    for name, (title, minutes) in rows.items():
+        assert chapters[name].title.startswith(title)
+        assert chapters[name].minutes == minutes
 
 
 def test_the_site_says_the_same_of_its_commands():

@@ -7,8 +7,8 @@ import re
 import pytest
 import torch
 from reference_files import load
-from running import READINGS
 
+from every_byte.gpu.record import READINGS
 from utils import GPT, SimulatedGPU
 from utils.models.gpt import SIZES
 

@@ -1,8 +1,8 @@
 """Record what the CUDA build of PyTorch keeps for backward of an MLP with each activation: activations_saved.cuda.json.
 
-    python record_activations.py
+    STUB_CUDA_GPU=a100 tools/cuda_build/run.sh tests/reference/record_activations.py
 
-Run it with the CUDA build of torch, on a GPU or over stub libraries: nothing of it depends on values. A case holds
+Nothing of it depends on values. A case holds
 
 - `activation` (how it was made), `formula` (the name utils.formulas.mlp knows it by) and the setting;
 - `requested_bytes`: by how much the forward raised the allocator's `requested_bytes`. That is what was kept and new, so
