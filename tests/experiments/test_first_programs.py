@@ -4,7 +4,8 @@ import runpy
 
 import pytest
 import torch
-from reference_files import REFERENCE, load
+from places import REFERENCE
+from reference_files import load
 from running import GPUS
 
 from every_byte.units import MiB

@@ -9,7 +9,7 @@ import torch
 from activation_variants import OTHERS, variants
 from hypothesis import example, given
 from hypothesis import strategies as st
-from places import ROOT
+from places import RECORDED
 from torch import nn
 from torch.nn.modules import activation as torch_activations
 
@@ -34,7 +34,7 @@ class FusedDropout(nn.Module):
 
 @cache
 def recording() -> dict:
-    return json.loads((ROOT / "tests/reference/activations_saved.cuda.json").read_text(encoding="utf-8"))
+    return json.loads((RECORDED / "activations_saved.cuda.json").read_text(encoding="utf-8"))
 
 
 def saved_by(mlp: nn.Module, x: torch.Tensor) -> tuple[list[SavedTensor], int]:

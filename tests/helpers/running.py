@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import torch
-from places import REFERENCE
+from places import RECORDED, REFERENCE
 
 from every_byte.gpu.record import READINGS, file_name, load_cases, read
 from utils import SimulatedGPU, Trace
@@ -62,7 +62,7 @@ def run_case(case, card: str) -> Environment:
 
 def run_as_recorded(file: str, name: str, card: str) -> Environment:
     """Run a case of tests/reference/<file>.py and hold every figure and every event to its recording."""
-    recording = read(REFERENCE / "operations" / file_name(name, card))
+    recording = read(RECORDED / "operations" / file_name(name, card))
     run = run_case(cases(file)[name], card)
     assert run.marks == recording["marks"]
     assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()

@@ -8,7 +8,8 @@ import runpy
 
 import pytest
 import torch
-from reference_files import REFERENCE, load
+from places import RECORDED, REFERENCE
+from reference_files import load
 from torch import nn
 from torch.cuda import _memory_viz
 
@@ -18,7 +19,7 @@ from utils import SimulatedGPU, Trace
 
 @pytest.fixture(scope="module")
 def snapshot():
-    with gzip.open(REFERENCE / "snapshots" / "mlp_step.a100.json.gz") as file:
+    with gzip.open(RECORDED / "snapshots" / "mlp_step.a100.json.gz") as file:
         return json.load(file)
 
 

@@ -3,7 +3,8 @@
 import warnings
 
 import pytest
-from running import REFERENCE, cases, run_as_recorded
+from places import RECORDED
+from running import cases, run_as_recorded
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of torch.distributed.optim, which PyTorch makes at its import
@@ -11,7 +12,7 @@ with warnings.catch_warnings():
 
 
 def test_every_recording_is_here():
-    names = {path.name for path in (REFERENCE / "operations").glob("rank_*.json.gz")}
+    names = {path.name for path in (RECORDED / "operations").glob("rank_*.json.gz")}
     assert {f"{name}.{card}.json.gz" for name, card in RECORDED} == names
     assert len(RECORDED) == 2 * (18 + 8 + 16)
 

@@ -15,7 +15,7 @@ from every_byte.units import MiB
 from utils.exercises.start import CROWDED_REQUEST, crowded
 from utils.experiments.first_programs import fragmented, tensor_of
 
-FILE = Path(__file__).parent / "out_of_memory.a100.json.gz"
+FILE = Path(__file__).parent / torch.__version__.split("+")[0] / "out_of_memory.a100.json.gz"
 
 
 def readings(gpu) -> dict[str, int]:

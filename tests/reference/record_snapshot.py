@@ -14,7 +14,7 @@ from torch import nn
 
 from every_byte.gpu.record import save
 
-FILE = Path(__file__).parent / "snapshots" / "mlp_step.a100.json.gz"
+FILE = Path(__file__).parent / torch.__version__.split("+")[0] / "snapshots" / "mlp_step.a100.json.gz"
 KEPT = ("action", "addr", "size", "stream")
 SAYING = ("at::_ops::", "torch::autograd::generated::")
 

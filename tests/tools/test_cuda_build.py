@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from reference_files import REFERENCE
+from places import RECORDED, REFERENCE
 
 from every_byte.gpu.record import load_cases, write
 from tools.cuda_build import record as tool
@@ -26,13 +26,13 @@ def held(folder, stems):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch.distributed.optim's own, as it loads
-@pytest.mark.parametrize("folder", [REFERENCE, REFERENCE / "operations"])
+@pytest.mark.parametrize("folder", [RECORDED, RECORDED / "operations"])
 def test_what_is_held_is_what_would_be_recorded(folder):
     """Each case on each of its cards, no file without a case, and events where the case asks for them."""
     ours = {"cases", "gpt2_cases"}
-    stems = ours if folder == REFERENCE else {path.stem for path in REFERENCE.glob("*_cases.py")} - ours
+    stems = ours if folder == RECORDED else {path.stem for path in REFERENCE.glob("*_cases.py")} - ours
     there, cases = held(folder, stems)
-    if folder == REFERENCE:
+    if folder == RECORDED:
         there -= {("allocator_sequences", "a100"), ("out_of_memory", "a100")}  # which have recorders of their own
     assert there == set(tool.jobs([], [], cases))
     with_events = {pair for pair in there if tool.keeps_events(cases[pair[0]], pair[1])}

@@ -6,7 +6,8 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from running import GPUS, REFERENCE, cases, run_as_recorded
+from places import RECORDED
+from running import GPUS, cases, run_as_recorded
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from every_byte.gpu.memory.specs import find_spec
@@ -16,7 +17,7 @@ from every_byte.gpu.operators.attention.efficient import workspace_bytes
 from utils import SimulatedGPU
 
 SEED = 2026  # of record_attention_choices.py
-CHOICES = json.loads((REFERENCE / "attention_choices.json").read_text(encoding="utf-8"))
+CHOICES = json.loads((RECORDED / "attention_choices.json").read_text(encoding="utf-8"))
 NAMES = GPUS | {"l40s": "l40s-48gb", "b200": "b200-180gb"}
 RECORDED = [(name, card) for name, case in cases("attention_cases").items() for card in case.cards]
 

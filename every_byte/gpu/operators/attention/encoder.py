@@ -1,7 +1,7 @@
 """Multi-head attention and encoder layers in evaluation, without gradients: one operator each on CUDA, composed here.
 
-PyTorch's modules take these operators on the devices that they name, `meta` not among them (gates.py); here each is
-made of the operators that its host code calls, which the dispatch mode then meets one by one.
+PyTorch's modules take these operators on the devices that they name, `meta` not among them (patches/devices.py); here
+each is made of the operators that its host code calls, which the dispatch mode then meets one by one.
 
 Source: native_multi_head_attention_cuda in aten/src/ATen/native/transformers/cuda/attention.cu;
 transformer_encoder_layer_forward in aten/src/ATen/native/transformers/transformer.cpp.
