@@ -31,6 +31,7 @@ def _run_into_error(n_bytes: int) -> None:
 
 @returns(aten.mm.default)
 def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Contiguous; factors of two types are refused, as on CUDA."""
     if left.dtype != right.dtype and left.dim() == right.dim() == 2:  # found out on CUDA with the result in hand
         _run_into_error(left.shape[0] * right.shape[1] * left.element_size())
     _one_type("mm", left, right)
@@ -41,6 +42,7 @@ def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 @returns(aten.addmm.default)
 def _addmm(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **scales) -> torch.Tensor:
+    """As mm."""
     _one_type("addmm", bias, left, right)
     if bias.shape == right.shape[1:] and bias.dtype == left.dtype and left.is_meta and right.is_meta:
         return _mm(left, right)

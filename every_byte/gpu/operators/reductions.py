@@ -48,6 +48,7 @@ def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 @returns(aten.mean.dim)
 def _mean(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+    """As a sum's, of floating types."""
     if (dtype or x.dtype).is_floating_point:
         return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype)
     return aten.mean.dim(x, dim, keepdim, dtype=dtype)
@@ -55,6 +56,7 @@ def _mean(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> to
 
 @returns(aten.mean.default)
 def _mean_of_all(x: torch.Tensor, *, dtype=None) -> torch.Tensor:
+    """As above."""
     return _mean(x, dtype=dtype)
 
 
