@@ -70,9 +70,7 @@ def main() -> None:
     lines = ",\n".join(json.dumps(case) for case in cases)
     head = json.dumps({"torch": torch.__version__, "device_name": torch.cuda.get_device_name()})[:-1]
     file = HERE / torch.__version__.split("+")[0] / "activations_saved.cuda.json"
-    file.write_text(
-        f'{head}, "cases": [\n{lines}\n]}}\n'
-    )
+    file.write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
     print(f"{len(cases)} cases of torch {torch.__version__}")
 
 
