@@ -1,10 +1,9 @@
 """One rank of several against what PyTorch's CUDA build did as that rank: every figure and every event, 0 bytes off."""
 
 import random
-import sys
 
 import pytest
-from running import cases, run_as_recorded
+from running import cases, module_of, run_as_recorded
 from verified import LISTED
 
 CASES = cases("rank_cases")
@@ -18,7 +17,7 @@ def test_marks_and_events_are_those_of_cuda(name, card):
 
 def test_the_draw_meets_every_choice():
     """What the Blocks' cases do not go through one by one: they have all numbers of ranks, attentions and dropouts."""
-    module = sys.modules["rank_cases"]
+    module = module_of("rank_cases")
     drawn = [
         module.draw(random.Random(module.SEED + number))
         for number in range(sum(name.startswith("ranks_gpt") for name in CASES))

@@ -1,8 +1,10 @@
 """Runs the recorded cases on a simulated GPU, in the form in which they were recorded."""
 
 import gc
+import sys
 from dataclasses import dataclass, field
 from functools import cache
+from types import ModuleType
 
 import torch
 from places import RECORDED, REFERENCE
@@ -38,6 +40,12 @@ class Environment:
 def cases(file: str) -> dict:
     """The cases of tests/reference/<file>.py, by name."""
     return load_cases(REFERENCE / f"{file}.py")
+
+
+def module_of(file: str) -> ModuleType:
+    """The module in which these cases are."""
+    cases(file)
+    return sys.modules[str(REFERENCE / f"{file}.py")]
 
 
 def run_case(case, card: str) -> Environment:

@@ -1,13 +1,12 @@
 """The layers have the shapes, parameters and messages that the chapters rely on."""
 
 import re
-import sys
 
 import pytest
 import torch
 from activation_variants import OTHERS, variants
 from reference_files import load
-from running import cases, run_case, up_to_last_mark
+from running import cases, module_of, run_case, up_to_last_mark
 from torch import nn
 
 from utils import AllocatedMemContext, SavedTensorContext, SimulatedGPU, Trace
@@ -266,7 +265,7 @@ def run_with_our_block(case, card, monkeypatch):
     def ours(d, heads, activation, kind="sdpa", bias=True, dropout=0.0, context=None):
         return Block(d, heads, activation, dropout, kind=kind, context_length=context, bias=bias)
 
-    monkeypatch.setattr(sys.modules["cases"], "Block", ours)
+    monkeypatch.setattr(module_of("cases"), "Block", ours)
     return run_case(case, card)
 
 
@@ -284,8 +283,7 @@ def test_a_block_runs_as_the_recorded_one(name, card, monkeypatch):
 @pytest.mark.parametrize("settings", [{}, {"dropout": 0.1}, {"bias": True}], ids=str)
 @pytest.mark.parametrize("attention", KINDS)
 def test_a_block_runs_as_that_of_the_recorded_cases(attention, settings, monkeypatch):
-    cases("cases")
-    module = sys.modules["cases"]
+    module = module_of("cases")
     config = module.Config(**module.SIZES["tiny"] | {"attention": attention, "layers": 1} | settings)
 
     def case(env):

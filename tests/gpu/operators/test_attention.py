@@ -1,13 +1,12 @@
 """Attention on the simulated GPU: the backend that CUDA takes, and every event of it, 0 bytes off."""
 
 import json
-import sys
 
 import pytest
 import torch
 import torch.nn.functional as F
 from places import RECORDED
-from running import GPUS, cases, run_as_recorded
+from running import GPUS, cases, module_of, run_as_recorded
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from every_byte.gpu.memory.specs import find_spec
@@ -24,7 +23,7 @@ RECORDED = [(name, card) for name, case in cases("attention_cases").items() for 
 
 @pytest.mark.parametrize("card", CHOICES)
 def test_the_backend_is_the_one_that_cuda_takes(card):
-    choices = sys.modules["attention_cases"].choices
+    choices = module_of("attention_cases").choices
     with SimulatedGPU(NAMES[card]) as gpu:
         assert choices(gpu.device, SEED, len(CHOICES[card])) == CHOICES[card]
 
