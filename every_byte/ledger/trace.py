@@ -17,8 +17,9 @@ ORIGINS = ("simulated", "measured", "recorded")
 class Trace:
     """The events of one GPU, oldest first, and where they come from.
 
-    `owners` has what was observed on a GPU, a simulated or a live one, of whom each allocation serves; `look` looks
-    around there now, and `look(again=True)` also if nothing was allocated, freed or computed since it last did.
+    `owners` has what was observed on a GPU, a simulated or a live one, of whom each allocation serves; while the GPU is
+    open, `look` looks around there now, and `look(again=True)` also if nothing was allocated, freed or computed since
+    it last did.
     `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
     before each.
     `n_found` allocations, the first ones, were there when it began. A copy, or a trace that was pickled, does not look
