@@ -118,9 +118,9 @@ class Trace:
                 best = now, position + 1
         return best[1]
 
-    def attribution(self) -> Attribution:
+    def attribution(self, *, look: bool = True) -> Attribution:
         """What each allocation is at any instant, by what is known now; where it can, it looks around first."""
-        if self.look:
+        if look and self.look:
             self.look()
         state = len(self.events), self.owners.changes
         if self._attributed is None or self._attributed[0] != state:
