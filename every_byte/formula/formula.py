@@ -15,6 +15,8 @@ from .notation import latex, plain
 class Selector:
     """Saved tensors by module path, autograd node and slot; each is a name or a pattern (`Addmm*`, `mat1`, `*`).
 
+    Of a ledger's rows it also speaks by module path, category and name.
+
     `nth` tells nodes of one name in one module apart: the first is 1. Without it, all are meant.
     """
 
@@ -24,7 +26,7 @@ class Selector:
     nth: int | None = field(default=None, repr=False)
 
     def matches(self, row) -> bool:
-        """Whether it speaks of this row of `SavedTensorContext.rows`."""
+        """Whether it speaks of this row of `SavedTensorContext.rows`, or slot of a ledger."""
         pairs = (self.module, row.module), (self.node, row.node), (self.slot, row.slot)
         is_meant = self.nth is None or self.nth == row.nth
         return is_meant and all(name == pattern or fnmatchcase(name, pattern) for pattern, name in pairs)

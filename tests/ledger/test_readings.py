@@ -123,5 +123,5 @@ def test_bad_settings_and_nothing_to_train():
 def test_a_trace_without_marks_or_of_foreign_origin():
     assert parts_at_marks(Trace("simulated", "none")) == []
     recording = Trace.from_recording(load("chain", "a100"))
-    assert set(categories(recording).values()) >= {TEMPORARIES, "other"}
+    assert set(categories(recording).values()) == {TEMPORARIES, "unattributed"}
     assert isinstance(Readings("empty", ()).figures, dict)

@@ -1,6 +1,7 @@
 """What a simulated GPU observes of a program's memory: whom it serves, whatever modules and tensors it is made of."""
 
 import copy
+import gc
 import pickle
 from dataclasses import dataclass
 
@@ -234,3 +235,29 @@ def test_the_state_of_an_optimizer_that_was_loaded_is_known_before_its_first_ste
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     names = [row.name for row in Ledger.now(gpu).of(category="optimizer state")]
     assert names == ["weight.momentum_buffer"] * 2
+
+
+# ------------------------------------------------------------------------------------------------ when it looks around
+
+
+@pytest.fixture
+def nobody_looks(monkeypatch):
+    monkeypatch.setattr(gc, "get_objects", lambda: pytest.fail("looked at every object there is"))
+
+
+def test_a_closed_gpu_was_looked_at_when_it_was_closed(request):
+    """Its trace is a record from then on, also of what has gone since."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        net = nn.Linear(4, 4, bias=False, device=gpu.device)
+        y = net.weight * 2
+    request.getfixturevalue("nobody_looks")
+    assert gpu.trace.look is None
+    assert [row.category for row in Ledger.now(gpu)] == ["parameters", "outputs"]
+    del net, y
+    assert [row.category for row in Ledger.at(gpu.trace, 3)] == ["parameters", "outputs"]
+    assert len(Ledger.now(gpu)) == 0
+
+
+def test_where_no_tensor_is_left_nobody_looks_for_one(gpu, nobody_looks):
+    torch.ones(4, 4, device=gpu.device).mm(torch.ones(4, 4, device=gpu.device))
+    assert [row.category for row in Ledger.now(gpu)] == ["cuBLAS workspace"]
