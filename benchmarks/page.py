@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "browser")]
+sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "helpers")]
 
 from explorer_files import write  # noqa: E402
 from site_pages import first_explorer_ms, served, visit  # noqa: E402

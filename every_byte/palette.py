@@ -1,4 +1,4 @@
-"""The book's colours: one per memory category or term, the same in every figure and explorer.
+"""The categories of memory, in one list, and the book's colours: one per category or term, the same in every figure.
 
 Each colour has a tone for light pages and one for dark pages, and a hatch (in matplotlib's letters), so that
 neighbours differ without colour too. White text can be read on the light tones, black text on the dark ones.
@@ -35,24 +35,45 @@ PALETTE = (
 )
 
 
-CATEGORIES = {
-    "parameters": "slate",
-    "gathered parameters": "ink",
-    "buffers": "brown",
-    "optimizer state": "purple",
-    "cuBLAS workspace": "olive",
-    "inputs": "blue",
-    "autocast copies": "cyan",
-    "activations": "green",
-    "outputs": "indigo",
-    "gradients": "rose",
-    "gradient buckets": "wine",
-    "temporaries": "gold",
-    "other tensors": "magenta",
-    "unattributed": "navy",
-    "slack": "orange",
-}
+class Category(NamedTuple):
+    """What a training step's memory may be: its name, its colour, and its priority where a tensor has several roles.
+
+    What was seen to be several things counts as that of the lowest number; None is what no tensor is seen to be.
+    `is_state` marks what outlives a step: each such allocation is named by its module and parameter.
+    """
+
+    name: str
+    colour: str
+    priority: int | None = None
+    is_state: bool = False
+
+
+_IN_ORDER = (
+    Category("parameters", "slate", 2, is_state=True),
+    Category("gathered parameters", "ink", 1, is_state=True),
+    Category("buffers", "brown", 3, is_state=True),
+    Category("optimizer state", "purple", 4, is_state=True),
+    Category("cuBLAS workspace", "olive"),
+    Category("inputs", "blue", 7),
+    Category("autocast copies", "cyan", 8),
+    Category("activations", "green", 9),
+    Category("outputs", "indigo", 10),
+    Category("gradients", "rose", 6, is_state=True),
+    Category("gradient buckets", "wine", 5, is_state=True),
+    Category("temporaries", "gold", 11),
+    Category("other tensors", "magenta"),
+    Category("unattributed", "navy"),
+    Category("slack", "orange"),
+)
+
+CATEGORIES = {category.name: category.colour for category in _IN_ORDER}
 """The colour of each category of a training step's memory, in the order in which figures stack them."""
+
+PRIORITY = {category.name: category.priority for category in _IN_ORDER if category.priority is not None}
+"""The roles that a tensor may be seen to have: of several, the one with the lowest number counts."""
+
+STATE = frozenset(category.name for category in _IN_ORDER if category.is_state)
+"""The categories of what outlives a step."""
 
 NARROWER = {"input": "inputs", "loss": "outputs"}
 """Names for the one tensor of a category, which have its colour and its place."""

@@ -15,6 +15,24 @@ settings.register_profile("book", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("book")
 
 
+# The files that take longest, the longest first, by build/reports: no process is to be left alone with one at the end.
+LONGEST = """
+    chapters/test_chapters gpu/test_recorded models/test_regions explorers/test_ranks formulas/test_data_parallel
+    ledger/test_deep_graphs experiments/test_checkpointed_step models/test_data_parallel_recorded
+    gpu/operators/test_takes models/test_compiled gpu/test_torchrun formulas/test_tensor_parallel widget/test_gpus
+    formulas/test_mesh explorers/test_gallery gpu/dispatch/test_autocast_recorded ledger/test_ledger
+    browser/test_site_in_chromium browser/test_explorers_of_the_site
+""".split()
+
+
+def pytest_collection_modifyitems(items):
+    def rank(item) -> int:
+        path = item.path.as_posix()
+        return next((i for i, name in enumerate(LONGEST) if name in path), len(LONGEST))
+
+    items.sort(key=rank)
+
+
 def pytest_collection_finish():
     """What is there once all tests are known stays: no look at a ledger has to search it for tensors again."""
     gc.collect()

@@ -2,7 +2,7 @@
 
     python tools/formula_sheet.py        writes book/formula_sheet.html
 
-Print it from a browser: A4, landscape. tests/test_formula_sheet.py holds that the page is up to date and one page long.
+Print it from a browser: A4, landscape. tests/tools/test_formula_sheet.py holds that it is up to date and one page long.
 """
 
 import re

@@ -1,10 +1,11 @@
-"""What a formula is: named terms, each with a size and the tensors that it speaks of; and whether there is dropout."""
+"""What a formula is: named terms, each with a size and the tensors that it speaks of; compared with what was found."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from every_byte.tables import Comparison, html_table, text_table
+from every_byte.tables import html_table, text_table
+from every_byte.units import exact
 
 from .expressions import Expression, in_order
 from .notation import latex, plain
@@ -13,6 +14,8 @@ from .notation import latex, plain
 @dataclass(frozen=True)
 class Selector:
     """Saved tensors by module path, autograd node and slot; each is a name or a pattern (`Addmm*`, `mat1`, `*`).
+
+    Of a ledger's rows it also speaks by module path, category and name.
 
     `nth` tells nodes of one name in one module apart: the first is 1. Without it, all are meant.
     """
@@ -23,7 +26,7 @@ class Selector:
     nth: int | None = field(default=None, repr=False)
 
     def matches(self, row) -> bool:
-        """Whether it speaks of this row of `SavedTensorContext.rows`."""
+        """Whether it speaks of this row of `SavedTensorContext.rows`, or slot of a ledger."""
         pairs = (self.module, row.module), (self.node, row.node), (self.slot, row.slot)
         is_meant = self.nth is None or self.nth == row.nth
         return is_meant and all(name == pattern or fnmatchcase(name, pattern) for pattern, name in pairs)
@@ -54,6 +57,43 @@ class Term:
     def sizes(self) -> tuple[str, str]:
         """Elements, and bytes of each, as a person writes them."""
         return str(Expression(self.elements)), str(Expression(self.element_bytes))
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """For each term its name, the bytes that a formula predicts and the bytes that were accounted.
+
+    `is_exact` says whether they agree term by term, which the sums alone do not.
+    """
+
+    title: str
+    rows: tuple[tuple[str, int, int], ...]
+
+    @property
+    def predicted_bytes(self) -> int:
+        """All terms as predicted."""
+        return sum(predicted for _, predicted, _ in self.rows)
+
+    @property
+    def accounted_bytes(self) -> int:
+        """All terms as accounted."""
+        return sum(accounted for _, _, accounted in self.rows)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every term is met to the byte."""
+        return all(predicted == accounted for _, predicted, accounted in self.rows)
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        rows = [*self.rows, ("total", self.predicted_bytes, self.accounted_bytes)]
+        cells = [[name, exact(p), exact(a), exact(a - p)] for name, p, a in rows]
+        return ["term", "predicted", "accounted", "difference"], cells
+
+    def __repr__(self) -> str:
+        return text_table(self.title, *self._table(), numbers=3)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.title, *self._table(), numbers=3)
 
 
 @dataclass(frozen=True, repr=False)
@@ -184,10 +224,3 @@ class Formula:
 
     def _repr_html_(self) -> str:
         return html_table(self.title, *self._table())
-
-
-def is_on(dropout: float | bool | None) -> bool:
-    """Whether there is dropout. Raises: ValueError for a probability outside [0, 1)."""
-    if not isinstance(dropout, bool) and dropout is not None and not 0 <= dropout < 1:
-        raise ValueError(f"dropout must lie in [0, 1), or be True or False: got dropout={dropout!r}.")
-    return bool(dropout)

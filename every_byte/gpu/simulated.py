@@ -79,7 +79,10 @@ class SimulatedGPU:
         self.close()
 
     def close(self) -> None:
-        """Detach from PyTorch. Its figures can still be read; what is done with its tensors now counts nowhere."""
+        """Look around once more and detach from PyTorch.
+
+        Its figures can still be read; what is done with its tensors now counts nowhere.
+        """
         if not self.is_open:
             return
         if self._thread != threading.get_ident():
@@ -97,6 +100,8 @@ class SimulatedGPU:
         self._observer.close()
         self._memory.labels.close()
         GATES.close()
+        self._memory.trace.look = None
+        self._observer.look()
 
     @property
     def device(self) -> torch.device:
@@ -214,8 +219,9 @@ class SimulatedGPU:
         return self._memory.trace
 
     def look_around(self) -> Trace:
-        """Its trace, with the owners of what is in use now."""
-        self.trace.look(again=True)
+        """Its trace, with the owners of what is in use now; once it is closed, of what was then."""
+        if self.is_open:
+            self.trace.look(again=True)
         return self.trace
 
     @property

@@ -7,13 +7,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from every_byte.palette import PRIORITY
+
 from .events import Event
-
-STATE = ("gathered parameters", "parameters", "buffers", "optimizer state", "gradient buckets", "gradients")
-"""Categories of what outlives a step; each such allocation is named by its module and parameter."""
-
-BY_PRIORITY = (*STATE, "inputs", "autocast copies", "activations", "outputs", "temporaries")
-"""What was observed to have several of these roles counts as the first of them."""
 
 NEVER = 1 << 60  # a position after every other
 
@@ -118,7 +114,7 @@ class Owners:
         roles = self.roles.get(number)
         if roles is None or len(roles) == 1:
             return roles and roles[0]
-        return min(roles, key=lambda role: BY_PRIORITY.index(role.category))
+        return min(roles, key=lambda role: PRIORITY[role.category])
 
     def keep(self, number: int, kept: Kept) -> None:
         """Note that a slot keeps an allocation."""
@@ -185,8 +181,7 @@ class Attribution:
         if number not in owners.tensors:
             return "temporaries" if owners.observed or self._is_temporary(number) else "unattributed"
         role = owners.role(number)
-        first = BY_PRIORITY.index(role.category) if role else len(BY_PRIORITY)
-        if first <= BY_PRIORITY.index("autocast copies"):
+        if role and PRIORITY[role.category] <= PRIORITY["autocast copies"]:
             return role.category
         if number in owners.kept and self._came_from_outside(event):
             is_number = owners.tensors[number][0] == ()  # a coefficient, as the scale of a GradScaler

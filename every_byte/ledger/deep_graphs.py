@@ -8,7 +8,7 @@ in a thousand of them is held here: a deleted graph ends at each, and goes on fr
 hold that node any more. Whoever looks at the nodes of a deep graph tells it (`looked_at`).
 
 Source: the reference counts of c10/util/intrusive_ptr.h and torch/csrc/utils/pyobject_preservation.h in PyTorch 2.13;
-        tests/test_deep_graphs.py.
+        tests/ledger/test_deep_graphs.py.
 """
 
 import gc

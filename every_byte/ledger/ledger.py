@@ -4,15 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from every_byte.formula.formula import Formula
+from every_byte.formula.formula import Comparison, Formula
 from every_byte.palette import CATEGORIES
-from every_byte.tables import Comparison
 from every_byte.units import exact
 
 from .events import Event
 from .groups import LedgerChange, LedgerTable
-from .rows import Row, check_columns, rows_at
-from .saved_tensors import SavedTensor
+from .rows import Row, Slot, check_columns, rows_at
 from .trace import Trace
 
 
@@ -154,7 +152,7 @@ class Ledger:
     # with a formula
 
     @property
-    def slots(self) -> list[SavedTensor]:
+    def slots(self) -> list[Slot]:
         """For each row what a Formula's selectors can speak of: (module, category, name), and each slot that keeps it.
 
         A parameter, a buffer, a gradient, optimizer state and an autocast copy have their own name alone.

@@ -1,11 +1,13 @@
 """What a GPU's memory held after each phase of a run, and what that consisted of."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from every_byte.tables import html_table, text_table
 
+from .attribution import NEVER
 from .trace import Trace
 
 _STATS = tuple(
@@ -19,14 +21,8 @@ _STATS = tuple(
 )
 TO_DEVICE = "model to device"
 TEMPORARIES = "temporaries"
-_MADE_IN = {
-    TO_DEVICE: "parameters",
-    "input": "input",
-    "forward": "activations",
-    "loss": "loss",
-    "backward": "gradients",
-    "step": "optimizer state",
-}
+_NAMES = {"inputs": "input", "outputs": "loss"}
+"""What a loop of training in phases has one tensor of."""
 
 
 @dataclass(frozen=True)
@@ -144,22 +140,18 @@ class Log:
 
 
 def categories(trace: Trace) -> dict[int, str]:
-    """What each allocation of a trace is, by its number, judged by when it was made and how long it lived.
+    """What each allocation of a trace is, by its number: what the ledger says of it when the phase ends that made it.
 
-    What lives past the mark at the end of its phase is what that phase makes: parameters, input, activations, loss,
-    gradients, optimizer state. What is gone by then is a temporary. What has a name of its own is that.
+    What is gone by then is a temporary. Nobody looks around for it: what was observed while the program ran is enough.
     """
+    attribution = trace.attribution(look=False)
+    ends = [position for position, event in enumerate(trace) if event.action == "mark"] + [len(trace)]
     found: dict[int, str] = {}
-    made_at: dict[int, int] = {}
-    n_marks = 0
-    for event in trace:
-        if event.action == "mark":
-            n_marks += 1
-        elif event.action == "alloc":
-            made_at[event.allocation] = n_marks
-            found[event.allocation] = event.name or _MADE_IN.get(event.phase, "other")
-        elif event.action == "free" and made_at.get(event.allocation) == n_marks:
-            found[event.allocation] = TEMPORARIES
+    for number, position in attribution.made_at.items():
+        end = ends[bisect_right(ends, position)]
+        is_gone = attribution.freed_at.get(number, NEVER) < end
+        category = TEMPORARIES if is_gone else attribution.category(number, end)
+        found[number] = _NAMES.get(category, category)
     return found
 
 
@@ -176,7 +168,7 @@ def parts_at_marks(trace: Trace) -> list[dict[str, int]]:
         if event.action == "mark":
             result.append({name: n_bytes for name, n_bytes in present.items() if n_bytes})
         elif event.action in ("alloc", "free") and not _was_found(trace, event):
-            name = category.get(event.allocation, "other")
+            name = category.get(event.allocation, "unattributed")
             sign = 1 if event.action == "alloc" else -1
             present[name] = present.get(name, 0) + sign * event.block_bytes
     return result

@@ -3,17 +3,38 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 
-from .attribution import STATE, Kept, Role
+from every_byte.palette import STATE
+
+from .attribution import Kept, Role
 from .events import Event
-from .saved_tensors import SavedTensor
 from .trace import Trace
 
-_NAMED = (*STATE, "autocast copies")
+_NAMED = STATE | {"autocast copies"}
 """Categories in which module and name say all: that a graph keeps a parameter, too, makes it no other thing."""
 _BY_OPERATION = ("temporaries", "other tensors", "unattributed")
+
+
+class Slot(NamedTuple):
+    """What a Formula's selectors can speak of in a row: the row itself, or a slot of an autograd graph that keeps it.
+
+    Of the row itself `node` is its category, and `slot` its name, or the operation that made it. `storage` is the
+    number of the allocation; `nth` tells those of one module and name apart, the first is 1.
+
+    Unit:   bytes: `storage_bytes` as requested.
+    """
+
+    module: str
+    node: str
+    slot: str
+    shape: tuple[int, ...] | None
+    dtype: torch.dtype | None
+    storage_bytes: int
+    storage: int
+    nth: int
 
 
 @dataclass(frozen=True)
@@ -40,7 +61,7 @@ class Row:
     kept_for: tuple[str, ...]
     allocation: int
     term: str = ""
-    slots: tuple[SavedTensor, ...] = field(default=(), repr=False)
+    slots: tuple[Slot, ...] = field(default=(), repr=False)
 
 
 COLUMNS = ("category", "module", "operation", "name", "shape", "dtype", "kept_for", "allocation", "term")
@@ -70,10 +91,10 @@ def _row(event: Event, category: str, role: Role | None, kept: list[Kept], tenso
     called = operation if category in _BY_OPERATION else name
     namesakes[module, category, called] += 1
     about = shape, dtype, event.n_bytes, event.allocation
-    slots = [SavedTensor(module, category, called, *about, namesakes[module, category, called])]
+    slots = [Slot(module, category, called, *about, namesakes[module, category, called])]
     if category not in _NAMED:
         places = zip(keepers, kept, strict=True)
-        slots += [SavedTensor(module, k.node.name, k.slot, *about, k.node.nth) for module, k in places]
+        slots += [Slot(module, k.node.name, k.slot, *about, k.node.nth) for module, k in places]
     kept_for = tuple(f"{k.node.name}.{k.slot}".rstrip(".") for k in kept)
     slack_bytes = max(event.block_bytes - event.n_bytes, 0) if event.block_bytes else 0
     return Row(

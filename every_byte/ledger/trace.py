@@ -17,8 +17,9 @@ ORIGINS = ("simulated", "measured", "recorded")
 class Trace:
     """The events of one GPU, oldest first, and where they come from.
 
-    `owners` has what was observed on a GPU, a simulated or a live one, of whom each allocation serves; `look` looks
-    around there now, and `look(again=True)` also if nothing was allocated, freed or computed since it last did.
+    `owners` has what was observed on a GPU, a simulated or a live one, of whom each allocation serves; while the GPU is
+    open, `look` looks around there now, and `look(again=True)` also if nothing was allocated, freed or computed since
+    it last did.
     `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
     before each.
     `n_found` allocations, the first ones, were there when it began. A copy, or a trace that was pickled, does not look
@@ -117,9 +118,9 @@ class Trace:
                 best = now, position + 1
         return best[1]
 
-    def attribution(self) -> Attribution:
+    def attribution(self, *, look: bool = True) -> Attribution:
         """What each allocation is at any instant, by what is known now; where it can, it looks around first."""
-        if self.look:
+        if look and self.look:
             self.look()
         state = len(self.events), self.owners.changes
         if self._attributed is None or self._attributed[0] != state:

@@ -97,7 +97,7 @@ def with_gpu(settings: Mapping) -> dict:
 
 def origin_of(origin: str, name: str, spec: GPUSpec) -> dict[str, str]:
     """Where an `Account` comes from: a GPU's or a trace's origin and name, and whose rules it follows."""
-    note = spec.rules if origin == "simulated" else f"PyTorch {torch.__version__}"
+    note = str(spec.rules) if origin == "simulated" else f"PyTorch {torch.__version__}"
     return {"origin": origin, "device": name, "note": note}
 
 

@@ -21,12 +21,13 @@ from pathlib import Path
 
 import nbformat
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
-from explorer_page import ExplorerPage
-from lab import REPOSITORY, lab_server, run_notebook
+from explorer_page import ExplorerPage  # noqa: E402
+from lab import REPOSITORY, lab_server, run_notebook  # noqa: E402
 
-from tools.chromium import chromium
+from tools.chromium import chromium  # noqa: E402
 
 OUT = REPOSITORY / "build" / "measured"
 MOVES, SEED = 20, 1

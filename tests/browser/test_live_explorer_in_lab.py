@@ -12,7 +12,7 @@ from lab import REPOSITORY
 from stand_in import BADGE, NAME, OPTION
 
 CELL = f"""import sys
-sys.path.insert(0, {str(REPOSITORY / "tests")!r})
+sys.path.insert(0, {str(REPOSITORY / "tests" / "helpers")!r})
 from stand_in import install
 from utils.explorers.mlp import mlp_explorer
 

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
+sys.path[:0] = [str(HERE.parent / "helpers"), str(HERE.parents[1])]
 
 from activation_variants import variants  # noqa: E402
 
@@ -69,7 +69,8 @@ def main() -> None:
     cases = [record(label, *variant, setting) for label, variant in variants().items() for setting in SETTINGS]
     lines = ",\n".join(json.dumps(case) for case in cases)
     head = json.dumps({"torch": torch.__version__, "device_name": torch.cuda.get_device_name()})[:-1]
-    (HERE / "activations_saved.cuda.json").write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
+    file = HERE / torch.__version__.split("+")[0] / "activations_saved.cuda.json"
+    file.write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
     print(f"{len(cases)} cases of torch {torch.__version__}")
 
 

@@ -99,7 +99,7 @@ def main(card):
     common = {key: sequences[0][key] for key in ("torch", "device_name", "keys")}
     for sequence in sequences:
         assert all(sequence.pop(key) == value for key, value in common.items())
-    out = HERE / f"allocator_sequences.{card}.json.gz"
+    out = HERE / common["torch"].split("+")[0] / f"allocator_sequences.{card}.json.gz"
     save({**common, "card": card, "sequences": sequences}, out)
     print(f"{out.name}: {len(sequences)} sequences, {out.stat().st_size:,d} bytes")
 

@@ -18,7 +18,7 @@ import torch  # noqa: E402
 from attention_cases import choices  # noqa: E402
 
 SEED, N = 2026, 4000
-FILE = HERE / "attention_choices.json"
+FILE = HERE / torch.__version__.split("+")[0] / "attention_choices.json"
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")

@@ -2,7 +2,7 @@
 
     STUB_CUDA_GPU=a100 STUB_CUDA_MEM=654311424 tools/cuda_build/run.sh tests/reference/record_out_of_memory.py
 
-tests/test_start_experiments.py runs `record` on a simulated GPU of the same size and compares.
+tests/experiments/test_first_programs.py runs `record` on a simulated GPU of the same size and compares.
 """
 
 from pathlib import Path
@@ -13,9 +13,9 @@ from every_byte.gpu.live.gpu import LiveGPU
 from every_byte.gpu.record import save
 from every_byte.units import MiB
 from utils.exercises.start import CROWDED_REQUEST, crowded
-from utils.experiments.start_experiments import fragmented, tensor_of
+from utils.experiments.first_programs import fragmented, tensor_of
 
-FILE = Path(__file__).parent / "out_of_memory.a100.json.gz"
+FILE = Path(__file__).parent / torch.__version__.split("+")[0] / "out_of_memory.a100.json.gz"
 
 
 def readings(gpu) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
     STUB_CUDA_GPU=a100 tools/cuda_build/run.sh tests/reference/record_snapshot.py
 
-Left out are times and, of each call stack, all but operators and autograd nodes. tests/test_trace_formats.py runs
+Left out are times and, of each call stack, all but operators and autograd nodes. tests/ledger/test_formats.py runs
 `program` on a simulated GPU and compares.
 """
 
@@ -14,7 +14,7 @@ from torch import nn
 
 from every_byte.gpu.record import save
 
-FILE = Path(__file__).parent / "snapshots" / "mlp_step.a100.json.gz"
+FILE = Path(__file__).parent / torch.__version__.split("+")[0] / "snapshots" / "mlp_step.a100.json.gz"
 KEPT = ("action", "addr", "size", "stream")
 SAYING = ("at::_ops::", "torch::autograd::generated::")
 

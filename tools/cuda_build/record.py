@@ -3,7 +3,7 @@
     python tools/cuda_build/record.py three_tensors                 a case of tests/reference/cases.py, to recordings/
     python tools/cuda_build/record.py 'gpt2_tiny_*' --cards a100    some cases, on one of their cards
     python tools/cuda_build/record.py --cases mine.py --out there   all cases of a file, on all cards that they name
-    python tools/cuda_build/record.py --check tests/reference       again: does each give what that folder holds?
+    python tools/cuda_build/record.py --check tests/reference/2.13.0       again: does each give what that folder holds?
 
 Run tools/cuda_build/setup.sh once before. Each case runs in a process of its own, on each card that it names, with the
 allocator's default settings; its file keeps every event on the cards in `case.events`, on all of them if it has no such

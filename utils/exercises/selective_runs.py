@@ -11,11 +11,10 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.units import MiB, exact
 from utils.layers import Block
+from utils.models.gated import GatedMLP
 from utils.models.operations import FlopCounter, Region, record
 from utils.models.optimal_policy import optimal
 from utils.models.policies import Plan, keeping, overloads
-
-from .mlp import GatedMLP
 
 aten = torch.ops.aten
 

@@ -10,7 +10,7 @@ from torch import nn
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.rounding import round_size, segment_size
 from every_byte.units import MiB, exact, short
-from utils.experiments.start_experiments import SMALL_GPU, tensor_of
+from utils.experiments.first_programs import SMALL_GPU, tensor_of
 from utils.layers import MLP
 
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -11,15 +11,16 @@ from torch.utils.checkpoint import checkpoint
 
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.simulated import SimulatedGPU
-from every_byte.units import GiB
 from utils.layers import Block, check_positive
 from utils.models.compiled import Compiled
 from utils.models.operations import Region, record
 from utils.models.policies import COMPUTE_INTENSIVE, MATMULS, Plan, as_printed, keeping
 
+from .step_run import roomy
+
 Run = Callable[[nn.ModuleList, torch.Tensor], torch.Tensor]
 
-_ROOMY = replace(find_spec("a100-80gb"), total_bytes=1024 * 1024 * GiB)  # a list of calls is the same, fit it or not
+_A100 = roomy(find_spec("a100-80gb"))  # a list of calls is the same, fit it or not
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Stack:
 
     def region(self) -> Region:
         """One block's calls on an A100, of whatever size they are."""
-        with SimulatedGPU(_ROOMY) as gpu:
+        with SimulatedGPU(_A100) as gpu:
             return record(self.blocks(gpu.device)[0], self.input(gpu.device))
 
 

@@ -1,7 +1,6 @@
 """A transformer block's forward pass on an open GPU: what it leaves there, as autograd and as the allocator say."""
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,9 +12,8 @@ from utils.contexts import AllocatedMemContext, SavedTensorContext
 from utils.layers import Block, check_positive
 
 from .first_programs import Forward
+from .step_run import one_at_a_time
 
-# Which kernels PyTorch may take is a setting of the whole process, and explorers account on another thread than cells.
-one_at_a_time = threading.Lock()
 _PYTORCH_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 _BACKENDS = {

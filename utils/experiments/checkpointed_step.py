@@ -9,7 +9,6 @@ import torch
 
 from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.specs import GPUSpec
-from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import MiB
 from utils.formulas.settings import POLICIES as LISTED
@@ -21,8 +20,8 @@ from utils.models.optimal_policy import optimal
 from utils.models.policies import COMPUTE_INTENSIVE, MATMULS, Plan, keeping
 from utils.models.regions import WITH_K, library_checkpoint, region_lengths, set_regions
 
-from .blocks import one_at_a_time
-from .gpt_step import GPTRun, GPTStep, predicted
+from .gpt_step import GPTStep, predicted
+from .step_run import StepRun, roomy_gpu
 from .training import random_tokens
 
 OPTIMAL = "optimal within the budget"
@@ -99,7 +98,7 @@ class CheckpointedStep:
         return replace(self.plain.held, regions=self.regions, policy=policy)
 
     def predicted(self) -> dict[str, dict[str, int]]:
-        """The bytes of each category at the moments of `gpt_experiments.MOMENTS`, by the closed forms."""
+        """The bytes of each category at the moments of utils.formulas.gpt.MOMENTS, by the closed forms."""
         return {moment: form.by_term(**self.letters) for moment, form in predicted(self.held).items()}
 
     @cached_property
@@ -143,7 +142,7 @@ def _length(function: Callable) -> int:
 
 
 @lru_cache(_N_KNOWN)
-def _plain_run(step: GPTStep) -> GPTRun:
+def _plain_run(step: GPTStep) -> StepRun:
     return step.run()
 
 
@@ -173,7 +172,7 @@ def step_flops(step: GPTStep) -> int:
 
 def _forward(step: GPTStep, L: int, wrap: Callable[[GPT], GPT], backward: bool = False) -> int:
     """Run the step's model with L blocks alone, on a simulated GPU; gives the floating-point operations."""
-    with one_at_a_time, SimulatedGPU(step.roomy_spec) as gpu:
+    with roomy_gpu(step.spec) as gpu:
         model = wrap(step.model_on(gpu.device, n_layers=L))
         batch = list(random_tokens(gpu, b=step.b, s=step.s, V=step.letters["V"]))
         with FlopCounter() as counter:
@@ -192,8 +191,8 @@ class CheckpointedRun:
     """
 
     step: CheckpointedStep
-    run: GPTRun = field(repr=False)
-    plain: GPTRun = field(repr=False)
+    run: StepRun = field(repr=False)
+    plain: StepRun = field(repr=False)
 
     @property
     def held_bytes(self) -> int:
@@ -233,14 +232,14 @@ class CheckpointedRun:
         return sum(plans[length].kept_bytes for length in self.step.lengths)
 
 
-def _held_bytes(run: GPTRun) -> int:
+def _held_bytes(run: StepRun) -> int:
     return _requested_bytes(run, run.positions["end of forward"])
 
 
-def _peak_bytes(run: GPTRun) -> int:
+def _peak_bytes(run: StepRun) -> int:
     return _requested_bytes(run, run.peak)
 
 
-def _requested_bytes(run: GPTRun, position: int) -> int:
+def _requested_bytes(run: StepRun, position: int) -> int:
     """Those of the program, without what lay on the GPU before it."""
     return Ledger.at(run.trace, position).of_the_program.requested_bytes

@@ -10,7 +10,8 @@ from every_byte.gpu.ranks import ranks
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.readings import Readings
-from utils.formulas.gpt import GPTSettings, by_category, held_after_forward
+from utils.formulas.gpt import GPTSettings, held_after_forward
+from utils.formulas.moments import by_category
 from utils.models.data_parallel import replicated
 from utils.models.gpt import CONTEXT_LENGTH, GPT, VOCABULARY_SIZE
 

@@ -1,6 +1,6 @@
 """A GPT's training step as one of n x t ranks on a GPU: tensor parallel within, data parallel between."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import torch
@@ -9,23 +9,21 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from every_byte.formula.formula import Formula
-from every_byte.gpu.capacity import Fit, Room, fit
-from every_byte.gpu.device import fresh_gpu, spec_of
-from every_byte.gpu.live.gpu import LIVE
+from every_byte.gpu.capacity import Room
+from every_byte.gpu.device import spec_of
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.ranks import ranks
-from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.trace import Trace
-from utils.formulas.mesh import DROPOUT, MOMENTS, MeshSettings, held_on_mesh
+from utils.formulas.mesh import DROPOUT, MOMENTS, MeshSettings, beginnings, held_on_mesh
+from utils.formulas.moments import Beginning, in_order_of_categories
 from utils.layers import check_positive
 from utils.models.data_parallel import fully_sharded, replicated, states_sharded
 from utils.models.gpt import GPT, SIZES, VOCABULARY_SIZE
 from utils.models.regions import library_checkpoint, set_regions
 from utils.models.tensor_parallel import plain_shares, tensor_parallel
 
-from .blocks import one_at_a_time
-from .gpt_step import in_order_of_categories
 from .rank_steps import MODELS, gather_again
+from .step_run import StepRun, roomy_gpu
 from .training import StepSettings, random_tokens, train_steps
 
 SHAPES = {
@@ -36,8 +34,6 @@ SHAPES = {
     },
 }
 """The letters L, d, a and V of the models of Korthikanti et al. 2022, table 3, and of the four GPT-2s."""
-
-_ROOM_BYTES = 1 << 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +57,7 @@ class MeshStep:
     stage: str = "3"
     n: int = 8
     gpu: str | GPUSpec = "a100-80gb"
+    micro_batches = 1
 
     def __post_init__(self) -> None:
         if self.model not in SHAPES:
@@ -101,8 +98,18 @@ class MeshStep:
         """For each of MOMENTS the closed form."""
         return _held(self.settings)
 
+    @property
+    def beginnings(self) -> dict[str, Beginning]:
+        """By which event each of MOMENTS begins."""
+        return beginnings(self.settings)
+
+    @property
+    def n_steps(self) -> int:
+        """From the second on, each asks for the same; with DDP, which divides its buckets anew, from the third on."""
+        return 3 if self.settings.is_in_ddp else 2
+
     def run(self) -> "MeshRun":
-        """Train until each step asks for the same: two steps, and with DDP, which divides its buckets anew, three.
+        """Train for n_steps.
 
         Raises: ValueError for stage 2, of which PyTorch has no engine, and as `tensor_parallel` does.
         """
@@ -111,11 +118,9 @@ class MeshStep:
                 "PyTorch has no engine for ZeRO's stage 2: the prediction stands alone. Its nearest is stage 3 with "
                 "weights kept."
             )
-        n_steps = 3 if self.settings.is_in_ddp else 2
-        kernel = sdpa_kernel(SDPBackend.FLASH_ATTENTION)
-        name = LIVE if self.gpu == LIVE else replace(self.spec, total_bytes=_ROOM_BYTES)
         room = Room()
-        with one_at_a_time, kernel, fresh_gpu(name) as gpu, ranks(self.n_ranks) as all_ranks:
+        flash = sdpa_kernel(SDPBackend.FLASH_ATTENTION)
+        with roomy_gpu(self.gpu) as gpu, flash, ranks(self.n_ranks) as all_ranks:
             shape = (self.n_ranks // self.t, self.t)
             mesh = init_device_mesh(all_ranks.device_type, shape, mesh_dim_names=("data", "tensor"))
             shards = {"optimizer": lambda model: states_sharded(model, mesh["data"], fused=True)}
@@ -130,11 +135,11 @@ class MeshStep:
                 make_model,
                 lambda: random_tokens(gpu, b=self.b, s=self.s, V=self.letters["V"]),
                 StepSettings(**shards) if self.stage == "1" else StepSettings(),
-                n_steps=n_steps,
+                n_steps=self.n_steps,
                 at_mark=lambda _: room.note(gpu),
             )
-            trace = replace(gpu.trace, look=None)
-        return MeshRun(self, trace, n_steps, room)
+            # Nothing of the run is left to look at; looking would take as long as the run in a large process.
+            return MeshRun(self, replace(gpu.trace, look=None), room)
 
     def _model_on(self, gpu, mesh: DeviceMesh) -> nn.Module:
         """The model, divided: within a group first, then over the groups; then what of it runs again in backward."""
@@ -161,49 +166,8 @@ def _held(settings: MeshSettings) -> dict[str, Formula]:
     return {name: in_order_of_categories(formula) for name, formula in held_on_mesh(settings).items()}
 
 
-@dataclass(frozen=True)
-class MeshRun:
-    """The trace of a rank's steps, and what can be read from the last."""
-
-    step: MeshStep
-    trace: Trace
-    n_steps: int
-    room: Room = field(default_factory=Room, repr=False, compare=False)
-
-    @property
-    def after(self) -> str:
-        """The mark before the last step."""
-        return f"step {self.n_steps - 1} zero_grad"
-
-    @property
-    def until(self) -> str:
-        """The mark behind it."""
-        return f"step {self.n_steps} zero_grad"
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """For each of MOMENTS, the position in the trace."""
-        forward, backward = (self.trace.position(f"step {self.n_steps} {phase}") for phase in ("forward", "backward"))
-        return dict(zip(MOMENTS, (forward, self._in_loss(forward), backward), strict=True))
-
-    def _in_loss(self, forward: int) -> int:
-        """Behind the last large allocation of the loss: in its forward if it is split, else in its backward."""
-        if not self.step.settings.is_split:
-            return 1 + self._first("aten::_log_softmax_backward_data", forward)
-        logarithm = self._first("aten::log", self.trace.position(f"step {self.n_steps} batch"))
-        return 1 + self._first("aten::_to_copy", logarithm)
-
-    def _first(self, operation: str, start: int) -> int:
-        """The position of an operation's first allocation from `start` on."""
-        for position, event in enumerate(self.trace.events[start:], start):
-            if event.action == "alloc" and event.operation == operation:
-                return position
-        raise ValueError(f"a step must have {operation} in its loss: this trace has not.")
-
-    def account(self) -> dict[str, dict[str, int]]:
-        """For each of MOMENTS, the requested bytes of each category of the ledger, without what was there before."""
-        ledgers = {name: Ledger.at(self.trace, at).of_the_program for name, at in self.positions.items()}
-        return {name: {k: n for k, n in found.parts.items() if k != "slack"} for name, found in ledgers.items()}
+class MeshRun(StepRun):
+    """The same of a rank's steps."""
 
     @property
     def added_state_bytes(self) -> int:
@@ -211,15 +175,13 @@ class MeshRun:
         share = self.step.held[MOMENTS[-1]].by_term(**self.step.letters)["optimizer state"]
         return self.account()[MOMENTS[-1]]["optimizer state"] - share
 
-    def fit(self) -> Fit | None:
-        """Whether training like this fits on the GPU, and by how much, if each rank makes its share and nothing else.
+    @property
+    def needed(self) -> Trace:
+        """What a rank that makes its share and nothing else must have room for.
 
-        The simulated run makes the whole model, and cuts; on GPUs too small for that, scripts make it on `meta`. None
-        where it was measured: it did fit, as `room` says.
+        The simulated run makes the whole model, and cuts; on GPUs too small for that, scripts make it on `meta`.
         """
-        if self.trace.origin == "measured":
-            return None
-        return fit(_without_what_is_cut(self.trace), self.step.spec, after=self.after, until=self.until)
+        return _without_what_is_cut(self.trace)
 
 
 def _without_what_is_cut(trace: Trace) -> Trace:

@@ -6,7 +6,8 @@ from every_byte.units import exact, short
 from every_byte.widget import Account, Control, Explorer, Limit
 from every_byte.widget.gpus import available_gpus, beside_its_simulation, gpu_controls, origin_of, with_gpu
 from utils.experiments.checkpointed_step import OPTIMAL, POLICIES, CheckpointedRun, CheckpointedStep
-from utils.experiments.gpt_step import MOMENTS, predicted
+from utils.experiments.gpt_step import predicted
+from utils.formulas.gpt import MOMENTS
 from utils.models.regions import REGIONS, WITH_K
 
 from .gpt_controls import LETTERS, MANY_TOKENS, model_and_tokens, timeline_of

@@ -2,7 +2,8 @@
 
 from every_byte.widget import Account, Control, Explorer
 from every_byte.widget.gpus import available_gpus, beside_its_simulation, gpu_controls, origin_of, with_gpu
-from utils.experiments.gpt_step import ATTENTIONS, MOMENTS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
+from utils.experiments.gpt_step import ATTENTIONS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
+from utils.formulas.gpt import MOMENTS
 
 from .gpt_controls import MANY_TOKENS, model_and_tokens, timeline_of
 

@@ -1,8 +1,8 @@
 """What every explorer of a GPT's step has: the controls of its model and tokens, a limit of formulas, a timeline."""
 
-from every_byte.gpu.operators.embeddings import FEW_INDICES
+from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.widget import Control, Limit, Timeline
-from utils.experiments.gpt_step import GPTRun
+from utils.experiments.step_run import StepRun
 from utils.models.gpt import SIZES, letters
 
 LETTERS = {name: {letter: letters(name)[letter] for letter in "dLaV"} for name in SIZES}
@@ -25,7 +25,7 @@ def model_and_tokens(**more_letters: dict[str, int]) -> list[Control]:
     ]
 
 
-def timeline_of(run: GPTRun) -> Timeline:
+def timeline_of(run: StepRun) -> Timeline:
     """The step of a run, event by event."""
     return Timeline.of(
         run.trace,

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from every_byte.formula.formula import Formula, Selector, Term, is_on
+from every_byte.formula.formula import Formula, Selector, Term
 
-from .mlp import mlp_saved
+from .mlp import is_on, mlp_saved
 
 ATTENTIONS = ("flash", "efficient", "cudnn", "explicit")
 PARTS = ("norm1", "attention", "norm2", "mlp")
@@ -51,7 +51,7 @@ def block_parts(
             the GPU lacks.
     Unit:   bytes, exact; no allocator rounding.
     Raises: ValueError for an attention that is none of ATTENTIONS, and as `mlp_saved` does.
-    Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/test_block_formulas.py.
+    Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/formulas/test_block.py.
     """
     if attention not in ATTENTIONS:
         raise ValueError(f"attention must be one of {', '.join(ATTENTIONS)}: got attention={attention!r}.")

@@ -35,7 +35,7 @@ def rank_states(
             last ranks' optimizer state is smaller; their parameters and gradients are padded. Not what is gathered.
     Unit:   bytes, requested.
     Raises: ValueError for another stage, and for bucket views where there are no buckets.
-    Source: Rajbhandari et al. 2020, section 5; held to PyTorch's engines by tests/test_data_parallel_formulas.py.
+    Source: Rajbhandari et al. 2020, section 5; held to PyTorch's engines by tests/formulas/test_data_parallel.py.
     """
     if stage not in STAGES:
         raise ValueError(f"stage must be one of {', '.join(map(str, STAGES))}, ZeRO's: got stage={stage!r}.")
@@ -71,7 +71,7 @@ def gathered(
     Counts: whole tensors, each share padded: up to n times `rank_states`'. "first backward" is the last block's.
     Unit:   bytes, requested.
     Raises: ValueError for another moment.
-    Source: `foreach_all_gather` of torch.distributed.fsdp; held to it by tests/test_data_parallel_formulas.py.
+    Source: `foreach_all_gather` of torch.distributed.fsdp; held to it by tests/formulas/test_data_parallel.py.
     """
     if moment not in MOMENTS:
         raise ValueError(f"moment must be one of {', '.join(MOMENTS)}: got moment={moment!r}.")
@@ -121,7 +121,7 @@ def held_on_rank(
             `rank_states` has them; gradients of before only where the settings hold them, buckets always.
     Unit:   bytes, requested.
     Raises: ValueError as `rank_states`, and for stage 2 or another moment.
-    Source: held to PyTorch's engines, row by row, by tests/test_data_parallel_formulas.py.
+    Source: held to PyTorch's engines, row by row, by tests/formulas/test_data_parallel.py.
     """
     whole = {"after forward": held_after_forward, "in the loss": held_in_loss}
     if stage == 2:

@@ -14,7 +14,7 @@ def parameter_count(*, bias: bool = False) -> Expression:
 
     Shapes: tokens[V, d], positions[s, d]; in each of L blocks 12 d^2 weights and two norms of d; a last norm of d
     Counts: the head once, with the token embedding that it is tied to; s is the context length. Not the buffers.
-    Source: held to `GPT` by tests/test_gpt_formulas.py.
+    Source: held to `GPT` by tests/formulas/test_estimates.py.
     """
     return Expression(f"{_COUNT} + {_BIASES}" if bias else _COUNT)
 
@@ -73,7 +73,7 @@ def autocast_activations() -> Formula:
             the norms' statistics, the positions.
     Unit:   bytes, requested: an estimate.
     Source: "Transformer Memory Arithmetic: Understanding all the Bytes in nanoGPT"; what it leaves out is counted in
-            tests/test_gpt_formulas.py.
+            tests/formulas/test_estimates.py.
     """
     terms = [
         Term("attention: norm1 input", _BLOCK, 4, (), "gradients of norm1, in float32"),

@@ -1,12 +1,12 @@
 """The closed form of a GPT's training step: every byte requested at the end of forward and where the peak falls."""
 
 from dataclasses import replace
-from functools import cache
 
-from every_byte.formula.formula import Formula, Selector, Term, is_on
-from every_byte.formula.notation import parseable
+from every_byte.formula.formula import Formula, Selector, Term
 
 from .estimates import parameter_count
+from .mlp import is_on
+from .moments import Beginning
 from .regions import blocks_saved, weight_copies
 from .settings import STATES, STEP_BYTES, GPTSettings
 
@@ -19,7 +19,7 @@ def held_after_forward(settings: GPTSettings) -> Formula:
             allocator's rounding. With regions, what utils.formulas.regions says of the blocks.
     Unit:   bytes, exact.
     Raises: ValueError as `block_saved` does.
-    Source: held to the simulated ledger, row by row, by tests/test_gpt_held.py.
+    Source: held to the simulated ledger, row by row, by tests/formulas/test_gpt.py.
     """
     terms = (*_standing(settings), *_saved(settings), *_outputs(settings))
     return Formula(f"{_title(settings)}: held after forward", terms)
@@ -86,16 +86,30 @@ def held_in_step(settings: GPTSettings) -> Formula:
 
 
 MOMENTS = {
-    "after forward": held_after_forward,
-    "in the loss": held_in_loss,
-    "in the embedding": held_in_embedding,
-    "in the step": held_in_step,
+    "end of forward": held_after_forward,
+    "backward of the loss": held_in_loss,
+    "backward of the embedding": held_in_embedding,
 }
-"""The moments of a step that have a closed form, in their order."""
+"""The moments of a step that begin with one event of it, in their order: forward's end, and two in backward."""
+
+
+def beginnings(settings: GPTSettings) -> dict[str, Beginning]:
+    """For each of MOMENTS by which event of the step it begins: in backward, a gradient as large as the form says."""
+    if settings.is_autocast:
+        loss, embedding = "aten::nll_loss_backward", "aten::embedding_dense_backward"
+    else:
+        loss, embedding = "aten::_log_softmax_backward_data", "aten::add.Tensor"
+    gradient = f"{settings.weight_bytes}*V*d"
+    of_each = (
+        Beginning("forward"),
+        Beginning("forward", (loss,)),
+        Beginning("forward", (embedding,), module="tokens", n_bytes=gradient),
+    )
+    return dict(zip(MOMENTS, of_each, strict=True))
 
 
 def peak(settings: GPTSettings, **letters: int) -> tuple[str, int]:
-    """The largest of the moments, its name and its bytes.
+    """The largest of MOMENTS and of the optimizer's step, its name and its bytes.
 
     It is the step's peak while the largest layers are the vocabulary's, as in the published GPT-2s: what a block's
     backward takes for itself has no moment here. Else it is a lower bound. `Ledger.at_peak` shows the peak itself.
@@ -103,7 +117,8 @@ def peak(settings: GPTSettings, **letters: int) -> tuple[str, int]:
     Unit:   bytes, requested.
     Raises: ValueError, as `Formula.bytes`.
     """
-    found = {name: held(settings).bytes(**letters) for name, held in MOMENTS.items()}
+    moments = MOMENTS | {"optimizer's step": held_in_step}
+    found = {name: held(settings).bytes(**letters) for name, held in moments.items()}
     return max(found.items(), key=lambda item: item[1])
 
 
@@ -188,31 +203,3 @@ def _loss_gradients(settings: GPTSettings) -> list[Term]:
 
 def _rows(category: str) -> tuple[Selector, ...]:
     return (Selector("*", category, "*"),)
-
-
-def by_category(formula: Formula) -> Formula:
-    """The same bytes, one term for each category of the ledger: what autograd keeps is "activations".
-
-    Counts, Unit, Source: as the formula given, one of this module.
-    """
-    terms: dict[str, list[Term]] = {}
-    for term in formula.terms:
-        terms.setdefault(_category(term), []).append(term)
-    merged = [found[0] if len(found) == 1 else _sum(tuple(found), _WHY[name]) for name, found in terms.items()]
-    named = [replace(term, name=name) for name, term in zip(terms, merged, strict=True)]
-    return Formula(formula.title, tuple(named))
-
-
-_WHY = {"activations": "what autograd keeps for backward"}
-
-
-def _category(term: Term) -> str:
-    selector = term.selectors[0]
-    return selector.node if (selector.module, selector.slot) == ("*", "*") else "activations"
-
-
-@cache
-def _sum(terms: tuple[Term, ...], why: str) -> Term:
-    """All of them as one, its size multiplied out."""
-    size = parseable(sum(term.size.sympy() for term in terms))
-    return Term("", size, 1, tuple(s for term in terms for s in term.selectors), why)

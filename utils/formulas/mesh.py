@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from every_byte.formula.formula import Formula, Selector, Term
 
 from .data_parallel import gathered, rank_states
-from .gpt import by_category
+from .moments import Beginning, by_category
 from .settings import STATES, STEP_BYTES, GPTSettings
 from .tensor_parallel import rank_gpt_saved
 
@@ -85,7 +85,7 @@ def held_on_mesh(settings: MeshSettings) -> dict[str, Formula]:
     Counts: every byte requested on rank 0; W is one cuBLAS workspace. A share of 1/n is rounded up, in rows. In stage 1
             it is ZeRO's, 1/n of all; PyTorch's ZeroRedundancyOptimizer deals out whole parameters.
     Unit:   bytes, exact. t divides a and V and, with `sequence`, s.
-    Source: Korthikanti et al. 2022; Rajbhandari et al. 2020; held to PyTorch's engines by tests/test_mesh_held.py.
+    Source: Korthikanti et al. 2022; Rajbhandari et al. 2020; held to PyTorch's engines by tests/formulas/test_mesh.py.
     """
     saved = _saved(settings)
     before_loss = [term for term in saved if term.name != "loss: total weight"]
@@ -98,6 +98,15 @@ def held_on_mesh(settings: MeshSettings) -> dict[str, Formula]:
         name: by_category(Formula(f"GPT on a mesh of ranks, {name}", (*_standing(settings), *terms)))
         for name, terms in moments.items()
     }
+
+
+def beginnings(settings: MeshSettings) -> dict[str, Beginning]:
+    """For each of MOMENTS by which event of the step it begins; the loss's: behind its last large allocation."""
+    if settings.is_split:
+        in_loss = Beginning("batch", ("aten::log", "aten::_to_copy"))  # in forward
+    else:
+        in_loss = Beginning("forward", ("aten::_log_softmax_backward_data",))
+    return dict(zip(MOMENTS, (Beginning("forward"), in_loss, Beginning("backward")), strict=True))
 
 
 def _standing(settings: MeshSettings) -> list[Term]:

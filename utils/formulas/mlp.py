@@ -1,6 +1,6 @@
-"""What an MLP keeps for backward, in closed form, for each activation of torch.nn."""
+"""What an MLP keeps for backward, in closed form, for each activation of torch.nn, with dropout or without."""
 
-from every_byte.formula.formula import Formula, Selector, Term, is_on
+from every_byte.formula.formula import Formula, Selector, Term
 
 # Which tensors the backward of an activation reads, by its class in torch.nn; a final _ marks the in-place form.
 _READS_INPUT = set(
@@ -48,7 +48,7 @@ def mlp_saved(
     Unit:   bytes, exact; no allocator rounding.
     Raises: ValueError for an activation whose backward is not known or that autocast would run in float32, and for a
             dropout outside [0, 1).
-    Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/test_mlp_formulas.py.
+    Source: Korthikanti et al. 2022, section 4.1; held to autograd by tests/formulas/test_mlp.py.
     """
     name = _activation(activation)
     if from_output and name not in _FROM_OUTPUT:
@@ -109,3 +109,10 @@ def _activation(name: str) -> str:
             "(_ marks in place)."
         )
     return plain[key]
+
+
+def is_on(dropout: float | bool | None) -> bool:
+    """Whether there is dropout. Raises: ValueError for a probability outside [0, 1)."""
+    if not isinstance(dropout, bool) and dropout is not None and not 0 <= dropout < 1:
+        raise ValueError(f"dropout must lie in [0, 1), or be True or False: got dropout={dropout!r}.")
+    return bool(dropout)

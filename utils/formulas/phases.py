@@ -2,7 +2,7 @@
 
 from every_byte.formula.formula import Formula, Term
 
-CUBLAS_WORKSPACE_BYTES = 8_519_680  # of an A100, for each of the two threads that multiply matrices
+from .settings import A100_WORKSPACE_BYTES
 
 # Of the L + 2 layers of a LinearStack: the parameters that are trained in bytes, how many parameters these are, and how
 # many of the inputs of the layers behind the first are kept, without and with a ReLU behind each hidden layer. The last
@@ -24,7 +24,7 @@ def stack_phases(
     frozen: str = "none",
     relu: bool = False,
     optimizer: str = "Adam",
-    workspace_bytes: int | str = CUBLAS_WORKSPACE_BYTES,
+    workspace_bytes: int | str = A100_WORKSPACE_BYTES,
 ) -> dict[str, Formula]:
     """What training a `LinearStack` holds on a GPU after each phase of a steady iteration, and at two moments before.
 
@@ -40,7 +40,7 @@ def stack_phases(
             block. Not the temporaries that come and go within a phase.
     Unit:   bytes.
     Raises: ValueError for a frozen or an optimizer that is none of FROZEN, OPTIMIZERS.
-    Source: held to the simulated GPU, and so to the recorded chains, by tests/test_phase_formulas.py.
+    Source: held to the simulated GPU, and so to the recorded chains, by tests/formulas/test_phases.py.
     """
     _check("frozen", frozen, FROZEN)
     _check("optimizer", optimizer, OPTIMIZERS)

@@ -51,7 +51,7 @@ def blocks_saved(settings: GPTSettings) -> list[Term]:
             two positions at least.
     Unit:   bytes, exact.
     Raises: ValueError as `block_saved`.
-    Source: held to the simulated ledger, row by row, by tests/test_region_formulas.py.
+    Source: held to the simulated ledger, row by row, by tests/formulas/test_regions.py.
     """
     if settings.regions == "attention only":
         return _cores_checkpointed(settings)

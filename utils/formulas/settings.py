@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from every_byte.formula.formula import is_on
+from every_byte.gpu.memory.specs import find_spec
 
 from .block import ATTENTIONS
+from .mlp import is_on
 
 PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
 STATES = {"SGD": 0, "AdamW, fused": 2, "AdamW, foreach": 2, "AdamW, loop": 2}  # numbers for each parameter
@@ -12,7 +13,7 @@ OPTIMIZERS = tuple(STATES)
 STEP_BYTES = 4  # of the count of steps, which the fused optimizer keeps on the GPU, one for each parameter tensor
 REGIONS = ("none", "every block", "every k-th block", "k segments", "sqrt(L) segments", "attention only")
 POLICIES = ("none", "keep matmuls", "keep compute-intensive")
-A100_WORKSPACE_BYTES = 8_519_680
+A100_WORKSPACE_BYTES = find_spec("a100-80gb").cublas_workspace_bytes
 
 _KNOWN = {
     "precision": PRECISIONS,

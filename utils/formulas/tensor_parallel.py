@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from every_byte.formula.formula import Formula, Selector, Term, is_on
+from every_byte.formula.formula import Formula, Selector, Term
 
 from .block import block_saved
+from .mlp import is_on
 
 _OF_POSITIONS = ("norm1: input", "norm1: statistics", "norm2: input", "norm2: statistics", "mlp: dropout mask")
 _OF_ALL = ("attention: input", "mlp: input", "attention: causal mask", "attention: random state")
@@ -35,7 +36,7 @@ def rank_saved(
     Counts: as `block_saved`. t divides a, and with `sequence` s.
     Unit:   bytes, exact; no allocator rounding.
     Raises: ValueError as `block_saved`, and for gathers_again without sequence, where nothing is gathered.
-    Source: Korthikanti et al. 2022, section 4.2; held to the simulated ranks by tests/test_parallel_formulas.py.
+    Source: Korthikanti et al. 2022, section 4.2; held to the simulated ranks by tests/formulas/test_tensor_parallel.py.
     """
     if gathers_again and not sequence:
         raise ValueError("gathers_again=True needs sequence=True: otherwise nothing is gathered.")
@@ -145,7 +146,8 @@ def not_in_paper(*, attention: str = "explicit", selective: bool = False, sequen
     Counts: `selective` is the `core` of `rank_saved` that is missing. Megatron's sequence parallel keeps a rank's
             positions of what enters qkv and up, and gathers them again in backward; DTensor keeps what it gathered.
     Unit:   bytes, exact.
-    Source: Korthikanti et al. 2022, sections 4.2.1 and 4.2.2; held to `rank_saved` by tests/test_parallel_formulas.py.
+    Source: Korthikanti et al. 2022, sections 4.2.1 and 4.2.2; held to `rank_saved` by
+            tests/formulas/test_tensor_parallel.py.
     """
     names = {"norm1: statistics", "norm2: statistics", "attention: causal mask"}
     names |= {"attention: logsumexp", "attention: random state"}

@@ -72,7 +72,7 @@ class Checkpoint:
             reads what it saved a second time, the region runs a second time.
     Raises: in backward, RuntimeError if the second run saves other tensors than the first, or if an argument was
             changed in place in between.
-    Source: torch.utils.checkpoint with use_reentrant=False; tests/test_checkpointing.py compares the two.
+    Source: torch.utils.checkpoint with use_reentrant=False; tests/models/test_checkpointing.py compares the two.
     """
 
     random_state: bool = True

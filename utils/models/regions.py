@@ -123,16 +123,17 @@ def _regions(blocks: list[nn.Module], lengths: list[int], every: int, run: Calla
 def checkpoint_core(attention: Attention, run: Callable) -> None:
     """Have one layer of attention run its core through a checkpoint: "attention only" of `set_regions`.
 
-    Its forward calls `_sdpa` unless its kind is "explicit": the instance gets its own of both names.
+    The instance gets a `_core` of its own, from which y alone comes: explicit weights stay inside of the region.
     """
-    core = partial(_explicit_core, attention) if attention.kind == "explicit" else attention._sdpa
-    attention.__dict__["_kind"] = attention.kind
-    attention.kind = "sdpa"
-    attention.__dict__["_sdpa"] = partial(run, core)
+    attention.__dict__["_core"] = partial(_y_alone, run, partial(_core, attention))
 
 
-def _explicit_core(attention: Attention, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    return attention._weights(q, k) @ v
+def _y_alone(run: Callable, core: Callable, *qkv: torch.Tensor) -> tuple[torch.Tensor]:
+    return (run(core, *qkv),)
+
+
+def _core(attention: Attention, *qkv: torch.Tensor) -> torch.Tensor:
+    return type(attention)._core(attention, *qkv)[-1]
 
 
 def _blocks_of(model: GPT | Block) -> list[nn.Module]:
@@ -142,14 +143,11 @@ def _blocks_of(model: GPT | Block) -> list[nn.Module]:
 def _own_names(model: GPT | Block) -> list[tuple[dict, dict]]:
     """What `set_regions` may have changed, and to what: the attributes of a model and of its layers of attention."""
     changed = [(model.__dict__, ("blocks",))]
-    changed += [(block.attention.__dict__, ("kind", "_kind", "_sdpa")) for block in _blocks_of(model)]
+    changed += [(block.attention.__dict__, ("_core",)) for block in _blocks_of(model)]
     return [(own, {name: own[name] for name in names if name in own}) for own, names in changed]
 
 
 def _restore(model: GPT | Block) -> None:
     model.__dict__.pop("blocks", None)
     for block in _blocks_of(model):
-        own = block.attention.__dict__
-        if "_kind" in own:
-            own["kind"] = own.pop("_kind")
-            del own["_sdpa"]
+        block.attention.__dict__.pop("_core", None)

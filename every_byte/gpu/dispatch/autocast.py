@@ -1,10 +1,10 @@
-"""CUDA's autocast on a simulated GPU: which operators cast their arguments, and the cache of cast weights.
+"""CUDA's autocast on a simulated GPU: how operators cast their arguments, and the cache of cast weights.
 
 A CPU build of PyTorch has CUDA's list of operators, but its kernels pass over tensors that are not CUDA's. While a
-simulated GPU is open, kernels with the same rules stand in their place (gates.py). PyTorch's own `torch.autocast`
-turns them on and off.
+simulated GPU is open, kernels with the same rules (operators/autocast.py) stand in their place. PyTorch's own
+`torch.autocast` turns them on and off.
 
-Source: aten/src/ATen/autocast_mode.h and autocast_mode.cpp; tests/test_autocast.py compares the lists with that header.
+Source: aten/src/ATen/autocast_mode.h and autocast_mode.cpp.
 """
 
 import warnings
@@ -12,22 +12,12 @@ import warnings
 import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.operators.autocast import WITH_DTYPE, Policy, policies
+from every_byte.gpu.operators.registry import overload
 
 DTYPES = (torch.float16, torch.bfloat16)
 KEY = torch._C.DispatchKey.AutocastCUDA
 _WITHOUT = torch._C.DispatchKeySet(KEY)
-
-_LOWER = """_convolution.deprecated _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d.input
-    conv_transpose3d.input convolution cudnn_convolution cudnn_convolution_transpose prelu addmm addmv addr matmul
-    einsum mm mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell
-    _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _scaled_dot_product_flash_attention
-    scaled_dot_product_attention"""
-_RESULT_IN_FLOAT32 = """prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm
-    linalg_matrix_norm linalg_matrix_norm.str_ord sum sum.dim_IntList"""
-_WITH_DTYPE = {"norm.Scalar": "ScalarOpt_dtype", "norm.ScalarOpt_dim": "ScalarOpt_dim_dtype"}
-_WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
-_REFUSED = "binary_cross_entropy"
-_OF_THE_CUDA_BUILD = "_cudnn_rnn"  # which a CPU build lacks; no simulated GPU's tensor gets there
 
 
 def autocast(dtype: torch.dtype, enabled: bool = True, cache_enabled: bool | None = None) -> torch.autocast:
@@ -120,7 +110,7 @@ def _below(operator, args: list | None, kwargs: dict):
             raise error.with_traceback(None) from None
 
 
-# policies: each makes the kernel of an operator
+# policies: each function makes the kernel of an operator
 
 
 def _in_lower_precision(operator):
@@ -154,14 +144,14 @@ def _to_float32(operator):
     return kernel
 
 
-def _to_given_type(operator):
+def _by_other_overload(operator):
     """A norm whose overload has no result type goes to the overload that has one."""
-    overload = _WITH_DTYPE[operator.name().removeprefix("aten::")]
-    with_dtype = getattr(operator.overloadpacket, overload)
+    variant = WITH_DTYPE[operator.name().removeprefix("aten::")]
+    with_dtype = getattr(operator.overloadpacket, variant)
 
     def kernel(x, p=2, *rest):
         dtype = torch.float32 if _is_eligible(x) else x.dtype
-        rest = (*rest, False) if overload == "ScalarOpt_dim_dtype" and len(rest) == 1 else rest
+        rest = (*rest, False) if variant == "ScalarOpt_dim_dtype" and len(rest) == 1 else rest
         with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
             return with_dtype(x, p, *rest, dtype=dtype)
 
@@ -199,28 +189,22 @@ def _refused(operator):
     return kernel
 
 
-def policies() -> dict[str, object]:
-    """What each operator that CUDA's autocast knows does with its arguments, by name."""
-    listed = {
-        _in_lower_precision: _LOWER.split(),
-        _to_float32: _RESULT_IN_FLOAT32.split(),
-        _to_given_type: list(_WITH_DTYPE),
-        _in_widest: _WIDEST.split(),
-        _refused: [_REFUSED],
-    }
-    names = torch._C._dispatch_get_registrations_for_dispatch_key("AutocastCUDA")
-    names = {name.removeprefix("aten::") for name in names} - {_OF_THE_CUDA_BUILD}
-    found = dict.fromkeys(names, _in_float32)
-    return found | {name: policy for policy, members in listed.items() for name in members if name in found}
+_KERNEL_OF = {
+    Policy.LOWER_PRECISION: _in_lower_precision,
+    Policy.FLOAT32: _in_float32,
+    Policy.RESULT_IN_FLOAT32: _to_float32,
+    Policy.OTHER_OVERLOAD: _by_other_overload,
+    Policy.WIDEST: _in_widest,
+    Policy.REFUSED: _refused,
+}
 
 
 def _kernels() -> list[tuple]:
     """(operator, kernel) for each of them; made once, while PyTorch's own are in their places."""
     if not _MADE:
         for name, policy in policies().items():
-            packet, _, overload = name.partition(".")
-            operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
-            _MADE.append((operator, _for_ours_alone(operator, policy(operator))))
+            operator = overload(name)
+            _MADE.append((operator, _for_ours_alone(operator, _KERNEL_OF[policy](operator))))
     return _MADE
 
 

@@ -11,12 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attach, attached, detach, lend, take_back
 from every_byte.gpu.memory.storages import RECORDS, Memory
-from every_byte.gpu.operators.composed import COMPOSED
+from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
 from every_byte.gpu.operators.indexing import adopt_lists
-from every_byte.gpu.operators.kernels import KERNELS
-from every_byte.gpu.operators.registry import Call
-from every_byte.gpu.operators.rules import RULES, import_late, outputs_alone
-from every_byte.gpu.operators.softmax_dropout import COMPOSITES, as_pytorch_does
 
 from .autocast import KEY
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
@@ -116,8 +112,8 @@ class Dispatch(TorchDispatchMode):
         """
         modules = len(sys.modules)
         if func not in self.ran:
-            import_late(func)
-        result = KERNELS.get(func, func)(*args, **kwargs)
+            registry.import_late(func.namespace)
+        result = registry.RETURNS.get(func, func)(*args, **kwargs)
         if len(sys.modules) != modules:
             gc.collect()
         return result
@@ -127,9 +123,9 @@ class Dispatch(TorchDispatchMode):
         memory = self.memory
         memory.operation = func.name()
         self.ran.add(func)
-        rule = RULES.get(func)
-        if rule is not None:
-            rule(Call(func, args, kwargs, result, memory))
+        take = registry.TAKES.get(func)
+        if take is not None:
+            take(registry.Call(func, args, kwargs, result, memory))
             return
         if not self._known.get(func):
             self._check_modelled(func)
@@ -138,22 +134,19 @@ class Dispatch(TorchDispatchMode):
     def _is_composite(self, func) -> bool:
         """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole.
 
-        Those of COMPOSED are taken apart here, at all times.
+        Those that CUDA's host code composes are taken apart here, at all times.
         """
         known = _COMPOSITE.get(func)
         if known is None:
-            has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-            known = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
-            _COMPOSITE[func] = known = known or func in COMPOSED
+            _COMPOSITE[func] = known = registry.is_composed(func)
         return known
 
     def _compose(self, func, args, kwargs):
         """Run a composite operator so that its parts come here one by one."""
         super().__enter__()
         try:
-            if func in _COMPOSED_HERE:
-                return _COMPOSED_HERE[func](*args, **kwargs)
-            return as_pytorch_does(func, *args, **kwargs)
+            ours = registry.composed_of(func)
+            return ours(*args, **kwargs) if ours else registry.as_pytorch_does(func, *args, **kwargs)
         finally:
             super().__exit__(None, None, None)
 
@@ -212,7 +205,7 @@ class Dispatch(TorchDispatchMode):
         )
 
     def _check_modelled(self, func) -> None:
-        if not outputs_alone(func):
+        if not registry.allocates_outputs_alone(func):
             self.not_modelled(func.name())
         self._known[func] = True
 
@@ -236,7 +229,6 @@ class Dispatch(TorchDispatchMode):
             )
 
 
-_COMPOSED_HERE = COMPOSITES | COMPOSED
 _COMPOSITE: dict[torch._ops.OpOverload, bool] = {}
 
 

@@ -9,7 +9,7 @@ import sys
 import torch
 
 from every_byte.gpu.memory.storages import RECORDS
-from every_byte.gpu.operators.elementwise import is_dense
+from every_byte.gpu.operators.launch.tensor_iterator import is_dense
 from every_byte.ledger.deep_graphs import running_node
 
 aten = torch.ops.aten

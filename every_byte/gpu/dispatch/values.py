@@ -18,6 +18,7 @@ _STORE = dis.opmap["STORE_SUBSCR"]
 
 
 def _item(mode, func, args, kwargs):
+    """What all ranks are known to agree on, else 0."""
     if (known := agreed(args[0])) is not None:
         return known.item()
     mode.tell_no_values(func.name())
@@ -25,6 +26,7 @@ def _item(mode, func, args, kwargs):
 
 
 def _copy_to_cpu(mode, func, args, kwargs):
+    """On its way to the CPU; a copy that stays on the GPU asks for no value."""
     device = kwargs.get("device")
     if device is None or torch.device(device).type != "cpu":
         return None
@@ -33,6 +35,7 @@ def _copy_to_cpu(mode, func, args, kwargs):
 
 
 def _copy_into_cpu(mode, func, args, kwargs):
+    """Into a tensor of the CPU; a copy into one of the GPU asks for no value."""
     if args[0].is_meta:
         return None
     target, source = args[:2]
@@ -60,6 +63,7 @@ def _assigned_number(mode, func, args, kwargs):
 
 
 def _shape_from_values(mode, func, args, kwargs):
+    """An error: values say how large the result is."""
     raise RuntimeError(
         f"the shape of a result must not depend on values: {func.name()} on the simulated GPU {mode.memory.spec.name} "
         "would have to read them, and nothing is computed there. Use a form of fixed shape (torch.where, masked_fill, "
@@ -104,6 +108,7 @@ def _masked_select(mode, func, args, kwargs):
 
 
 def _equal(mode, func, args, kwargs):
+    """Whether the shapes are alike: zeros are."""
     mode.tell_no_values(func.name())
     return args[0].shape == args[1].shape
 

@@ -12,7 +12,7 @@ _FSDP = "torch.distributed.fsdp._fully_shard._fsdp_collectives"
 
 
 def _see_exchanges():
-    """From now on note the tensors of these calls, as `simulated/exchanges.py` does; returns what ends it."""
+    """From now on note the tensors of these calls, as operators/exchanges.py does; returns what ends it."""
     if not dist.is_available():
         return lambda: None
     changes = [

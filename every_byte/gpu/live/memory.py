@@ -121,6 +121,10 @@ class LiveMemory:
 
     # tensors
 
+    def holds_tensors(self) -> bool:
+        """Whether any tensor may lie on this GPU: those that nobody has looked at are not known."""
+        return True
+
     def numbers_of(self, tensor: torch.Tensor) -> list[int]:
         """The handles of what a tensor lies in on this GPU: one, for a plain tensor."""
         if tensor.device.type in ("cpu", "meta"):

@@ -87,9 +87,9 @@ class LiveTrace(Trace):
         finally:
             self.memory.note_labels()
 
-    def attribution(self) -> Attribution:
+    def attribution(self, *, look: bool = True) -> Attribution:
         """What each allocation is at any instant, by what is known now; while the GPU is open it looks around first."""
-        if self.look:
+        if look and self.look:
             self.look()
         owners = self.owners
         if self._attributed is None or self._attributed[0] is not owners:

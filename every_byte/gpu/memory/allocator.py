@@ -13,7 +13,7 @@ before in it.
 
 The rules are those of PyTorch 2.13 with its default settings. What stays out: `max_split_size`, expandable segments,
 memory fractions, CUDA graphs, `record_stream`.
-Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/test_allocator_recorded.py.
+Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/gpu/memory/test_allocator_recorded.py.
 """
 
 from collections.abc import Callable, Iterable

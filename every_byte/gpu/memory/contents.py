@@ -1,7 +1,9 @@
-"""What arguments, results, modules and optimizers contain: which tensors, and in which storages these lie."""
+"""What arguments, results, modules and optimizers contain, and the process: which tensors, in which storages."""
 
+import gc
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from itertools import compress
 
 import torch
 from torch import nn
@@ -72,3 +74,26 @@ def outermost(modules: list[nn.Module]) -> list[nn.Module]:
     """Those of these modules that are part of no other one of them."""
     inner = {id(child) for module in modules for child in module.__dict__.get("_modules", {}).values()}
     return [module for module in modules if id(module) not in inner and "_modules" in module.__dict__]
+
+
+class _Kinds(dict):
+    """For each class which of some kinds it is, as a number from 1; 0 if none."""
+
+    def __init__(self, kinds: tuple[type, ...]) -> None:
+        self._kinds = kinds
+
+    def __missing__(self, cls: type) -> int:
+        self[cls] = next((number for number, kind in enumerate(self._kinds, 1) if issubclass(cls, kind)), 0)
+        return self[cls]
+
+
+def objects_of(*kinds: type) -> list[list]:
+    """For each kind all objects of the process that Python's garbage collector tracks, told by their class alone.
+
+    There are hundreds of thousands of objects: each is passed once, and no Python code runs for it.
+    """
+    kind_of, objects = _Kinds(kinds), gc.get_objects()
+    found: list[list] = [[] for _ in kinds]
+    for x in compress(objects, map(kind_of.__getitem__, map(type, objects))):
+        found[kind_of[type(x)] - 1].append(x)
+    return found

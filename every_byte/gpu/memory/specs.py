@@ -5,6 +5,8 @@ from difflib import get_close_matches
 
 from every_byte.units import MiB
 
+from .rules import PYTORCH_2_13, Rules, of_architecture
+
 CONTEXT_BYTES = 560 * MiB
 """Assumed size of the CUDA context: what the driver and the kernels' code take outside the allocator.
 
@@ -13,7 +15,7 @@ It differs between drivers and is a stated assumption, never part of a figure th
 
 @dataclass(frozen=True)
 class GPUSpec:
-    """One kind of GPU, and the PyTorch version whose rules its simulation follows.
+    """One kind of GPU, and the rules of the PyTorch version that its simulation follows.
 
     Unit:   `total_bytes` and `context_bytes` in bytes.
     Source: `torch.cuda.get_device_properties` of such a GPU; the CUDA programming guide for threads.
@@ -26,20 +28,20 @@ class GPUSpec:
     multiprocessors: int
     threads_per_multiprocessor: int = 2048
     context_bytes: int = CONTEXT_BYTES
-    torch_version: str = "2.13"
+    rules: Rules = PYTORCH_2_13
 
     @property
-    def rules(self) -> str:
-        """Whose rules its simulation follows, in words."""
-        return f"PyTorch {self.torch_version} rules"
+    def torch_version(self) -> str:
+        """The version of PyTorch whose rules its simulation follows."""
+        return self.rules.torch_version
 
     @property
     def cublas_workspace_bytes(self) -> int:
-        """What PyTorch gives each cuBLAS handle to work in: 32 MiB on Hopper and Blackwell, 8.125 MiB before.
+        """What PyTorch gives each cuBLAS handle to work in: by 2.13, 32 MiB on Hopper and Blackwell, 8.125 MiB before.
 
         Source: `torch.backends.cuda.cublas_workspace_size()` of the CUDA build for each of these GPUs.
         """
-        return 33_554_432 if self.capability[0] in (9, 10) else 8_519_680
+        return of_architecture(self.rules.cublas_workspace_bytes, self.capability)
 
     @property
     def shared_memory_per_block(self) -> int:

@@ -212,6 +212,10 @@ class Memory:
         """How many events there are."""
         return len(self.trace.events)
 
+    def holds_tensors(self) -> bool:
+        """Whether any tensor lies here: not what has a name of its own, nor what was found."""
+        return any(number in self.owners.tensors for number in self.owners.live)
+
     def numbers_of(self, tensor: torch.Tensor) -> list[int]:
         """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
         records = [RECORDS.get(storage._cdata) for storage in known_storages(tensor)]

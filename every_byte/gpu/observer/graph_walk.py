@@ -7,9 +7,10 @@ from itertools import takewhile
 import torch
 from torch.autograd.graph import Node
 
-from every_byte.ledger.attribution import NEVER, STATE, GraphNode, Kept, Owners
+from every_byte.ledger.attribution import NEVER, GraphNode, Kept, Owners
 from every_byte.ledger.deep_graphs import looked_at
 from every_byte.ledger.saved_tensors import node_name, raw_slots
+from every_byte.palette import STATE
 
 from . import checkpoints
 

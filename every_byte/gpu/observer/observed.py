@@ -14,16 +14,18 @@ class Observed(Protocol):
     """The memory of a GPU, simulated or live, as an observer asks it.
 
     `numbers_of` names the allocations in which a tensor lies, and `position` the instant: `owners` speaks in both.
-    `is_watched` says whether what runs now on this thread may be the GPU's, `concerns` whether something on it may have
-    led to a tensor, `shift` what keeps the nodes of autograd's threads apart. `note_start` hears of the gradient that a
-    backward starts from, `note_computed` of what a graph keeps and has computed. `settle` ends what waits. Within
-    `at_one_instant` nothing is allocated; within `in_backward` a backward runs.
+    `holds_tensors` says whether any tensor may lie there, `is_watched` whether what runs now on this thread may be the
+    GPU's, `concerns` whether something on it may have led to a tensor, `shift` what keeps the nodes of autograd's
+    threads apart. `note_start` hears of the gradient that a backward starts from, `note_computed` of what a graph keeps
+    and has computed. `settle` ends what waits. Within `at_one_instant` nothing is allocated; within `in_backward` a
+    backward runs.
     """
 
     owners: Owners
     labels: Labels
 
     def numbers_of(self, tensor: torch.Tensor) -> list[int]: ...
+    def holds_tensors(self) -> bool: ...
     def position(self) -> int: ...
     def is_watched(self) -> bool: ...
     def concerns(self, tensor: torch.Tensor) -> bool: ...

@@ -1,6 +1,5 @@
 """Observes, while a program runs on a GPU, whom its memory serves: model, optimizer, data or autograd."""
 
-import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +8,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from every_byte.gpu.memory.contents import in_order, nodes_of, outermost, parameters_of, split, tensors_in
+from every_byte.gpu.memory.contents import in_order, nodes_of, objects_of, outermost, parameters_of, split, tensors_in
 from every_byte.ledger.attribution import Pass, Role
 
 from .graph_walk import GraphWalk
@@ -222,14 +221,13 @@ class Observer:
         state = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
         if state == self._looked_at and not again:
             return
-        found = gc.get_objects()
-        for module in outermost([x for x in found if issubclass(type(x), nn.Module)]):
+        modules, tensors, optimizers = self._all_there_is()
+        for module in modules:
             self._note_model(module)
-        tensors = [x for x in found if issubclass(type(x), torch.Tensor) and self.numbers_of(x)]
         for tensor in tensors:
             if isinstance(tensor, nn.Parameter):
                 self._note_leaf(tensor)
-        for optimizer in (x for x in found if issubclass(type(x), torch.optim.Optimizer)):
+        for optimizer in optimizers:
             for parameter in parameters_of(optimizer):
                 self._note_gradient(parameter)
             self._note_state(optimizer)
@@ -241,6 +239,13 @@ class Observer:
             if tensor.is_leaf or tensor.retains_grad:
                 self._note_gradient(tensor)
         self._looked_at = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
+
+    def _all_there_is(self) -> tuple[list[nn.Module], list[torch.Tensor], list[torch.optim.Optimizer]]:
+        """The outermost modules of the process, the tensors here, and the optimizers; none where there is no tensor."""
+        if not self.memory.holds_tensors():
+            return [], [], []
+        modules, tensors, optimizers = objects_of(nn.Module, torch.Tensor, torch.optim.Optimizer)
+        return outermost(modules), [x for x in tensors if self.numbers_of(x)], optimizers
 
 
 _UNKNOWN = Role("")

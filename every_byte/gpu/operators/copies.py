@@ -9,10 +9,12 @@ import torch
 
 from every_byte.gpu.memory.agreed import bring
 
-from .elementwise import is_dense
-from .registry import Call, rule
+from .launch.tensor_iterator import is_dense
+from .registry import Call, outputs_alone, takes
 
 aten = torch.ops.aten
+
+outputs_alone("_to_copy copy_")
 
 
 def stages(target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> list[int]:
@@ -47,7 +49,7 @@ def _lie_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.stride() == other.stride() and is_dense(one)
 
 
-@rule(aten._to_copy.default)
+@takes(aten._to_copy.default)
 def to_copy(call: Call) -> None:
     """The result, then the stage."""
     call.place_all()
@@ -55,10 +57,10 @@ def to_copy(call: Call) -> None:
     bring(call.result, call.args[0])
 
 
-@rule(aten.copy_.default)
+@takes(aten.copy_.default)
 def copy(call: Call) -> None:
     """The stage."""
     target, source = call.args[:2]
-    non_blocking = call.args[2] if len(call.args) > 2 else call.kwargs.get("non_blocking", False)
+    non_blocking = call.argument(2, "non_blocking", False)
     call.while_taken(*stages(target, source, non_blocking))
     bring(target, source, in_place=True)

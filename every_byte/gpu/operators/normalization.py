@@ -1,11 +1,11 @@
-"""What layer norm and RMS norm allocate beside their results."""
+"""Layer norm and RMS norm: what their kernels return, and what they take beside their results."""
 
 from math import prod
 
 import torch
 
 from .reductions import reduce
-from .registry import Call, rule
+from .registry import Call, contiguous_copies, returns, takes
 
 aten = torch.ops.aten
 MANY_ROWS = 64 * 1024
@@ -13,31 +13,77 @@ WARP = 32
 ROWS_PER_BLOCK = 32
 MAX_BLOCKS = 32 * 1024
 
-
-def _copies(*tensors: torch.Tensor | None) -> list[int]:
-    return [x.numel() * x.element_size() for x in tensors if x is not None and not x.is_contiguous()]
+# ----------------------------------------------------------------------------------------------------- what is returned
 
 
-@rule(aten.native_layer_norm.default, aten._fused_rms_norm.default)
+def _is_plain_norm(x: torch.Tensor, shape, *of_elements: torch.Tensor | None) -> bool:
+    """Whether all numbers are of one type, and x lies in order; wrong shapes are PyTorch's to refuse."""
+    shape = tuple(shape)
+    fits = x.numel() > 0 and x.is_contiguous() and x.dtype.is_floating_point and tuple(x.shape[-len(shape) :]) == shape
+    return fits and all(y is None or (y.dtype == x.dtype and tuple(y.shape) == shape) for y in of_elements)
+
+
+@returns(aten.native_layer_norm.default)
+def _layer_norm(x: torch.Tensor, shape, weight, bias, eps: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    if not shape or not _is_plain_norm(x, shape, weight, bias):
+        return aten.native_layer_norm.default(x, shape, weight, bias, eps)
+    of_rows = (*x.shape[: -len(shape)], *(1 for _ in shape))
+    accumulated = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return x.new_empty(x.shape), *(x.new_empty(of_rows, dtype=accumulated) for _ in ("mean", "1/deviation"))
+
+
+@returns(aten.native_layer_norm_backward.default)
+def _layer_norm_backward(gradient, x: torch.Tensor, shape, mean, rstd, weight, bias, mask):
+    """The gradient of the input is contiguous on CUDA, however that of the result lies."""
+    if gradient.dtype != x.dtype or gradient.shape != x.shape or not _is_plain_norm(x, shape, weight, bias):
+        args = gradient, x, shape, mean, rstd, weight, bias, mask
+        return _first_contiguous(aten.native_layer_norm_backward.default(*args))
+    wanted = zip((x, weight, bias), mask, strict=True)
+    return tuple(y.new_empty(y.shape) if is_wanted and y is not None else None for y, is_wanted in wanted)
+
+
+@returns(aten._fused_rms_norm.default, instead_of_composite=True)
+def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, eps: float | None):
+    """One kernel on CUDA, and one statistic per row, in float32 for half types."""
+    kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
+    half = x.dtype in (torch.float16, torch.bfloat16)
+    return x.new_empty(x.shape), x.new_empty(kept, dtype=torch.float32 if half else x.dtype)
+
+
+@returns(aten._fused_rms_norm_backward.default)
+def _rms_norm_backward(*args):
+    """As for a layer norm."""
+    return _first_contiguous(aten._fused_rms_norm_backward.default(*args))
+
+
+def _first_contiguous(gradients: tuple) -> tuple:
+    first, *others = gradients
+    return (first if first is None else first.new_empty(first.shape), *others)
+
+
+# -------------------------------------------------------------------------------------------------------- what is taken
+
+
+@takes(aten.native_layer_norm.default, aten._fused_rms_norm.default)
 def norm(call: Call) -> None:
     """Contiguous copies of input and parameters, then the result and each row's statistics, in float32 for half types.
 
     Source: layer_norm_cuda and _fused_rms_norm_cuda in aten/src/ATen/native/cuda/layer_norm_kernel.cu.
     """
-    held = [call.memory.take(n_bytes) for n_bytes in _copies(call.args[0], *call.args[2:4]) if n_bytes]
+    held = [call.memory.take(n_bytes) for n_bytes in contiguous_copies(call.args[0], *call.args[2:4]) if n_bytes]
     call.place_all()
     for block, number in reversed(held):
         call.memory.give_back(block, number)
 
 
-@rule(aten.native_layer_norm_backward.default)
+@takes(aten.native_layer_norm_backward.default)
 def layer_norm_backward(call: Call) -> None:
     """Gradients of input, weight and bias, and what their kernels take. Source: layer_norm_backward_cuda."""
     gradient, x, shape = call.args[:3]
     _backward(call, gradient, x, shape, call.args[5])
 
 
-@rule(aten._fused_rms_norm_backward.default)
+@takes(aten._fused_rms_norm_backward.default)
 def rms_norm_backward(call: Call) -> None:
     """Gradients of input and weight. Source: _fused_rms_norm_backward_cuda."""
     gradient, x, shape = call.args[:3]
@@ -46,7 +92,7 @@ def rms_norm_backward(call: Call) -> None:
 
 def _backward(call: Call, gradient, x, shape, weight) -> None:
     memory = call.memory
-    held = [memory.take(n_bytes) for n_bytes in _copies(x, weight) if n_bytes]
+    held = [memory.take(n_bytes) for n_bytes in contiguous_copies(x, weight) if n_bytes]
     parameters = [g for g in call.result[1:] if isinstance(g, torch.Tensor)]
     if isinstance(call.result[0], torch.Tensor):
         call.place(call.result[0])
@@ -55,11 +101,11 @@ def _backward(call: Call, gradient, x, shape, weight) -> None:
     blocks = _partial_sums(rows, width, memory.spec.multiprocessors)
     if blocks and parameters:
         first = [memory.take(g.nbytes) for g in parameters]
-        held += [memory.take(n_bytes) for n_bytes in _copies(gradient) if n_bytes]
+        held += [memory.take(n_bytes) for n_bytes in contiguous_copies(gradient) if n_bytes]
         _sum_partial(call, parameters, first, blocks, width)
     else:
         call.place(*parameters)
-        call.while_taken(*_copies(gradient))
+        call.while_taken(*contiguous_copies(gradient))
     for block, number in reversed(held):
         memory.give_back(block, number)
 

@@ -1,11 +1,81 @@
-"""What matrix products, softmax and dropout allocate beside their results, and in which order."""
+"""Matrix products: what CUDA refuses, how a Linear is composed, and what they take beside their results."""
 
 import torch
 
-from .registry import Call, rule
+from every_byte.gpu.memory.attachment import another_mode_is_on, attached
+
+from .registry import Call, as_pytorch_does, composite, returns, takes
 
 aten = torch.ops.aten
-# ------------------------------------------------------------------------------------------------ matrix products
+
+# ----------------------------------------------------------------------------------------------------- what is returned
+
+
+def _one_type(name: str, *tensors: torch.Tensor) -> None:
+    """Matrix products want one type on CUDA; on meta PyTorch does not look."""
+    types = [x.dtype for x in tensors]
+    if len(set(types)) > 1:
+        shown = " and ".join(str(t).removeprefix("torch.") for t in types)
+        raise RuntimeError(
+            f"the factors of a product must be of one type: {name} got {shown}; convert one, x.to(weight.dtype)."
+        )
+    if not (types[0].is_floating_point or types[0].is_complex):
+        raise NotImplementedError(f"CUDA multiplies matrices of floating point: {name} got {types[0]}; try x.float().")
+
+
+def _run_into_error(n_bytes: int) -> None:
+    memory = attached()[-1].memory
+    memory.operation = "aten::mm"
+    memory.while_taken(n_bytes)
+
+
+@returns(aten.mm.default)
+def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Contiguous; factors of two types are refused, as on CUDA."""
+    if left.dtype != right.dtype and left.dim() == right.dim() == 2:  # found out on CUDA with the result in hand
+        _run_into_error(left.shape[0] * right.shape[1] * left.element_size())
+    _one_type("mm", left, right)
+    if left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and left.dtype == right.dtype:
+        return left.new_empty((left.shape[0], right.shape[1]))
+    return aten.mm.default(left, right)
+
+
+@returns(aten.addmm.default)
+def _addmm(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **scales) -> torch.Tensor:
+    """As mm."""
+    _one_type("addmm", bias, left, right)
+    if bias.shape == right.shape[1:] and bias.dtype == left.dtype and left.is_meta and right.is_meta:
+        return _mm(left, right)
+    return aten.addmm.default(bias, left, right, **scales)
+
+
+# ----------------------------------------------------------------------------------------------------- what is composed
+
+
+@composite(aten.linear.default)
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """The bias of a Linear over a non-contiguous input is added in place, unless the program has a dispatch mode on.
+
+    Source: linear in aten/src/ATen/native/Linear.cpp, which asks isTensorSubclassLike.
+    """
+    if x.dim() == 2 or x.is_contiguous() or another_mode_is_on():
+        return as_pytorch_does(aten.linear.default, x, weight, bias)
+    result = _times_transposed(x, weight)
+    return result if bias is None else result.add_(bias)
+
+
+def _times_transposed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """One product of matrices if the weight requires grad, also in `inference_mode`, where its transpose forgets it.
+
+    Source: should_fold in aten/src/ATen/native/LinearAlgebra.cpp.
+    """
+    if torch.is_inference_mode_enabled() and x.dim() > 2 and weight.requires_grad:
+        rows = x.reshape(-1, x.shape[-1]).mm(weight.t())
+        return aten._unsafe_view(rows, (*x.shape[:-1], weight.shape[0]))
+    return torch.matmul(x, weight.t())
+
+
+# -------------------------------------------------------------------------------------------------------- what is taken
 
 
 def _blas_reads(matrix: torch.Tensor) -> bool:
@@ -16,7 +86,7 @@ def _blas_reads(matrix: torch.Tensor) -> bool:
     return (down == 1 and right >= max(1, rows)) or (right == 1 and down >= max(1, columns))
 
 
-@rule(aten.mm.default, aten.addmm.default, aten.addmm_.default, aten._addmm_activation.default)
+@takes(aten.mm.default, aten.addmm.default, aten.addmm_.default, aten._addmm_activation.default)
 def matrix_product(call: Call) -> None:
     """The result, a contiguous copy of each operand that cuBLAS cannot read in place, then the workspace.
 
@@ -41,7 +111,7 @@ def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: in
     return batch.is_contiguous() and strides[1] != 0 and strides[2] != 0
 
 
-@rule(aten.mv.default, aten.addmv.default)
+@takes(aten.mv.default, aten.addmv.default)
 def matrix_times_vector(call: Call) -> None:
     """The result, copies of what cuBLAS cannot read, the workspace. Source: addmv_out in cuda/Blas.cpp."""
     call.place_all()
@@ -51,7 +121,7 @@ def matrix_times_vector(call: Call) -> None:
     _multiply(call, [vector] * (vector.stride(0) == 0) + [matrix] * (not _blas_reads(matrix)))
 
 
-@rule(aten.dot.default)
+@takes(aten.dot.default)
 def dot_product(call: Call) -> None:
     """The result and the workspace. Source: dot_cuda in aten/src/ATen/native/cuda/Blas.cpp."""
     call.place_all()
@@ -59,7 +129,7 @@ def dot_product(call: Call) -> None:
         call.memory.use_blas()
 
 
-@rule(aten.bmm.default, aten.bmm.out)
+@takes(aten.bmm.default, aten.bmm.out)
 def batched_product(call: Call) -> None:
     """As for one product; but an outer product, with one term in each sum, has a kernel of its own without workspace.
 
@@ -72,7 +142,7 @@ def batched_product(call: Call) -> None:
         _multiply_batches(call, left, right)
 
 
-@rule(aten.baddbmm.default)
+@takes(aten.baddbmm.default)
 def added_batched_product(call: Call) -> None:
     """As for a batched product that goes to cuBLAS. Source: as above."""
     call.place_all()
@@ -97,59 +167,3 @@ def _multiply(call: Call, copied: list[torch.Tensor]) -> None:
     memory.use_blas()
     for block, number in reversed(copies):
         memory.give_back(block, number)
-
-
-# -------------------------------------------------------------------------------------------------------- softmax
-
-
-def _copy_of(*tensors: torch.Tensor) -> list[int]:
-    """The sizes of the contiguous copies that a kernel makes of these tensors, of those that do not lie so."""
-    return [x.numel() * x.element_size() for x in tensors if not x.is_contiguous()]
-
-
-@rule(aten._softmax.default, aten._log_softmax.default)
-def softmax(call: Call) -> None:
-    """The result, and a contiguous copy of the input while the kernel runs. Source: host_softmax in SoftMax.cu."""
-    call.place_all()
-    call.while_taken(*_copy_of(call.args[0]))
-
-
-@rule(aten._softmax_backward_data.default)
-def softmax_backward(call: Call) -> None:
-    """The result, the product of gradient and output, and contiguous copies of that and of the output.
-
-    Source: softmax_backward_cuda_out and host_softmax_backward in SoftMax.cu.
-    """
-    call.place_all()
-    gradient, output = call.args[:2]
-    product = gradient * output
-    call.while_taken(product.nbytes, *_copy_of(product, output))
-
-
-@rule(aten._log_softmax_backward_data.default)
-def log_softmax_backward(call: Call) -> None:
-    """The result, and contiguous copies of gradient and output. Source: host_softmax_backward in SoftMax.cu."""
-    call.place_all()
-    call.while_taken(*_copy_of(*call.args[:2]))
-
-
-# -------------------------------------------------------------------------------------------------------- dropout
-
-
-@rule(aten.native_dropout.default)
-def fused_dropout(call: Call) -> None:
-    """The mask before the output. Source: fused_dropout_kernel's host code in aten/src/ATen/native/cuda/Dropout.cu."""
-    output, mask = call.result
-    call.place(mask, output)
-
-
-# ------------------------------------------------------------------------------------------------- a number's power
-
-
-@rule(aten.pow.Scalar)
-def power_of_number(call: Call) -> None:
-    """The result, and the number in a tensor of its own; 1 to any power needs none. Source: pow in native/Pow.cpp."""
-    call.place_all()
-    number = call.args[0]
-    if number != 1:
-        call.while_taken(8)

@@ -1,10 +1,9 @@
-"""What reductions allocate beside their results: sums, means, norms, extremes, products, variances."""
+"""Reductions: sums, means, norms, extremes, products, variances, and what they take beside their results."""
 
 import torch
 
-from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
-
-from .registry import Call, rule
+from .launch.reduction_grid import loop_nest, staging
+from .registry import Call, decomposed, returns, takes
 
 aten = torch.ops.aten
 _HALF = (torch.float16, torch.bfloat16)
@@ -40,10 +39,6 @@ def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accum
         call.memory.give_back(*held)
 
 
-def _argument(call: Call, index: int, name: str, default=None):
-    return call.args[index] if len(call.args) > index else call.kwargs.get(name, default)
-
-
 def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The input in the type in which it is reduced: a copy, unless the kernel widens a half type as it reads."""
     if x.dtype == dtype or (x.dtype in _HALF and dtype == torch.float32):
@@ -51,7 +46,25 @@ def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_like(x, dtype=dtype)
 
 
-@rule(
+@returns(aten.mean.dim)
+def _mean(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+    """As a sum's, of floating types."""
+    if (dtype or x.dtype).is_floating_point:
+        return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype)
+    return aten.mean.dim(x, dim, keepdim, dtype=dtype)
+
+
+@returns(aten.mean.default)
+def _mean_of_all(x: torch.Tensor, *, dtype=None) -> torch.Tensor:
+    """As above."""
+    return _mean(x, dtype=dtype)
+
+
+decomposed(aten._is_all_true.default)(torch.all)
+decomposed(aten._is_any_true.default)(torch.any)
+
+
+@takes(
     aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.prod.default, aten.prod.dim_int,
     aten.nansum.default,
 )  # fmt: skip
@@ -62,7 +75,7 @@ def sum_or_mean(call: Call) -> None:
     """
     call.place_all()
     given, name = call.args[0], call.func.name()
-    dims = reduced_dims(given, _argument(call, 1, "dim"))
+    dims = reduced_dims(given, call.argument(1, "dim"))
     x = _converted(call, given, call.result.dtype)
     held = call.memory.take(x.nbytes) if x is not given and x.nbytes else None
     reduce(call, x, dims, call.result.element_size(), vector=8 if x.dtype in _HALF and "sum" in name else 4)
@@ -70,7 +83,7 @@ def sum_or_mean(call: Call) -> None:
         call.memory.give_back(*held)
 
 
-@rule(
+@takes(
     aten.amax.default, aten.amin.default, aten.any.default, aten.any.dim, aten.any.dims, aten.all.default,
     aten.all.dim, aten.all.dims,
 )  # fmt: skip
@@ -81,10 +94,10 @@ def extreme(call: Call) -> None:
     """
     call.place_all()
     x = call.args[0]
-    reduce(call, x, reduced_dims(x, _argument(call, 1, "dim")), call.result.element_size(), call.result.element_size())
+    reduce(call, x, reduced_dims(x, call.argument(1, "dim")), call.result.element_size(), call.result.element_size())
 
 
-@rule(aten.max.default, aten.min.default)
+@takes(aten.max.default, aten.min.default)
 def extreme_of_all(call: Call) -> None:
     """As above, of a contiguous copy. Source: max and min in aten/src/ATen/native/ReduceAllOps.cpp."""
     call.place_all()
@@ -96,10 +109,10 @@ def extreme_of_all(call: Call) -> None:
         call.memory.give_back(*held)
 
 
-@rule(aten.max.dim, aten.min.dim, aten.argmax.default, aten.argmax.out, aten.argmin.default)
+@takes(aten.max.dim, aten.min.dim, aten.argmax.default, aten.argmax.out, aten.argmin.default)
 def indexed_extreme(call: Call) -> None:
     """Values and indices, staging, semaphores. Source: ReduceArgMaxKernel.cu, TensorCompare.cu."""
-    x, dim = call.args[0], _argument(call, 1, "dim")
+    x, dim = call.args[0], call.argument(1, "dim")
     call.place_all()
     held = None
     if dim is None:
@@ -112,7 +125,7 @@ def indexed_extreme(call: Call) -> None:
         call.memory.give_back(*held)
 
 
-@rule(aten.aminmax.default)
+@takes(aten.aminmax.default)
 def both_extremes(call: Call) -> None:
     """The least and the largest, staging, semaphores. Source: aminmax_kernel in ReduceMinValuesKernel.cu."""
     call.place_all()
@@ -120,17 +133,17 @@ def both_extremes(call: Call) -> None:
     reduce(call, x, reduced_dims(x, call.kwargs.get("dim")), x.element_size(), 2 * x.element_size())
 
 
-@rule(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
+@takes(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
 def variance(call: Call) -> None:
     """Each partial result is a mean, a sum of squares and two counts. Source: std_var_kernel, ReduceMomentKernel.cu."""
     call.place_all()
     x = call.args[0]
     output = call.result[0] if isinstance(call.result, (tuple, list)) else call.result
     partial = 32 if x.element_size() == 8 else 16
-    reduce(call, x, reduced_dims(x, _argument(call, 1, "dim")), output.element_size(), partial, vector=2)
+    reduce(call, x, reduced_dims(x, call.argument(1, "dim")), output.element_size(), partial, vector=2)
 
 
-@rule(
+@takes(
     aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dtype,
     aten.norm.ScalarOpt_dim_dtype,
 )  # fmt: skip
@@ -143,19 +156,19 @@ def vector_norm(call: Call) -> None:
     given = call.args[0]
     x = _converted(call, given, call.result.dtype)
     held = call.memory.take(x.nbytes) if x is not given and x.nbytes else None
-    reduce(call, x, reduced_dims(x, _argument(call, 2, "dim")), call.result.element_size())
+    reduce(call, x, reduced_dims(x, call.argument(2, "dim")), call.result.element_size())
     if held:
         call.memory.give_back(*held)
 
 
-@rule(aten.logsumexp.default)
+@takes(aten.logsumexp.default)
 def log_sum_exp(call: Call) -> None:
     """The maxima; their magnitudes and which of them are infinite; x - maxima; then the result, a sum.
 
     Source: logsumexp_out_impl in aten/src/ATen/native/ReduceOps.cpp.
     """
     x, result, memory = call.args[0], call.result, call.memory
-    dims = reduced_dims(x, _argument(call, 1, "dim"))
+    dims = reduced_dims(x, call.argument(1, "dim"))
     held = [memory.take(result.nbytes)] if result.nbytes else []
     reduce(call, x, dims, x.element_size(), x.element_size())
     call.while_taken(result.nbytes, result.numel())

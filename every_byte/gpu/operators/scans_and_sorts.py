@@ -5,7 +5,7 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 
 from .launch import cub
-from .registry import Call, rule
+from .registry import Call, contiguous_copies, takes
 
 aten = torch.ops.aten
 INDEX_BYTES = 8
@@ -14,7 +14,7 @@ SUMMED_AT_ONCE = 2**30
 SUMS_WITH_KNOWN_SCRATCH = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 
 
-@rule(aten.cumsum.default)
+@takes(aten.cumsum.default)
 def running_sum(call: Call) -> None:
     """The result; the input in the result's type, then contiguous; and the scratch of CUB if there is one row alone.
 
@@ -31,11 +31,11 @@ def running_sum(call: Call) -> None:
     if x.numel() == x.shape[dim]:
         if x.numel() > SUMMED_AT_ONCE or result.dtype not in SUMS_WITH_KNOWN_SCRATCH:
             attached()[-1].not_modelled(f"aten::cumsum of {x.numel():,d} elements of {result.dtype}")
-        sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2)))
+        sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2), call.memory.spec))
     call.while_taken(*sizes)
 
 
-@rule(aten.sort.default, aten.sort.stable)
+@takes(aten.sort.default, aten.sort.stable)
 def sort(call: Call) -> None:
     """Values and indices, which are first 0, 1, 2 and so on; rows of more than 4,096 take more, which is not known.
 
@@ -43,10 +43,7 @@ def sort(call: Call) -> None:
     """
     call.place_all()
     x = call.args[0]
-    if call.func is aten.sort.stable:
-        dim = call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", -1)
-    else:
-        dim = call.args[1] if len(call.args) > 1 else -1
+    dim = call.argument(1, "dim", -1)
     if x.dim() == 0 or x.numel() == 0:
         return
     if x.shape[dim] > SORTED_IN_PLACE:
@@ -54,7 +51,7 @@ def sort(call: Call) -> None:
     call.while_taken(x.shape[dim] * INDEX_BYTES)
 
 
-# ---------------------------------------------------------------------------------------------------------- topk
+# ----------------------------------------------------------------------------------------------------------------- topk
 
 ROWS_TO_LENGTHS = ((20, 20_000), (40, 10_000), (80, 8_000), (199, 5_000), (799, 3_000), (4_000, 800))
 """Up to so many rows, a row is shared among several thread blocks from this length on; for more rows, from 400 on."""
@@ -65,7 +62,7 @@ MOST_BLOCKS = 30_000
 SCAN_BYTES = 1279
 
 
-@rule(aten.topk.default, aten.topk.values)
+@takes(aten.topk.default, aten.topk.values)
 def top_k(call: Call) -> None:
     """Values and indices; a contiguous copy of the input; and where blocks share a row, their counts of each digit.
 
@@ -79,7 +76,7 @@ def top_k(call: Call) -> None:
         return
     length = x.shape[dim]
     rows, item_bytes = x.numel() // length, x.element_size()
-    sizes = [] if x.is_contiguous() else [x.numel() * item_bytes]
+    sizes = contiguous_copies(x)
     shared = length >= next((least for most, least in ROWS_TO_LENGTHS if rows <= most), 400)
     if shared:
         blocks = rows * _blocks_per_row(rows, length, call.memory.spec.multiprocessors)

@@ -6,28 +6,29 @@ Source: aten/src/ATen/native/cuda/TensorShape.cu.
 from math import ceil, prod, sqrt
 
 import torch
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives  # noqa: F401  (defines the operators)
 
 from every_byte.gpu.memory.attachment import attached
 
-from .elementwise import is_dense
 from .exchanges import note
-from .registry import Call, rule
+from .launch.tensor_iterator import is_dense
+from .registry import Call, takes
 
 aten, fsdp = torch.ops.aten, torch.ops.fsdp
 TILE_BYTES, BLOCK_THREADS, NUMBER_BYTES = 2048, 128, 8
 OVERSUBSCRIBED = 2
 
 
-@rule(fsdp.all_gather_copy_in.default)
+@takes(fsdp.all_gather_copy_in.default)
 def copy_in(call: Call) -> None:
     """This rank's shares are copied to their place in the buffer, a view of it."""
 
 
-@rule(fsdp.split_with_sizes_copy.default, aten.split_with_sizes_copy.out)
+@takes(fsdp.split_with_sizes_copy.default, aten.split_with_sizes_copy.out)
 def split_copy(call: Call) -> None:
     """Where and how much to copy, as numbers on the GPU: as many blocks work on a part as its size takes."""
     source, sizes = call.args[:2]
-    dim, outputs = call.args[2] if len(call.args) > 2 else call.kwargs.get("dim", 0), call.kwargs["out"]
+    dim, outputs = call.argument(2, "dim", 0), call.kwargs["out"]
     for tensor in outputs if call.func is fsdp.split_with_sizes_copy.default else ():
         note(call, tensor, "gathered parameters")
     if not all(tensor.is_contiguous() and tensor.dtype == source.dtype for tensor in (source, *outputs)):
@@ -43,12 +44,12 @@ def split_copy(call: Call) -> None:
     call.while_taken(NUMBER_BYTES * (4 * len(parts) + 1 + blocks))
 
 
-@rule(fsdp.chunk_cat.default, aten._chunk_cat.out)
+@takes(fsdp.chunk_cat.default, aten._chunk_cat.out)
 def concatenate_chunks(call: Call) -> None:
     """The same for gradients, which are padded to shares of one size; those that are converted otherwise are padded
     one by one, which is not modelled."""
     tensors, dim, n_chunks = call.args[:3]
-    out = call.args[3] if len(call.args) > 3 else call.kwargs["out"]
+    out = call.argument(3, "out")
     for tensor in tensors if call.func is fsdp.chunk_cat.default else ():
         note(call, tensor, "gradients")
     converts = tensors[0].dtype != out.dtype

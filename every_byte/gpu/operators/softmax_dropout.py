@@ -1,22 +1,80 @@
-"""Operators that PyTorch composes of others, by a rule that asks for the device or for dispatch modes: CUDA's rule.
-
-They are registered in front of PyTorch's own while a simulated GPU is open (gates.py). `inference_mode` skips the
-place of that registration; there the dispatch mode meets these operators itself.
-"""
+"""Softmax and dropout: by which kernels CUDA computes them, what these return, and what they take."""
 
 import torch
 
-from every_byte.gpu.memory.attachment import another_mode_is_on, attached
-from every_byte.gpu.operators.attention.composite import attention_in_mathematics, scaled_dot_product_attention
+from .creation import new_like
+from .elementwise import refuse_integers
+from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, returns, takes
 
 aten = torch.ops.aten
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+outputs_alone("native_dropout_backward")
+
+# -------------------------------------------------------------------------------------------------------------- softmax
 
 
-def as_pytorch_does(operator: torch._ops.OpOverload, *args, **kwargs):
-    """PyTorch's own composite of this operator."""
-    return operator._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+@composite(aten.softmax.int)
+def _softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """float16 to float32 is one kernel on CUDA. Source: softmax in aten/src/ATen/native/SoftMax.cpp."""
+    if x.dtype == torch.float16 and dtype == torch.float32:
+        return aten._softmax(x, dim, True)
+    return as_pytorch_does(aten.softmax.int, x, dim, dtype)
 
 
+@composite(aten.log_softmax.int)
+def _log_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """As softmax."""
+    if x.dtype == torch.float16 and dtype == torch.float32:
+        return aten._log_softmax(x, dim, True)
+    return as_pytorch_does(aten.log_softmax.int, x, dim, dtype)
+
+
+@returns(aten._softmax.default, aten._log_softmax.default)
+def _softmax_forward(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+    """Contiguous on CUDA, however the input lies."""
+    if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
+        end = max(x.dim(), 1)
+        raise IndexError(f"dim must be from {-end} to {end - 1} for a tensor of shape {tuple(x.shape)}: got dim={dim}.")
+    refuse_integers(x, "softmax")
+    return x.new_empty(x.shape, dtype=torch.float32 if half_to_float else x.dtype)
+
+
+@returns(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
+def _softmax_backward(gradient, output, dim: int, input_dtype: torch.dtype) -> torch.Tensor:
+    return gradient.new_empty(gradient.shape, dtype=input_dtype)
+
+
+@takes(aten._softmax.default, aten._log_softmax.default)
+def softmax(call: Call) -> None:
+    """The result, and a contiguous copy of the input while the kernel runs. Source: host_softmax in SoftMax.cu."""
+    call.place_all()
+    call.while_taken(*contiguous_copies(call.args[0]))
+
+
+@takes(aten._softmax_backward_data.default)
+def softmax_backward(call: Call) -> None:
+    """The result, the product of gradient and output, and contiguous copies of that and of the output.
+
+    Source: softmax_backward_cuda_out and host_softmax_backward in SoftMax.cu.
+    """
+    call.place_all()
+    gradient, output = call.args[:2]
+    product = gradient * output
+    call.while_taken(product.nbytes, *contiguous_copies(product, output))
+
+
+@takes(aten._log_softmax_backward_data.default)
+def log_softmax_backward(call: Call) -> None:
+    """The result, and contiguous copies of gradient and output. Source: host_softmax_backward in SoftMax.cu."""
+    call.place_all()
+    call.while_taken(*contiguous_copies(*call.args[:2]))
+
+
+# -------------------------------------------------------------------------------------------------------------- dropout
+
+
+@composite(aten.dropout.default)
 def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     """Dropout that does something is one fused kernel on CUDA, with a boolean mask.
 
@@ -27,72 +85,24 @@ def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     return as_pytorch_does(aten.dropout.default, x, p, train)
 
 
-def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """The bias of a Linear over a non-contiguous input is added in place, unless the program has a dispatch mode on.
-
-    Source: linear in aten/src/ATen/native/Linear.cpp, which asks isTensorSubclassLike.
-    """
-    if x.dim() == 2 or x.is_contiguous() or another_mode_is_on():
-        return as_pytorch_does(aten.linear.default, x, weight, bias)
-    result = _times_transposed(x, weight)
-    return result if bias is None else result.add_(bias)
+@returns(aten.native_dropout.default)
+def _native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    if train is False or not 0 < p < 1:
+        return aten.native_dropout.default(x, p, train)
+    return new_like(x, x.dtype), new_like(x, torch.bool)
 
 
-def _times_transposed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """One product of matrices if the weight requires grad, also in `inference_mode`, where its transpose forgets it.
-
-    Source: should_fold in aten/src/ATen/native/LinearAlgebra.cpp.
-    """
-    if torch.is_inference_mode_enabled() and x.dim() > 2 and weight.requires_grad:
-        rows = x.reshape(-1, x.shape[-1]).mm(weight.t())
-        return aten._unsafe_view(rows, (*x.shape[:-1], weight.shape[0]))
-    return torch.matmul(x, weight.t())
+@returns(aten.native_dropout_backward.default)
+def _native_dropout_backward(gradient: torch.Tensor, mask: torch.Tensor, scale: float) -> torch.Tensor:
+    """In the memory format that the gradient suggests on CUDA: contiguous, however it lies, unless channels last."""
+    channels_last = _CHANNELS_LAST.get(gradient.dim())
+    if channels_last and (not gradient.is_contiguous() or gradient.is_contiguous(memory_format=channels_last)):
+        return aten.native_dropout_backward.default(gradient, mask, scale)
+    return gradient.new_empty(gradient.shape)
 
 
-def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
-    """Ones are scattered into zeros on CUDA; on meta PyTorch compares with all classes.
-
-    Source: one_hot in aten/src/ATen/native/Onehot.cpp.
-    """
-    if x.dtype != torch.int64 or x.numel() == 0 or num_classes == 0:
-        return as_pytorch_does(aten.one_hot.default, x, num_classes)
-    if num_classes == -1:
-        num_classes = int(x.max().item()) + 1
-    return torch.zeros((*x.shape, num_classes), dtype=x.dtype, device=x.device).scatter_(-1, x.unsqueeze(-1), 1)
-
-
-def _cross_entropy_loss(x, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0) -> torch.Tensor:
-    """With weights and smoothing CUDA selects the targets that are not ignored: how many, depends on values.
-
-    Source: cross_entropy_loss_label_smoothing in aten/src/ATen/native/LossNLL.cpp.
-    """
-    if weight is not None and label_smoothing > 0 and reduction == 1 and not target.is_floating_point():
-        attached()[-1].not_modelled("aten::cross_entropy_loss with weight and label_smoothing")
-    operator = aten.cross_entropy_loss.default
-    return as_pytorch_does(operator, x, target, weight, reduction, ignore_index, label_smoothing)
-
-
-def _softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """float16 to float32 is one kernel on CUDA. Source: softmax in aten/src/ATen/native/SoftMax.cpp."""
-    if x.dtype == torch.float16 and dtype == torch.float32:
-        return aten._softmax(x, dim, True)
-    return as_pytorch_does(aten.softmax.int, x, dim, dtype)
-
-
-def _log_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """As softmax."""
-    if x.dtype == torch.float16 and dtype == torch.float32:
-        return aten._log_softmax(x, dim, True)
-    return as_pytorch_does(aten.log_softmax.int, x, dim, dtype)
-
-
-COMPOSITES = {
-    aten.cross_entropy_loss.default: _cross_entropy_loss,
-    aten.dropout.default: _dropout,
-    aten.linear.default: _linear,
-    aten.log_softmax.int: _log_softmax,
-    aten.softmax.int: _softmax,
-    aten.one_hot.default: _one_hot,
-    aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
-    aten._scaled_dot_product_attention_math.default: attention_in_mathematics,
-}
+@takes(aten.native_dropout.default)
+def fused_dropout(call: Call) -> None:
+    """The mask before the output. Source: fused_dropout_kernel's host code in aten/src/ATen/native/cuda/Dropout.cu."""
+    output, mask = call.result
+    call.place(mask, output)

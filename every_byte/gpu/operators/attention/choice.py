@@ -2,7 +2,7 @@
 
 Each backend has conditions; the first in the order of preference whose conditions all hold is taken. The names are
 those of `torch.nn.attention.SDPBackend`. Held to `torch._fused_sdp_choice` of the CUDA build, for thousands of settings
-on six GPUs, by tests/test_attention.py.
+on six GPUs, by tests/gpu/operators/test_attention.py.
 
 Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp; sdp_utils_cpp.h, shipped with torch.
 """

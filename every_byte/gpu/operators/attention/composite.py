@@ -16,11 +16,9 @@ from torch.nn.attention import SDPBackend
 
 from every_byte.gpu.memory.attachment import another_mode_is_on, attached
 from every_byte.gpu.memory.storages import RECORDS
-from every_byte.gpu.operators.kernels import KERNELS
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
-from every_byte.gpu.operators.registry import Call, rule
+from every_byte.gpu.operators.registry import Call, composite, contiguous_copies, returns, takes
 
-from . import efficient, flash  # noqa: F401 (they register their kernels and rules)
 from .choice import HALF, Attention, choose
 
 aten = torch.ops.aten
@@ -43,6 +41,7 @@ def _gpu_of(tensor: torch.Tensor):
     return record.memory.spec if record is not None else None
 
 
+@composite(aten.scaled_dot_product_attention.default)
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ) -> torch.Tensor:
@@ -128,9 +127,10 @@ def _aligned(mask: torch.Tensor) -> torch.Tensor:
     return F.pad(mask, (0, _BIAS_ALIGNMENT - n % _BIAS_ALIGNMENT))[..., :n]
 
 
-# ------------------------------------------------------------------------------------------------ plain mathematics
+# ---------------------------------------------------------------------------------------------------- plain mathematics
 
 
+@composite(aten._scaled_dot_product_attention_math.default)
 def attention_in_mathematics(
     query,
     key,
@@ -192,11 +192,12 @@ def _repeat_heads(query, key, value) -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(x.repeat_interleave(heads[0] // n, -3) for x, n in zip((key, value), heads[1:], strict=True))
 
 
+@returns(aten._safe_softmax.default)
 def _safe_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
     return x.new_empty(x.shape, dtype=dtype or x.dtype)
 
 
-@rule(aten._safe_softmax.default)
+@takes(aten._safe_softmax.default)
 def safe_softmax(call: Call) -> None:
     """A softmax; then which scores are minus infinity, in which rows all of them are, and the zero to put there.
 
@@ -205,8 +206,7 @@ def safe_softmax(call: Call) -> None:
     call.place_all()
     x, dim = call.args[:2]
     memory = call.memory
-    if not x.is_contiguous():
-        call.while_taken(x.numel() * x.element_size())
+    call.while_taken(*contiguous_copies(x))
     rows = x.numel() // max(x.shape[dim], 1)
     held = [memory.take(x.numel()), memory.take(rows)]
     infinite = torch.empty_like(x, dtype=torch.bool)
@@ -218,9 +218,7 @@ def safe_softmax(call: Call) -> None:
         memory.give_back(block, number)
 
 
-KERNELS[aten._safe_softmax.default] = _safe_softmax
-
-
+@returns(aten._fused_sdp_choice.default)
 def _fused_sdp_choice(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ) -> int:
@@ -228,30 +226,6 @@ def _fused_sdp_choice(
     return int(choose(attention, _gpu_of(query)))
 
 
-@rule(aten._fused_sdp_choice.default)
+@takes(aten._fused_sdp_choice.default)
 def fused_sdp_choice(call: Call) -> None:
     """A question; it allocates nothing."""
-
-
-KERNELS[aten._fused_sdp_choice.default] = _fused_sdp_choice
-
-
-def _was_on_cpu(x: torch.Tensor) -> bool:
-    """The dispatch mode puts a number of the CPU on the GPU in passing, unseen by the memory."""
-    return x.untyped_storage()._cdata not in RECORDS
-
-
-@rule(aten.where.self)
-def where(call: Call) -> None:
-    """What has another type than the result in that type, numbers of the CPU on the GPU; then the result.
-
-    A deterministic run fills it first, by way of a number of its own.
-    Source: where_self_out in TensorCompare.cpp; fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
-    """
-    dtype = call.result.dtype
-    held = [call.memory.take(x.numel() * dtype.itemsize) for x in call.args[1:3] if x.dtype != dtype or _was_on_cpu(x)]
-    call.place_all()
-    for block, number in reversed(held):
-        call.memory.give_back(block, number)
-    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
-        call.while_taken(call.result.element_size())

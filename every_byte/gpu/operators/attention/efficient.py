@@ -5,7 +5,7 @@ type, the head dimension, dropout and shared memory; buffers in global memory fo
 
 Source: kernel_forward.h, kernel_backward.h, kernels/cutlassF.h and cutlassB.h, shipped with torch in
 ATen/native/transformers/cuda/mem_eff_attention; attention.cu and attention_backward.cu in aten/src, same path. Held to
-the CUDA build by tests/test_attention.py.
+the CUDA build by tests/gpu/operators/test_attention.py.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,8 @@ from math import prod
 import torch
 
 from every_byte.gpu.memory.specs import GPUSpec
-from every_byte.gpu.operators.kernels import KERNELS
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
-from every_byte.gpu.operators.registry import Call, rule
+from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
 
 from .choice import HALF
 
@@ -30,9 +29,10 @@ def _round_up(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
-# --------------------------------------------------------------------------------------------------------- forward
+# -------------------------------------------------------------------------------------------------------------- forward
 
 
+@returns(aten._scaled_dot_product_efficient_attention.default)
 def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, *, scale=None):
     """Shapes: output [b,h,s,e] over [b,s,h,e]; logsumexp [b,h,s up to a multiple of 32]; the seeds lie on the CPU."""
     if bias is not None and bias.dtype != query.dtype:
@@ -47,7 +47,7 @@ def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=Fals
     return out, query.new_empty((b, h, rows), dtype=torch.float32), *seeds
 
 
-@rule(aten._scaled_dot_product_efficient_attention.default)
+@takes(aten._scaled_dot_product_efficient_attention.default)
 def efficient_attention(call: Call) -> None:
     """Output and logsumexp; in half precision, heads of more than 128 are summed up in a float32 output beside it."""
     query, _, value = call.args[:3]
@@ -57,7 +57,7 @@ def efficient_attention(call: Call) -> None:
         call.while_taken(out.numel() * 4)
 
 
-# -------------------------------------------------------------------------------------------------------- backward
+# ------------------------------------------------------------------------------------------------------------- backward
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ def workspace_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     return b * h * _round_up(keys + queries, 4) * 4
 
 
+@returns(aten._scaled_dot_product_efficient_attention_backward.default)
 def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
     """Gradients that lie as [b,s,h,d]; the mask's has rows in multiples of 16."""
     wanted = rest[5]
@@ -139,7 +140,7 @@ def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
     return *gradients, padded[..., :n]
 
 
-@rule(aten._scaled_dot_product_efficient_attention_backward.default)
+@takes(aten._scaled_dot_product_efficient_attention_backward.default)
 def efficient_attention_backward(call: Call) -> None:
     """A contiguous copy of the gradient, the gradients, gradient times output summed over each row, the workspace.
 
@@ -148,7 +149,7 @@ def efficient_attention_backward(call: Call) -> None:
     memory = call.memory
     gradient, query, key, value = (x.transpose(1, 2) for x in call.args[:4])
     b, s, h, _ = query.shape
-    held = [] if gradient.is_contiguous() else [memory.take(gradient.numel() * gradient.element_size())]
+    held = [memory.take(n_bytes) for n_bytes in contiguous_copies(gradient)]
     call.place_all()
     rows = b * s * h * 4
     if query.dtype in HALF:
@@ -176,9 +177,3 @@ def _row_sums(call: Call, shape) -> list:
     memory.give_back(*sums)
     memory.give_back(*product)
     return [result]
-
-
-KERNELS |= {
-    aten._scaled_dot_product_efficient_attention.default: _efficient,
-    aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
-}

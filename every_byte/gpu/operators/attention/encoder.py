@@ -1,7 +1,7 @@
 """Multi-head attention and encoder layers in evaluation, without gradients: one operator each on CUDA, composed here.
 
-PyTorch's modules take these operators on the devices that they name, `meta` not among them (gates.py); here each is
-made of the operators that its host code calls, which the dispatch mode then meets one by one.
+PyTorch's modules take these operators on the devices that they name, `meta` not among them (patches/devices.py); here
+each is made of the operators that its host code calls, which the dispatch mode then meets one by one.
 
 Source: native_multi_head_attention_cuda in aten/src/ATen/native/transformers/cuda/attention.cu;
 transformer_encoder_layer_forward in aten/src/ATen/native/transformers/transformer.cpp.
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.operators.registry import decomposed
 
 from .choice import Attention, choose
 
@@ -20,6 +21,7 @@ _IN_ONE_WARP, _ROW_BYTES = 1024, 4096
 _FOR_QUERIES, _FOR_KEYS = 0, 1
 
 
+@decomposed(aten._native_multi_head_attention.default)
 def _attention(
     query, key, value, width, heads, qkv_weight, qkv_bias, weight, bias,
     mask=None, need_weights=True, average_attn_weights=True, mask_type=None,
@@ -97,6 +99,7 @@ def _masked_softmax(scores: torch.Tensor, mask: torch.Tensor, mask_type: int) ->
     return result
 
 
+@decomposed(aten._transformer_encoder_layer_fwd.default)
 def _encoder_layer(
     x, width, heads, qkv_weight, qkv_bias, weight, bias, use_gelu, norm_first, eps, norm_weight_1, norm_bias_1,
     norm_weight_2, norm_bias_2, weight_1, bias_1, weight_2, bias_2, mask=None, mask_type=None,
@@ -123,9 +126,3 @@ def _encoder_layer(
     del hidden
     y.add_(before)
     return y if norm_first else norm_2(y)
-
-
-FAST_PATHS = {
-    aten._native_multi_head_attention.default: _attention,
-    aten._transformer_encoder_layer_fwd.default: _encoder_layer,
-}

@@ -2,7 +2,7 @@
 
 Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (mha_fwd, mha_bwd), attention.cu,
 attention_backward.cu in the folder above; aten/src/ATen/native/cudnn/MHA.cpp. Held to the CUDA build by
-tests/test_attention.py.
+tests/gpu/operators/test_attention.py.
 """
 
 import math
@@ -11,8 +11,7 @@ import struct
 import torch
 
 from every_byte.gpu.memory.specs import GPUSpec
-from every_byte.gpu.operators.kernels import KERNELS
-from every_byte.gpu.operators.registry import Call, rule
+from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
 
 aten = torch.ops.aten
 _RANDOM_STATE_BYTES = 16
@@ -27,7 +26,7 @@ def _rounded_head(d: int) -> int:
     return _round_up(d, 32 if d <= 128 else 64)
 
 
-# -------------------------------------------------------------------------------------------------- flash, forward
+# ------------------------------------------------------------------------------------------------------- flash, forward
 
 
 def _swaps_groups(query: torch.Tensor, key: torch.Tensor, dropout: float) -> bool:
@@ -40,6 +39,7 @@ def _by_groups(query: torch.Tensor, heads: int) -> torch.Tensor:
     return query.reshape(b, heads, h // heads, d).transpose(1, 2)
 
 
+@returns(aten._flash_attention_forward.default)
 def _flash_forward(query, key, value, cum_q, cum_k, max_q, max_k, dropout, causal, debug, **options):
     """The kernel itself: tensors lie as [b,s,h,d]."""
     if cum_q is not None or debug or options.get("block_table") is not None:
@@ -61,6 +61,7 @@ def _flash_forward(query, key, value, cum_q, cum_k, max_q, max_k, dropout, causa
     )
 
 
+@returns(aten._scaled_dot_product_flash_attention.default)
 def _flash(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
     if return_debug_mask or query.dim() != 4:
         return aten._scaled_dot_product_flash_attention.default(
@@ -106,7 +107,7 @@ def split_buffers(b: int, h: int, s: int, t: int, d: int, spec: GPUSpec) -> tupl
 
 
 def _flash_takes(call: Call, query, key, dropout: float, out, logsumexp, state, unused) -> None:
-    """Output, logsumexp, buffers of a split, random state and an unused number. Dropout makes the state once more."""
+    """One query per sequence that is computed by groups has a contiguous copy first, unless a view of it will do."""
     memory = call.memory
     b, s, h, d = query.shape
     held = []
@@ -127,19 +128,19 @@ def _flash_takes(call: Call, query, key, dropout: float, out, logsumexp, state, 
         memory.give_back(block, number)
 
 
-@rule(aten._scaled_dot_product_flash_attention.default)
+@takes(aten._scaled_dot_product_flash_attention.default)
 def flash_attention(call: Call) -> None:
-    """See `_flash_takes`."""
+    """Output, logsumexp, buffers of a split, random state and an unused number; dropout makes the state once more."""
     query, key = (x.transpose(1, 2) for x in call.args[:2])
-    dropout = _argument(call, 3, "dropout_p", 0.0)
+    dropout = call.argument(3, "dropout_p", 0.0)
     out, logsumexp, *_, state, unused, debug_mask = call.result
     _flash_takes(call, query, key, dropout, out, logsumexp, state, unused)
     call.place(debug_mask)  # of no bytes; selective checkpointing keeps it too
 
 
-@rule(aten._flash_attention_forward.default)
+@takes(aten._flash_attention_forward.default)
 def flash_attention_forward(call: Call) -> None:
-    """See `_flash_takes`; of sequences of several lengths in one tensor the results alone are counted."""
+    """As above; of sequences of several lengths in one tensor the results alone are counted."""
     query, key, _, lengths = call.args[:4]
     if lengths is None:
         _flash_takes(call, query, key, call.args[7], *call.result[:4])
@@ -148,19 +149,16 @@ def flash_attention_forward(call: Call) -> None:
         call.place_all()
 
 
-def _argument(call: Call, position: int, name: str, default):
-    return call.args[position] if len(call.args) > position else call.kwargs.get(name, default)
+# ------------------------------------------------------------------------------------------------------ flash, backward
 
 
-# ------------------------------------------------------------------------------------------------- flash, backward
-
-
+@returns(aten._scaled_dot_product_flash_attention_backward.default)
 def _flash_backward(gradient, query, key, value, *rest, **options):
     """Gradients that lie as query, key and value do, whichever dimensions are outermost there."""
     return tuple(torch.empty_like(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
 
 
-@rule(aten._scaled_dot_product_flash_attention_backward.default)
+@takes(aten._scaled_dot_product_flash_attention_backward.default)
 def flash_attention_backward(call: Call) -> None:
     """Contiguous copies of gradient and output, the gradients, then what the kernel sums up in, in float32.
 
@@ -170,7 +168,7 @@ def flash_attention_backward(call: Call) -> None:
     memory = call.memory
     gradient, query, key, value, out = (x.transpose(1, 2) for x in call.args[:5])
     b, s, h, d = query.shape
-    copies = [memory.take(x.numel() * x.element_size()) for x in (gradient, out) if not x.is_contiguous()]
+    copies = [memory.take(n_bytes) for n_bytes in contiguous_copies(gradient, out)]
     call.place_all()
     rows = b * h * _round_up(s, 128)
     parts = 1
@@ -184,7 +182,7 @@ def flash_attention_backward(call: Call) -> None:
         memory.give_back(block, number)
 
 
-# ----------------------------------------------------------------------------------------------------------- cuDNN
+# ---------------------------------------------------------------------------------------------------------------- cuDNN
 
 
 def _like_in_order(query: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -197,6 +195,7 @@ def _like_in_order(query: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     return query.new_empty(shape).as_strided(shape, strides)
 
 
+@returns(aten._scaled_dot_product_cudnn_attention.default)
 def _cudnn(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
     b, h, s, _ = query.shape
     seed, offset = (query.new_empty((), dtype=torch.int64) for _ in range(2))
@@ -205,18 +204,19 @@ def _cudnn(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, r
     return out, kept, None, None, s, key.shape[2], seed, offset, None
 
 
-@rule(aten._scaled_dot_product_cudnn_attention.default)
+@takes(aten._scaled_dot_product_cudnn_attention.default)
 def cudnn_attention(call: Call) -> None:
     """Seed and offset, output, logsumexp. The workspace that cuDNN's engine asks for is not known and not counted."""
     out, logsumexp, *_, seed, offset, _ = call.result
     call.place(seed, offset, out, *([logsumexp] if logsumexp is not None else []))
 
 
+@returns(aten._scaled_dot_product_cudnn_attention_backward.default)
 def _cudnn_backward(gradient, query, key, value, *rest, **options):
     return tuple(torch.empty_like(x) for x in (query, key, value))
 
 
-@rule(aten._scaled_dot_product_cudnn_attention_backward.default)
+@takes(aten._scaled_dot_product_cudnn_attention_backward.default)
 def cudnn_attention_backward(call: Call) -> None:
     """The gradients; a gradient with its last dimension together; the workspace that cuDNN's frontend plans.
 
@@ -229,12 +229,3 @@ def cudnn_attention_backward(call: Call) -> None:
     call.while_taken(query.numel() * 4 + query.numel() // query.shape[-1] * 4)
     if held:
         call.memory.give_back(*held)
-
-
-KERNELS |= {
-    aten._flash_attention_forward.default: _flash_forward,
-    aten._scaled_dot_product_flash_attention.default: _flash,
-    aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
-    aten._scaled_dot_product_cudnn_attention.default: _cudnn,
-    aten._scaled_dot_product_cudnn_attention_backward.default: _cudnn_backward,
-}

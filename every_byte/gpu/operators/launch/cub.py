@@ -4,23 +4,16 @@ CUB cuts its input into tiles, whose size it has tuned for each architecture and
 the state by which its neighbours learn of its result. All pieces of scratch are aligned to 256 bytes.
 
 Source: cub/device/dispatch of CUDA 13 (dispatch_radix_sort, dispatch_unique_by_key, dispatch_scan) for what is asked;
-the tiles were read off the CUDA build, over sizes up to 140,000,000. Held to it by tests/test_workspaces.py.
+the tiles (memory/rules.py) were read off the CUDA build, over sizes up to 140,000,000. Held to it by
+tests/gpu/operators/test_takes.py.
 """
 
+from every_byte.gpu.memory.rules import of_architecture
 from every_byte.gpu.memory.specs import GPUSpec
 
 ALIGNMENT = 256
 DIGITS = 256
 TILES_AHEAD = 32
-SORT_IN_ONE_TILE = {4: 4864, 8: 2304}
-SORT_TILES = {(7, 5): {4: 11776, 8: 2816}, (8, 0): {4: 6528, 8: 3840}, (9, 0): {4: 6528, 8: 4608}}
-UNIQUE_TILES = {(7, 5): {4: 704, 8: 320}, (8, 0): {4: 2816, 8: 1344}, (9, 0): {4: 7168, 8: 4928}}
-SCAN_TILES = {2: 3840, 4: 1920, 8: 896}
-
-
-def _tuned(tiles: dict, spec: GPUSpec, n_bytes: int) -> int:
-    """The tile of the newest architecture in the table that is not newer than this GPU's."""
-    return tiles[max(known for known in tiles if known <= spec.capability)][n_bytes]
 
 
 def _aligned(*sizes: int) -> int:
@@ -37,17 +30,17 @@ def sort_pairs(n: int, item_bytes: int, largest: int, spec: GPUSpec) -> int:
     Counts: 1 byte where one tile holds everything. Else a histogram per pass over 8 bits, the tiles' states, a
         counter per pass, and from two passes on a second copy of keys and values.
     """
-    if n <= SORT_IN_ONE_TILE[item_bytes]:
+    if n <= spec.rules.sort_in_one_tile[item_bytes]:
         return 1
     passes = _div_up(max(largest, 1).bit_length(), 8)
     copies = (n * item_bytes,) * 2 if passes > 1 else ()
-    tiles = _div_up(n, _tuned(SORT_TILES, spec, item_bytes))
+    tiles = _div_up(n, of_architecture(spec.rules.sort_tiles, spec.capability)[item_bytes])
     return _aligned(passes * DIGITS * 8, tiles * DIGITS * 4, *copies, passes * 4)
 
 
 def unique_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
     """Scratch of a selection of the first of each run of equal keys."""
-    tiles = _div_up(n, UNIQUE_TILES[_unique_tuning(spec)][key_bytes])
+    tiles = _div_up(n, spec.rules.unique_tiles[_unique_tuning(spec)][key_bytes])
     return _aligned((tiles + TILES_AHEAD) * 16, 1)
 
 
@@ -58,12 +51,12 @@ def _unique_tuning(spec: GPUSpec) -> tuple[int, int]:
     return (8, 0) if spec.capability == (8, 0) else (7, 5)
 
 
-def running_sum(n: int, item_bytes: int) -> int:
+def running_sum(n: int, item_bytes: int, spec: GPUSpec) -> int:
     """Scratch of a running sum, with or without each item itself: alike on all GPUs.
 
     Counts: for each tile one word with its state and its sum. Half types do not fit one: three arrays.
     """
     if item_bytes == 2:
-        tiles = _div_up(n, SCAN_TILES[item_bytes]) + TILES_AHEAD
+        tiles = _div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD
         return _aligned(tiles * 4, tiles * item_bytes, tiles * item_bytes, 1)
-    return _aligned((_div_up(n, SCAN_TILES[item_bytes]) + TILES_AHEAD) * 2 * item_bytes, 1)
+    return _aligned((_div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD) * 2 * item_bytes, 1)

@@ -6,7 +6,7 @@ multiprocessors and the threads that each can hold, it chooses a grid. If one ou
 thread blocks, these meet in a staging buffer in global memory, and a semaphore for each output tells who came last.
 
 Source: aten/src/ATen/native/cuda/Reduce.cuh (shipped with torch, setReduceConfig) and TensorIterator.cpp; held to the
-CUDA build by tests/test_workspaces.py.
+CUDA build by tests/gpu/operators/test_takes.py.
 """
 
 from collections.abc import Iterator
