@@ -64,6 +64,7 @@ def test_frees_that_follow_one_another_may_change_places():
     ("change", "said"),
     [
         ({"torch": "2.14"}, 'torch is "2.14", was "2.13"'),
+        ({"torch": "2.14", "marks": []}, "marks[0] is null, was {"),
         ({"marks": [MARKS[0] | {"peak": 512}]}, "marks[0] is "),
         ({"marks": []}, "marks[0] is null, was {"),
         ({"events": [*EVENTS[:4], ["mark", "n"]]}, 'events[4] is ["mark", "n"], was ["mark", "m"]'),
