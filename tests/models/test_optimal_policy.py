@@ -79,7 +79,23 @@ def random_region(seed: int) -> Region:
     return Region(tuple(operations), sizes, frozenset(sizes))
 
 
-REGIONS = small_regions() | {f"random {seed}": random_region(seed) for seed in range(60)}
+def repeated(region: Region, n: int) -> Region:
+    """The same calls n times, each time on storages of their own."""
+    size = len(region.storage_bytes)
+
+    def shifted(one: Operation, i: int) -> Operation:
+        names = "made", "read", "written"
+        moved = {name: frozenset(key + i * size for key in getattr(one, name)) for name in names}
+        return replace(one, nth=one.nth + i * len(region.operations), **moved)
+
+    operations = tuple(shifted(one, i) for i in range(n) for one in region.operations)
+    sizes = {key + i * size: n_bytes for i in range(n) for key, n_bytes in region.storage_bytes.items()}
+    return Region(operations, sizes, frozenset(sizes))
+
+
+SHORT = [seed for seed in range(120) if len(random_region(seed).operations) == 3]
+REGIONS = {f"equal {seed}": repeated(random_region(seed), 3) for seed in SHORT}
+REGIONS |= small_regions() | {f"random {seed}": random_region(seed) for seed in range(60)}
 
 
 @pytest.mark.parametrize("flops_per_byte", [0, 1, 100])
@@ -107,6 +123,17 @@ def test_the_frontier_is_what_no_plan_beats(name, flops_per_byte):
     places = sorted(map(place, every_plan(region)))
     expected = [one for i, one in enumerate(places) if all(one[1] < cost for _, cost in places[:i])]
     assert [place(plan) for plan in frontier(region, flops_per_byte=flops_per_byte)] == expected
+
+
+def test_of_many_equal_blocks_each_keeps_what_one_would():
+    """Where there is room for that, and no call draws random numbers: those are kept from the last one on."""
+    blocks = map(random_region, SHORT)
+    block = next(block for block in blocks if not any(one.is_random for one in block.operations))
+    stack = repeated(block, 200)
+    for plan in frontier(block):
+        best = optimal(stack, 200 * plan.kept_bytes)
+        assert goals(best)[0] <= 200 * plan.flops
+        assert best.kept_bytes <= 200 * plan.kept_bytes
 
 
 def test_the_smallest_and_the_largest_call_count_to_the_byte(gpu):

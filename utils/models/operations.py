@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -55,6 +56,11 @@ class Region:
     operations: tuple[Operation, ...]
     storage_bytes: dict[int, int]
     saved: frozenset[int]
+
+    @cached_property
+    def changes(self) -> tuple[int, ...]:
+        """The positions of the calls that change one of their inputs in place."""
+        return tuple(position for position, one in enumerate(self.operations) if one.written)
 
     @property
     def saved_bytes(self) -> int:

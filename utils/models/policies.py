@@ -181,7 +181,7 @@ def reason_against(region: Region, kept: frozenset[int]) -> str:
 def changed_later(region: Region, position: int) -> int | None:
     """The first call after this one that changes in place a storage in which its outputs lie."""
     made = region.operations[position].made
-    later = range(position + 1, len(region.operations))
+    later = (other for other in region.changes if other > position)
     return next((other for other in later if region.operations[other].written & made), None)
 
 
