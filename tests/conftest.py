@@ -3,6 +3,7 @@ hypothesis knows no deadline on a busy machine."""
 
 import gc
 import os
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -33,10 +34,18 @@ def pytest_collection_modifyitems(items):
     items.sort(key=rank)
 
 
-def pytest_collection_finish():
-    """What is there once all tests are known stays: no look at a ledger has to search it for tensors again."""
-    gc.collect()
-    gc.freeze()
+MANY = 50
+_known_modules = 0
+
+
+@pytest.fixture(autouse=True)
+def _what_is_imported_stays():
+    """No look at a ledger, and no collection, has to pass all objects of the libraries again and again."""
+    global _known_modules
+    if len(sys.modules) > _known_modules + MANY:
+        gc.collect()
+        gc.freeze()
+        _known_modules = len(sys.modules)
 
 
 @pytest.fixture

@@ -212,14 +212,14 @@ class Observer:
 
     @at_one_instant
     def look(self, again: bool = False) -> None:
-        """Look at every tensor, module and optimizer that there is now, if anything happened since the last look.
+        """Look at every tensor, module and optimizer that there is now, if anything here is not known for what it is.
 
         A program can make a tensor something else without an event, as `register_buffer` does: `again` looks anyway.
         """
         self.memory.settle()
         self._spans.end_what_is_over()
         state = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
-        if state == self._looked_at and not again:
+        if not again and (state == self._looked_at or self._all_is_known()):
             return
         modules, tensors, optimizers = self._all_there_is()
         for module in modules:
@@ -239,6 +239,16 @@ class Observer:
             if tensor.is_leaf or tensor.retains_grad:
                 self._note_gradient(tensor)
         self._looked_at = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
+
+    def _all_is_known(self) -> bool:
+        """Whether a look could say no more of what is in use: where every tensor was seen, and each is something."""
+        return self.owners.observed and all(map(self._is_known, self.owners.live))
+
+    def _is_known(self, number: int) -> bool:
+        role = self.owners.role(number)
+        if role is None:
+            return number in self.owners.kept or number not in self.owners.tensors
+        return bool(role.name) or role.category not in ("parameters", "buffers")  # their names may be missing
 
     def _all_there_is(self) -> tuple[list[nn.Module], list[torch.Tensor], list[torch.optim.Optimizer]]:
         """The outermost modules of the process, the tensors here, and the optimizers; none where there is no tensor."""

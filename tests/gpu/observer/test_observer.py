@@ -258,6 +258,20 @@ def test_a_closed_gpu_was_looked_at_when_it_was_closed(request):
     assert len(Ledger.now(gpu)) == 0
 
 
+def test_after_a_training_step_all_is_known(request):
+    with SimulatedGPU("a100-80gb") as gpu:
+        net = nn.Linear(4, 4, device=gpu.device)
+        optimizer = torch.optim.Adam(net.parameters())
+        x = torch.ones(2, 4, device=gpu.device)
+        net(x).sum().backward()
+        optimizer.step()
+        request.getfixturevalue("nobody_looks")
+    assert {row.category for row in Ledger.now(gpu)} == {"parameters", "gradients", "optimizer state", "inputs"} | {
+        "cuBLAS workspace"
+    }
+    assert all(row.name for row in Ledger.now(gpu) if row.category in ("parameters", "gradients", "optimizer state"))
+
+
 def test_where_no_tensor_is_left_nobody_looks_for_one(gpu, nobody_looks):
     torch.ones(4, 4, device=gpu.device).mm(torch.ones(4, 4, device=gpu.device))
     assert [row.category for row in Ledger.now(gpu)] == ["cuBLAS workspace"]
