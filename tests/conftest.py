@@ -38,14 +38,23 @@ MANY = 50
 _known_modules = 0
 
 
-@pytest.fixture(autouse=True)
-def _what_is_imported_stays():
-    """No look at a ledger, and no collection, has to pass all objects of the libraries again and again."""
+def _keep_what_there_is() -> None:
+    """No collection, and no look at a ledger, passes what there is now again."""
     global _known_modules
-    if len(sys.modules) > _known_modules + MANY:
-        gc.collect()
-        gc.freeze()
-        _known_modules = len(sys.modules)
+    gc.collect()
+    gc.freeze()
+    _known_modules = len(sys.modules)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _of_other_files():
+    _keep_what_there_is()
+
+
+@pytest.fixture(autouse=True)
+def _of_libraries():
+    if len(sys.modules) > _known_modules + MANY:  # some are loaded when they are first used
+        _keep_what_there_is()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
 from every_byte.gpu.memory.blocks import Block
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.trace import Trace
+from every_byte.rounding import round_size
 from every_byte.units import MiB, exact
 
 SEGMENT_STEP_BYTES = 2 * MiB
@@ -115,6 +116,7 @@ def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str) -> Fit:
 
 def _least(run: "_Run", too_few_bytes: int, enough_bytes: int) -> int:
     """The least that segments must be allowed to take, by halving between a capacity that fails and one that does."""
+    too_few_bytes = max(too_few_bytes, run.peak_bytes - 1)
     low, high = too_few_bytes // SEGMENT_STEP_BYTES, -(-enough_bytes // SEGMENT_STEP_BYTES)
     while high - low > 1:
         middle = (low + high) // 2
@@ -163,6 +165,19 @@ class _Run:
                 f"allocations which it frees, and leaves {len(left)} of its own; run one step more."
             )
         return cls(requests, start, dict(zip(found, left, strict=True)))
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that is in use at once, in blocks without a byte to spare."""
+        sizes, now, most = {}, 0, 0
+        for _, number, n_bytes, _ in self.requests:
+            if n_bytes == _FREE:
+                now -= sizes.pop(number)
+            else:
+                sizes[number] = round_size(n_bytes)
+                now += sizes[number]
+                most = max(most, now)
+        return most
 
     def replay(self, capacity_bytes: int) -> _Replay:
         """All requests on an allocator of this capacity, the last step again and again until nothing grows."""

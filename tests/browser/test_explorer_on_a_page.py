@@ -22,7 +22,7 @@ from every_byte.widget.stages import terms_by_stage
 from tools.chromium import chromium
 from utils.explorers.gallery import GALLERY
 
-STORED = {"phases": 6, "gpt": 5, "checkpoint": 4}  # the accounts of the others are quick
+STORED = {"phases": 6, "gpt": 5, "checkpoint": 4, "ranks": 4}  # the accounts of the others are quick
 WITHOUT_UNIT = {"k"}  # a number of blocks or of segments, as another control says
 ROWS = """() => Object.fromEntries([...document.querySelectorAll('tr[data-term]')].map(
   ({ dataset: { stage, term, predicted, accounted } }) =>

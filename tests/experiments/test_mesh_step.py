@@ -25,6 +25,7 @@ def small(monkeypatch):
     monkeypatch.setitem(mesh_steps.SHAPES, "small", {"L": 3, "d": 256, "a": 8, "V": 4096})
 
 
+@pytest.mark.nightly
 def test_two_groups_of_two_real_ranks_agree_with_one_process(tmp_path):
     """Two steps of Adam, DDP and FSDP2 over tensor parallel: losses, gradients, parameters."""
     run = Run(4, tmp_path, script="mesh_rank_program.py")

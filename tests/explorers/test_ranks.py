@@ -95,7 +95,9 @@ def test_where_the_figure_reserves_other_bytes_than_the_verdict_it_is_said(explo
         ({"recompute": "none"}, True),
         ({"t": 1, "n": 64}, False),
         ({"model": "1T", "b": 1, "n": 24}, False),
-        ({"model": "1T", "b": 1, "n": 24, "sequence": "on, gathered again"}, "tightly"),
+        pytest.param(
+            {"model": "1T", "b": 1, "n": 24, "sequence": "on, gathered again"}, "tightly", marks=pytest.mark.nightly
+        ),
     ],
     ids=str,
 )

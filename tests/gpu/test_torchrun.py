@@ -12,7 +12,7 @@ from every_byte.gpu import ranks as parallel
 from every_byte.gpu.ranks import ranks
 
 
-@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("n", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_ranks_agree_with_one_process_and_keep_what_simulated_ranks_keep(n, tmp_path):
     run = Run(n, tmp_path, "check")
     assert run.status == 0, run.printed
@@ -41,6 +41,7 @@ def test_a_rank_that_dies(tmp_path):
         assert lost["seconds"] < parallel.TIMEOUT.seconds / 2, "nobody waits for a rank that is gone"
 
 
+@pytest.mark.nightly
 def test_ranks_that_do_not_divide_the_heads(tmp_path):
     run = Run(3, tmp_path, "refuse")
     assert run.status != 0

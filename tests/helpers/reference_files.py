@@ -1,6 +1,6 @@
 """Finds and opens the recordings in tests/reference/2.13.0."""
 
-from functools import cache
+from functools import lru_cache
 
 from places import RECORDED
 
@@ -19,7 +19,7 @@ def files_with_events() -> list[tuple[str, str]]:
     return [pair for pair in all_files() if "events" in load(*pair)]
 
 
-@cache
+@lru_cache(maxsize=4)
 def load(name: str, card: str) -> dict:
     """What one file holds: see tests/reference/README.md. Shared between tests: do not change it."""
     return read(RECORDED / file_name(name, card))

@@ -14,6 +14,8 @@ from every_byte.ledger.deep_graphs import HARMLESS, let_go, looked_at
 from every_byte.ledger.saved_tensors import graph_nodes
 from utils import SimulatedGPU
 
+NIGHTLY = pytest.mark.nightly
+CHECKPOINT = "lambda y: checkpoint(torch.sin, y, use_reentrant=False).cos()"
 CHAIN = """
 import resource
 resource.setrlimit(resource.RLIMIT_STACK, (3 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
@@ -60,19 +62,20 @@ def printed(program: str) -> str:
 @pytest.mark.parametrize(
     ("n", "step", "how"),
     [
-        (25_000, "lambda y: y * 2", ""),
-        (25_000, "lambda y: y + y", ""),
-        (25_000, "lambda y: y.sin()", "retain_graph=True"),
-        (12_000, "lambda y: checkpoint(torch.sin, y, use_reentrant=False).cos()", ""),
+        pytest.param(25_000, "lambda y: y * 2", "", id="mul"),
+        pytest.param(25_000, "lambda y: y + y", "", id="gradients meet", marks=NIGHTLY),
+        pytest.param(25_000, "lambda y: y.sin()", "retain_graph=True", id="retained", marks=NIGHTLY),
+        pytest.param(12_000, CHECKPOINT, "", id="checkpoint", marks=NIGHTLY),
     ],
-    ids=["mul", "gradients meet", "retained", "checkpoint"],
 )
 def test_a_long_chain_is_deleted_after_backward(n, step, how):
     """Of all that it held, no block is in use: the gradient went with the leaf."""
     assert printed(ON_THE_GPU.format(n=n, step=step, how=how)) == "0"
 
 
-@pytest.mark.parametrize("program", [AFTER_CLOSING, WALKED], ids=["after closing", "walked"])
+@pytest.mark.parametrize(
+    "program", [pytest.param(AFTER_CLOSING, id="after closing", marks=NIGHTLY), pytest.param(WALKED, id="walked")]
+)
 def test_a_long_chain_is_deleted_elsewhere(program):
     assert printed(program) == "gone"
 

@@ -196,6 +196,7 @@ def inductor():
 LOADING = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # inductor's own, as it loads
 
 
+@pytest.mark.nightly
 @LOADING
 def test_inductor_keeps_less_as_well(inductor):
     def function(x):
@@ -238,7 +239,7 @@ def gradient_is_right(function) -> bool:
 
 
 @LOADING
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.nightly)])
 def test_dropout_that_backward_would_draw_anew_is_refused(backend, request):
     """What PyTorch compiles with less than the default has other gradients than forward, and nothing says so."""
     from torch._functorch import config

@@ -24,7 +24,7 @@ from utils.models.tensor_parallel import plain_shares, tensor_parallel
 
 from .rank_steps import MODELS, gather_again
 from .step_run import StepRun, roomy_gpu
-from .training import StepSettings, random_tokens, train_steps
+from .training import StepSettings, adamw, random_tokens, train_steps
 
 SHAPES = {
     **{name: {letter: found[letter] for letter in "Lda"} | {"V": 51200} for name, found in MODELS.items()},
@@ -34,6 +34,8 @@ SHAPES = {
     },
 }
 """The letters L, d, a and V of the models of Korthikanti et al. 2022, table 3, and of the four GPT-2s."""
+
+_ADAMW = partial(adamw, most=16)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,7 @@ class MeshStep:
         with roomy_gpu(self.gpu) as gpu, flash, ranks(self.n_ranks) as all_ranks:
             shape = (self.n_ranks // self.t, self.t)
             mesh = init_device_mesh(all_ranks.device_type, shape, mesh_dim_names=("data", "tensor"))
-            shards = {"optimizer": lambda model: states_sharded(model, mesh["data"], fused=True)}
+            optimizers = {"1": lambda model: states_sharded(model, mesh["data"], fused=True)}
 
             def make_model() -> nn.Module:
                 model = self._model_on(gpu, mesh)
@@ -134,7 +136,7 @@ class MeshStep:
                 gpu,
                 make_model,
                 lambda: random_tokens(gpu, b=self.b, s=self.s, V=self.letters["V"]),
-                StepSettings(**shards) if self.stage == "1" else StepSettings(),
+                StepSettings(optimizer=optimizers.get(self.stage, _ADAMW)),
                 n_steps=self.n_steps,
                 at_mark=lambda _: room.note(gpu),
             )

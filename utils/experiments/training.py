@@ -61,8 +61,10 @@ ADAMW = {"fused": {"fused": True}, "foreach": {"foreach": True}, "loop": {"forea
 """The three forms of PyTorch's AdamW: one kernel for many parameters, one operation for all, one after the other."""
 
 
-def adamw(model: nn.Module, form: str = "fused") -> torch.optim.AdamW:
+def adamw(model: nn.Module, form: str = "fused", *, most: int | None = None) -> torch.optim.AdamW:
     """AdamW as nanoGPT sets it: weight decay for matrices and embeddings, none for biases and norms.
+
+    Of `most` parameters at most is a group: PyTorch's DTensor looks at each of a list anew for each of the list.
 
     Raises: ValueError for a form that is none of ADAMW.
     """
@@ -73,6 +75,12 @@ def adamw(model: nn.Module, form: str = "fused") -> torch.optim.AdamW:
         {"params": [parameter for parameter in trained if parameter.dim() >= 2], "weight_decay": 0.1},
         {"params": [parameter for parameter in trained if parameter.dim() < 2], "weight_decay": 0.0},
     ]
+    if most is not None:
+        groups = [
+            group | {"params": group["params"][i : i + most]}
+            for group in groups
+            for i in range(0, len(group["params"]), most)
+        ]
     return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), **ADAMW[form])
 
 

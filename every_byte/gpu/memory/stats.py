@@ -49,8 +49,12 @@ class Stat:
         self.current = current = self.current + amount
         if current > self.peak:
             self.peak = current
-        if self.total is not None:
-            self.total.increase(amount)
+        total = self.total
+        if total is not None:
+            total.allocated += amount
+            total.current = current = total.current + amount
+            if current > total.peak:
+                total.peak = current
 
     def decrease(self, amount: int) -> None:
         self.current -= amount
