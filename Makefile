@@ -116,7 +116,7 @@ notebooks: $(TEST_STAMP)
 
 # a reader's path in JupyterLab and in the site, in a real Chromium; skipped, with the reason, where there is none
 browser: $(TEST_STAMP)
-	$(PYTEST) tests/browser -m browser $(SPREAD) --junitxml=$(REPORTS)/browser.xml
+	$(PYTEST) tests/browser -m "browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/browser.xml
 
 # what `make test` leaves out
 nightly: $(TEST_STAMP)

@@ -18,11 +18,12 @@ settings.load_profile("book")
 
 # The files that take longest, the longest first, by build/reports: no process is to be left alone with one at the end.
 LONGEST = """
-    chapters/test_chapters gpu/test_recorded models/test_regions explorers/test_ranks formulas/test_data_parallel
-    ledger/test_deep_graphs experiments/test_checkpointed_step models/test_data_parallel_recorded
-    gpu/operators/test_takes models/test_compiled gpu/test_torchrun formulas/test_tensor_parallel widget/test_gpus
-    formulas/test_mesh explorers/test_gallery gpu/dispatch/test_autocast_recorded ledger/test_ledger
-    browser/test_site_in_chromium browser/test_explorers_of_the_site
+    chapters/test_chapters gpu/test_recorded explorers/test_ranks formulas/test_mesh gpu/operators/test_takes
+    gpu/dispatch/test_autocast_recorded widget/test_gpus formulas/test_tensor_parallel models/test_regions
+    experiments/test_checkpointed_step explorers/test_gallery formulas/test_data_parallel gpu/operators/test_attention
+    ledger/test_ledger gpu/test_torchrun gpu/test_ranks_recorded models/test_compiled
+    browser/test_site_in_chromium browser/test_explorer_on_a_page browser/test_explorers_of_the_site
+    browser/test_activations_explorer_in_lab browser/test_backward_explorer_in_lab browser/test_mlp_chapter
 """.split()
 
 

@@ -47,9 +47,7 @@ def lab(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(request, tmp_path_factory):
     """In JupyterLab the notebook that the test file names NOTEBOOK, or one of its CELL alone; else a bare page."""
-    notebook, cell = (getattr(request.module, name, None) for name in ("NOTEBOOK", "CELL"))
-    if cell is not None:
-        notebook = _notebook_of(cell, tmp_path_factory.mktemp("book"))
+    notebook = _opened(request.module, tmp_path_factory)
     if notebook is None:
         with bare_page() as page:
             yield page
@@ -57,6 +55,12 @@ def page(request, tmp_path_factory):
     lab = request.getfixturevalue("lab")
     with lab.opened(notebook, viewport={"width": 1280, "height": 1000}) as page:
         yield page
+
+
+def _opened(module, tmp_path_factory) -> Path | None:
+    """The notebook of a test file: its NOTEBOOK, or one of its CELL alone."""
+    cell = getattr(module, "CELL", None)
+    return getattr(module, "NOTEBOOK", None) if cell is None else _notebook_of(cell, tmp_path_factory.mktemp("book"))
 
 
 def _notebook_of(cell: str, folder: Path) -> Path:
@@ -91,7 +95,7 @@ def explorer(page):
 
 
 @pytest.fixture(scope="module")
-def python(request):
-    """The explorer of that notebook outside Jupyter."""
-    with ChapterInPython(request.module.NOTEBOOK) as chapter:
+def python(request, tmp_path_factory):
+    """The explorer of that notebook or cell outside Jupyter."""
+    with ChapterInPython(_opened(request.module, tmp_path_factory)) as chapter:
         yield chapter
