@@ -1,4 +1,4 @@
-"""Bytes as text: the only place of the book where a byte count becomes words.
+"""Bytes as text: the only place where a byte count becomes words.
 
 `GiB` is 2**30 bytes everywhere. A short form is rounded and never the only form shown beside a claim.
 """

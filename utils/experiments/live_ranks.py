@@ -2,8 +2,8 @@
 
     torchrun --standalone --nproc-per-node=2 -m utils.experiments.live_ranks
 
-Rank 0 prints what it measured. Nobody has run this on two cards yet: what it was tried on is one, with PyTorch's fake
-group in NCCL's place. NCCL's own buffers lie outside of the caching allocator, and are in no figure.
+Rank 0 prints what it measured. Nobody has run this on two cards yet. NCCL's own buffers lie outside
+of the caching allocator, and are in no figure.
 """
 
 import os

@@ -1,1 +1,1 @@
-"""What moves: the book's six explorers."""
+"""What moves: the book's explorers."""

@@ -80,7 +80,7 @@ def _without_padding(mode, func, args, kwargs):
 
 
 def _made_by_load(mode, func, args, kwargs):
-    """`torch.load` makes what it read of a meta tensor; on the CPU if it is to bring that there (files.py)."""
+    """`torch.load` makes what it read of a meta tensor; on the CPU if it is to bring that there (patches/files.py)."""
     if not mode.loads_to_cpu or torch.device(kwargs.get("device") or "cpu").type != "meta":
         return None
     mode.tell_no_values("torch.load")

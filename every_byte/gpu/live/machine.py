@@ -64,8 +64,8 @@ def _why_none() -> str:
     if torch.version.cuda is None and torch.version.hip is None:
         if torch.backends.mps.is_available():
             return (
-                "PyTorch sees Apple's GPU on this machine, and no CUDA GPU: Apple's has another allocator, which the "
-                "book does not read."
+                "PyTorch sees Apple's GPU on this machine, and no CUDA GPU: Apple's has another allocator, which is "
+                "not read here."
             )
         return f"PyTorch sees no GPU on this machine: {torch.__version__} is a build without CUDA."
     if hidden is not None and hidden.strip() in ("", "-1"):

@@ -44,5 +44,3 @@ PYTORCH_2_13 = Rules(
     unique_tiles={(7, 5): {4: 704, 8: 320}, (8, 0): {4: 2816, 8: 1344}, (9, 0): {4: 7168, 8: 4928}},
     scan_tiles={2: 3840, 4: 1920, 8: 896},
 )
-RULES = {rules.torch_version: rules for rules in (PYTORCH_2_13,)}
-"""The rules that are known, by the version of PyTorch."""

@@ -81,4 +81,4 @@ def find_spec(name: str) -> GPUSpec:
         return SPECS[name]
     near = get_close_matches(str(name).lower(), SPECS, n=1, cutoff=0.3)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    raise ValueError(f"name must be a GPU that the book knows: got {name!r}, known: {', '.join(SPECS)}{hint}")
+    raise ValueError(f"name must be a known GPU: got {name!r}, known: {', '.join(SPECS)}{hint}")
