@@ -4,7 +4,8 @@
 #   make lab PORT=9999            on another port
 #   make lab ARGS=--no-browser    more options for JupyterLab
 #   make test                     lint, unit, notebooks and browser tests: all four run, then it fails if any did
-#   make test JOBS=4              with more processes (2 by default)
+#   make test JOBS=4              with so many processes (as many as there are cores by default)
+#   make nightly                  what takes long and seldom finds anything: tests marked so, and every chapter once more
 #   make chapters                 run every chapter anew and store its outputs; CHAPTERS="chapters/02_x.ipynb" for one
 #   make site                     the book as web pages, and a PDF of each chapter, in build/site/html; needs npm
 #   make screenshots              pictures of all its pages, light and dark, wide and narrow, in build/screenshots
@@ -20,7 +21,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 PORT ?=
 ARGS ?=
-JOBS ?= 2
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -29,6 +30,8 @@ FIRST := $(firstword $(sort $(wildcard chapters/*.ipynb)))
 REPORTS := build/reports
 PYTEST := $(PY) -m pytest
 PARTS := lint unit notebooks browser
+# a file's tests share a process, and what they have made in it; conftest.py puts the files that take longest first
+SPREAD = -n $(JOBS) --dist loadscope --no-loadscope-reorder
 
 # JupyterLab refuses to run as root, which is who one is in many containers.
 ROOT_OK := $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -36,7 +39,7 @@ ROOT_OK := $(if $(filter 0,$(shell id -u)),--allow-root)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test $(PARTS) chapters site screenshots benchmark format clean
+.PHONY: help lab test $(PARTS) nightly chapters site screenshots benchmark format clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -104,16 +107,21 @@ lint: $(TEST_STAMP)
 
 # one file per module, and the hygiene of notebooks, imports and the repository
 unit: $(TEST_STAMP)
-	$(PYTEST) tests -m "not browser" -n $(JOBS) --dist worksteal --junitxml=$(REPORTS)/unit.xml
+	$(PYTEST) tests -m "not browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/unit.xml
 
-# every chapter runs again, top to bottom, and shows what it showed
+# every chapter runs again, top to bottom, and shows what it showed; the later ones, which take longer, first
 notebooks: $(TEST_STAMP)
-	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 -n $(JOBS) --dist loadscope \
-	  --junitxml=$(REPORTS)/notebooks.xml $(or $(CHAPTERS),chapters)
+	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 $(SPREAD) \
+	  --junitxml=$(REPORTS)/notebooks.xml $(shell printf "%s\n" $(CHAPTERS) | sort -r)
 
 # a reader's path in JupyterLab and in the site, in a real Chromium; skipped, with the reason, where there is none
 browser: $(TEST_STAMP)
-	$(PYTEST) tests -m browser --junitxml=$(REPORTS)/browser.xml
+	$(PYTEST) tests/browser -m "browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/browser.xml
+
+# what `make test` leaves out
+nightly: $(TEST_STAMP)
+	$(PYTEST) tests -m nightly $(SPREAD) --junitxml=$(REPORTS)/nightly.xml
+	$(MAKE) --no-print-directory notebooks
 
 # ---------------------------------------------------------------------------------------------------------------- write
 

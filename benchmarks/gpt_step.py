@@ -14,10 +14,10 @@ import time
 
 import torch
 
+from every_byte.units import exact
 from utils import GPT, Ledger, SimulatedGPU
-from utils.gpt import SIZES
-from utils.training import adamw, random_tokens
-from utils.units import exact
+from utils.experiments.training import adamw, random_tokens
+from utils.models.gpt import SIZES
 
 BATCHES = {"gpt2": 12, "gpt2-medium": 4, "gpt2-large": 4, "gpt2-xl": 2}
 CONTEXT, VOCABULARY, N_STEPS = 1024, 50304, 3

@@ -15,14 +15,14 @@ import tempfile
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "browser")]
+sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "helpers")]
 
 from explorer_files import write  # noqa: E402
 from site_pages import first_explorer_ms, served, visit  # noqa: E402
 
 from tools.chromium import chromium  # noqa: E402
 from tools.site import HTML  # noqa: E402
-from utils.gallery import GALLERY  # noqa: E402
+from utils.explorers.gallery import GALLERY  # noqa: E402
 
 N_WARM_UP, N_MOVES, N_STORED = 20, 200, 8
 # The time until a slider has moved one stop on: drawn, and painted.

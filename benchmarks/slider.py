@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "browser")]
+sys.path[:0] = [str(_ROOT), str(_ROOT / "tests" / "helpers")]
 
 from explorer_page import ExplorerPage  # noqa: E402
 from lab import REPOSITORY, open_chapter  # noqa: E402

@@ -14,8 +14,8 @@ import torch.nn as nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from every_byte.units import exact
 from utils import MLP, SimulatedGPU
-from utils.units import exact
 
 WIDTH, LAYERS, STEPS, WARM_UP = 1024, 8, 15, 3
 

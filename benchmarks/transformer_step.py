@@ -14,8 +14,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+from every_byte.units import exact
 from utils import Block, SimulatedGPU
-from utils.units import exact
 
 BATCH, CONTEXT, WIDTH, HEADS, VOCABULARY = 12, 1024, 768, 12, 50_304
 STEPS, WARM_UP = 5, 2

@@ -3,6 +3,7 @@ hypothesis knows no deadline on a busy machine."""
 
 import gc
 import os
+import sys
 from contextlib import nullcontext
 
 import pytest
@@ -15,10 +16,46 @@ settings.register_profile("book", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("book")
 
 
-def pytest_collection_finish():
-    """What is there once all tests are known stays: no look at a ledger has to search it for tensors again."""
+# The files that take longest, the longest first, by build/reports: no process is to be left alone with one at the end.
+LONGEST = """
+    chapters/test_chapters gpu/test_recorded explorers/test_ranks formulas/test_mesh gpu/operators/test_takes
+    gpu/dispatch/test_autocast_recorded widget/test_gpus formulas/test_tensor_parallel models/test_regions
+    experiments/test_checkpointed_step explorers/test_gallery formulas/test_data_parallel gpu/operators/test_attention
+    ledger/test_ledger gpu/test_torchrun gpu/test_ranks_recorded models/test_compiled
+    browser/test_site_in_chromium browser/test_explorer_on_a_page browser/test_explorers_of_the_site
+    browser/test_activations_explorer_in_lab browser/test_backward_explorer_in_lab browser/test_mlp_chapter
+""".split()
+
+
+def pytest_collection_modifyitems(items):
+    def rank(item) -> int:
+        path = item.path.as_posix()
+        return next((i for i, name in enumerate(LONGEST) if name in path), len(LONGEST))
+
+    items.sort(key=rank)
+
+
+MANY = 50
+_known_modules = 0
+
+
+def _keep_what_there_is() -> None:
+    """No collection, and no look at a ledger, passes what there is now again."""
+    global _known_modules
     gc.collect()
     gc.freeze()
+    _known_modules = len(sys.modules)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _of_other_files():
+    _keep_what_there_is()
+
+
+@pytest.fixture(autouse=True)
+def _of_libraries():
+    if len(sys.modules) > _known_modules + MANY:  # some are loaded when they are first used
+        _keep_what_there_is()
 
 
 @pytest.fixture

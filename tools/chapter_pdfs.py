@@ -33,13 +33,16 @@ FOOTER = """<div style="width: 100%; padding: 0 17mm; font: 7pt sans-serif; text
 Every Byte, page <span class="pageNumber"></span></div>"""
 
 
+PATIENCE_S = 300  # a page takes a second to load, but the accounts that are taken meanwhile leave it little of a CPU
+
+
 def print_chapters(html: Path) -> list[Path]:
     """Prints them, and returns the files."""
     files = []
     (html / "pdf").mkdir(exist_ok=True)
     with chromium(viewport={"width": 800, "height": 1100}, color_scheme="light") as page:
         for chapter in sorted((html / "chapters").glob("*.html")):
-            page.goto(chapter.as_uri())
+            page.goto(chapter.as_uri(), timeout=PATIENCE_S * 1000)
             page.evaluate(SOLUTIONS_TO_THE_END)
             page.evaluate(NO_LINKS_TO_FILES)
             page.evaluate("document.fonts.ready")

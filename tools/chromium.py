@@ -15,9 +15,27 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
+_kept: list = []
+"""Playwright's browser while `kept` holds one open."""
+
+
+@contextlib.contextmanager
+def kept():
+    """One headless Chromium for all that `browser` and `chromium` open meanwhile: a start takes a second."""
+    with browser() as found:
+        _kept.append(found)
+        try:
+            yield
+        finally:
+            _kept.pop()
+
+
 @contextlib.contextmanager
 def browser():
-    """A headless Chromium; yields playwright's browser and closes it."""
+    """A headless Chromium, that which is kept or one of its own; yields playwright's browser."""
+    if _kept:
+        yield _kept[-1]
+        return
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -30,6 +48,10 @@ def browser():
 
 @contextlib.contextmanager
 def chromium(**context_options):
-    """A page in a headless Chromium; yields it and closes the browser."""
+    """A page in a headless Chromium, with cookies and storage of its own; yields it and closes it."""
     with browser() as found:
-        yield found.new_context(**context_options).new_page()
+        context = found.new_context(**context_options)
+        try:
+            yield context.new_page()
+        finally:
+            context.close()

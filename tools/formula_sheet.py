@@ -2,18 +2,19 @@
 
     python tools/formula_sheet.py        writes book/formula_sheet.html
 
-Print it from a browser: A4, landscape. tests/test_formula_sheet.py holds that the page is up to date and one page long.
+Print it from a browser: A4, landscape. tests/tools/test_formula_sheet.py holds that it is up to date and one page long.
 """
 
 import re
 from html import escape
 from pathlib import Path
 
-from utils.block_formulas import ATTENTIONS, PARTS, block_parts, block_saved
-from utils.expressions import BOOK_LETTERS, ROUNDING_BYTES, Expression
-from utils.formulas import Formula, Term
-from utils.gpt import SIZES, letters
-from utils.gpt_formulas import (
+from every_byte import rounding
+from every_byte.formula.expressions import BOOK_LETTERS, ROUNDING_BYTES, Expression
+from every_byte.formula.formula import Formula, Term
+from every_byte.units import short
+from utils.formulas.block import ATTENTIONS, PARTS, block_parts, block_saved
+from utils.formulas.estimates import (
     autocast_activations,
     gpt_weights,
     half_precision_activations,
@@ -21,11 +22,10 @@ from utils.gpt_formulas import (
     peak_estimate,
     steady_state,
 )
-from utils.gpt_held import held_after_forward, held_in_embedding, held_in_loss
-from utils.gpt_settings import A100_WORKSPACE_BYTES, GPTSettings
-from utils.mlp_formulas import mlp_saved
-from utils.simulated import allocator_blocks
-from utils.units import short
+from utils.formulas.gpt import held_after_forward, held_in_embedding, held_in_loss
+from utils.formulas.mlp import mlp_saved
+from utils.formulas.settings import A100_WORKSPACE_BYTES, GPTSettings
+from utils.models.gpt import SIZES, letters
 
 PAGE = Path(__file__).resolve().parent.parent / "book" / "formula_sheet.html"
 LETTERS = {
@@ -170,12 +170,12 @@ def _models() -> str:
 
 
 def _allocator() -> str:
-    own, small = short(allocator_blocks.OWN_SEGMENT_BYTES), short(allocator_blocks.LARGEST_SMALL_BYTES)
+    own, small = short(rounding.OWN_SEGMENT_BYTES), short(rounding.LARGEST_SMALL_BYTES)
     rows = [
         ("a block", "⌈x⌉ to 512 B, and what is not split off", ""),
-        (f"up to {small}", f"in segments of {short(allocator_blocks.SMALL_SEGMENT_BYTES)}", ""),
-        (f"below {own}", f"in segments of {short(allocator_blocks.LARGE_SEGMENT_BYTES)}", ""),
-        ("larger", f"a segment of its own, a multiple of {short(allocator_blocks.SEGMENT_ROUNDING_BYTES)}", ""),
+        (f"up to {small}", f"in segments of {short(rounding.SMALL_SEGMENT_BYTES)}", ""),
+        (f"below {own}", f"in segments of {short(rounding.LARGE_SEGMENT_BYTES)}", ""),
+        ("larger", f"a segment of its own, a multiple of {short(rounding.SEGMENT_ROUNDING_BYTES)}", ""),
         ("split off", f"a remainder of 512 B or more (small), above {small} (large)", ""),
     ]
     return _table("The caching allocator: allocated are whole blocks, reserved whole segments", rows)

@@ -19,11 +19,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from every_byte.gpu.device import current_gpu
+from every_byte.gpu.memory.specs import SPECS
+from every_byte.tables import text_table
 from utils import GPT, MLP, AllocatedMemContext, Block, Ledger, LiveGPU, SavedTensorContext, SimulatedGPU, open_gpu
-from utils.comparison import text_table
-from utils.device import current_gpu
-from utils.simulated.specs import SPECS
-from utils.training import adamw, random_tokens
+from utils.experiments.training import adamw, random_tokens
 
 # ------------------------------------------------------------------------------------------------------- programs
 # Each yields a name wherever the figures of both GPUs are to be compared.

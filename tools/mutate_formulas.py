@@ -1,7 +1,7 @@
 """Changes each number in the book's formulas, one at a time, and shows that the stored results of a chapter object.
 
     python -m tools.mutate_formulas                  all numbers of FILES, all chapters; an hour on two cores
-    python -m tools.mutate_formulas block_formulas   those of one file
+    python -m tools.mutate_formulas block            those of one file
     python -m tools.mutate_formulas --list           the numbers alone
 
 A number is changed by adding 1, in a copy of the book. A chapter that evaluates or shows a formula with this number in
@@ -23,14 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = tuple("mlp_formulas block_formulas phase_formulas gpt_formulas gpt_settings gpt_held region_formulas".split())
+FORMULAS = Path("utils", "formulas")
+FILES = tuple("mlp block phases estimates settings gpt regions".split())
 _SIZE = re.compile(r"[\sA-Za-z0-9_*+\-/(),]*")  # what a string that is a size, or a piece of one, is made of
 _WORDS = re.compile(r"[A-Za-z]\w* +[A-Za-z]")  # two words side by side: prose
 _NO_SIZES = ("Selector", "range", "get", "Integer", "ValueError")
 _NUMBER = re.compile(r"(?<![A-Za-z0-9_.])\d+(?![A-Za-z0-9_.])")
 _NOTES = """
 import os, sys
-from utils import expressions
+from every_byte.formula import expressions
 _noted = set()
 def _note(text):
     new = ({text} | {name for name in sys.modules if name.startswith("utils.")}) - _noted
@@ -69,7 +70,7 @@ class Constant:
 
 def constants(file: str) -> list[Constant]:
     """Every number of a file that is part of a size: in a string that is one, or by itself."""
-    source = (ROOT / "utils" / f"{file}.py").read_bytes()
+    source = (ROOT / FORMULAS / f"{file}.py").read_bytes()
     tree = ast.parse(source)
     lines = source.split(b"\n")
     starts = [0]
@@ -116,7 +117,7 @@ class Book:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        for name in ("utils", "chapters", "tests/reference"):
+        for name in ("every_byte", "utils", "chapters", "tests/reference"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         with open(folder / "utils" / "__init__.py", "a") as file:
@@ -124,7 +125,7 @@ class Book:
 
     def run(self, chapter: str, constant: Constant | None = None) -> tuple[bool, set[str]]:
         """Whether a chapter's stored results are met, with one number changed, and what it noted."""
-        path = self.folder / "utils" / f"{constant.file}.py" if constant else None
+        path = self.folder / FORMULAS / f"{constant.file}.py" if constant else None
         source = path.read_bytes() if path else b""
         notes = self.folder / "notes"
         notes.write_text("")

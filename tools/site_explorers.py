@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "explorers"
-UTILS = ROOT / "utils"
+CODE = tuple(ROOT / name for name in ("every_byte", "utils"))
+PAGE = ROOT / "every_byte" / "widget" / "page"
 FIRST = ("ranks", "gpt", "block", "checkpoint")  # take longest, in this order
 MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engine")
 
@@ -25,8 +26,8 @@ MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engi
 def fingerprint() -> str:
     """A digest of all code that an account depends on, and of the versions that it runs with."""
     digest = hashlib.sha256(f"{version('torch')} {sys.version}".encode())
-    for path in sorted(UTILS.rglob("*.py")):
-        digest.update(f"{path.relative_to(UTILS)}\n".encode())
+    for path in sorted(path for folder in CODE for path in folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(ROOT)}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -34,7 +35,7 @@ def fingerprint() -> str:
 def folder_name() -> str:
     """What pages call the folder of explorers: another for all other code, so that no browser keeps an old script."""
     digest = hashlib.sha256(fingerprint().encode())
-    for path in sorted((UTILS / "explorers").glob("*.[jc]s*")):
+    for path in sorted(PAGE.glob("*.[jc]s*")):
         digest.update(path.read_bytes())
     return f"explorers-{digest.hexdigest()[:8]}"
 
@@ -44,9 +45,9 @@ def store(name: str) -> tuple[str, float, int]:
 
     Raises: whatever an account raises, unless it is what CUDA or PyTorch would say of the setting: a page may show it.
     """
-    from utils.explorers.gpus import for_a_page
-    from utils.explorers.pages import script_of
-    from utils.gallery import GALLERY
+    from every_byte.widget.gpus import for_a_page
+    from every_byte.widget.pages import script_of
+    from utils.explorers.gallery import GALLERY
 
     start = time.perf_counter()
     with for_a_page():
@@ -74,7 +75,7 @@ def store(name: str) -> tuple[str, float, int]:
 
 def _names() -> list[str]:
     """Those of the gallery, which takes seconds to import."""
-    from utils.gallery import GALLERY
+    from utils.explorers.gallery import GALLERY
 
     return list(GALLERY)
 
@@ -101,11 +102,11 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
 
 def copy_explorers(folder: Path) -> None:
     """Takes the accounts that are missing, and writes all that a page loads to a folder."""
-    from utils.explorers.scripts import one_script
+    from every_byte.widget.scripts import one_script
 
     store_all()
     folder.mkdir(parents=True, exist_ok=True)
-    for path in [*KEPT.glob("*.js"), UTILS / "explorers" / "explorer.css"]:
+    for path in [*KEPT.glob("*.js"), PAGE / "explorer.css"]:
         shutil.copy(path, folder)
     (folder / "explorers.js").write_text(one_script(), encoding="utf-8")
 

@@ -4,18 +4,18 @@ Runs every recorded case on the simulated GPU of its card. Where all figures and
 operations that ran are verified by it.
 """
 
-import gzip
-import json
 import sys
 import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
+from places import RECORDED  # noqa: E402
 from reference_files import all_files, load  # noqa: E402
-from running import FOLDER, Environment, cases, run_case, up_to_last_mark  # noqa: E402
+from running import Environment, cases, run_case, up_to_last_mark  # noqa: E402
 
+from every_byte.gpu.record import file_name, read  # noqa: E402
 from utils import Trace  # noqa: E402
 
 PAGE = ROOT / "book" / "verified_operations.md"
@@ -41,12 +41,7 @@ def recorded() -> list[tuple[str, object, str, dict]]:
     known = cases("cases") | cases("gpt2_cases")
     main = [(n, known[n], card, load(n, card)) for n, card in all_files() if "events" in load(n, card)]
     others = [(n, case, card) for file in FILES for n, case in cases(file).items() for card in case.cards]
-    return main + [(n, case, card, _open(n, card)) for n, case, card in others]
-
-
-def _open(name: str, card: str) -> dict:
-    with gzip.open(FOLDER / "operations" / f"{name}.{card}.json.gz") as file:
-        return json.load(file)
+    return main + [(n, case, card, read(RECORDED / "operations" / file_name(n, card))) for n, case, card in others]
 
 
 def agrees(run: Environment, recording: dict) -> bool:

@@ -3,14 +3,11 @@
 Importing it attaches nothing: PyTorch behaves differently only while a simulated GPU is open.
 """
 
+from every_byte import Ledger, LiveGPU, SimulatedGPU, Trace, open_gpu
+
 from .contexts import AllocatedMemContext, SavedTensorContext
-from .device import open_gpu
-from .gpt import GPT
 from .layers import MLP, Attention, Block, LinearStack
-from .ledger import Ledger
-from .live_gpu import LiveGPU
-from .simulated.gpu import SimulatedGPU
-from .trace import Trace
+from .models.gpt import GPT
 
 __all__ = [
     "GPT",

@@ -12,8 +12,8 @@ from torch.autograd.graph import Node, saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .module_paths import ModulePaths
-from .saved_tensors import SavedTensor, graph_nodes, node_name, packed_slots, rows_of, storages_of
+from every_byte.ledger.module_paths import ModulePaths
+from every_byte.ledger.saved_tensors import SavedTensor, graph_nodes, node_name, packed_slots, rows_of, storages_of
 
 _READINGS = ("allocated", "current", "freed", "peak")
 
@@ -79,7 +79,7 @@ class AllocatedMemContext:
 
 
 def _current_gpu():
-    from .device import current_gpu
+    from every_byte.gpu.device import current_gpu
 
     return current_gpu()
 

@@ -147,12 +147,15 @@ class Attention(nn.Module):
             raise ValueError(f"x must be x[b, s, d]: got {x.dim()} dimensions, {tuple(x.shape)}.")
         b, s, _ = x.shape
         q, k, v = (y.view(b, s, self.n_heads, -1).transpose(1, 2) for y in self.qkv(x).chunk(3, dim=2))
-        if self.kind == "explicit":
-            weights = self._weights(q, k)  # their name lasts to the end of forward, as in nanoGPT
-            y = weights @ v
-        else:
-            y = self._sdpa(q, k, v)
+        *weights, y = self._core(q, k, v)  # explicit weights keep their name to the end of forward, as in nanoGPT
         return self.dropout(self.out(y.transpose(1, 2).contiguous().view(b, s, -1)))
+
+    def _core(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """From q, k and v to y; where attention is explicit, its weights come before y."""
+        if self.kind == "explicit":
+            weights = self._weights(q, k)
+            return weights, weights @ v
+        return (self._sdpa(q, k, v),)
 
     def _sdpa(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         dropout_p = self.weight_dropout.p if self.training else 0.0

@@ -4,7 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
-RECORDINGS = Path(__file__).parent.parent / "tests" / "reference"
+RECORDINGS = Path(__file__).parent.parent / "tests" / "reference" / "2.13.0"
 
 
 def recorded(case: str, card: str = "a100") -> dict:

@@ -8,7 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-FOLDER = Path(__file__).resolve().parents[2] / "tests" / "reference"
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "reference" / "2.13.0"
 KINDS = {"training and parts of it": FOLDER, "many small calls, of random sizes": FOLDER / "operations"}
 
 

@@ -1,5 +1,6 @@
 """What all browser tests share: a real Chromium; a notebook in JupyterLab or a bare page in it; the built site."""
 
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -10,9 +11,9 @@ import pytest
 from bare_page import bare_page
 from chapter import ChapterInPython
 from explorer_page import ExplorerPage
-from lab import REPOSITORY, open_chapter
+from lab import REPOSITORY, Lab, lab_server
 
-from tools.chromium import find_chromium
+from tools.chromium import find_chromium, kept
 
 _HERE = Path(__file__).parent
 _NEEDS_CHROMIUM = pytest.mark.skipif(
@@ -28,18 +29,38 @@ def pytest_collection_modifyitems(items):
             item.add_marker(_NEEDS_CHROMIUM)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_chromium():
+    """All pages are in one Chromium."""
+    with kept():
+        yield
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory):
+    """The JupyterLab in which notebooks are opened."""
+    folder = tmp_path_factory.mktemp("lab")
+    with lab_server(folder, tmp_path_factory.mktemp("jupyter")) as (address, token):
+        yield Lab(folder, address, token)
+
+
 @pytest.fixture(scope="module")
 def page(request, tmp_path_factory):
     """In JupyterLab the notebook that the test file names NOTEBOOK, or one of its CELL alone; else a bare page."""
-    notebook, cell = (getattr(request.module, name, None) for name in ("NOTEBOOK", "CELL"))
-    if cell is not None:
-        notebook = _notebook_of(cell, tmp_path_factory.mktemp("book"))
+    notebook = _opened(request.module, tmp_path_factory)
     if notebook is None:
         with bare_page() as page:
             yield page
         return
-    with open_chapter(notebook, tmp_path_factory.mktemp("lab"), viewport={"width": 1280, "height": 1000}) as page:
+    lab = request.getfixturevalue("lab")
+    with lab.opened(notebook, viewport={"width": 1280, "height": 1000}) as page:
         yield page
+
+
+def _opened(module, tmp_path_factory) -> Path | None:
+    """The notebook of a test file: its NOTEBOOK, or one of its CELL alone."""
+    cell = getattr(module, "CELL", None)
+    return getattr(module, "NOTEBOOK", None) if cell is None else _notebook_of(cell, tmp_path_factory.mktemp("book"))
 
 
 def _notebook_of(cell: str, folder: Path) -> Path:
@@ -50,13 +71,19 @@ def _notebook_of(cell: str, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def site():
-    """The site in build/site/html, made as `make site` makes it."""
+def site(tmp_path_factory, worker_id):
+    """The site in build/site/html, made as `make site` makes it, once for all processes of a run."""
     if shutil.which("npm") is None:
         pytest.skip("needs npm, for the site's mathematics and type")
-    build = subprocess.run([sys.executable, "-m", "tools.site"], cwd=REPOSITORY, capture_output=True, text=True)
-    assert build.returncode == 0, build.stdout[-2000:] + build.stderr[-4000:]
-    print(build.stdout)
+    base = tmp_path_factory.getbasetemp()
+    of_the_run = base if worker_id == "master" else base.parent
+    with open(of_the_run / "site.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (of_the_run / "site.built").exists():
+            build = subprocess.run([sys.executable, "-m", "tools.site"], cwd=REPOSITORY, capture_output=True, text=True)
+            assert build.returncode == 0, build.stdout[-2000:] + build.stderr[-4000:]
+            print(build.stdout)
+            (of_the_run / "site.built").touch()
 
 
 @pytest.fixture
@@ -68,7 +95,7 @@ def explorer(page):
 
 
 @pytest.fixture(scope="module")
-def python(request):
-    """The explorer of that notebook outside Jupyter."""
-    with ChapterInPython(request.module.NOTEBOOK) as chapter:
+def python(request, tmp_path_factory):
+    """The explorer of that notebook or cell outside Jupyter."""
+    with ChapterInPython(_opened(request.module, tmp_path_factory)) as chapter:
         yield chapter

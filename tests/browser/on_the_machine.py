@@ -21,12 +21,13 @@ from pathlib import Path
 
 import nbformat
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
-from explorer_page import ExplorerPage
-from lab import REPOSITORY, lab_server, run_notebook
+from explorer_page import ExplorerPage  # noqa: E402
+from lab import REPOSITORY, lab_server, run_notebook  # noqa: E402
 
-from tools.chromium import chromium
+from tools.chromium import chromium  # noqa: E402
 
 OUT = REPOSITORY / "build" / "measured"
 MOVES, SEED = 20, 1
@@ -104,7 +105,7 @@ def write_kernel(folder: Path, python: list[str]) -> None:
 
 def write_notebook(path: Path, name: str) -> None:
     limit = [LIMIT.format(n_bytes=SHARE_BYTES[name])] if name in SHARE_BYTES else []
-    cells = [*limit, f"from utils.gallery import explorer\n\nview = explorer({name!r})\nview", "0"]
+    cells = [*limit, f"from utils.explorers.gallery import explorer\n\nview = explorer({name!r})\nview", "0"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     notebook.metadata.kernelspec = {"name": "machine", "display_name": "The machine", "language": "python"}
     nbformat.write(notebook, path)

@@ -2,10 +2,10 @@
 
 from explorer_page import MOVE, RUSH
 
-from utils.checkpoint_experiments import CheckpointedStep
-from utils.checkpoint_explorer import remark
+from utils.experiments.checkpointed_step import CheckpointedStep
+from utils.explorers.checkpoint import remark
 
-CELL = "from utils.checkpoint_explorer import checkpoint_explorer\n\nexplorer = checkpoint_explorer()\nexplorer"
+CELL = "from utils.explorers.checkpoint import checkpoint_explorer\n\nexplorer = checkpoint_explorer()\nexplorer"
 N_MOVES = 5
 
 

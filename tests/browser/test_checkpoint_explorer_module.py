@@ -5,10 +5,10 @@ import random
 import pytest
 from bare_page import draw, redraw, settle, state
 
-from utils.checkpoint_experiments import OPTIMAL, CheckpointedStep
-from utils.checkpoint_explorer import WITHOUT, checkpoint_explorer
-from utils.explorers.stages import reasons_beyond
-from utils.gpt_experiments import predicted
+from every_byte.widget.stages import reasons_beyond
+from utils.experiments.checkpointed_step import OPTIMAL, CheckpointedStep
+from utils.experiments.gpt_step import predicted
+from utils.explorers.checkpoint import WITHOUT, checkpoint_explorer
 
 SMALL = {"model": "gpt2", "b": 1, "s": 64}
 

@@ -8,7 +8,7 @@ from bare_page import captions, draw, redraw, settle, state
 from stand_in import BADGE, NAME, OPTION, SPEC, install
 
 from tools.site import install_parts
-from utils.gallery import GALLERY
+from utils.explorers.gallery import GALLERY
 
 SMALL = {
     "mlp": {},

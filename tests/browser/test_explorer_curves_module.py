@@ -6,8 +6,8 @@ import pytest
 from bare_page import draw, redraw, settle, state
 from block_with_curves import make
 
-from utils.explorers import Account, Control, Curve, Explorer
-from utils.formulas import Formula, Term
+from every_byte.formula.formula import Formula, Term
+from every_byte.widget import Account, Control, Curve, Explorer
 
 NAMES = ["GELU", "ReLU", "Hardshrink", "Tanh", "SELU"]
 

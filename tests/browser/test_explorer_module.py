@@ -6,10 +6,10 @@ import pytest
 import torch
 from bare_page import draw, state
 
-from utils.explorers import Account, Control, Explorer
-from utils.mlp_formulas import mlp_saved
-from utils.palette import PALETTE
-from utils.units import short
+from every_byte.palette import PALETTE
+from every_byte.units import short
+from every_byte.widget import Account, Control, Explorer
+from utils.formulas.mlp import mlp_saved
 
 
 @pytest.fixture(scope="module")

@@ -12,17 +12,17 @@ import pytest
 from explorer_files import write
 from explorer_page import ExplorerPage
 
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.units import short
+from every_byte.widget.controls import is_meant
+from every_byte.widget.explorer import to_page
+from every_byte.widget.gpus import NO_KERNEL
+from every_byte.widget.pages import key_of
+from every_byte.widget.stages import terms_by_stage
 from tools.chromium import chromium
-from utils.explorers.controls import is_meant
-from utils.explorers.explorer import to_page
-from utils.explorers.gpus import NO_KERNEL
-from utils.explorers.pages import key_of
-from utils.explorers.stages import terms_by_stage
-from utils.gallery import GALLERY
-from utils.simulated.specs import find_spec
-from utils.units import short
+from utils.explorers.gallery import GALLERY
 
-STORED = {"phases": 6, "gpt": 5, "checkpoint": 4}  # the accounts of the others are quick
+STORED = {"phases": 6, "gpt": 5, "checkpoint": 4, "ranks": 4}  # the accounts of the others are quick
 WITHOUT_UNIT = {"k"}  # a number of blocks or of segments, as another control says
 ROWS = """() => Object.fromEntries([...document.querySelectorAll('tr[data-term]')].map(
   ({ dataset: { stage, term, predicted, accounted } }) =>
@@ -214,7 +214,7 @@ def test_what_is_copied_is_the_program_that_is_shown(opened):
         page.wait_for_function("(said) => said.textContent === 'Copied.'", arg=said.element_handle())
         copied = page.evaluate("navigator.clipboard.readText()")
         assert copied == shown.root.locator(".eb-program pre").text_content()
-        assert copied.startswith(f'from utils.gallery import explorer\n\nview = explorer("{name}", ')
+        assert copied.startswith(f'from utils.explorers.gallery import explorer\n\nview = explorer("{name}", ')
         shown.root.locator(".eb-program summary").click()
     page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new DOMException('not allowed')); }")
     shown.root.locator(".eb-program summary").click()

@@ -6,8 +6,8 @@ import pytest
 from bare_page import captions, draw, settle, state
 from block_with_curves import ATTENTIONS, PARTS, bytes_of, make
 
-from utils.formulas import Formula, Term
-from utils.units import short
+from every_byte.formula.formula import Formula, Term
+from every_byte.units import short
 
 FEW = {"activations": ["GELU"], "curves": None, "curves_of": None}
 

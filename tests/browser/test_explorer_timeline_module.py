@@ -6,8 +6,8 @@ import random
 import pytest
 from bare_page import draw, redraw, settle, state
 
-from utils.gpt_experiments import GPTStep, predicted
-from utils.gpt_explorer import gpt_explorer
+from utils.experiments.gpt_step import GPTStep, predicted
+from utils.explorers.gpt import gpt_explorer
 
 SMALL = {"model": "gpt2", "b": 1, "s": 64}
 

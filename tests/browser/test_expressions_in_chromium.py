@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from utils.expressions import Expression
+from every_byte.formula.expressions import Expression
 
 LETTERS = ("b", "s", "d", "L", "f")
 EVALUATE = """([js, named]) => {

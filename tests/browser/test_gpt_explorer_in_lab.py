@@ -2,10 +2,10 @@
 
 from explorer_page import MOVE, RUSH
 
-from utils.gpt_experiments import GPTStep
-from utils.gpt_explorer import account
+from utils.experiments.gpt_step import GPTStep
+from utils.explorers.gpt import account
 
-CELL = "from utils.gpt_explorer import gpt_explorer\n\nexplorer = gpt_explorer()\nexplorer"
+CELL = "from utils.explorers.gpt import gpt_explorer\n\nexplorer = gpt_explorer()\nexplorer"
 N_MOVES = 7
 
 

@@ -1,6 +1,6 @@
 """An explorer's keys in JupyterLab: arrows move its slider and no cell; with Ctrl held down they are JupyterLab's."""
 
-CELL = "from utils.mlp_explorer import mlp_explorer\n\nmlp_explorer()"
+CELL = "from utils.explorers.mlp import mlp_explorer\n\nmlp_explorer()"
 DIRTY = ".lm-TabBar-tab.jp-mod-dirty"  # the dot in the tab of a notebook that is not saved
 ACTIVE = ".jp-NotebookPanel .jp-Cell.jp-mod-active"
 

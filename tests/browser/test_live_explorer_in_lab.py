@@ -12,9 +12,9 @@ from lab import REPOSITORY
 from stand_in import BADGE, NAME, OPTION
 
 CELL = f"""import sys
-sys.path.insert(0, {str(REPOSITORY / "tests")!r})
+sys.path.insert(0, {str(REPOSITORY / "tests" / "helpers")!r})
 from stand_in import install
-from utils.mlp_explorer import mlp_explorer
+from utils.explorers.mlp import mlp_explorer
 
 install(takes_s=0.3)
 explorer = mlp_explorer()

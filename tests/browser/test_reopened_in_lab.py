@@ -1,16 +1,15 @@
 """A notebook that was run, saved and opened again: with its kernel the sliders move, without it tables stand there."""
 
 import json
-import urllib.request
 
 import nbformat
 import pytest
-from lab import REPOSITORY, START_SECONDS, lab_server, run_notebook
+from lab import REPOSITORY, START_SECONDS, asked, lab_server, run_notebook
 
 from tools.chromium import chromium
 from tools.lab_contents import LIVE
 
-EXPLORER = "from utils.mlp_explorer import mlp_explorer\n\nmlp_explorer()"
+EXPLORER = "from utils.explorers.mlp import mlp_explorer\n\nmlp_explorer()"
 SLIDER = "import ipywidgets\n\nipywidgets.IntSlider()"
 NAME, STRANGERS = "sliders.ipynb", "of_a_stranger.ipynb"
 MISSING = "model not found"
@@ -43,13 +42,6 @@ def lab(tmp_path_factory):
 def opened_again(page, address, token, name=NAME):
     page.goto(f"{address}/lab/tree/{name}?token={token}&reset")
     page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=START_SECONDS * 1000)
-
-
-def asked(address, token, path, method="GET") -> bytes:
-    """What the server's interface answers."""
-    header = {"Authorization": f"token {token}"}
-    with urllib.request.urlopen(urllib.request.Request(f"{address}/api/{path}", None, header, method=method)) as answer:
-        return answer.read()
 
 
 def end_kernels(address, token):

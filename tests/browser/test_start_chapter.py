@@ -6,7 +6,7 @@ import nbformat
 from lab import REPOSITORY
 
 from utils import SimulatedGPU
-from utils.start_experiments import tensor_of
+from utils.experiments.first_programs import tensor_of
 
 NOTEBOOK = REPOSITORY / "chapters" / "00_start_here.ipynb"
 FIRST, STEP = 13_312, 256  # KiB: where the slider starts, and what a key adds

@@ -1,7 +1,7 @@
 """More cases in the form of cases.py: attention at random, from fixed seeds, on every backend.
 
-They hold utils/simulated/attention*.py to the CUDA build: which kernel is taken, what it allocates, what it keeps. The
-cases are recorded as those of operation_cases.py are; `choices` is what record_attention_choices.py asks.
+They hold every_byte/gpu/operators/attention to the CUDA build: which kernel is taken, what it allocates, what it keeps.
+The cases are recorded as those of operation_cases.py are; `choices` is what record_attention_choices.py asks.
 """
 
 import random

@@ -5,7 +5,6 @@ Gradients inside of a context and outside, no_grad, custom functions, checkpoint
 
 import functools
 import gc
-import importlib.util
 import itertools
 import random
 from pathlib import Path
@@ -17,16 +16,10 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
+from every_byte.gpu.record import load_module
 
-def _beside(file):
-    """The cases of another file in this folder."""
-    spec = importlib.util.spec_from_file_location(f"reference_{file}", Path(__file__).with_name(f"{file}.py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-transformers, copies = _beside("transformer_cases"), _beside("autocast_cache_cases")
+transformers = load_module(Path(__file__).with_name("transformer_cases.py"))
+copies = load_module(Path(__file__).with_name("autocast_cache_cases.py"))
 _weight, _input, MANNERS = copies._weight, copies._input, copies.MANNERS
 
 CASES = {}

@@ -1,13 +1,12 @@
 """GPT-2 without autocast, in float32 and in pure bfloat16: checkpoints, accumulation, dropout, explicit attention."""
 
-import importlib.util
 from pathlib import Path
 
 import torch
 
-_spec = importlib.util.spec_from_file_location("reference_cases", Path(__file__).with_name("cases.py"))
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
+from every_byte.gpu.record import load_module
+
+reference = load_module(Path(__file__).with_name("cases.py"))
 
 CASES = {}
 WEIGHTS = {"fp32": torch.float32, "pure_bf16": torch.bfloat16}
@@ -32,5 +31,5 @@ for size, cards in CARDS.items():
     for variant in VARIANTS:
         for name, weights in WEIGHTS.items():
             case = gpt2(size, variant, weights)
-            case.cudnn_sdp, case.cards = False, cards
+            case.cudnn_sdp, case.cards, case.events = False, cards, cards if size == "tiny" else ()
             CASES[f"gpt2_{size}_{variant}_{name}"] = case

@@ -1,6 +1,6 @@
 """More cases in the form of cases.py: many small calls, drawn at random from a fixed seed.
 
-They hold the rules of utils/simulated/workspaces.py to the CUDA build for shapes that no model here happens to use.
+They hold the rules of every_byte/gpu/operators to the CUDA build for shapes that no model here happens to use.
 """
 
 import copy

@@ -3,15 +3,14 @@
 Head sizes may be no multiple of 8, and wider than the fused kernels take; float32 weights, two steps each.
 """
 
-import importlib.util
 import random
 from pathlib import Path
 
 import torch
 
-_spec = importlib.util.spec_from_file_location("reference_cases", Path(__file__).with_name("cases.py"))
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
+from every_byte.gpu.record import load_module
+
+reference = load_module(Path(__file__).with_name("cases.py"))
 
 CASES = {}
 SEED = 400

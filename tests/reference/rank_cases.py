@@ -8,10 +8,10 @@ import random
 import torch
 import torch.distributed._functional_collectives as functional
 
+from every_byte.gpu.ranks import ranks
 from utils import GPT, Block
-from utils.parallel import ranks
-from utils.regions import library_checkpoint, set_regions
-from utils.tensor_parallel import tensor_parallel
+from utils.models.regions import library_checkpoint, set_regions
+from utils.models.tensor_parallel import tensor_parallel
 
 CASES = {}
 SEED = 700

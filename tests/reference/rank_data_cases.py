@@ -4,7 +4,6 @@ The other ranks are those of PyTorch's `fake` process group, which exchanges not
 program and what it allocates are those of a rank; what a communication library takes for itself is not in it.
 """
 
-import importlib.util
 import random
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-_spec = importlib.util.spec_from_file_location("reference_cases", Path(__file__).with_name("cases.py"))
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
+from every_byte.gpu.record import load_module
+
+reference = load_module(Path(__file__).with_name("cases.py"))
 
 CASES = {}
 

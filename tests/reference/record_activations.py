@@ -1,10 +1,10 @@
 """Record what the CUDA build of PyTorch keeps for backward of an MLP with each activation: activations_saved.cuda.json.
 
-    python record_activations.py
+    STUB_CUDA_GPU=a100 tools/cuda_build/run.sh tests/reference/record_activations.py
 
-Run it with the CUDA build of torch, on a GPU or over stub libraries: nothing of it depends on values. A case holds
+Nothing of it depends on values. A case holds
 
-- `activation` (how it was made), `formula` (the name utils.mlp_formulas knows it by) and the setting;
+- `activation` (how it was made), `formula` (the name utils.formulas.mlp knows it by) and the setting;
 - `requested_bytes`: by how much the forward raised the allocator's `requested_bytes`. That is what was kept and new, so
   it has the output and lacks the input, which was there before;
 - `rows`: [module, node, slot, shape, dtype, bytes of the storage, number of the storage], for every saved slot but
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parent.parent)]
+sys.path[:0] = [str(HERE.parent / "helpers"), str(HERE.parents[1])]
 
 from activation_variants import variants  # noqa: E402
 
@@ -69,7 +69,8 @@ def main() -> None:
     cases = [record(label, *variant, setting) for label, variant in variants().items() for setting in SETTINGS]
     lines = ",\n".join(json.dumps(case) for case in cases)
     head = json.dumps({"torch": torch.__version__, "device_name": torch.cuda.get_device_name()})[:-1]
-    (HERE / "activations_saved.cuda.json").write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
+    file = HERE / torch.__version__.split("+")[0] / "activations_saved.cuda.json"
+    file.write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
     print(f"{len(cases)} cases of torch {torch.__version__}")
 
 

@@ -1,10 +1,9 @@
 """Record what PyTorch's own caching allocator answers to random sequences: allocator_sequences.<card>.json.gz.
 
-    python record_allocator.py a100
+    STUB_CUDA_GPU=a100 tools/cuda_build/run.sh tests/reference/record_allocator.py a100
 
-Run it with the CUDA build of torch, on a GPU or over stub libraries that take the size of the GPU's memory from
-STUB_CUDA_MEM: with little memory, retries and out-of-memory errors are frequent. Each sequence runs in a process of
-its own, because the allocator's figures begin with the process.
+The size of the GPU's memory is set by STUB_CUDA_MEM: with little memory, retries and out-of-memory errors are frequent.
+Each sequence runs in a process of its own, because the allocator's figures begin with the process.
 
 A sequence holds `capacity_bytes`, what the driver had to give at its start, and `operations`, in order:
 ["malloc" | "oom", number, bytes], ["free", number], ["empty_cache"], ["reset_peak_memory_stats"],
@@ -13,7 +12,6 @@ values in the order of `keys`, joined with commas), and ["check", values, snapsh
 segment is its rank, and that of a block is its offset in the segment.
 """
 
-import gzip
 import json
 import os
 import random
@@ -22,7 +20,10 @@ import sys
 import zlib
 from pathlib import Path
 
-KiB, MiB = 2**10, 2**20
+from every_byte.gpu.record import save
+from every_byte.units import KiB, MiB
+
+HERE = Path(__file__).resolve().parent
 CONTEXT_BYTES = 560 * MiB
 EDGES = tuple(n * KiB for n in (0.5, 1, 512)) + tuple(n * MiB for n in (1, 2, 3, 5, 9, 10, 11, 19, 20))
 LARGE_EDGES = tuple(n * MiB for n in (9, 10, 12, 14, 16, 20, 24))
@@ -98,10 +99,8 @@ def main(card):
     common = {key: sequences[0][key] for key in ("torch", "device_name", "keys")}
     for sequence in sequences:
         assert all(sequence.pop(key) == value for key, value in common.items())
-    text = json.dumps({**common, "card": card, "sequences": sequences}, separators=(",", ":")).encode()
-    out = Path(__file__).with_name(f"allocator_sequences.{card}.json.gz")
-    with open(out, "wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as packed:
-        packed.write(text)
+    out = HERE / common["torch"].split("+")[0] / f"allocator_sequences.{card}.json.gz"
+    save({**common, "card": card, "sequences": sequences}, out)
     print(f"{out.name}: {len(sequences)} sequences, {out.stat().st_size:,d} bytes")
 
 

@@ -1,9 +1,9 @@
 """Ask the CUDA build of PyTorch which attention backend it takes, for many settings: attention_choices.json.
 
-    python record_attention_choices.py CARD
+    STUB_CUDA_GPU=CARD tools/cuda_build/run.sh tests/reference/record_attention_choices.py CARD
 
-Run it with the CUDA build of torch, on a GPU or over stub libraries: nothing of it depends on values. A file holds, for
-each card, the answers to the settings that attention_cases.py draws from SEED, in order, one character each.
+Nothing of it depends on values. The file holds, for each card, the answers to the settings that
+attention_cases.py draws from SEED, in order, one character each.
 """
 
 import json
@@ -18,7 +18,7 @@ import torch  # noqa: E402
 from attention_cases import choices  # noqa: E402
 
 SEED, N = 2026, 4000
-FILE = HERE / "attention_choices.json"
+FILE = HERE / torch.__version__.split("+")[0] / "attention_choices.json"
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")

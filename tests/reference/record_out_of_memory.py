@@ -1,21 +1,21 @@
 """Records out_of_memory.a100.json.gz: what PyTorch says, and holds, when a fragmented GPU has no room for 6 MiB.
 
-Run it with the CUDA build of PyTorch on a card of 654,311,424 bytes (see README.md), the repository's root in
-PYTHONPATH. tests/test_start_experiments.py runs `record` on a simulated GPU of the same size and compares.
+    STUB_CUDA_GPU=a100 STUB_CUDA_MEM=654311424 tools/cuda_build/run.sh tests/reference/record_out_of_memory.py
+
+tests/experiments/test_first_programs.py runs `record` on a simulated GPU of the same size and compares.
 """
 
-import gzip
-import json
 from pathlib import Path
 
 import torch
 
+from every_byte.gpu.live.gpu import LiveGPU
+from every_byte.gpu.record import save
+from every_byte.units import MiB
 from utils.exercises.start import CROWDED_REQUEST, crowded
-from utils.live_gpu import LiveGPU
-from utils.start_experiments import fragmented, tensor_of
-from utils.units import MiB
+from utils.experiments.first_programs import fragmented, tensor_of
 
-FILE = Path(__file__).parent / "out_of_memory.a100.json.gz"
+FILE = Path(__file__).parent / torch.__version__.split("+")[0] / "out_of_memory.a100.json.gz"
 
 
 def readings(gpu) -> dict[str, int]:
@@ -64,7 +64,7 @@ def main() -> None:
     """Record."""
     gpu = LiveGPU()
     origin = {"torch": torch.__version__, "device_name": gpu.name}
-    FILE.write_bytes(gzip.compress(json.dumps(origin | record(gpu)).encode(), mtime=0))
+    save(origin | record(gpu), FILE)
 
 
 if __name__ == "__main__":

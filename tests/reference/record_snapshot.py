@@ -1,20 +1,20 @@
 """Records snapshots/mlp_step.a100.json.gz: what torch.cuda.memory._snapshot() tells of two steps of an MLP.
 
-Run it with the CUDA build of PyTorch (see README.md).
+    STUB_CUDA_GPU=a100 tools/cuda_build/run.sh tests/reference/record_snapshot.py
 
-Left out are times and, of each call stack, all but operators and autograd nodes. tests/test_trace_formats.py runs
+Left out are times and, of each call stack, all but operators and autograd nodes. tests/ledger/test_formats.py runs
 `program` on a simulated GPU and compares.
 """
 
 import gc
-import gzip
-import json
 from pathlib import Path
 
 import torch
 from torch import nn
 
-FILE = Path(__file__).parent / "snapshots" / "mlp_step.a100.json.gz"
+from every_byte.gpu.record import save
+
+FILE = Path(__file__).parent / torch.__version__.split("+")[0] / "snapshots" / "mlp_step.a100.json.gz"
 KEPT = ("action", "addr", "size", "stream")
 SAYING = ("at::_ops::", "torch::autograd::generated::")
 
@@ -45,9 +45,7 @@ def main() -> None:
     traces = torch.cuda.memory._snapshot()["device_traces"]
     traces = [[trimmed(entry) for entry in trace if entry["action"] != "snapshot"] for trace in traces]
     recorded = {"torch": torch.__version__, "device_name": torch.cuda.get_device_name(0), "device_traces": traces}
-    FILE.parent.mkdir(exist_ok=True)
-    with FILE.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
-        zipped.write(json.dumps(recorded, separators=(",", ":")).encode())
+    save(recorded, FILE)
 
 
 if __name__ == "__main__":

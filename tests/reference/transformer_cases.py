@@ -1,7 +1,7 @@
 """More cases in the form of cases.py: the operations of transformers at random, from fixed seeds.
 
-They hold the rules of utils/simulated (normalization, embeddings, losses, indexing, gradients, workspaces,
-reduction_rules) to the CUDA build, for shapes that no model here happens to use.
+They hold the rules of every_byte/gpu/operators (normalization, losses, indexing, optimizers, products, reductions,
+scans_and_sorts) to the CUDA build, for shapes that no model here happens to use.
 """
 
 import copy

@@ -3,99 +3,62 @@
 import sys
 
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
 
-allocated = torch.cuda.memory_allocated
-failures = 0
+from utils import MLP, AllocatedMemContext, Block, LiveGPU, SavedTensorContext
 
-
-def expect(what, got, wanted):
-    """Say whether a figure is what it must be."""
-    global failures
-    ok = got == wanted
-    failures += not ok
-    print(f"{'ok  ' if ok else 'FAIL'} {what}: {got:,d}" + ("" if ok else f", expected {wanted:,d}"))
-
-
-class MLP(nn.Module):
-    """Two Linears and an activation."""
-
-    def __init__(self, d, act):
-        super().__init__()
-        self.up, self.act, self.down = nn.Linear(d, 4 * d), act, nn.Linear(4 * d, d)
-
-    def forward(self, x):
-        return self.down(self.act(self.up(x)))
-
-
-class Block(nn.Module):
-    """Attention and an MLP, each behind a norm."""
-
-    def __init__(self, d, heads, act):
-        super().__init__()
-        self.heads, self.ln1, self.ln2 = heads, nn.LayerNorm(d), nn.LayerNorm(d)
-        self.qkv, self.out, self.mlp = nn.Linear(d, 3 * d), nn.Linear(d, d), MLP(d, act)
-
-    def attention(self, x):
-        b, t, c = x.shape
-        q, k, v = (y.view(b, t, self.heads, c // self.heads).transpose(1, 2) for y in self.qkv(x).split(c, 2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(y.transpose(1, 2).contiguous().view(b, t, c))
-
-    def forward(self, x):
-        x = x + self.attention(self.ln1(x))
-        return x + self.mlp(self.ln2(x))
-
-
-def saved_bytes(f, model):
-    """Bytes that autograd saves in f, each storage once, without the model's parameters."""
-    ignored = {p.untyped_storage().data_ptr() for p in model.parameters()}
-    sizes, alive = {}, []
-
-    def pack(t):
-        storage = t.untyped_storage()
-        if storage.data_ptr() not in ignored:
-            sizes[t.device, storage.data_ptr()] = storage.nbytes()
-        alive.append(t)
-        return t
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        y = f()  # noqa: F841 (kept alive)
-    return sum(sizes.values())
-
-
-print("torch", torch.__version__, "on", torch.cuda.get_device_name(0), "(simulated by stub libraries)")
-hopper = torch.cuda.get_device_capability()[0] == 9
-workspace = 33_554_432 if hopper else 8_519_680
-a = torch.empty(256, 256, device="cuda", dtype=torch.bfloat16)
-before = allocated()
-y = a @ a
-del y
-expect("cuBLAS workspace, kept after the first matmul", allocated() - before, workspace)
-before = allocated()
-y = F.linear(a, a, torch.empty(256, device="cuda", dtype=torch.bfloat16))
-del y
-expect("kept after the first linear with bias (cuBLASLt takes the same workspace)", allocated() - before, 0)
-published = {  # heads of 512 are too wide for flash attention; the memory-efficient kernel keeps two int64 scalars
-    "MLP ReLU": 83_886_080,
-    "MLP GELU": 150_994_944,
-    "Block ReLU": 201_523_216,
-    "Block GELU": 268_632_080,
+# Heads of 512 are too wide for flash attention; the memory-efficient kernel keeps two int64 scalars.
+PUBLISHED = {
+    "MLP ReLU": (MLP(1024, "relu"), 83_886_080),
+    "MLP GELU": (MLP(1024, "gelu"), 150_994_944),
+    "Block ReLU": (Block(1024, 2, "relu"), 201_523_216),
+    "Block GELU": (Block(1024, 2, "gelu"), 268_632_080),
 }
-for name, wanted in published.items():
-    cls, act = name.split()
-    act = {"ReLU": nn.ReLU(), "GELU": nn.GELU()}[act]
-    model = (MLP(1024, act) if cls == "MLP" else Block(1024, 2, act)).to("cuda", torch.bfloat16)
-    x = torch.empty(2, 4096, 1024, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-    before = allocated()
-    y = model(x)
-    if cls == "MLP":  # allocated: what is saved, and the output (the input was there before)
-        expect(
-            f"{name} allocated by forward, less the output, with the input",
-            allocated() - before - y.nbytes + x.nbytes,
-            wanted,
-        )
-    del y
-    expect(f"{name} saved for backward", saved_bytes(lambda model=model, x=x: model(x), model), wanted)
-sys.exit(1 if failures else 0)
+
+
+def expect(what: str, got: int, wanted: int) -> bool:
+    """Print whether a figure is what it must be, and return it."""
+    good = got == wanted
+    print(f"{'ok  ' if good else 'FAIL'} {what}: {got:,d}" + ("" if good else f", expected {wanted:,d}"))
+    return good
+
+
+def workspaces(gpu: LiveGPU) -> list[bool]:
+    """What cuBLAS and cuBLASLt keep for themselves after their first product."""
+    a, bias = (torch.empty(*shape, device=gpu.device, dtype=torch.bfloat16) for shape in ((256, 256), (256,)))
+    start = gpu.memory_allocated()
+    _ = a @ a
+    del _
+    after_cublas = gpu.memory_allocated()
+    F.linear(a, a, bias)
+    kept = gpu.memory_allocated() - after_cublas
+    return [
+        expect("cuBLAS workspace, kept after the first matmul", after_cublas - start, gpu.spec.cublas_workspace_bytes),
+        expect("kept after the first linear with bias (cuBLASLt takes the same workspace)", kept, 0),
+    ]
+
+
+def layer(gpu: LiveGPU, name: str) -> list[bool]:
+    """What a layer's forward leaves for backward, by autograd and, for an MLP, by the allocator."""
+    model, n_bytes = PUBLISHED[name]
+    model = model.to(gpu.device, torch.bfloat16)
+    x = torch.empty(2, 4096, 1024, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
+    with AllocatedMemContext(gpu) as mem, SavedTensorContext(model.parameters()) as saved:
+        y = model(x)
+    found = []
+    if isinstance(model, MLP):  # allocated: what is saved, and the output (the input was there before)
+        allocated = mem.delta["current"] - y.nbytes + x.nbytes
+        found.append(expect(f"{name} allocated by forward, less the output, with the input", allocated, n_bytes))
+    return [*found, expect(f"{name} saved for backward", saved.saved_tensor_mem, n_bytes)]
+
+
+def main() -> int:
+    """Check everything; returns 1 if a figure is wrong."""
+    gpu = LiveGPU()
+    print("torch", torch.__version__, "on", gpu.name, "(simulated by stub libraries)")
+    found = workspaces(gpu) + [good for name in PUBLISHED for good in layer(gpu, name)]
+    return 0 if all(found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,7 @@
 """Prints the events of one phase of a recorded case, with the sum of the live requested bytes after each.
 
-    python tools/cuda_build/label.py tests/reference/mlp_gelu.a100.json.gz                     which phases there are
-    python tools/cuda_build/label.py tests/reference/mlp_gelu.a100.json.gz backward 1000000    from this size in bytes
+    python tools/cuda_build/label.py FILE                     which phases a file, such as mlp_gelu.a100.json.gz, has
+    python tools/cuda_build/label.py FILE backward 1000000    one phase, from this size in bytes
 
 Live are the allocations of all phases up to there; an event's phase is named by the mark that ends it.
 """

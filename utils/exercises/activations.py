@@ -5,12 +5,14 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from ..activation_survey import plain, widest_fold
-from ..block_experiments import block_forward
-from ..simulated.gpu import SimulatedGPU
-from ..units import exact
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.units import exact
+from utils.experiments.activations import plain, widest_fold
+from utils.experiments.blocks import block_forward
+from utils.experiments.first_programs import gated_rows
+
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
-from .mlp import GATED_SHAPES, gated_rows
+from .mlp import GATED_SHAPES
 
 BLOCK = {"b": 4, "s": 2048, "d": 2048, "a": 16}
 LAST_BYTES_SHAPES = ({"b": 2, "s": 4096, "a": 6}, {"b": 1, "s": 5, "a": 3}, {"b": 3, "s": 7, "a": 1})

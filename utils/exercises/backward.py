@@ -5,12 +5,13 @@ from functools import cache
 
 import torch
 
-from ..contexts import AllocatedMemContext, SavedTensorContext
-from ..experiments import train_stack
-from ..layers import LinearStack
-from ..phase_formulas import frozen_layers
-from ..simulated.gpu import SimulatedGPU
-from ..units import exact
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.units import exact
+from utils.contexts import AllocatedMemContext, SavedTensorContext
+from utils.experiments.first_programs import train_stack
+from utils.formulas.phases import frozen_layers
+from utils.layers import LinearStack
+
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
 
 LAST_FROZEN_SETTINGS = (

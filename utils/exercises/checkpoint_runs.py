@@ -9,10 +9,10 @@ from functools import cache
 import torch
 import torch.nn.functional as F
 
-from ..checkpointing import checkpoint
-from ..contexts import SavedTensorContext
-from ..layers import Block
-from ..simulated.gpu import SimulatedGPU
+from every_byte.gpu.simulated import SimulatedGPU
+from utils.contexts import SavedTensorContext
+from utils.layers import Block
+from utils.models.checkpointing import checkpoint
 
 N_SMALL = 101  # positions, a prime: no number of pieces below it makes them equal
 LOSS = {"n": 12 * 1024, "d": 768, "V": 50304}

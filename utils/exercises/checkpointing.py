@@ -7,7 +7,8 @@ from itertools import product
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
-from ..units import MiB, exact
+from every_byte.units import MiB, exact
+
 from .checkpoint_runs import (
     N_SMALL,
     Trained,

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..formulas import Formula
-from ..units import exact
+from every_byte.formula.formula import Formula
+from every_byte.units import exact
 
 
 @dataclass(frozen=True, repr=False)

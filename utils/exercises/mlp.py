@@ -3,15 +3,15 @@
 from collections.abc import Callable
 
 import torch
-from torch import nn
 
-from ..contexts import SavedTensorContext
-from ..experiments import mlp_forward
-from ..formulas import Formula
-from ..layers import MLP
-from ..mlp_formulas import mlp_saved
-from ..saved_tensors import SavedTensor
-from ..simulated.gpu import SimulatedGPU
+from every_byte.formula.formula import Formula
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.saved_tensors import SavedTensor
+from utils.contexts import SavedTensorContext
+from utils.experiments.first_programs import gated_rows, mlp_forward
+from utils.formulas.mlp import mlp_saved
+from utils.layers import MLP
+
 from .judge import Verdict, check, check_formula, check_function
 
 PACKED_SHAPES = (
@@ -24,24 +24,6 @@ GATED_SHAPES = (
     {"b": 1, "s": 3, "d": 5, "w": 7, "e": 4},
     {"b": 2, "s": 9, "d": 8, "w": 1, "e": 2},
 )
-
-
-class GatedMLP(nn.Module):
-    """A gated MLP: `down(function(gate(x)) * up(x))`, three Linears without bias; SwiGLU unless `function` is another.
-
-    Shapes: x[b,s,d] -> gate, up [b,s,w] -> y[b,s,d]
-    Source: Shazeer 2020.
-    """
-
-    def __init__(self, d: int, w: int, device=None, dtype=None, function=nn.functional.silu):
-        super().__init__()
-        self.function = function
-        self.gate = nn.Linear(d, w, bias=False, device=device, dtype=dtype)
-        self.up = nn.Linear(d, w, bias=False, device=device, dtype=dtype)
-        self.down = nn.Linear(w, d, bias=False, device=device, dtype=dtype)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(self.function(self.gate(x)) * self.up(x))
 
 
 def by_hand(answer: int | None) -> Verdict:
@@ -102,17 +84,6 @@ def gated(function: Callable[..., int | None]) -> Verdict:
 def gated_formula(formula: Formula) -> Verdict:
     """Exercise 5: the same as a Formula whose terms select the rows one to one."""
     return check_formula(formula, gated_rows, GATED_SHAPES)
-
-
-def gated_rows(*, b: int, s: int, d: int, w: int, e: int, function=nn.functional.silu) -> list[SavedTensor]:
-    """The rows of a gated MLP's forward pass on a simulated GPU."""
-    dtype = {2: torch.bfloat16, 4: torch.float32}[e]
-    with SimulatedGPU("a100-80gb") as gpu:
-        layer = GatedMLP(d, w, gpu.device, dtype, function)
-        x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
-        with SavedTensorContext(layer.parameters()) as saved:
-            y = layer(x)
-        return saved.rows(y)
 
 
 def _storages(rows: list[SavedTensor]) -> list[int]:

@@ -8,14 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..contexts import SavedTensorContext
-from ..gpt import letters
-from ..gpt_held import GPTSettings, held_in_loss
-from ..gpt_runs import gpt_steps, requested_at_peak, step_peak
-from ..ledger import Ledger
-from ..simulated.gpu import SimulatedGPU
-from ..training import StepSettings
-from ..units import exact
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.ledger import Ledger
+from every_byte.units import exact
+from utils.contexts import SavedTensorContext
+from utils.experiments.gpt_article import gpt_steps, requested_at_peak, step_peak
+from utils.experiments.training import StepSettings
+from utils.formulas.gpt import GPTSettings, held_in_loss
+from utils.formulas.settings import A100_WORKSPACE_BYTES
+from utils.models.gpt import letters
+
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
 
 BF16 = StepSettings(autocast=torch.bfloat16)
@@ -47,7 +49,7 @@ def between_steps(answer: int | None) -> Verdict:
 def _between_steps() -> tuple[int, dict[int, str]]:
     with SimulatedGPU("a100-80gb") as gpu:
         run = gpt_steps(gpu, "gpt2-medium", b=8, kind="sdpa", settings=DROPPED, n_steps=1)
-    workspaces, data, steps = 2 * 8_519_680, 2 * 8 * 1024 * 8, 4 * (6 * 24 + 3)
+    workspaces, data, steps = 2 * A100_WORKSPACE_BYTES, 2 * 8 * 1024 * 8, 4 * (6 * 24 + 3)
     N = sum(row.n_bytes for row in Ledger.at(gpu.trace, "step 1 zero_grad").of(category="parameters")) // 4
     truth = run[1, "zero_grad"].requested_bytes
     assert truth == 12 * N + data + workspaces + steps + 4
@@ -151,7 +153,7 @@ def saves_most(answer: tuple[str, str] | None) -> Verdict:
 
 
 def _saved(shape: dict[str, int]) -> dict[str, int]:
-    """By each change, held to a run by tests/test_exercises_nanogpt.py."""
+    """By each change, held to a run by tests/exercises/test_nanogpt.py."""
     values = letters("gpt2") | shape
     before_bytes = held_in_loss(BASE).bytes(**values)
     return {name: before_bytes - held_in_loss(replace(BASE, **how)).bytes(**values) for name, how in CHANGES.items()}

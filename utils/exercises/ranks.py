@@ -5,13 +5,14 @@ from collections.abc import Callable, Collection, Mapping
 import torch
 from torch.distributed.tensor.parallel import parallelize_module
 
-from ..contexts import SavedTensorContext
-from ..gpt_formulas import half_precision_activations
-from ..layers import MLP
-from ..parallel import ranks
-from ..parallel_formulas import rank_saved
-from ..simulated.gpu import SimulatedGPU
-from ..units import exact
+from every_byte.gpu.ranks import ranks
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.units import exact
+from utils.contexts import SavedTensorContext
+from utils.formulas.estimates import half_precision_activations
+from utils.formulas.tensor_parallel import rank_saved
+from utils.layers import MLP
+
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
 
 LAYER = {"b": 4, "s": 2048, "d": 6144, "a": 64, "t": 4, "L": 1}

@@ -8,13 +8,13 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from ..layers import Block
-from ..operations import FlopCounter, Region, record
-from ..optimal_policy import optimal
-from ..policies import Plan, keeping, overloads
-from ..simulated.gpu import SimulatedGPU
-from ..units import MiB, exact
-from .mlp import GatedMLP
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.units import MiB, exact
+from utils.layers import Block
+from utils.models.gated import GatedMLP
+from utils.models.operations import FlopCounter, Region, record
+from utils.models.optimal_policy import optimal
+from utils.models.policies import Plan, keeping, overloads
 
 aten = torch.ops.aten
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ..layers import MLP
-from ..simulated.allocator_blocks import round_size, segment_size
-from ..simulated.gpu import SimulatedGPU
-from ..start_experiments import SMALL_GPU, tensor_of
-from ..units import MiB, exact, short
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.rounding import round_size, segment_size
+from every_byte.units import MiB, exact, short
+from utils.experiments.first_programs import SMALL_GPU, tensor_of
+from utils.layers import MLP
+
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
 
 CROWDED_REQUEST = 12 * MiB

@@ -1,0 +1,12 @@
+"""Every Byte, the instrument: a simulated GPU that counts as CUDA does, the machine's own, and whom each byte serves.
+
+Importing it attaches nothing: PyTorch behaves differently only while a GPU of this package is open.
+"""
+
+from .gpu.device import open_gpu
+from .gpu.live.gpu import LiveGPU
+from .gpu.simulated import SimulatedGPU
+from .ledger.ledger import Ledger
+from .ledger.trace import Trace
+
+__all__ = ["Ledger", "LiveGPU", "SimulatedGPU", "Trace", "open_gpu"]

@@ -1,0 +1,1 @@
+"""What stands still: a trace or a ledger as a picture."""

@@ -1,0 +1,1 @@
+"""Where a program runs: a simulated GPU, or the machine's own under the same names."""

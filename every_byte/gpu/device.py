@@ -1,0 +1,73 @@
+"""The GPU that an experiment runs on: a simulated one, or the machine's own, under the same names."""
+
+import threading
+from contextlib import suppress
+
+import torch
+
+from every_byte.gpu.live.gpu import LIVE, LiveGPU, cleared, innermost_live
+from every_byte.gpu.live.machine import this_machine
+from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.specs import SPECS, GPUSpec, find_spec
+
+from .simulated import SimulatedGPU
+
+_opened = threading.local()
+
+
+def fresh_gpu(name: str | GPUSpec, *, traced: bool = True):
+    """A GPU for one account, as a scope: a simulated one of its own, or for `LIVE` this machine's, `cleared`.
+
+    A live one records no trace with `traced=False`, which takes it a few seconds the first time.
+
+    Raises: ValueError for an unknown name; RuntimeError for `LIVE` without a GPU.
+    """
+    return cleared(traced=traced) if name == LIVE else SimulatedGPU(name)
+
+
+def gpu_names() -> list[str]:
+    """The names that `fresh_gpu` knows here: those of the simulated GPUs and, where this machine has one, `LIVE`."""
+    return [*SPECS, *([] if this_machine().reason else [LIVE])]
+
+
+def spec_of(name: str | GPUSpec) -> GPUSpec:
+    """The spec of the GPU that `fresh_gpu` would open.
+
+    Raises: as `fresh_gpu`.
+    """
+    if isinstance(name, GPUSpec):
+        return name
+    return LiveGPU().spec if name == LIVE else find_spec(name)
+
+
+def open_gpu(name: str | GPUSpec = "a100-80gb") -> SimulatedGPU | LiveGPU:
+    """Open a GPU for the rest of a notebook, and close the one that was opened so before.
+
+    `"live"` is this machine's own GPU; any other name is simulated. Running the cell again starts afresh: tensors made
+    before stay on the closed GPU until their names are gone, and the new one refuses them.
+
+    Raises: ValueError for an unknown name; RuntimeError for "live" without a GPU.
+    """
+    gpu = LiveGPU() if name == LIVE else SimulatedGPU(name)
+    before = getattr(_opened, "gpu", None)
+    if before is not None:
+        before.close()
+    with suppress(AttributeError):
+        del _opened.gpu
+    gpu.__enter__()
+    _opened.gpu = gpu
+    return gpu
+
+
+def current_gpu() -> SimulatedGPU | LiveGPU:
+    """The innermost GPU open on this thread: a simulated one, or else the machine's own.
+
+    Raises: RuntimeError if there is neither.
+    """
+    if attached():
+        return attached()[-1].owner
+    if (live := innermost_live()) is not None:
+        return live
+    if torch.cuda.is_available():
+        return LiveGPU()
+    raise RuntimeError('no GPU is open on this thread: call open_gpu("a100-80gb") first, or name one with gpu=.')

@@ -1,0 +1,252 @@
+"""CUDA's autocast on a simulated GPU: how operators cast their arguments, and the cache of cast weights.
+
+A CPU build of PyTorch has CUDA's list of operators, but its kernels pass over tensors that are not CUDA's. While a
+simulated GPU is open, kernels with the same rules (operators/autocast.py) stand in their place. PyTorch's own
+`torch.autocast` turns them on and off.
+
+Source: aten/src/ATen/autocast_mode.h and autocast_mode.cpp.
+"""
+
+import warnings
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.operators.autocast import WITH_DTYPE, Policy, policies
+from every_byte.gpu.operators.registry import overload
+
+DTYPES = (torch.float16, torch.bfloat16)
+KEY = torch._C.DispatchKey.AutocastCUDA
+_WITHOUT = torch._C.DispatchKeySet(KEY)
+
+
+def autocast(dtype: torch.dtype, enabled: bool = True, cache_enabled: bool | None = None) -> torch.autocast:
+    """A context in which operators on the GPU, simulated or live, cast as CUDA's autocast has them do.
+
+    Raises: ValueError for a dtype that is none of DTYPES.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(
+            f"autocast's dtype must be torch.float16 or torch.bfloat16: got dtype={dtype!r}; for float32 throughout, "
+            "leave autocast out."
+        )
+    return torch.autocast("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+# casts
+
+
+def _is_eligible(value) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.is_meta
+        and bool(attached())
+        and value.dtype is not torch.float64
+        and value.is_floating_point()
+    )
+
+
+class WeightCache:
+    """The half-precision copies of weights: each is made at the weight's first use, and kept until autocast ends.
+
+    It is one for all threads, and does not ask which half type a copy has: an autocast of another type inside takes
+    the copy that is there. The reference to the weight is weak, but keeps its address from being used again.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[int, tuple] = {}
+
+    def copy_of(self, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        found = self._copies.get(weight._cdata)
+        if found is None:
+            with torch.enable_grad():  # the copy may first be asked for under no_grad, and later with gradients
+                copy = weight.to(dtype)
+            for mode in attached():
+                mode.observer.note_copy(copy, weight, "autocast copies")
+            self._copies[weight._cdata] = found = torch._C._WeakTensorRef(weight), copy
+        return found[1]
+
+    def clear(self) -> None:
+        self._copies.clear()
+
+
+CACHE = WeightCache()
+
+
+def _is_weight(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether its copy is kept: a float32 leaf that requires grad, and no view, on its way to autocast's type."""
+    return (
+        tensor.dtype is torch.float32
+        and tensor.requires_grad
+        and tensor.is_leaf
+        and not tensor._is_view()
+        and dtype is torch.get_autocast_dtype("cuda")
+        and torch.is_autocast_cache_enabled()
+        and not torch.is_inference_mode_enabled()
+    )
+
+
+def _cast(value, dtype: torch.dtype):
+    """An argument in `dtype`, if it is a floating-point tensor of the GPU, or a list with such; others as they are."""
+    if isinstance(value, (list, tuple)):
+        return [_cast(item, dtype) for item in value]
+    if not _is_eligible(value) or value.dtype is dtype:
+        return value
+    return CACHE.copy_of(value, dtype) if _is_weight(value, dtype) else value.to(dtype)
+
+
+def _cast_all(args: tuple, dtype: torch.dtype) -> list:
+    """All arguments, the last one first: so the C++ compilers that PyTorch is built with evaluate them."""
+    return [_cast(value, dtype) for value in reversed(args)][::-1]
+
+
+def _below(operator, args: list | None, kwargs: dict):
+    """Call an operator without autocast. An error must not hold the copies: C++ has dropped them by then."""
+    with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
+        try:
+            return operator(*args, **kwargs)
+        except Exception as error:
+            args = None
+            raise error.with_traceback(None) from None
+
+
+# policies: each function makes the kernel of an operator
+
+
+def _in_lower_precision(operator):
+    def kernel(*args, **kwargs):
+        return _below(operator, _cast_all(args, torch.get_autocast_dtype("cuda")), kwargs)
+
+    return kernel
+
+
+def _in_float32(operator):
+    def kernel(*args, **kwargs):
+        return _below(operator, _cast_all(args, torch.float32), kwargs)
+
+    return kernel
+
+
+def _to_float32(operator):
+    """The operator reads what it is given and makes its result float32, unless the caller asks for another type."""
+    names = [argument.name for argument in operator._schema.arguments if not argument.kwarg_only]
+    place = names.index("dtype") if "dtype" in names else None
+
+    def kernel(*args, **kwargs):
+        if _is_eligible(args[0]):
+            given = args[place] if place is not None and len(args) > place else kwargs.get("dtype")
+            if given is None:
+                args = args if place is None else args[:place]
+                kwargs = kwargs | {"dtype": torch.float32}
+        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
+            return operator(*args, **kwargs)
+
+    return kernel
+
+
+def _by_other_overload(operator):
+    """A norm whose overload has no result type goes to the overload that has one."""
+    variant = WITH_DTYPE[operator.name().removeprefix("aten::")]
+    with_dtype = getattr(operator.overloadpacket, variant)
+
+    def kernel(x, p=2, *rest):
+        dtype = torch.float32 if _is_eligible(x) else x.dtype
+        rest = (*rest, False) if variant == "ScalarOpt_dim_dtype" and len(rest) == 1 else rest
+        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
+            return with_dtype(x, p, *rest, dtype=dtype)
+
+    return kernel
+
+
+def _in_widest(operator):
+    def kernel(*args, **kwargs):
+        return _below(operator, _cast_all(args, _widest(operator, args)), kwargs)
+
+    return kernel
+
+
+def _widest(operator, args: tuple) -> torch.dtype:
+    """float32 if any argument is, else autocast's own type. Raises: RuntimeError for a third type."""
+    lower = torch.get_autocast_dtype("cuda")
+    dtypes = {value.dtype for value in args if _is_eligible(value)}
+    if torch.float32 in dtypes:
+        return torch.float32
+    if dtypes - {lower}:
+        raise RuntimeError(
+            f"{operator.name()} under autocast takes {lower} and float32: got {', '.join(map(str, dtypes))}; convert "
+            "its arguments first."
+        )
+    return lower
+
+
+def _refused(operator):
+    def kernel(*_args, **_kwargs):
+        raise RuntimeError(
+            f"{operator.name()} is not safe under autocast, as on CUDA: probabilities in half precision lose too much; "
+            "give the values before the sigmoid to binary_cross_entropy_with_logits, or leave autocast for this loss."
+        )
+
+    return kernel
+
+
+_KERNEL_OF = {
+    Policy.LOWER_PRECISION: _in_lower_precision,
+    Policy.FLOAT32: _in_float32,
+    Policy.RESULT_IN_FLOAT32: _to_float32,
+    Policy.OTHER_OVERLOAD: _by_other_overload,
+    Policy.WIDEST: _in_widest,
+    Policy.REFUSED: _refused,
+}
+
+
+def _kernels() -> list[tuple]:
+    """(operator, kernel) for each of them; made once, while PyTorch's own are in their places."""
+    if not _MADE:
+        for name, policy in policies().items():
+            operator = overload(name)
+            _MADE.append((operator, _for_ours_alone(operator, _KERNEL_OF[policy](operator))))
+    return _MADE
+
+
+_MADE: list[tuple] = []
+
+
+def _for_ours_alone(operator, ours):
+    """A kernel that is ours for a simulated GPU's tensors, PyTorch's own for a real GPU's, and none for the CPU's."""
+    theirs = torch.library.get_kernel(operator, "AutocastCUDA")
+
+    def kernel(keys, *args, **kwargs):
+        values = (*args, *kwargs.values())
+        if attached() and _any("is_meta", values):
+            return ours(*args, **kwargs)
+        if _any("is_cuda", values):
+            return theirs.call_boxed(keys, *args, **kwargs)
+        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):  # a key that is on concerns all tensors; CUDA's own have it
+            return operator(*args, **kwargs)
+
+    return kernel
+
+
+def _any(what: str, values) -> bool:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if getattr(value, what):
+                return True
+        elif isinstance(value, (list, tuple)) and _any(what, value):
+            return True
+    return False
+
+
+def cast_as_cuda():
+    """Register the kernels in place of CUDA's; returns what takes them out again."""
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says, once, that a kernel is overridden: that is what we want
+        for operator, kernel in _kernels():
+            library.m.impl(operator.name().removeprefix("aten::"), "AutocastCUDA", kernel, True)
+
+    def undo() -> None:
+        library._destroy()
+        CACHE.clear()
+
+    return undo

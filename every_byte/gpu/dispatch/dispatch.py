@@ -1,0 +1,242 @@
+"""Runs each operation on meta tensors and repeats, in a simulated GPU's memory, what it would allocate on CUDA."""
+
+import gc
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
+
+from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attach, attached, detach, lend, take_back
+from every_byte.gpu.memory.storages import RECORDS, Memory
+from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
+from every_byte.gpu.operators.indexing import adopt_lists
+
+from .autocast import KEY
+from .engine import IN_FORMULAS, adds_in_place, in_place_form
+from .values import ASK_VALUES
+
+aten = torch.ops.aten
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
+_MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
+_MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
+_MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
+
+
+def tensors_in(values) -> Iterator[torch.Tensor]:
+    """The tensors among an operation's arguments, those in lists too."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+
+
+class Dispatch(TorchDispatchMode):
+    """The dispatch mode of one simulated GPU: while it is on, meta tensors are that GPU's tensors.
+
+    Counts: every storage that an operation creates on the GPU, and what its kernels take meanwhile.
+    Raises: RuntimeError for tensors of another GPU or of the CPU; torch.OutOfMemoryError.
+    """
+
+    def __init__(self, memory: Memory, owner: object) -> None:
+        super().__init__()
+        self.memory, self.owner = memory, owner
+        self.ran: set[torch._ops.OpOverload] = set()
+        self._told_values = self.prints = self.loads_to_cpu = self.makes_tensor = self.tried_bfloat16 = False
+        self._known: dict[torch._ops.OpOverload, bool] = {}
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Without it `torch.compile` would silently do nothing while a simulated GPU is open."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Without it PyTorch imports its compiler, a second of work, at the first operation."""
+        return False
+
+    def __enter__(self) -> "Dispatch":
+        super().__enter__()
+        self._autocast = torch._C._IncludeDispatchKeyGuard(KEY)  # meta tensors do not have the key of themselves
+        self._autocast.__enter__()
+        attach(self)
+        OPEN_MEMORIES.add(self.memory)
+        return self
+
+    def __exit__(self, *exception) -> None:
+        detach(self)
+        OPEN_MEMORIES.discard(self.memory)
+        self._autocast.__exit__(None, None, None)
+        super().__exit__(*exception)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if any(map(is_traceable_wrapper_subclass_type, types)):
+            return NotImplemented  # a wrapper, as DTensor: what it makes of the operation comes here part by part
+        if torch._C._get_dispatch_mode(_FAKE) is not None:  # somebody asks for a result's shape, as DTensor does
+            return func(*args, **kwargs or {})
+        is_lent = lend(self)
+        result = None
+        try:
+            kwargs = kwargs or {}
+            if attached()[-1] is not self or not self._is_ours(func, args, kwargs):
+                return func(*args, **kwargs)
+            if self._is_composite(func):
+                return self._compose(func, args, kwargs)
+            if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
+                return answer
+            if torch.Tag.pointwise in func.tags:
+                args = [_with_the_others(x) for x in args]
+            if func is aten.add.Tensor and adds_in_place(*args):
+                return args[0].add_(args[1])
+            if func in IN_FORMULAS:
+                func = in_place_form(func, args[0])
+            result = self._run(func, args, kwargs)
+            self._count(func, args, kwargs, result)
+            return result
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
+            args = kwargs = result = None
+            raise error.with_traceback(None) from None
+        finally:
+            if is_lent:
+                take_back()
+
+    def _run(self, func, args, kwargs):
+        """Run the operation on meta tensors.
+
+        PyTorch may import modules for it. That leaves reference cycles, which hold the frames below and with them the
+        caller's tensors, until Python's garbage collector finds them. On CUDA nothing is imported here.
+        """
+        modules = len(sys.modules)
+        if func not in self.ran:
+            registry.import_late(func.namespace)
+        result = registry.RETURNS.get(func, func)(*args, **kwargs)
+        if len(sys.modules) != modules:
+            gc.collect()
+        return result
+
+    def _count(self, func, args, kwargs, result) -> None:
+        """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
+        memory = self.memory
+        memory.operation = func.name()
+        self.ran.add(func)
+        take = registry.TAKES.get(func)
+        if take is not None:
+            take(registry.Call(func, args, kwargs, result, memory))
+            return
+        if not self._known.get(func):
+            self._check_modelled(func)
+        memory.place_results(result)
+
+    def _is_composite(self, func) -> bool:
+        """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole.
+
+        Those that CUDA's host code composes are taken apart here, at all times.
+        """
+        known = _COMPOSITE.get(func)
+        if known is None:
+            _COMPOSITE[func] = known = registry.is_composed(func)
+        return known
+
+    def _compose(self, func, args, kwargs):
+        """Run a composite operator so that its parts come here one by one."""
+        super().__enter__()
+        try:
+            ours = registry.composed_of(func)
+            return ours(*args, **kwargs) if ours else registry.as_pytorch_does(func, *args, **kwargs)
+        finally:
+            super().__exit__(None, None, None)
+
+    def _is_ours(self, func, args, kwargs) -> bool:
+        """Whether the operation runs on this GPU; the arguments are checked on the way."""
+        device = args[1] if func is aten.to.device else kwargs.get("device")
+        ours = device is not None and torch.device(device).type == "meta"
+        stray = None
+        if func in _MAY_INDEX_FROM_CPU:
+            adopt_lists(args[1], self.memory)
+        for tensor in tensors_in((*args, *kwargs.values())):
+            if tensor.is_meta:
+                record = RECORDS.get(tensor.untyped_storage()._cdata)
+                if record is None and self.makes_tensor:
+                    record = self._adopt(tensor)
+                if record is None or record.memory is not self.memory:
+                    raise RuntimeError(self._foreign(func, tensor, record))
+                ours = True
+            elif stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
+                stray = tensor
+        if ours and stray is not None and not self._may_mix(func, kwargs):
+            raise RuntimeError(
+                f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU "
+                f"{self.memory.spec.name} and a CPU tensor of shape {tuple(stray.shape)}; move the model and its "
+                "inputs with .to(gpu.device)."
+            )
+        return ours
+
+    def _adopt(self, tensor: torch.Tensor):
+        """Give a place to what `torch.tensor` has made unseen and now detaches, which it does in `inference_mode`."""
+        self.memory.operation = "aten::_to_copy"
+        self.memory.place_if_new(tensor)
+        return RECORDS[tensor.untyped_storage()._cdata]
+
+    def _may_mix(self, func, kwargs) -> bool:
+        """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU.
+
+        The parts of a composite operator are asked one by one.
+        """
+        makes_anew = kwargs.get("device") is not None and _MAKE_ANEW.match(func.name().split(".")[0])
+        return func in _MAY_MIX or func in _MAY_INDEX_FROM_CPU or bool(makes_anew) or self._is_composite(func)
+
+    def _foreign(self, func, tensor: torch.Tensor, record) -> str:
+        what = f"{func.name()} got a tensor of shape {tuple(tensor.shape)}"
+        here = self.memory.spec.name
+        if record is None:
+            return (
+                f"a meta tensor must have been made while a simulated GPU was open: {what} that was made before or "
+                f"outside; make it again, with device=gpu.device, after opening the GPU {here}."
+            )
+        there = record.memory.spec.name
+        there = "an earlier " + there if there == here else there
+        return (
+            f"a tensor belongs to the GPU on which it was made: {what} from {there}, while {here} is open; make it "
+            "again on the open GPU (in a notebook: run again the cells that make the model and its inputs)."
+        )
+
+    def _check_modelled(self, func) -> None:
+        if not registry.allocates_outputs_alone(func):
+            self.not_modelled(func.name())
+        self._known[func] = True
+
+    def not_modelled(self, name: str) -> None:
+        """Say once, by name, that an operation's temporary memory is not known."""
+        trace = self.memory.trace
+        if name not in trace.unmodelled:
+            trace.unmodelled[name] = len(trace.events)
+            warnings.warn(
+                f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not.",
+                stacklevel=6,
+            )
+
+    def tell_no_values(self, what: str, stacklevel: int = 5) -> None:
+        """Warn, once, that values on a simulated GPU are zeros."""
+        if not self._told_values:
+            self._told_values = True
+            warnings.warn(
+                f"nothing is computed on a simulated GPU: {what} reads zeros. Where values matter, compute on the CPU.",
+                stacklevel=stacklevel,
+            )
+
+
+_COMPOSITE: dict[torch._ops.OpOverload, bool] = {}
+
+
+def _writes_into(func: torch._ops.OpOverload, args, tensor: torch.Tensor) -> bool:
+    return func.overloadpacket.__name__.endswith("_") and tensor is args[0]
+
+
+def _with_the_others(value):
+    """A number that lies on the CPU, beside tensors of the GPU, as one that lies there: the result does, on CUDA."""
+    is_number = isinstance(value, torch.Tensor) and not value.is_meta and value.dim() == 0
+    return value.to("meta") if is_number else value

@@ -1,0 +1,88 @@
+"""The allocator's history, as PyTorch's snapshots note it, as a short list of events; and a check of that list."""
+
+import re
+
+from every_byte.rounding import round_size
+
+# Frames of C++ that say what an allocation is for, besides the operators.
+OTHERS = r"setWorkspaceForHandle|getCurrentCUDABlasHandle|getUnifiedWorkspace|cached_cast|InputBuffer(?=::)"
+OPERATOR = re.compile(rf"at::_ops::(\w+?)::|({OTHERS})")
+NODE = re.compile(r"(\w+Backward\d*|AccumulateGrad)::apply")
+
+
+def label(frames: list[dict]) -> tuple[str, str | None]:
+    """The operators that an allocation was made for, innermost first and joined with `<`, and the autograd node."""
+    operators, node = [], None
+    for function in (frame["name"] for frame in frames):
+        found = OPERATOR.search(function)
+        operator = found and (found[1] or found[2])
+        if operator and operator not in operators[-1:]:
+            operators.append(operator)
+        found = NODE.search(function)
+        node = node or (found and found[1])
+    return "<".join(operators[:3]), node
+
+
+def compact(trace: list[dict], marks: list[dict], positions: list[tuple[int, int]]) -> list[list]:
+    """The allocator's history, as a snapshot's `device_traces` has it, as a short list of events up to the last mark.
+
+    Raises: ValueError for a mark with a position (allocations, frees) that the history never reaches.
+    """
+    events: list[list] = []
+    numbers: dict[int, int] = {}
+    allocations = frees = placed = 0
+    for entry in [*trace, {"action": "end"}]:
+        if entry["action"] == "free_requested":  # free_completed follows
+            continue
+        while placed < len(marks) and positions[placed] == (allocations, frees):
+            events.append(["mark", marks[placed]["name"]])
+            placed += 1
+        if placed == len(marks):
+            return events
+        if entry["action"] == "alloc":
+            numbers[entry["addr"]] = allocations
+            phase = marks[placed]["name"]
+            events.append(["alloc", allocations, entry["size"], *label(entry.get("frames") or []), phase])
+            allocations += 1
+        elif entry["action"] == "free_completed":
+            events.append(["free", numbers.pop(entry["addr"])])
+            frees += 1
+        elif entry["action"] in ("segment_alloc", "segment_free"):
+            events.append([entry["action"], entry["size"]])
+    raise ValueError(
+        f"the mark {marks[placed]['name']!r} found no place among the events: it comes after {positions[placed][0]} "
+        f"allocations and {positions[placed][1]} frees, and the history has {allocations} and {frees}."
+    )
+
+
+def check(events: list[list], marks: list[dict]) -> None:
+    """Replay the sizes of the events: at every mark they must add up to what the allocator counted.
+
+    Raises: ValueError that names the first mark where they do not, or that is not among the events.
+    """
+    live: dict[int, int] = {}
+    remaining = iter(marks)
+    for action, *rest in events:
+        if action == "alloc":
+            live[rest[0]] = rest[1]
+        elif action == "free":
+            del live[rest[0]]
+        elif action == "mark":
+            _check_mark(next(remaining), list(live.values()))
+    for mark in remaining:
+        raise ValueError(f"every mark must be among the events: {mark['name']!r} is not.")
+
+
+def _check_mark(mark: dict, sizes: list[int]) -> None:
+    if sum(sizes) != mark["requested"]:
+        raise ValueError(
+            f"the events' sizes must add up to what the allocator counts: at the mark {mark['name']!r} they are "
+            f"{sum(sizes):,d} bytes, and it counts {mark['requested']:,d}."
+        )
+    # not ==: a block that is not split counts whole
+    rounded = sum(round_size(size) for size in sizes)
+    if not rounded <= mark["allocated"] <= mark["reserved"]:
+        raise ValueError(
+            f"rounded sizes <= allocated <= reserved must hold: at the mark {mark['name']!r} they are "
+            f"{rounded:,d}, {mark['allocated']:,d} and {mark['reserved']:,d} bytes."
+        )

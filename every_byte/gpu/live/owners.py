@@ -1,0 +1,90 @@
+"""Whom a live GPU's memory served: what was noted of it while the program ran, completed by what its history tells."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+from every_byte.ledger.attribution import Owners, Role
+
+from .history import History
+from .memory import LiveMemory
+from .translation import translated
+
+
+def owners_of(memory: LiveMemory, history: History, after: list[int]) -> Owners:
+    """What was observed, by the numbers and positions of the trace's events.
+
+    `after[i]` is the position right behind the first i allocations, frees and marks.
+    """
+    numbers = [history.number_at(*place) for place in memory.places]
+
+    def position_of(at: int) -> int:
+        return after[min(max(history.n_before + at, 0), len(after) - 1)]
+
+    found = translated(memory.owners, numbers.__getitem__, position_of)
+    found.counts = _counts(memory, history)
+    if memory.is_of_main_thread:
+        found.elsewhere = {number for number, made in enumerate(history.makers) if made.is_elsewhere}
+    _name_starts(found, memory, history, numbers)
+    _name_copies(found, memory, history, numbers)
+    _name_unseen_copies(found, memory, history)
+    return found
+
+
+def _counts(memory: LiveMemory, history: History) -> list[int]:
+    """For each allocation how many nodes autograd had made by then, as far as that was seen."""
+    result = [0] * history.n_before
+    n_made = len(history.makers) - history.n_before
+    for (first, number), (following, _) in pairwise([(0, 0), *memory.sequence_numbers, (n_made, 0)]):
+        result += [number] * (following - first)
+    return result
+
+
+def _name_starts(found: Owners, memory: LiveMemory, history: History, numbers: list[int | None]) -> None:
+    """The gradients that backwards start from: a given one, or the 1 that PyTorch had just made for a number."""
+    for handle, n_allocations in memory.starts:
+        number = numbers[handle]
+        if number is not None and number not in found.roles:
+            is_last = number == history.n_before + n_allocations - 1
+            made_now = is_last and history.makers[number].operation == "aten::ones_like"
+            found.add(number, Role("temporaries" if made_now else "gradients"))
+
+
+def _name_copies(found: Owners, memory: LiveMemory, history: History, numbers: list[int | None]) -> None:
+    """What autocast made of parameters, and a graph keeps; what the program itself converted is none."""
+    for handle, of in memory.conversions:
+        number, parameter = numbers[handle], numbers[of]
+        if number is not None and history.makers[number].is_cast and (role := found.role(parameter)):
+            found.add(number, Role("autocast copies", *role[1:]))
+
+
+def _name_unseen_copies(found: Owners, memory: LiveMemory, history: History) -> None:
+    """Autocast's copies of parameters of which no graph says so: it holds them, unseen, until it ends; in a checkpoint.
+
+    What it makes of anything else is gone with the operator, unless a graph keeps it. So a copy is what outlives the
+    module that ran, and has half the bytes of a parameter there: the first such, as arguments are cast from the right.
+    """
+    parameters = defaultdict(list)
+    for number, role, made in _parameters(found, history):
+        parameters[role.module, made.n_bytes // 2].append((number, role))
+    done = set()
+    for number, made in enumerate(history.makers):
+        if not made.is_cast or number in found.computed:
+            continue
+        begin, end = map(memory.position_at, history.life_of(number))
+        _, module, _ = memory.labels_at(begin)
+        change = memory.n_changes(begin)
+        if memory.n_changes(end) == change:
+            continue
+        of_its_size = parameters[module, history.made(number).n_bytes]
+        parameter, role = next((one for one in of_its_size if (one[0], change) not in done), (None, None))
+        if parameter is not None:
+            done.add((parameter, change))
+            found.tensors.setdefault(number, (found.tensors[parameter][0], None))
+            found.add(number, Role("autocast copies", *role[1:]))
+
+
+def _parameters(found: Owners, history: History):
+    for number, roles in found.roles.items():
+        for role in roles:
+            if role.category == "parameters":
+                yield number, role, history.made(number)

@@ -1,0 +1,146 @@
+"""The trace of a live GPU: what PyTorch's memory history says, whose memory that was, and where the marks stand."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from every_byte.ledger.attribution import Attribution, Owners
+from every_byte.ledger.events import Event
+from every_byte.ledger.trace import Trace
+
+from .backward_order import BackwardOrder
+from .history import Counters, History
+from .memory import LiveMemory
+
+
+class _Read(NamedTuple):
+    """The events up to an instant; `after[i]` is the position right behind the first i allocations, frees and marks."""
+
+    state: tuple
+    events: list[Event]
+    after: list[int]
+
+
+class LiveTrace(Trace):
+    """What happens on a live GPU while it is open: events and owners are read from the history when they are asked for.
+
+    Marks, phases and what the observer notes cost some 50 microseconds each; to ask for events takes time as there are
+    more of them. A copy, or a trace that was pickled, is a Trace as it was then.
+
+    Counts: all threads' allocations; the blocks that were in use when it began come first, and no operation made them.
+            Requested bytes alone where a setting of the allocator makes it cut blocks otherwise than by its rules
+            (`roundup_power2_divisions`): their sizes do not add up to its counters then, and none is given.
+    Raises: RuntimeError where the history does not agree with the allocator's counters.
+    """
+
+    def __new__(cls, *fields, recording=None, **named):
+        """`dataclasses.replace` makes a Trace of one."""
+        return super().__new__(cls) if recording is not None else Trace(*fields, **named)
+
+    def __init__(self, gpu: str, device: torch.device, *, recording, start: Counters) -> None:
+        self.origin, self.gpu, self.torch_version = "measured", gpu, torch.__version__
+        self.phase, self.unmodelled, self.look = "", {}, None
+        self._attributed = None
+        self._recording = recording
+        self._read: _Read | None = None
+        self._owners: tuple | None = None
+        self.memory = LiveMemory(device, self, start)
+
+    def __reduce__(self):
+        fields = self.origin, self.gpu, self.torch_version, self.events, self.phase, self.owners, {}, None, self.n_found
+        return Trace, fields
+
+    @property
+    def n_found(self) -> int:
+        """How many allocations were there when it began."""
+        return self._recording.read().n_before
+
+    @property
+    def events(self) -> list[Event]:
+        """The events up to now."""
+        return self._now().events
+
+    @property
+    def owners(self) -> Owners:
+        """What was observed of the events' allocations."""
+        read, memory = self._now(), self.memory
+        state = read.state, memory.owners.changes, len(memory.places), len(memory.starts), len(memory.conversions)
+        if self._owners is None or self._owners[0] != state:
+            self._owners = state, self._recording.owners(read.after)
+        return self._owners[1]
+
+    def mark(self, name: str) -> None:
+        """Name this instant."""
+        self._recording.must_be_open("mark")
+        self.memory.mark(name, self.phase)
+
+    @contextmanager
+    def in_phase(self, name: str) -> Iterator[None]:
+        """Label every event of the block with a phase: "forward", "backward", "step", "zero_grad"."""
+        try:
+            with super().in_phase(name):
+                self.memory.note_labels()
+                yield
+        finally:
+            self.memory.note_labels()
+
+    def attribution(self, *, look: bool = True) -> Attribution:
+        """What each allocation is at any instant, by what is known now; while the GPU is open it looks around first."""
+        if look and self.look:
+            self.look()
+        owners = self.owners
+        if self._attributed is None or self._attributed[0] is not owners:
+            self._attributed = owners, Attribution(self.events, owners)
+        return self._attributed[1]
+
+    def _now(self) -> _Read:
+        history = self._recording.read()
+        state = history.n_read, len(self.memory.marks), len(self.memory.changes)
+        if self._read is None or self._read.state != state:
+            self._read = self._assembled(state, history)
+        return self._read
+
+    def _assembled(self, state: tuple, history: History) -> _Read:
+        """Allocations, frees and marks in order, and between them what the allocator did as a whole."""
+        events, after, n_before = [], [0], history.n_before
+        marks = iter(self.memory.marks)
+        mark = next(marks, None)
+        for i in range(len(history.events) + 1):
+            others = list(history.others.get(i, ()))
+            while mark is not None and n_before + mark[0] == len(after) - 1:
+                while others and others[0][0] < mark[3].n_segments:
+                    events.append(self._labelled(others.pop(0)[1], len(after) - 1 - n_before))
+                events.append(_mark(*mark[1:]))
+                after.append(len(events))
+                mark = next(marks, None)
+            events += [self._labelled(other, len(after) - 1 - n_before) for _, other in others]
+            if i < len(history.events):
+                events.append(self._labelled(history.events[i], len(after) - 1 - n_before, history.whole))
+                after.append(len(events))
+        for order in self.memory.backwards:
+            order.label(self._within(order, events, after, history))
+        return _Read(state, events, after)
+
+    def _within(self, order: BackwardOrder, events: list[Event], after: list[int], history: History):
+        """The allocations of a backward, not of others inside, and whether a module that runs again made them."""
+        others = [one for one in self.memory.backwards if one is not order and order.start <= one.start < order.end]
+        for position in range(order.start, min(order.end, len(after) - 1 - history.n_before)):
+            event = events[after[history.n_before + position + 1] - 1]
+            if event.action == "alloc" and not any(one.start <= position < one.end for one in others):
+                event.node = history.makers[event.allocation].node
+                yield event, self.memory.labels_at(position)[2]
+
+    def _labelled(self, event: Event, position: int, whole: bool = True) -> Event:
+        if position >= 0:
+            event.phase, module, _ = self.memory.labels_at(position)
+            if event.action in ("alloc", "oom"):
+                event.module = module
+        return event if whole else replace(event, block_bytes=0, allocated_bytes=None)
+
+
+def _mark(name: str, phase: str, counters) -> Event:
+    counted = {"allocated_bytes": counters.allocated_bytes, "requested_bytes": counters.requested_bytes}
+    return Event("mark", phase=phase, name=name, **counted)

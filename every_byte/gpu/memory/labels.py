@@ -1,0 +1,82 @@
+"""In which phase of training, and for which module, the memory of a GPU is used, a simulated or a live one."""
+
+import sys
+import threading
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from every_byte.ledger.module_paths import ModulePaths
+from every_byte.ledger.trace import Trace
+
+
+class _Steps(threading.local):
+    """The optimizer steps under way on this thread, innermost last: (graph task, number of modules running) of each."""
+
+    def __init__(self):
+        self.running: list[tuple[int, int]] = []
+        self.caller = None
+
+
+class Labels:
+    """Says, while it is open, which phase and which module what happens now belongs to.
+
+    The phase is the one that the user set with `trace.in_phase`, or else that of the innermost of these: an
+    optimizer's step ("step"), a backward pass ("backward"), a module's forward ("forward"); outside of them it is "".
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.modules = ModulePaths()
+        self._trace = trace
+        self._steps = _Steps()
+        self._handles: list = []
+
+    def open(self) -> None:
+        self.modules.__enter__()
+        self._handles = [
+            register_optimizer_step_pre_hook(self._enter_step),
+            register_optimizer_step_post_hook(self._leave_step),
+        ]
+
+    def close(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+        self._steps.running.clear()
+        self.modules.__exit__(None, None, None)
+
+    def phase(self) -> str:
+        """The phase of what happens now."""
+        if self._trace.phase:
+            return self._trace.phase
+        task, depth = torch._C._current_graph_task_id(), self.modules.depth
+        steps = self._steps.running
+        if steps and not self.in_step():
+            steps.clear()
+        if steps and steps[-1] == (task, depth):
+            return "step"
+        if task != -1:
+            return "backward"
+        if depth:
+            return "forward"
+        return "step" if steps else ""
+
+    def module_of(self, node: torch.autograd.graph.Node) -> str:
+        """In backward: the path of the module that is run again, or else of the one whose forward made `node`."""
+        return self.modules.current if self.modules.runs_again else self.modules.of_node(node)
+
+    def _enter_step(self, _optimizer, _args, _kwargs) -> None:
+        steps = self._steps
+        steps.caller = sys._getframe(1).f_code
+        steps.running.append((torch._C._current_graph_task_id(), self.modules.depth))
+
+    def _leave_step(self, _optimizer, _args, _kwargs) -> None:
+        if self._steps.running:
+            self._steps.running.pop()
+
+    def in_step(self) -> bool:
+        """Whether an optimizer's step is still on the call stack: one that failed left without telling."""
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_code is not self._steps.caller:
+            frame = frame.f_back
+        return frame is not None

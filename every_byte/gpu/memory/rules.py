@@ -1,0 +1,46 @@
+"""What of a GPU's memory depends on the version of PyTorch: numbers that its CUDA build brings with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Architecture = tuple[int, int]
+"""A compute capability: (9, 0) is Hopper's."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The numbers of one version of PyTorch, with the CUDA libraries that its build on PyPI was made with.
+
+    Unit:   bytes for workspaces, elements for tiles.
+    Source: the CUDA build of that version, asked and recorded: tests/reference says how.
+    """
+
+    torch_version: str
+    cublas_workspace_bytes: Mapping[Architecture, int] = field(hash=False)
+    """What each cuBLAS handle is given to work in, from this architecture on."""
+    sort_in_one_tile: Mapping[int, int] = field(hash=False)
+    """The most items that CUB sorts in one tile, by bytes of an item."""
+    sort_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
+    """The tiles of CUB's radix sort, from this architecture on, by bytes of an item."""
+    unique_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
+    """The tiles of CUB's selection of unique keys: of this architecture, and of Hopper and later."""
+    scan_tiles: Mapping[int, int] = field(hash=False)
+    """The tiles of CUB's running sums, by bytes of an item."""
+
+    def __str__(self) -> str:
+        return f"PyTorch {self.torch_version} rules"
+
+
+def of_architecture(table: Mapping[Architecture, object], capability: Architecture):
+    """What a table says of a GPU: its entry for the newest architecture that is not newer than the GPU's."""
+    return table[max(known for known in table if known <= capability)]
+
+
+PYTORCH_2_13 = Rules(
+    torch_version="2.13",
+    cublas_workspace_bytes={(0, 0): 8_519_680, (9, 0): 33_554_432, (11, 0): 8_519_680},
+    sort_in_one_tile={4: 4864, 8: 2304},
+    sort_tiles={(7, 5): {4: 11776, 8: 2816}, (8, 0): {4: 6528, 8: 3840}, (9, 0): {4: 6528, 8: 4608}},
+    unique_tiles={(7, 5): {4: 704, 8: 320}, (8, 0): {4: 2816, 8: 1344}, (9, 0): {4: 7168, 8: 4928}},
+    scan_tiles={2: 3840, 4: 1920, 8: 896},
+)

@@ -1,0 +1,260 @@
+"""A simulated GPU's memory: which storage lies in which block, from its first use to its last reference.
+
+A block is given to a storage and comes back when the last tensor that shares the storage is gone, exactly when CUDA's
+would: a weak reference to the storage sees to it. Python's garbage collector may drop such a storage at any moment,
+on any thread, also while the allocator is at work; such frees wait until it has finished.
+"""
+
+import threading
+import weakref
+from collections import deque
+from contextlib import nullcontext
+
+import torch
+
+from every_byte.ledger.attribution import Role
+from every_byte.ledger.deep_graphs import let_go, running_node
+from every_byte.ledger.events import Event
+from every_byte.ledger.trace import Trace
+from every_byte.rounding import round_size
+from every_byte.units import exact
+
+from .allocator import Block, CachingAllocator, OutOfMemory
+from .attachment import attached
+from .contents import known_storages
+from .labels import Labels
+from .specs import GPUSpec
+
+
+class StorageRecord(weakref.ref):
+    """A weak reference to a storage that knows its memory, its key and its block; `brought`, `agreed`: agreed.py."""
+
+    __slots__ = ("memory", "key", "n_bytes", "block", "number", "brought", "agreed")
+
+    memory: "Memory"
+    key: int
+    n_bytes: int
+    block: Block | None
+    number: int | None
+    brought: tuple[int, torch.Tensor] | None
+    agreed: tuple[int, torch.Tensor] | None
+
+
+RECORDS: dict[int, StorageRecord] = {}
+"""Every storage that lies on a simulated GPU, by the address of its StorageImpl (`storage._cdata`)."""
+
+
+def _storage_died(record: StorageRecord) -> None:
+    if RECORDS.get(record.key) is record:
+        del RECORDS[record.key]
+    if record.block is not None:
+        record.memory.give_back(record.block, record.number)
+
+
+class Memory:
+    """The allocator of one simulated GPU, the trace of what it did, and the label of what it is doing.
+
+    Counts: requested bytes in the trace; whole blocks in `allocator`.
+    Raises: torch.OutOfMemoryError where CUDA would, with the sizes.
+    """
+
+    def __init__(self, spec: GPUSpec) -> None:
+        self.spec = spec
+        self.trace = Trace("simulated", spec.name, spec.torch_version)
+        self.allocator = CachingAllocator(spec.allocator_bytes, self._segment_changed)
+        self.owners = self.trace.owners
+        self.owners.observed = True
+        self.operation = ""
+        self.labels = Labels(self.trace)
+        self.stream = self.streams = 0
+        self.blas_workspaces: dict[str, Block] = {}
+        self._next_number = 0
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Block, int]] = deque()
+
+    def take_over(self, segments: list[dict]) -> None:
+        """Begin with what another allocator holds, as a snapshot tells it; whom it serves is not known."""
+        allocated_bytes = requested_bytes = 0
+        for number, block in enumerate(self.allocator.take_over(segments)):
+            event = self._allocation(block.requested_bytes, number, block, "unattributed")
+            event.allocated_bytes = allocated_bytes = allocated_bytes + block.size_bytes
+            event.requested_bytes = requested_bytes = requested_bytes + block.requested_bytes
+            event.stream = block.stream
+            self.streams = max(self.streams, block.stream)
+            self._next_number = self.trace.n_found = number + 1
+            self.trace.events.append(event)
+
+    def take(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
+        """A block of at least `n_bytes`, and the number of the allocation; what no tensor will hold needs a name."""
+        let_go()
+        with self._lock:
+            try:
+                block = self.allocator.malloc(n_bytes, self.stream)
+            except OutOfMemory as error:
+                message = self._out_of_memory(error)
+                node, module = self._maker()
+                needed = round_size(n_bytes)
+                self.trace.events.append(
+                    Event("oom", needed, None, self.operation, node, self.labels.phase(), module=module)
+                )
+            else:
+                message = ""
+                number = self._next_number
+                self._next_number += 1
+                self.trace.events.append(self._allocation(n_bytes, number, block, name))
+        self.settle()
+        if message:
+            raise torch.OutOfMemoryError(message)
+        return block, number
+
+    def _maker(self) -> tuple[str, str]:
+        """The autograd node that is running, and the module that it or what runs now belongs to."""
+        if torch._C._current_graph_task_id() != -1 and (running := running_node()):
+            return running.name(), self.labels.module_of(running)
+        return "", self.labels.modules.current
+
+    def _allocation(self, n_bytes: int, number: int, block: Block, name: str) -> Event:
+        (node, module), phase = self._maker(), self.labels.phase()
+        self.owners.counts.append(torch.autograd._get_sequence_nr())
+        self.owners.live.add(number)
+        return Event(
+            "alloc", n_bytes, number, self.operation, node, phase, name, module, block.address, block.size_bytes,
+            self.allocator.allocated_bytes, self.allocator.requested_bytes, self.stream,
+        )  # fmt: skip
+
+    def give_back(self, block: Block, number: int) -> None:
+        """Free a block now, or as soon as the allocator has finished what it is doing."""
+        self._waiting.append((block, number))
+        self.settle()
+
+    def while_taken(self, *sizes: int) -> None:
+        """Take temporaries of these sizes and give them back, last first."""
+        taken = [self.take(n_bytes) for n_bytes in sizes if n_bytes]
+        for block, number in reversed(taken):
+            self.give_back(block, number)
+
+    def settle(self) -> None:
+        """Carry out the frees that had to wait."""
+        while self._waiting and self._lock.acquire(blocking=False):
+            try:
+                while self._waiting:
+                    block, number = self._waiting.popleft()
+                    event = self._release(block, number)
+                    self.allocator.free(block)
+                    event.allocated_bytes = self.allocator.allocated_bytes
+                    event.requested_bytes = self.allocator.requested_bytes
+                    self.trace.events.append(event)
+            finally:
+                self._lock.release()
+
+    def _release(self, block: Block, number: int) -> Event:
+        self.owners.live.discard(number)
+        phase, n_bytes = self.labels.phase(), block.requested_bytes
+        return Event("free", n_bytes, number, phase=phase, address=block.address, block_bytes=block.size_bytes)
+
+    def _place(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
+        """Give a new storage its block, for as long as it lives. A storage of no bytes gets none."""
+        n_bytes = storage.nbytes()
+        block, number = self.take(n_bytes) if n_bytes else (None, None)
+        if number is not None:
+            self.owners.tensors[number] = tensor.shape, tensor.dtype
+        record = StorageRecord(storage, _storage_died)
+        record.memory, record.key, record.n_bytes = self, storage._cdata, n_bytes
+        record.block, record.number = block, number
+        record.brought = record.agreed = None
+        RECORDS[record.key] = record
+
+    def place_if_new(self, tensor: torch.Tensor) -> None:
+        """Place the storage of a tensor that an operation has returned, unless it has its place already."""
+        storage = tensor.untyped_storage()
+        record = RECORDS.get(storage._cdata)
+        if record is None:
+            self._place(storage, tensor)
+        elif record.n_bytes != storage.nbytes():
+            self.move(record, storage.nbytes())
+
+    def move(self, record: StorageRecord, n_bytes: int) -> None:
+        """Give a storage that was resized a block of its new size; the old one comes back when this is there.
+
+        Source: resize_bytes_cuda in aten/src/ATen/native/cuda/Resize.cpp.
+        """
+        old = record.block, record.number
+        record.block, record.number = self.take(n_bytes) if n_bytes else (None, None)
+        record.n_bytes = n_bytes
+        self.owners.moved(old[1], record.number)
+        if old[0] is not None:
+            self.give_back(*old)
+
+    def place_results(self, result: object) -> None:
+        """Place the new storages of an operation's result: a tensor, or a tuple or list of tensors, in order."""
+        if isinstance(result, torch.Tensor):
+            if result.is_meta:
+                self.place_if_new(result)
+        elif isinstance(result, (tuple, list)):
+            for item in result:
+                self.place_results(item)
+
+    def use_blas(self) -> None:
+        """Take this thread's cuBLAS workspace, if it is the first matrix product here.
+
+        Backward runs on a thread of its own on CUDA, and a workspace belongs to a thread: there are two.
+        Source: aten/src/ATen/cuda/CublasHandlePool.cpp; the case two_by_two_matmul of tests/reference.
+        """
+        thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
+        if thread not in self.blas_workspaces:
+            self.blas_workspaces[thread], _ = self.take(self.spec.cublas_workspace_bytes, "cuBLAS workspace")
+
+    # what the observer asks
+
+    at_one_instant = in_backward = staticmethod(lambda *_about: nullcontext())
+
+    def position(self) -> int:
+        """How many events there are."""
+        return len(self.trace.events)
+
+    def holds_tensors(self) -> bool:
+        """Whether any tensor lies here: not what has a name of its own, nor what was found."""
+        return any(number in self.owners.tensors for number in self.owners.live)
+
+    def numbers_of(self, tensor: torch.Tensor) -> list[int]:
+        """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
+        records = [RECORDS.get(storage._cdata) for storage in known_storages(tensor)]
+        return [r.number for r in records if r is not None and r.number is not None and r.memory is self]
+
+    def note_start(self, number: int) -> None:
+        """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
+        last = next((e for e in reversed(self.trace.events) if e.action == "alloc"), None)
+        made_now = number == last.allocation and last.operation == "aten::ones_like"
+        self.owners.add(number, Role("temporaries" if made_now else "gradients"))
+
+    def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None:
+        """Of a tensor that a graph has computed and keeps nothing more is asked here."""
+
+    def shift(self) -> int:
+        """A backward runs on the thread that calls it: all nodes are numbered in one row."""
+        return 0
+
+    def concerns(self, tensor: torch.Tensor) -> bool:
+        """Whether something on this GPU may have led to a tensor: to one on a GPU of the machine, nothing has."""
+        return tensor.device.type in ("meta", "cpu")
+
+    def is_watched(self) -> bool:
+        """Whether what runs on this thread may be this GPU's: not where it is set aside."""
+        return any(mode.memory is self for mode in attached())
+
+    def _segment_changed(self, action: str, address: int, n_bytes: int) -> None:
+        self.trace.events.append(Event(action, n_bytes, phase=self.labels.phase(), address=address))
+
+    def _out_of_memory(self, error: OutOfMemory) -> str:
+        spec = self.spec
+        free = spec.allocator_bytes - error.reserved_bytes
+        idle = error.reserved_bytes - error.allocated_bytes
+        larger = error.segment_bytes > round_size(error.requested_bytes)
+        segment = f", which needs a new segment of {exact(error.segment_bytes)}" if larger else ""
+        return (
+            f"CUDA out of memory (simulated {spec.name}): {self.operation or 'an allocation'} asked for "
+            f"{exact(error.requested_bytes)}{segment}. The GPU has {exact(spec.total_bytes)}, of which the CUDA "
+            f"context takes {exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
+            f"{exact(error.allocated_bytes)} allocated, {exact(idle)} reserved but not allocated. {exact(free)} "
+            "are free. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU."
+        )

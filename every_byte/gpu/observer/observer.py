@@ -1,0 +1,261 @@
+"""Observes, while a program runs on a GPU, whom its memory serves: model, optimizer, data or autograd."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from every_byte.gpu.memory.contents import in_order, nodes_of, objects_of, outermost, parameters_of, split, tensors_in
+from every_byte.ledger.attribution import Pass, Role
+
+from .graph_walk import GraphWalk
+from .observed import Observed, at_one_instant
+from .spans import Spans
+
+
+class Observer:
+    """Notes in a trace's owners what each allocation of one GPU is, at the moments at which that shows.
+
+    These are: the start and the end of the outermost module's forward, of a backward, and of an optimizer's step; and
+    when it is asked to look at all that is there. It refers to no tensor, module or node in between.
+    """
+
+    def __init__(self, memory: Observed) -> None:
+        self.memory, self.owners = memory, memory.owners
+        self.numbers_of, self._position = memory.numbers_of, memory.position
+        module_of = memory.labels.modules.of_sequence_number
+        self.graph = GraphWalk(
+            self.owners, self._position, module_of, self.numbers_of, memory.note_computed, memory.shift
+        )
+        self._handles: list = []
+        self._looked_at: tuple = ()
+        self._forward: list | None = None
+        self._steps: list = []
+        self._spans = Spans(self.owners, memory.labels, self._position)
+
+    def open(self) -> None:
+        self._handles = [
+            register_module_forward_pre_hook(self._enter_forward),
+            register_module_forward_hook(self._leave_forward, with_kwargs=True, always_call=True),
+            register_optimizer_step_pre_hook(self._enter_step),
+            register_optimizer_step_post_hook(self._leave_step),
+        ]
+
+    def close(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    # what tensors and modules say
+
+    def note(self, tensor: torch.Tensor, category: str, module: str = "", name: str = "") -> None:
+        """Note what a tensor is."""
+        for number in self.numbers_of(tensor):
+            self.owners.add(number, Role(category, module, name))
+
+    def note_copy(self, copy: torch.Tensor, of: torch.Tensor, category: str) -> None:
+        """Note that a tensor is a copy of one whose module and name are known."""
+        self.note(copy, category, *self._known_as(of)[1:])
+
+    def _known_as(self, tensor: torch.Tensor) -> Role:
+        for number in self.numbers_of(tensor):
+            if number in self.owners.roles:
+                return self.owners.role(number)
+        return _UNKNOWN
+
+    def _note_model(self, module: nn.Module) -> None:
+        for category, members in (("parameters", module.named_parameters()), ("buffers", module.named_buffers())):
+            for path, tensor in members:
+                self.note(tensor, category, *split(path))
+
+    def _note_input(self, tensor: torch.Tensor) -> None:
+        """What a module is given is data, unless it is another module's result."""
+        if tensor.grad_fn is None:
+            for number in self.numbers_of(tensor):
+                if number not in self.owners.roles:
+                    self.owners.add(number, Role("inputs"))
+
+    # forward
+
+    def _is_root(self) -> bool:
+        return self.memory.labels.modules.depth == 1 and torch._C._current_graph_task_id() == -1
+
+    def _enter_forward(self, module: nn.Module, args) -> None:
+        if torch.compiler.is_compiling():  # hooks are compiled into a model's graph: these must leave nothing there
+            return
+        if self._is_root() and self.memory.is_watched():
+            self._begin_forward(module, args)
+
+    @at_one_instant
+    def _begin_forward(self, module: nn.Module, args) -> None:
+        self._note_model(module)
+        for tensor in tensors_in(args):
+            self._note_input(tensor)
+        self._forward = self._spans.begin("forward")
+
+    def _leave_forward(self, module: nn.Module, args, *rest) -> None:
+        """`rest` is the keyword arguments and the output; the output alone where forward has failed."""
+        if torch.compiler.is_compiling():
+            return
+        # the paths' own hook has run before this one, so that the root is not among the running modules any more
+        is_over = self.memory.labels.modules.depth == 0 and torch._C._current_graph_task_id() == -1
+        if is_over and self.memory.is_watched():
+            self._end_forward((args, *rest[:-1]), list(tensors_in(rest[-1])))
+
+    @at_one_instant
+    def _end_forward(self, arguments, outputs: list[torch.Tensor]) -> None:
+        self._spans.finish(self._forward)
+        for tensor in tensors_in(arguments):
+            self._note_input(tensor)
+        for tensor in outputs:
+            self.note(tensor, "outputs")
+        self._walk(outputs)
+
+    # backward
+
+    @contextmanager
+    def backward(self, roots, gradients, retain_graph: bool, inputs: tuple) -> Iterator[None]:
+        """Note what the graph of these roots keeps before it runs; and after, that it is gone, and the gradients."""
+        roots = list(tensors_in(roots))
+        with self.memory.at_one_instant():
+            span = self._spans.begin("backward")
+            for tensor in roots:
+                self.note(tensor, "outputs")
+            for tensor in tensors_in(gradients):
+                self._note_start(tensor)
+            nodes, leaves = self._walk(roots)
+            backward = Pass(self._position(), nodes, releases=not (retain_graph or inputs))
+            self.owners.passes.append(backward)
+            self._spans.n_backwards += 1
+        is_done = False
+        try:
+            with self.memory.in_backward(roots):
+                yield
+            is_done = True
+        finally:
+            with self.memory.at_one_instant():
+                for leaf in leaves if is_done else ():
+                    self._note_gradient(leaf)
+                # it was to run a part of the graph, or has failed on the way
+                emptied_in_part = not (retain_graph or is_done and backward.releases)
+                if emptied_in_part:
+                    backward.nodes, backward.releases = self.graph.emptied(nodes_of(roots)), True
+                backward.end = self._position()
+                if backward.releases:
+                    self.graph.release(backward.nodes, backward.end)
+                self._spans.n_backwards -= 1
+                self._spans.finish(span)
+
+    @at_one_instant
+    def note_recomputed(self, frame, task: int) -> None:
+        """Note what a checkpoint has just computed again."""
+        self.graph.note_recomputed(frame, task)
+
+    @at_one_instant
+    def note_results(self, gradients, inputs) -> None:
+        """What `torch.autograd.grad` returns."""
+        for gradient, x in zip(in_order(gradients), in_order(inputs), strict=False):
+            if isinstance(gradient, torch.Tensor):
+                self.note(gradient, "gradients", *self._known_as(x)[1:])
+
+    def _walk(self, roots: list[torch.Tensor]) -> tuple[list, list[torch.Tensor]]:
+        nodes, leaves = self.graph.walk(nodes_of([x for x in roots if self.memory.concerns(x)]))
+        for leaf in leaves:
+            self._note_leaf(leaf)
+        return nodes, leaves
+
+    def _note_start(self, gradient: torch.Tensor) -> None:
+        """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
+        for number in self.numbers_of(gradient):
+            if number not in self.owners.roles:
+                self.memory.note_start(number)
+
+    def _note_leaf(self, leaf: torch.Tensor) -> None:
+        for number in self.numbers_of(leaf):
+            if number not in self.owners.roles:
+                self.owners.add(number, Role("parameters" if isinstance(leaf, nn.Parameter) else "inputs"))
+
+    def _note_gradient(self, leaf: torch.Tensor) -> None:
+        if leaf.grad is not None:
+            self.note(leaf.grad, "gradients", *self._known_as(leaf)[1:])
+
+    # step
+
+    @at_one_instant
+    def _enter_step(self, optimizer, _args, _kwargs) -> None:
+        if not self.memory.is_watched():
+            return
+        self._steps.append(self._spans.begin("step"))
+        for parameter in parameters_of(optimizer):
+            if self._known_as(parameter).category not in ("parameters", "buffers"):
+                self.note(parameter, "parameters")
+            self._note_gradient(parameter)
+
+    @at_one_instant
+    def _leave_step(self, optimizer, _args, _kwargs) -> None:
+        if not self.memory.is_watched():
+            return
+        self._note_state(optimizer)
+        self._spans.finish(self._steps.pop() if self._steps else None)
+
+    def _note_state(self, optimizer: torch.optim.Optimizer) -> None:
+        for parameter in parameters_of(optimizer):
+            _, module, name = self._known_as(parameter)
+            for key, value in optimizer.state.get(parameter, {}).items():
+                for tensor in tensors_in(value):
+                    self.note(tensor, "optimizer state", module, f"{name}.{key}" if name else str(key))
+
+    # on demand
+
+    @at_one_instant
+    def look(self, again: bool = False) -> None:
+        """Look at every tensor, module and optimizer that there is now, if anything here is not known for what it is.
+
+        A program can make a tensor something else without an event, as `register_buffer` does: `again` looks anyway.
+        """
+        self.memory.settle()
+        self._spans.end_what_is_over()
+        state = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
+        if not again and (state == self._looked_at or self._all_is_known()):
+            return
+        modules, tensors, optimizers = self._all_there_is()
+        for module in modules:
+            self._note_model(module)
+        for tensor in tensors:
+            if isinstance(tensor, nn.Parameter):
+                self._note_leaf(tensor)
+        for optimizer in optimizers:
+            for parameter in parameters_of(optimizer):
+                self._note_gradient(parameter)
+            self._note_state(optimizer)
+        results = [x for x in tensors if x.grad_fn is not None]
+        self._walk(results)
+        last = [x for x in results if x.grad_fn._sequence_nr() not in self.graph.inner]
+        self.owners.look_at({number for tensor in last for number in self.numbers_of(tensor)})
+        for tensor in tensors:
+            if tensor.is_leaf or tensor.retains_grad:
+                self._note_gradient(tensor)
+        self._looked_at = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
+
+    def _all_is_known(self) -> bool:
+        """Whether a look could say no more of what is in use: where every tensor was seen, and each is something."""
+        return self.owners.observed and all(map(self._is_known, self.owners.live))
+
+    def _is_known(self, number: int) -> bool:
+        role = self.owners.role(number)
+        if role is None:
+            return number in self.owners.kept or number not in self.owners.tensors
+        return bool(role.name) or role.category not in ("parameters", "buffers")  # their names may be missing
+
+    def _all_there_is(self) -> tuple[list[nn.Module], list[torch.Tensor], list[torch.optim.Optimizer]]:
+        """The outermost modules of the process, the tensors here, and the optimizers; none where there is no tensor."""
+        if not self.memory.holds_tensors():
+            return [], [], []
+        modules, tensors, optimizers = objects_of(nn.Module, torch.Tensor, torch.optim.Optimizer)
+        return outermost(modules), [x for x in tensors if self.numbers_of(x)], optimizers
+
+
+_UNKNOWN = Role("")

@@ -1,0 +1,1 @@
+"""Which attention kernel CUDA takes, and what each takes from the allocator."""

@@ -1,0 +1,231 @@
+"""`scaled_dot_product_attention` and its fallback in plain mathematics, as CUDA composes them of other operators.
+
+PyTorch composes attention by the tensors' device: on meta tensors it would always take the fallback. Here the backend
+is the one that CUDA takes (choice.py); what the fused kernels allocate is told by flash.py (flash attention and
+cuDNN's) and efficient.py.
+
+Source: aten/src/ATen/native/transformers/attention.cpp.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
+from torch.nn.attention import SDPBackend
+
+from every_byte.gpu.memory.attachment import another_mode_is_on, attached
+from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
+from every_byte.gpu.operators.registry import Call, composite, contiguous_copies, returns, takes
+
+from .choice import HALF, Attention, choose
+
+aten = torch.ops.aten
+_CUDNN_MINUS_INFINITY = -65504.0
+_FLASH_ALIGNMENT = 8
+_BIAS_ALIGNMENT = 8
+_TRACING = torch._C._TorchDispatchModeKey.FAKE
+
+
+def _gpu_of(tensor: torch.Tensor):
+    """The spec of the simulated GPU that holds this tensor, or the one within torch.func's wrapper, if one does.
+
+    While `torch.compile` traces, tensors are stand-ins of which no GPU knows: what it traces will run on the open one.
+    """
+    while is_functorch_wrapped_tensor(tensor):
+        tensor = get_unwrapped(tensor)
+    record = RECORDS.get(tensor.untyped_storage()._cdata)
+    if record is None and attached() and torch._C._get_dispatch_mode(_TRACING) is not None:
+        return attached()[-1].memory.spec
+    return record.memory.spec if record is not None else None
+
+
+@composite(aten.scaled_dot_product_attention.default)
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
+) -> torch.Tensor:
+    """Attention by the backend that CUDA takes, with masks and head dimensions prepared as that backend wants them.
+
+    Shapes: query[b,h,s,d], key[b,h,t,d], value[b,h,t,e] -> [b,h,s,e]
+    Raises: RuntimeError where none of the backends that are enabled takes it.
+    """
+    _check(query, key, value, attn_mask)
+    if not (query.numel() and key.numel() and value.numel()):
+        return _of_nothing(query, key, value)
+    spec = _gpu_of(query)
+    attention = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    backend = choose(attention, spec) if spec is not None else SDPBackend.MATH
+    minus_infinity = _CUDNN_MINUS_INFINITY if backend == SDPBackend.CUDNN_ATTENTION else -math.inf
+    mask = _as_addend(attn_mask, query.dtype, minus_infinity)
+    if backend == SDPBackend.MATH:
+        return attention_in_mathematics(
+            query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+        )[0]
+    if backend == SDPBackend.FLASH_ATTENTION:
+        return _flash_attention(query, key, value, dropout_p, is_causal, scale)
+    if backend == SDPBackend.CUDNN_ATTENTION:
+        return aten._scaled_dot_product_cudnn_attention(
+            query, key, value, mask, attention.trains, dropout_p, is_causal, False, scale=scale
+        )[0]
+    if mask is not None:
+        mask = _aligned(mask).expand(*query.shape[:3], key.shape[2])
+    return aten._scaled_dot_product_efficient_attention(
+        query, key, value, mask, attention.trains, dropout_p, is_causal, scale=scale
+    )[0]
+
+
+def _check(query, key, value, mask) -> None:
+    types = query.dtype, key.dtype, value.dtype
+    if len(set(types)) > 1:
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same dtype, but got {', '.join(map(str, types))}."
+        )
+    if min(query.dim(), key.dim(), value.dim()) < 2:
+        raise RuntimeError(
+            "Expected query, key, and value to all be at least 2 dimensional, but got "
+            f"{query.dim()}, {key.dim()} and {value.dim()}."
+        )
+    if mask is not None and mask.dtype not in (torch.bool, torch.float32, query.dtype):
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            f"{mask.dtype} and query.dtype: {query.dtype}."
+        )
+
+
+def _of_nothing(query, key, value) -> torch.Tensor:
+    """Zeros that depend on all three, so each gets a gradient: one expression in C++, its parts live to its end."""
+    zeros = query.new_zeros((*query.shape[:-1], value.shape[-1]))
+    sums = [x.sum() for x in (query, key, value)]
+    two = sums[0] + sums[1]
+    three = two + sums[2]
+    zero = three * 0
+    return zeros + zero
+
+
+def _as_addend(mask: torch.Tensor | None, dtype: torch.dtype, minus_infinity: float) -> torch.Tensor | None:
+    """A boolean mask as what is added to the scores: 0 where it is true. Any other mask is that already."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.where(mask, 0.0, torch.scalar_tensor(minus_infinity, dtype=dtype, device=mask.device))
+
+
+def _flash_attention(query, key, value, dropout: float, causal: bool, scale: float | None) -> torch.Tensor:
+    """Flash attention wants head dimensions in eights: the tensors are padded, the result is cut."""
+    d = query.shape[-1]
+    padded = [F.pad(x, (0, -d % _FLASH_ALIGNMENT)) if d % _FLASH_ALIGNMENT else x for x in (query, key, value)]
+    scale = 1 / math.sqrt(d) if scale is None else scale
+    out = aten._scaled_dot_product_flash_attention(*padded, dropout, causal, False, scale=scale)[0]
+    return out[..., :d] if out.shape[-1] != d else out
+
+
+def _aligned(mask: torch.Tensor) -> torch.Tensor:
+    """The mask itself if its rows start at multiples of eight numbers, or a slice of a padded copy that does."""
+    if mask.stride(-1) == 1 and all(stride % _BIAS_ALIGNMENT == 0 for stride in mask.stride()[:-1]):
+        return mask
+    n = mask.shape[-1]
+    return F.pad(mask, (0, _BIAS_ALIGNMENT - n % _BIAS_ALIGNMENT))[..., :n]
+
+
+# ---------------------------------------------------------------------------------------------------- plain mathematics
+
+
+@composite(aten._scaled_dot_product_attention_math.default)
+def attention_in_mathematics(
+    query,
+    key,
+    value,
+    attn_mask=None,
+    dropout_p=0.0,
+    is_causal=False,
+    dropout_mask=None,
+    *,
+    scale=None,
+    enable_gqa=False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of products, a softmax and dropout, half precision in float32; the mask is added in place.
+
+    Every intermediate has a name of its own, and so lives until the end, as in C++; the compiler casts the weights
+    before it multiplies by the values. PyTorch's own composite would add the mask out of place under any dispatch mode;
+    on CUDA it does so under one of the program's own.
+    Source: _scaled_dot_product_attention_math in attention.cpp.
+    """
+    dtype = query.dtype
+    if dtype in HALF and not torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed():
+        query, key, value = query.float(), key.float(), value.float()
+    factor = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else abs(scale))
+    scaled = aten.mul.Scalar(query, -factor if scale is not None and scale < 0 else factor)
+    if is_causal:
+        if attn_mask is not None:
+            raise RuntimeError(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+            )
+        below = query.new_ones((query.shape[-2], key.shape[-2]), dtype=torch.bool).tril()
+        attn_mask = _as_addend(below, query.dtype, -math.inf)
+        del below
+    keys, values = _repeat_heads(query, key, value) if enable_gqa else (key, value)
+    weights = torch.matmul(scaled, aten.mul.Scalar(keys.transpose(-2, -1), factor))
+    if attn_mask is not None:
+        weights = weights.add(attn_mask) if another_mode_is_on() else weights.add_(attn_mask)
+    weights = torch._safe_softmax(weights, -1)
+    if dropout_p > 0:
+        if dropout_mask is not None:
+            weights = weights.masked_fill(dropout_mask.logical_not(), 0.0)
+            values = aten.mul.Scalar(values, 1 / (1 - dropout_p))
+        else:
+            weights = torch.dropout(weights, dropout_p, True)
+    weights_as_given = weights.to(dtype)
+    out = torch.matmul(weights, values)
+    return out.to(dtype), weights_as_given
+
+
+def _repeat_heads(query, key, value) -> tuple[torch.Tensor, torch.Tensor]:
+    """Key and value with as many heads as the query."""
+    heads = [x.shape[-3] for x in (query, key, value)]
+    if len(set(heads)) == 1:
+        return key, value
+    if heads[0] % heads[1] or heads[0] % heads[2]:
+        raise RuntimeError(
+            f"Number of heads in key and value must divide the number of heads in query: got {heads[1]}, {heads[2]} "
+            f"and {heads[0]}."
+        )
+    return tuple(x.repeat_interleave(heads[0] // n, -3) for x, n in zip((key, value), heads[1:], strict=True))
+
+
+@returns(aten._safe_softmax.default)
+def _safe_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    return x.new_empty(x.shape, dtype=dtype or x.dtype)
+
+
+@takes(aten._safe_softmax.default)
+def safe_softmax(call: Call) -> None:
+    """A softmax; then which scores are minus infinity, in which rows all of them are, and the zero to put there.
+
+    Source: _safe_softmax in attention.cpp.
+    """
+    call.place_all()
+    x, dim = call.args[:2]
+    memory = call.memory
+    call.while_taken(*contiguous_copies(x))
+    rows = x.numel() // max(x.shape[dim], 1)
+    held = [memory.take(x.numel()), memory.take(rows)]
+    infinite = torch.empty_like(x, dtype=torch.bool)
+    nest = loop_nest(x.shape, infinite.stride(), {dim % x.dim()}, 1, 1)
+    for sizes in staging(nest, memory.spec, 1, 4):
+        call.while_taken(*sizes)
+    held.append(memory.take(call.result.element_size()))
+    for block, number in reversed(held):
+        memory.give_back(block, number)
+
+
+@returns(aten._fused_sdp_choice.default)
+def _fused_sdp_choice(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
+) -> int:
+    attention = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    return int(choose(attention, _gpu_of(query)))
+
+
+@takes(aten._fused_sdp_choice.default)
+def fused_sdp_choice(call: Call) -> None:
+    """A question; it allocates nothing."""

@@ -1,0 +1,179 @@
+"""What memory-efficient attention returns on CUDA, what it allocates beside that, and in which order.
+
+Its kernels work in blocks of queries and keys. Which one runs, and so how large the blocks are, depends on the GPU, the
+type, the head dimension, dropout and shared memory; buffers in global memory follow from the blocks.
+
+Source: kernel_forward.h, kernel_backward.h, kernels/cutlassF.h and cutlassB.h, shipped with torch in
+ATen/native/transformers/cuda/mem_eff_attention; attention.cu and attention_backward.cu in aten/src, same path. Held to
+the CUDA build by tests/gpu/operators/test_attention.py.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
+from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
+
+from .choice import HALF
+
+aten = torch.ops.aten
+_LOGSUMEXP_ALIGNMENT = 32
+_BIAS_GRADIENT_ALIGNMENT = 16
+_LARGEST_KEPT_HEAD = 128
+
+
+def _round_up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+# -------------------------------------------------------------------------------------------------------------- forward
+
+
+@returns(aten._scaled_dot_product_efficient_attention.default)
+def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+    """Shapes: output [b,h,s,e] over [b,s,h,e]; logsumexp [b,h,s up to a multiple of 32]; the seeds lie on the CPU."""
+    if bias is not None and bias.dtype != query.dtype:
+        raise RuntimeError(
+            f"invalid dtype for bias - should match query's dtype: got attn_mask {bias.dtype}, query {query.dtype}; "
+            "convert the mask with .to(query.dtype)."
+        )
+    b, h, s, _ = query.shape
+    out = query.new_empty((b, s, h, value.shape[3])).transpose(1, 2)
+    rows = _round_up(s, _LOGSUMEXP_ALIGNMENT) if logsumexp else 0
+    seeds = (torch.zeros((), dtype=torch.int64) for _ in range(2))
+    return out, query.new_empty((b, h, rows), dtype=torch.float32), *seeds
+
+
+@takes(aten._scaled_dot_product_efficient_attention.default)
+def efficient_attention(call: Call) -> None:
+    """Output and logsumexp; in half precision, heads of more than 128 are summed up in a float32 output beside it."""
+    query, _, value = call.args[:3]
+    out, logsumexp = call.result[:2]
+    call.place(out, logsumexp)
+    if query.dtype in HALF and max(query.shape[-1], value.shape[-1]) > _LARGEST_KEPT_HEAD:
+        call.while_taken(out.numel() * 4)
+
+
+# ------------------------------------------------------------------------------------------------------------- backward
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A backward kernel: queries and keys of a block, the largest head it computes, the shared memory it takes."""
+
+    queries: int
+    keys: int
+    largest_head: int
+    shared_bytes: int = 0
+    not_for_dropout: bool = False
+
+    @property
+    def sums_in_registers(self) -> bool:
+        """Whether, in half precision, the gradients of key and value stay in registers until they are complete."""
+        return self.largest_head <= self.queries
+
+
+_ANY = 1 << 16
+_SMALL_HEADS = (_Kernel(64, 64, 32), _Kernel(64, 64, 64))
+_TURING_HALF = (*_SMALL_HEADS, _Kernel(128, 64, 128), _Kernel(128, 64, _ANY))
+_TURING_FLOAT32 = (_Kernel(64, 64, _ANY),)
+_AMPERE_HALF = (*_SMALL_HEADS, _Kernel(128, 128, 128, 133_632), _Kernel(64, 64, 128), _Kernel(128, 64, _ANY))
+_SMALL_AMPERE_HALF = (*_SMALL_HEADS, _Kernel(128, 64, 96, not_for_dropout=True), *_AMPERE_HALF[2:])
+_AMPERE_FLOAT32 = (*_SMALL_HEADS, _Kernel(128, 64, _ANY, 121_344), _Kernel(64, 64, _ANY))
+
+
+def _kernel(spec: GPUSpec, half: bool, head: int, dropout: bool) -> _Kernel:
+    """The first kernel that computes heads of that dimension and fits into a multiprocessor's shared memory.
+
+    Source: dispatch_cutlassB in kernels/cutlassB.h. Kernels that differ in nothing that matters here are one; shared
+    memory is told where some GPU has less.
+    """
+    if spec.capability[0] < 8:
+        kernels = _TURING_HALF if half else _TURING_FLOAT32
+    elif not half:
+        kernels = _AMPERE_FLOAT32
+    else:
+        kernels = _SMALL_AMPERE_HALF if spec.capability in ((8, 6), (8, 9)) else _AMPERE_HALF
+    return next(
+        kernel
+        for kernel in kernels
+        if head <= kernel.largest_head
+        and kernel.shared_bytes <= spec.shared_memory_per_block
+        and not (dropout and kernel.not_for_dropout)
+    )
+
+
+def workspace_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, dropout: bool, spec: GPUSpec) -> int:
+    """What the backward kernel sums up in, in global memory, for each head: gradients of query, key and value.
+
+    Shapes: query[b,s,h,d], key[b,t,h,d], value[b,t,h,e]
+    Unit:   bytes.
+    Source: Params::workspace_size in kernel_backward.h; the number of splits in attention_backward.cu.
+    """
+    b, s, h, d = query.shape
+    t, e = key.shape[1], value.shape[3]
+    half = query.dtype in HALF
+    kernel = _kernel(spec, half, max(d, e), dropout)
+    sums_outside = half and not kernel.sums_in_registers
+    n_splits = min(-(-t // kernel.keys), 200 // (b * h))
+    if torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled():
+        n_splits = 1
+    n_splits = max(n_splits, 1)
+    keys = n_splits * kernel.keys * (_round_up(d, kernel.queries) + _round_up(e, kernel.queries)) if sums_outside else 0
+    tiles = -(-s // kernel.queries) * -(-d // kernel.keys)
+    queries = tiles * (4 + kernel.queries * kernel.keys)  # a lock, a counter and padding before each tile
+    return b * h * _round_up(keys + queries, 4) * 4
+
+
+@returns(aten._scaled_dot_product_efficient_attention_backward.default)
+def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
+    """Gradients that lie as [b,s,h,d]; the mask's has rows in multiples of 16."""
+    wanted = rest[5]
+    gradients = [x.new_empty(x.transpose(1, 2).shape).transpose(1, 2) for x in (query, key, value)]
+    if not wanted[3]:
+        return *gradients, None
+    n = bias.shape[-1]
+    padded = bias.new_empty((*bias.shape[:-1], _round_up(n, _BIAS_GRADIENT_ALIGNMENT)))
+    return *gradients, padded[..., :n]
+
+
+@takes(aten._scaled_dot_product_efficient_attention_backward.default)
+def efficient_attention_backward(call: Call) -> None:
+    """A contiguous copy of the gradient, the gradients, gradient times output summed over each row, the workspace.
+
+    In float32 the product and its sum are operators of their own; in half precision the kernel computes them.
+    """
+    memory = call.memory
+    gradient, query, key, value = (x.transpose(1, 2) for x in call.args[:4])
+    b, s, h, _ = query.shape
+    held = [memory.take(n_bytes) for n_bytes in contiguous_copies(gradient)]
+    call.place_all()
+    rows = b * s * h * 4
+    if query.dtype in HALF:
+        held.append(memory.take(rows))
+    else:
+        held += _row_sums(call, gradient.shape)
+    if size := workspace_bytes(query, key, value, call.args[9] != 0, memory.spec):
+        held.append(memory.take(size))
+    for block, number in reversed(held):
+        memory.give_back(block, number)
+
+
+def _row_sums(call: Call, shape) -> list:
+    """The product of gradient and output, its sum over the last dimension, and that sum by heads."""
+    memory = call.memory
+    product, sums = memory.take(prod(shape) * 4), memory.take(prod(shape[:-1]) * 4)
+    contiguous = torch.empty(shape, device="meta")
+    for sizes in staging(loop_nest(shape, contiguous.stride(), {3}, 4, 4), memory.spec, 4, 4):
+        call.while_taken(*sizes)
+    by_heads = contiguous[..., 0].new_empty(shape[:-1]).transpose(-2, -1)
+    if by_heads.is_contiguous():
+        memory.give_back(*product)
+        return [sums]
+    result = memory.take(prod(shape[:-1]) * 4)
+    memory.give_back(*sums)
+    memory.give_back(*product)
+    return [result]

@@ -1,0 +1,231 @@
+"""What flash attention and cuDNN's attention return on CUDA, what they allocate beside that, and in which order.
+
+Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (mha_fwd, mha_bwd), attention.cu,
+attention_backward.cu in the folder above; aten/src/ATen/native/cudnn/MHA.cpp. Held to the CUDA build by
+tests/gpu/operators/test_attention.py.
+"""
+
+import math
+import struct
+
+import torch
+
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
+
+aten = torch.ops.aten
+_RANDOM_STATE_BYTES = 16
+
+
+def _round_up(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+def _rounded_head(d: int) -> int:
+    """The head dimension as the kernels accumulate it."""
+    return _round_up(d, 32 if d <= 128 else 64)
+
+
+# ------------------------------------------------------------------------------------------------------- flash, forward
+
+
+def _swaps_groups(query: torch.Tensor, key: torch.Tensor, dropout: float) -> bool:
+    """Whether one query per sequence is computed as a sequence of the heads that share a key."""
+    return query.shape[1] == 1 and query.shape[2] > key.shape[2] and dropout == 0
+
+
+def _by_groups(query: torch.Tensor, heads: int) -> torch.Tensor:
+    b, _, h, d = query.shape
+    return query.reshape(b, heads, h // heads, d).transpose(1, 2)
+
+
+@returns(aten._flash_attention_forward.default)
+def _flash_forward(query, key, value, cum_q, cum_k, max_q, max_k, dropout, causal, debug, **options):
+    """The kernel itself: tensors lie as [b,s,h,d]."""
+    if cum_q is not None or debug or options.get("block_table") is not None:
+        return aten._flash_attention_forward.default(
+            query, key, value, cum_q, cum_k, max_q, max_k, dropout, causal, debug, **options
+        )
+    b, s, h, d = query.shape
+    if _swaps_groups(query, key, dropout):
+        grouped = torch.empty_like(_by_groups(query, key.shape[2]))
+        out = grouped.transpose(1, 2).reshape(b, 1, h, d)
+    else:
+        out = torch.empty_like(query)
+    return (
+        out,
+        query.new_empty((b, h, s), dtype=torch.float32),
+        query.new_empty((2,), dtype=torch.uint64),
+        query.new_empty((), dtype=torch.uint64),
+        query.new_empty((0,)),
+    )
+
+
+@returns(aten._scaled_dot_product_flash_attention.default)
+def _flash(query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    if return_debug_mask or query.dim() != 4:
+        return aten._scaled_dot_product_flash_attention.default(
+            query, key, value, dropout_p, is_causal, return_debug_mask, scale=scale
+        )
+    transposed = (x.transpose(1, 2) for x in (query, key, value))
+    s, t = query.shape[2], key.shape[2]
+    out, *rest = _flash_forward(*transposed, None, None, s, t, dropout_p, is_causal, False)
+    logsumexp, state, unused, debug = rest
+    return out.transpose(1, 2), logsumexp, None, None, s, t, state, unused, debug
+
+
+def _float32(x: float) -> float:
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def _n_splits(n_tiles: int, multiprocessors: int, n_blocks: int) -> int:
+    """Into how many parts the keys are split so that all multiprocessors have work: 1 where they have it anyway.
+
+    The smallest number whose last wave of blocks is nearly (0.85) as full as with the best.
+    Source: num_splits_heuristic in flash_api.cpp, in float32.
+    """
+    if n_tiles >= _float32(_float32(0.8) * multiprocessors):
+        return 1
+    efficiencies = {}
+    for n in range(1, min(128, multiprocessors, n_blocks) + 1):
+        if n == 1 or -(-n_blocks // n) != -(-n_blocks // (n - 1)):
+            waves = _float32(n_tiles * n / multiprocessors)
+            efficiencies[n] = _float32(waves / math.ceil(waves))
+    best = max(efficiencies.values(), default=0.0)
+    return next((n for n, efficiency in efficiencies.items() if efficiency >= 0.85 * best), 1)
+
+
+def split_buffers(b: int, h: int, s: int, t: int, d: int, spec: GPUSpec) -> tuple[int, int]:
+    """The float32 buffers in which the parts of a split attention meet: logsumexp and output of each part.
+
+    Unit:   bytes; (0, 0) where nothing is split.
+    Source: set_params_splitkv in flash_api.cpp.
+    """
+    keys_per_block = 256 if d <= 64 else 128 if d <= 128 else 64
+    n = _n_splits(b * h * -(-s // 64), 2 * spec.multiprocessors, -(-t // keys_per_block))
+    return (n * b * h * s * 4, n * b * h * s * _rounded_head(d) * 4) if n > 1 else (0, 0)
+
+
+def _flash_takes(call: Call, query, key, dropout: float, out, logsumexp, state, unused) -> None:
+    """One query per sequence that is computed by groups has a contiguous copy first, unless a view of it will do."""
+    memory = call.memory
+    b, s, h, d = query.shape
+    held = []
+    if _swaps_groups(query, key, dropout):
+        by_groups = _by_groups(query, key.shape[2])
+        if by_groups.untyped_storage()._cdata != query.untyped_storage()._cdata:
+            held.append(memory.take(query.numel() * query.element_size()))
+        s, h = h // key.shape[2], key.shape[2]
+    call.place(out, logsumexp)
+    if dropout == 0:
+        held += [memory.take(n) for n in split_buffers(b, h, s, key.shape[1], d, memory.spec) if n]
+        call.place(state, unused)
+    else:
+        first = memory.take(_RANDOM_STATE_BYTES)
+        call.place(unused, state)
+        memory.give_back(*first)
+    for block, number in held:
+        memory.give_back(block, number)
+
+
+@takes(aten._scaled_dot_product_flash_attention.default)
+def flash_attention(call: Call) -> None:
+    """Output, logsumexp, buffers of a split, random state and an unused number; dropout makes the state once more."""
+    query, key = (x.transpose(1, 2) for x in call.args[:2])
+    dropout = call.argument(3, "dropout_p", 0.0)
+    out, logsumexp, *_, state, unused, debug_mask = call.result
+    _flash_takes(call, query, key, dropout, out, logsumexp, state, unused)
+    call.place(debug_mask)  # of no bytes; selective checkpointing keeps it too
+
+
+@takes(aten._flash_attention_forward.default)
+def flash_attention_forward(call: Call) -> None:
+    """As above; of sequences of several lengths in one tensor the results alone are counted."""
+    query, key, _, lengths = call.args[:4]
+    if lengths is None:
+        _flash_takes(call, query, key, call.args[7], *call.result[:4])
+        call.place(call.result[4])
+    else:
+        call.place_all()
+
+
+# ------------------------------------------------------------------------------------------------------ flash, backward
+
+
+@returns(aten._scaled_dot_product_flash_attention_backward.default)
+def _flash_backward(gradient, query, key, value, *rest, **options):
+    """Gradients that lie as query, key and value do, whichever dimensions are outermost there."""
+    return tuple(torch.empty_like(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
+
+
+@takes(aten._scaled_dot_product_flash_attention_backward.default)
+def flash_attention_backward(call: Call) -> None:
+    """Contiguous copies of gradient and output, the gradients, then what the kernel sums up in, in float32.
+
+    That is the product of gradient and output summed over each row (rows in multiples of 128) and the query's gradient;
+    with fewer heads of keys also their gradients for each head of queries. A deterministic run sums in several parts.
+    """
+    memory = call.memory
+    gradient, query, key, value, out = (x.transpose(1, 2) for x in call.args[:5])
+    b, s, h, d = query.shape
+    copies = [memory.take(n_bytes) for n_bytes in contiguous_copies(gradient, out)]
+    call.place_all()
+    rows = b * h * _round_up(s, 128)
+    parts = 1
+    if torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled():
+        parts = -(-memory.spec.multiprocessors // (b * h))
+    sizes = [rows * 4, parts * rows * _rounded_head(d) * 4]
+    if key.shape[2] != h:
+        sizes += [b * key.shape[1] * h * d * query.element_size()] * 2
+    call.while_taken(*sizes)
+    for block, number in reversed(copies):
+        memory.give_back(block, number)
+
+
+# ---------------------------------------------------------------------------------------------------------------- cuDNN
+
+
+def _like_in_order(query: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    """A tensor whose dimensions follow one another in memory as the query's do."""
+    if query.shape == shape:
+        return torch.empty_like(query)
+    strides, step = [0] * len(shape), 1
+    for dim in sorted(range(len(shape)), key=query.stride):
+        strides[dim], step = step, step * shape[dim]
+    return query.new_empty(shape).as_strided(shape, strides)
+
+
+@returns(aten._scaled_dot_product_cudnn_attention.default)
+def _cudnn(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    b, h, s, _ = query.shape
+    seed, offset = (query.new_empty((), dtype=torch.int64) for _ in range(2))
+    out = _like_in_order(query, (b, h, s, value.shape[3]))
+    kept = query.new_empty((b, h, s, 1), dtype=torch.float32) if logsumexp else None
+    return out, kept, None, None, s, key.shape[2], seed, offset, None
+
+
+@takes(aten._scaled_dot_product_cudnn_attention.default)
+def cudnn_attention(call: Call) -> None:
+    """Seed and offset, output, logsumexp. The workspace that cuDNN's engine asks for is not known and not counted."""
+    out, logsumexp, *_, seed, offset, _ = call.result
+    call.place(seed, offset, out, *([logsumexp] if logsumexp is not None else []))
+
+
+@returns(aten._scaled_dot_product_cudnn_attention_backward.default)
+def _cudnn_backward(gradient, query, key, value, *rest, **options):
+    return tuple(torch.empty_like(x) for x in (query, key, value))
+
+
+@takes(aten._scaled_dot_product_cudnn_attention_backward.default)
+def cudnn_attention_backward(call: Call) -> None:
+    """The gradients; a gradient with its last dimension together; the workspace that cuDNN's frontend plans.
+
+    Counts: in the workspace, a float32 gradient of the query and a float32 number a row. What the engine asks for
+            beyond that is not known and not counted.
+    """
+    gradient, query = call.args[:2]
+    call.place_all()
+    held = call.memory.take(gradient.numel() * gradient.element_size()) if gradient.stride(-1) != 1 else None
+    call.while_taken(query.numel() * 4 + query.numel() // query.shape[-1] * 4)
+    if held:
+        call.memory.give_back(*held)

@@ -1,0 +1,120 @@
+"""Operators that make tensors: filled, drawn at random, joined of others; and those that move elements about."""
+
+import math
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .registry import decomposed, outputs_alone, returns
+
+aten = torch.ops.aten
+
+outputs_alone("""empty empty_like empty_strided new_empty new_empty_strided zeros ones full zeros_like ones_like
+    full_like new_zeros new_ones new_full rand randn randint rand_like randn_like randint_like arange scalar_tensor
+    linspace eye fill_ zero_ clone normal_ uniform_ bernoulli_ exponential_ random_ detach lift_fresh _unsafe_view
+    _local_scalar_dense""")
+outputs_alone("""cat stack tril triu tril_ triu_ flip repeat constant_pad_nd slice_backward select_backward
+    diagonal_backward select_scatter slice_scatter pixel_shuffle pixel_unshuffle""")
+
+
+@returns(aten.normal_.default)
+def _normal_(x: torch.Tensor, mean: float = 0.0, std: float = 1.0, **options) -> torch.Tensor:
+    """The tensor itself."""
+    if x.dtype.is_floating_point and std >= 0:
+        return x
+    return aten.normal_.default(x, mean, std, **options)
+
+
+def _triangle_(operator: torch._ops.OpOverload):
+    def kernel(x: torch.Tensor, diagonal: int = 0) -> torch.Tensor:
+        """The tensor itself."""
+        return x if x.dim() >= 2 else operator(x, diagonal)
+
+    return kernel
+
+
+returns(aten.tril_.default)(_triangle_(aten.tril_.default))
+returns(aten.triu_.default)(_triangle_(aten.triu_.default))
+
+
+def new_like(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A new tensor that lies as this one does."""
+    if not x.is_contiguous():
+        return torch.empty_like(x, dtype=dtype)
+    return torch.empty_strided(x.shape, x.stride(), dtype=dtype, device="meta")
+
+
+@returns(aten.zeros_like.default)
+def _zeros_like(x: torch.Tensor, **options) -> torch.Tensor:
+    wishes = {name: wish for name, wish in options.items() if wish not in (None, False, torch.preserve_format)}
+    if wishes.keys() <= {"dtype"} and x.is_meta and x.layout == torch.strided:
+        return new_like(x, wishes.get("dtype", x.dtype))
+    return aten.zeros_like.default(x, **options)
+
+
+def check_value(value, dtype: torch.dtype) -> None:
+    """A number that fills is converted to the tensor's type; on meta PyTorch does not look whether it can be.
+
+    Raises: RuntimeError for a finite number beyond the largest of that type.
+    """
+    if not dtype.is_floating_point or isinstance(value, complex):
+        return
+    most = torch.finfo(dtype).max
+    if most < abs(value) != math.inf:
+        way_out = "torch.inf or torch.finfo(x.dtype).max" if value > 0 else "-torch.inf or torch.finfo(x.dtype).min"
+        raise RuntimeError(
+            f"value must be a number of the tensor's type, or it overflows: got value={value:g} for {dtype}, whose "
+            f"largest is {most:g}; take {way_out}."
+        )
+
+
+@returns(aten.fill_.Scalar)
+def _fill_(x: torch.Tensor, value) -> torch.Tensor:
+    check_value(value, x.dtype)
+    return aten.fill_.Scalar(x, value)
+
+
+@returns(aten.cat.default)
+def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
+    first = tensors[0] if tensors else None
+    if first is None or not -first.dim() <= dim < first.dim() <= 3:  # of more dimensions, they may be channels last
+        return aten.cat.default(tensors, dim)
+    if not all(x.dtype == first.dtype and x.dim() == first.dim() for x in tensors):
+        return aten.cat.default(tensors, dim)
+    sizes = [list(x.shape) for x in tensors]
+    lengths = [size.pop(dim) for size in sizes]
+    if any(size != sizes[0] for size in sizes):
+        return aten.cat.default(tensors, dim)
+    shape = list(first.shape)
+    shape[dim] = sum(lengths)
+    return first.new_empty(shape)
+
+
+@decomposed(aten.multinomial.default)
+def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generator=None) -> torch.Tensor:
+    """The probabilities are looked at; then each is divided by a random number, and the largest quotients win.
+
+    Counts: draws of several with replacement take another way, whose scratch is not known.
+    Source: multinomial_out in aten/src/ATen/native/Distributions.cpp.
+    """
+    drawn = x.new_empty((*x.shape[:-1], n), dtype=torch.int64)
+    if replacement and n > 1:
+        attached()[-1].not_modelled("aten::multinomial with replacement")
+        return drawn
+    least, largest = torch.aminmax(x)
+    valid = (largest < torch.inf) & (least >= 0)
+    sums = x.sum(-1)
+    zero = sums == 0
+    none = zero.any() if x.dim() > 1 else zero
+    del zero, sums
+    torch.logical_not(none)
+    quotients = torch.empty_like(x)
+    if n == 1:
+        torch.argmax(quotients, -1, keepdim=True, out=drawn)
+    else:
+        values = x.new_empty(drawn.shape)
+        torch.topk(quotients, n, out=(values, drawn))
+        del values
+    del quotients, none, valid, least, largest
+    return drawn

@@ -1,0 +1,136 @@
+"""Elementwise operators: the shape and type of their results, how they lie, and what a few take beside them.
+
+On meta tensors PyTorch's own way is slow, and differs from CUDA's where half types meet expanded operands, such as the
+gradient of a sum.
+"""
+
+import torch
+
+from every_byte.gpu.memory.storages import RECORDS
+
+from .creation import check_value
+from .launch.tensor_iterator import result_strides
+from .registry import Call, outputs_alone, overload, returns, takes
+
+aten = torch.ops.aten
+
+outputs_alone("""elu_backward leaky_relu_backward softplus_backward hardsigmoid_ hardsigmoid_backward
+    hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward softshrink_backward
+    mish_ mish_backward rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward threshold_ _prelu_kernel
+    _prelu_kernel_backward masked_fill_ where complex polar glu glu_backward floor_divide floor_divide_""")
+_SAME_TYPE = """
+    add.Tensor sub.Tensor mul.Tensor div.Tensor pow.Tensor_Tensor maximum minimum
+    relu gelu silu mish sigmoid tanh elu leaky_relu softplus hardtanh hardswish hardsigmoid
+    threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward leaky_relu_backward
+    softplus_backward hardtanh_backward hardswish_backward hardsigmoid_backward
+"""
+_TRUTHS = """
+    eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor
+    eq.Scalar ne.Scalar lt.Scalar le.Scalar gt.Scalar ge.Scalar
+"""
+_INPUT_FIRST = frozenset(("threshold_backward", "leaky_relu_backward"))  # CUDA's order of operands, not the arguments'
+_FLOATING_ONLY = frozenset("gelu silu mish elu leaky_relu softplus hardswish hardsigmoid".split())
+_PROMOTE = frozenset("add sub mul div".split())  # take operands of two types
+
+
+def refuse_integers(x: torch.Tensor, name: str) -> None:
+    """What CUDA has for floating point alone, meta tensors may have for integers too. Raises: NotImplementedError."""
+    if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        raise NotImplementedError(f"CUDA's {name} wants floating point: got {x.dtype}; try x.float().")
+
+
+def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
+    """What makes the results of an operator, of this type if one is said, else of the operands' own."""
+    name = func.overloadpacket.__name__
+
+    def kernel(*args, **options):
+        """Of tensors of floating types; every other case is PyTorch's."""
+        operands = [x for x in args if isinstance(x, torch.Tensor)]
+        if name in _INPUT_FIRST:
+            operands.reverse()
+        first = operands[0]
+        plain = all(x.dtype.is_floating_point and x.is_meta and x.layout == torch.strided for x in operands)
+        if name in _FLOATING_ONLY:
+            refuse_integers(first, name)
+        if not plain or any(isinstance(x, complex) for x in args):
+            return func(*args, **options)
+        of_one_type = all(x.dtype == first.dtype for x in operands)
+        if all(x.shape == first.shape and x.is_contiguous() for x in operands) and (of_one_type or name in _PROMOTE):
+            common = first.dtype if of_one_type else torch.result_type(*operands)
+            return first.new_empty(first.shape, dtype=dtype or common)
+        if not of_one_type:
+            return func(*args, **options)
+        shape = torch.broadcast_shapes(*(x.shape for x in operands))
+        return torch.empty_strided(shape, result_strides(shape, operands), dtype=dtype or first.dtype, device="meta")
+
+    return kernel
+
+
+for _operator in map(overload, _SAME_TYPE.split()):
+    returns(_operator)(_kernel(_operator))
+for _operator in map(overload, _TRUTHS.split()):
+    returns(_operator)(_kernel(_operator, torch.bool))
+
+
+@returns(aten.mish_backward.default, instead_of_composite=True)
+def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """One kernel on CUDA; on meta PyTorch would take it apart into nine operations."""
+    strides = result_strides(tuple(x.shape), [gradient, x])
+    return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device)
+
+
+@returns(aten.masked_fill_.Scalar)
+def _masked_fill_(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
+    check_value(value, x.dtype)
+    return aten.masked_fill_.Scalar(x, mask, value)
+
+
+@returns(aten.masked_fill.Scalar)
+def _masked_fill(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
+    """Contiguous, however the input lies."""
+    check_value(value, x.dtype)
+    if not x.dtype.is_floating_point or mask.dtype != torch.bool or isinstance(value, complex):
+        return aten.masked_fill.Scalar(x, mask, value)
+    return x.new_empty(torch.broadcast_shapes(x.shape, mask.shape))
+
+
+# ----------------------------------------------------------------------------------------------------- a number's power
+
+
+@returns(aten.pow.Scalar)
+def _power_of_number(number, x: torch.Tensor) -> torch.Tensor:
+    """Contiguous on CUDA, however the exponents lie."""
+    return x.new_empty(x.shape, dtype=torch.result_type(x, number))
+
+
+@takes(aten.pow.Scalar)
+def power_of_number(call: Call) -> None:
+    """The result, and the number in a tensor of its own; 1 to any power needs none. Source: pow in native/Pow.cpp."""
+    call.place_all()
+    number = call.args[0]
+    if number != 1:
+        call.while_taken(8)
+
+
+# ----------------------------------------------------------------------------------------------------- one or the other
+
+
+def _was_on_cpu(x: torch.Tensor) -> bool:
+    """The dispatch mode puts a number of the CPU on the GPU in passing, unseen by the memory."""
+    return x.untyped_storage()._cdata not in RECORDS
+
+
+@takes(aten.where.self)
+def where(call: Call) -> None:
+    """What has another type than the result in that type, numbers of the CPU on the GPU; then the result.
+
+    A deterministic run fills it first, by way of a number of its own.
+    Source: where_self_out in TensorCompare.cpp; fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
+    """
+    dtype = call.result.dtype
+    held = [call.memory.take(x.numel() * dtype.itemsize) for x in call.args[1:3] if x.dtype != dtype or _was_on_cpu(x)]
+    call.place_all()
+    for block, number in reversed(held):
+        call.memory.give_back(block, number)
+    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
+        call.while_taken(call.result.element_size())

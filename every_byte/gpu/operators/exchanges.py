@@ -1,0 +1,113 @@
+"""What ranks exchange: through PyTorch's process groups, as FSDP2 and DDP do, and by its functional collectives.
+
+What a communication library takes for itself, as NCCL does, does not come from the caching allocator. On a simulated
+GPU the other ranks are those of PyTorch's `fake` group, all of which have what this one has: of small tensors that came
+from the CPU, by which DDP compares models, that says the values.
+Source: torch/csrc/distributed/c10d/FakeProcessGroup.hpp, NOTE [allgather on FakeProcessGroup].
+"""
+
+import torch
+from torch._C._distributed_c10d import _create_work_from_future
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+from every_byte.gpu.memory.agreed import agree
+from every_byte.gpu.memory.storages import RECORDS
+from every_byte.ledger.attribution import Role
+
+from .registry import Call, returns, takes
+
+c10d, functional = torch.ops.c10d, torch.ops._c10d_functional
+
+# ------------------------------------------------------------------------------------------------------- process groups
+#
+# An exchange writes into tensors that are there already, and so allocates nothing. It tells what they are: an
+# all-gather fills parameters, a reduce-scatter takes gradients, and so does a sum over ranks during backward.
+
+
+def _done(result: object) -> torch.ScriptObject:
+    """An exchange that is over, and has this result."""
+    future = torch.futures.Future()
+    future.set_result(result)
+    return _create_work_from_future(future).boxed()
+
+
+@returns(c10d._allgather_base_.default, c10d._reduce_scatter_base_.default)
+def _into_first(output: torch.Tensor, *rest) -> tuple:
+    return output, _done([output])
+
+
+@returns(c10d.allreduce_.default, c10d.broadcast_.default, c10d.allgather_.default)
+def _in_place(tensors: list[torch.Tensor], *rest) -> tuple:
+    return tensors, _done(tensors)
+
+
+@takes(c10d._allgather_base_.default)
+def gathered(call: Call) -> None:
+    """What is gathered into one tensor and is no activation is FSDP's: parameters."""
+    note(call, call.args[0], "gathered parameters")
+
+
+@takes(c10d._reduce_scatter_base_.default)
+def scattered(call: Call) -> None:
+    """What is summed and scattered is gradients, and so is what comes of them."""
+    note(call, call.args[1], "gradient buckets")
+    note(call, call.args[0], "gradients")
+
+
+@takes(c10d.allreduce_.default)
+def summed(call: Call) -> None:
+    """During backward it is gradients that are summed."""
+    if torch._C._current_graph_task_id() != -1:
+        for tensor in call.args[0]:
+            note(call, tensor, "gradient buckets")
+
+
+@takes(c10d.broadcast_.default)
+def sent(call: Call) -> None:
+    """What came from the CPU has come to all ranks."""
+    for tensor in call.args[0]:
+        agree(tensor, tensor)
+
+
+@takes(c10d.allgather_.default)
+def gathered_apart(call: Call) -> None:
+    """Each of the others has sent what this rank has."""
+    for outputs, source in zip(call.args[0], call.args[1], strict=True):
+        for tensor in outputs:
+            agree(tensor, source)
+
+
+def note(call: Call, tensor: torch.Tensor, category: str) -> None:
+    """Note what the storage of a tensor is for."""
+    record = RECORDS[tensor.untyped_storage()._cdata]
+    if record.number is not None:
+        call.memory.owners.add(record.number, Role(category))
+
+
+# ----------------------------------------------------------------------------------------------- functional collectives
+#
+# DTensor calls these. On meta tensors PyTorch returns tensors of its compiler's: here it is what it returns on CUDA, a
+# result that nobody has waited for yet.
+# Source: torch/csrc/distributed/c10d/Functional.cpp, torch/distributed/_functional_collectives.py.
+
+returns(functional._wrap_tensor_autograd.default)(AsyncCollectiveTensor)
+
+
+@returns(functional.wait_tensor.default)
+def _itself(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+@takes(functional._wrap_tensor_autograd.default, functional.wait_tensor.default)
+def nothing(call: Call) -> None:
+    """The tensor that was there."""
+
+
+@takes(
+    functional.all_reduce.default,
+    functional.all_gather_into_tensor.default,
+    functional.reduce_scatter_tensor.default,
+)
+def outputs(call: Call) -> None:
+    """A sum over ranks is a contiguous copy of its input, summed in place; gathered and scattered ones are new."""
+    call.place_all()

@@ -1,0 +1,228 @@
+"""Indexing, gathering, embeddings: lists brought to the GPU, and a sort where values of like indices are summed up."""
+
+from math import prod
+from sys import getrefcount
+
+import torch
+
+from every_byte.gpu.memory.storages import RECORDS, Memory
+
+from .launch import cub
+from .reductions import reduce, reduced_dims
+from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, takes
+
+aten = torch.ops.aten
+INDEX_BYTES = 8
+FEW_INDICES = 3072
+ROWS_PER_THREAD = 10
+MAX_THREADS = 1024
+BLOCKS_PER_MULTIPROCESSOR = 4
+WARP = 32
+_UNNAMED = 4
+
+outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select index_add index_add_ index_copy
+    index_copy_ index_fill index_fill_ masked_scatter_backward""")
+
+
+def _from_cpu(indices) -> list[int]:
+    """The sizes of the copies of those indices that lie on the CPU; a mask is first made a list of positions."""
+    sizes = []
+    for i in indices:
+        if i is not None and not i.is_meta:
+            is_mask = i.dtype in (torch.bool, torch.uint8)
+            sizes += [int(i.count_nonzero()) * INDEX_BYTES] * i.dim() if is_mask else [i.nbytes]
+    return sizes
+
+
+def adopt_lists(indices, memory: Memory) -> None:
+    """Give a place to the index tensors that PyTorch has made, unseen, of Python lists: `x[:, [0, 1]]`.
+
+    They are known by this, that nothing but the call refers to them; a tensor from outside has a name somewhere.
+    """
+    for i in indices:
+        if i is not None and i.is_meta and i.untyped_storage()._cdata not in RECORDS and getrefcount(i) <= _UNNAMED:
+            memory.operation = "aten::_to_copy"
+            memory.place_if_new(i)
+
+
+@takes(aten.index.Tensor)
+def index(call: Call) -> None:
+    """Indices that lie on the CPU are copied to the GPU first. Source: TensorAdvancedIndexing.cpp."""
+    held = [call.memory.take(n_bytes) for n_bytes in _from_cpu(call.args[1]) if n_bytes]
+    call.place_all()
+    for block, number in reversed(held):
+        call.memory.give_back(block, number)
+
+
+@takes(aten._index_put_impl_.default, aten.index_put_.default, aten.index_put.default)
+def index_put(call: Call) -> None:
+    """The result. Where values are added up, linear indices are made and sorted, so that equal ones meet.
+
+    Source: index_put_with_sort_kernel in aten/src/ATen/native/cuda/Indexing.cu.
+    """
+    x, indices, values = call.args[:3]
+    call.place_all()
+    memory = call.memory
+    accumulate = call.args[3] if len(call.args) > 3 else False
+    held = [memory.take(n_bytes) for n_bytes in _from_cpu(indices) if n_bytes]
+    if accumulate:
+        _add_sorted(call, x, indices, values)
+    for block, number in reversed(held):
+        memory.give_back(block, number)
+
+
+def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor) -> None:
+    memory, spec = call.memory, call.memory.spec
+    used = [dim for dim, i in enumerate(indices) if i is not None]
+    shape = torch.broadcast_shapes(*(indices[dim].shape for dim in used))
+    n, size = prod(shape), prod(shape) * INDEX_BYTES
+    if n == 0 or x.numel() == 0:
+        return
+    held = []
+    for dim in used:
+        if call.func is not aten._index_put_impl_.default:
+            _check_bounds(call, indices[dim])
+        if indices[dim].is_meta:  # wrapped, then multiplied by the stride, then added to that of the index before
+            wrapped = memory.take(size)
+            held.append(memory.take(size))
+            memory.give_back(*wrapped)
+            if len(held) == 2:
+                memory.give_back(*held.pop())
+    n_values = n * x.numel() // prod(x.shape[dim] for dim in used)
+    dense = [(values, n_values)] if values.numel() < n_values or not values.is_contiguous() else []
+    dense += [] if x.is_contiguous() else [(x, x.numel())]
+    held += [memory.take(count * tensor.element_size()) for tensor, count in dense]
+    held += [memory.take(size), memory.take(size)]
+    numbers = memory.take(size)
+    slice_size = max(prod(x.shape[used[-1] + 1 :]), 1)
+    call.while_taken(cub.sort_pairs(n, INDEX_BYTES, (x.numel() - 1) // slice_size, spec))
+    for block, number in (numbers, *reversed(held)):
+        memory.give_back(block, number)
+
+
+def _check_bounds(call: Call, index: torch.Tensor) -> None:
+    """The least and the largest index, compared with the bounds; gradient formulas skip this."""
+    memory = call.memory
+    held = [memory.take(index.element_size()) for _ in range(2)]
+    reduce(call, index, reduced_dims(index, None), index.element_size(), 2 * index.element_size())
+    for _ in range(2):
+        call.while_taken(1)
+    for block, number in reversed(held):
+        memory.give_back(block, number)
+
+
+@takes(aten.unfold_backward.default)
+def unfold_backward(call: Call) -> None:
+    """The gradient, and a list of positions if the windows overlap. Source: unfold_backward in UnfoldBackward.cpp."""
+    call.place_all()
+    _, shape, dim, size, step = call.args
+    if step < size:
+        call.while_taken(shape[dim] * INDEX_BYTES)
+
+
+@takes(aten.roll.default)
+def roll(call: Call) -> None:
+    """A contiguous copy of the input, then the result. Source: roll_cuda in cuda/TensorTransformations.cu."""
+    x = call.args[0]
+    held = None if x.is_contiguous() else call.memory.take(x.numel() * x.element_size())
+    call.place_all()
+    if held:
+        call.memory.give_back(*held)
+
+
+# ----------------------------------------------------------------------------------------------------------- embeddings
+
+
+@composite(aten.one_hot.default)
+def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    """Ones are scattered into zeros on CUDA; on meta PyTorch compares with all classes.
+
+    Source: one_hot in aten/src/ATen/native/Onehot.cpp.
+    """
+    if x.dtype != torch.int64 or x.numel() == 0 or num_classes == 0:
+        return as_pytorch_does(aten.one_hot.default, x, num_classes)
+    if num_classes == -1:
+        num_classes = int(x.max().item()) + 1
+    return torch.zeros((*x.shape, num_classes), dtype=x.dtype, device=x.device).scatter_(-1, x.unsqueeze(-1), 1)
+
+
+@takes(aten.embedding.default)
+def embedding(call: Call) -> None:
+    """A flat copy of indices that do not lie flat, then the result. Source: embedding in native/Embedding.cpp."""
+    indices = call.args[1]
+    n_bytes = 0 if indices.dim() == 1 or indices.is_contiguous() else indices.numel() * indices.element_size()
+    held = call.memory.take(n_bytes) if n_bytes else None
+    call.place_all()
+    if held:
+        call.memory.give_back(*held)
+
+
+@takes(aten.embedding_dense_backward.default)
+def embedding_backward(call: Call) -> None:
+    """For few indices the gradient alone; for many, the indices are sorted first, whatever their values.
+
+    Counts: the sizes follow from the number of indices and of rows, not from the indices.
+    Source: embedding_dense_backward_cuda in aten/src/ATen/native/cuda/Embedding.cu.
+    """
+    gradient, indices, n_weights, _, by_frequency = call.args
+    memory = call.memory
+    held = [memory.take(n_bytes) for n_bytes in contiguous_copies(indices, gradient) if n_bytes]
+    n = indices.numel()
+    if n <= FEW_INDICES and not by_frequency:
+        call.place_all()
+    else:
+        _sorted(call, n, indices.element_size(), n_weights, by_frequency)
+    for block, number in reversed(held):
+        memory.give_back(block, number)
+
+
+def _sorted(call: Call, n: int, index_bytes: int, n_weights: int, by_frequency: bool) -> None:
+    memory, spec = call.memory, call.memory.spec
+    lists = [memory.take(n * index_bytes) for _ in range(2)]  # the sorted indices, and where each came from
+    numbers = memory.take(n * index_bytes)
+    call.while_taken(cub.sort_pairs(n, index_bytes, n_weights, spec))
+    memory.give_back(*numbers)
+    if by_frequency:
+        lists.append(memory.take(n * index_bytes))
+        for _ in range(2):
+            call.while_taken(cub.running_sum(n, index_bytes, spec))
+    _sum_segments(call, n, index_bytes, n_weights)
+    for block, number in reversed(lists):
+        memory.give_back(block, number)
+
+
+def _sum_segments(call: Call, n: int, index_bytes: int, n_weights: int) -> None:
+    """A segment is a run of equal indices; a long one is cut into parts, each summed by one thread.
+
+    Source: embedding_backward_cuda_kernel in aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu.
+    """
+    memory, spec = call.memory, call.memory.spec
+    call.place_all()
+    segments = min(n, n_weights)
+    parts = segments + n // ROWS_PER_THREAD
+    taken = [memory.take(n * index_bytes), memory.take(8)]  # where each segment starts, and their number
+    keys = memory.take(n * index_bytes)
+    call.while_taken(cub.unique_by_key(n, index_bytes, spec))
+    memory.give_back(*keys)
+    taken += [memory.take(segments * index_bytes) for _ in range(2)]
+    call.while_taken(cub.running_sum(segments, index_bytes, spec))
+    taken += [memory.take(8), memory.take(parts * index_bytes)]
+    _sum_parts(call, segments, parts, parts * index_bytes)
+    for block, number in reversed(taken):
+        memory.give_back(block, number)
+
+
+def _sum_parts(call: Call, segments: int, parts: int, list_bytes: int) -> None:
+    """The sums of all parts at once; or, where there are few long segments, atomic additions to the gradient.
+
+    The second way takes for each part its segment and, for half types, a gradient in float32.
+    """
+    gradient = call.result
+    rows, width = gradient.shape
+    warped = -(-width // WARP) * WARP
+    blocks = -(-segments * warped // min(warped, MAX_THREADS))
+    few = blocks < call.memory.spec.multiprocessors * BLOCKS_PER_MULTIPROCESSOR and parts > 4 * blocks
+    if few and not torch.are_deterministic_algorithms_enabled():
+        call.while_taken(list_bytes, rows * width * 4 if gradient.element_size() == 2 else 0)
+    else:
+        call.while_taken(parts * width * max(gradient.element_size(), 4))

@@ -1,0 +1,62 @@
+"""How much scratch memory CUB's device-wide algorithms ask for: sorting, selecting unique keys, running sums.
+
+CUB cuts its input into tiles, whose size it has tuned for each architecture and size of key, and keeps for each tile
+the state by which its neighbours learn of its result. All pieces of scratch are aligned to 256 bytes.
+
+Source: cub/device/dispatch of CUDA 13 (dispatch_radix_sort, dispatch_unique_by_key, dispatch_scan) for what is asked;
+the tiles (memory/rules.py) were read off the CUDA build, over sizes up to 140,000,000. Held to it by
+tests/gpu/operators/test_takes.py.
+"""
+
+from every_byte.gpu.memory.rules import of_architecture
+from every_byte.gpu.memory.specs import GPUSpec
+
+ALIGNMENT = 256
+DIGITS = 256
+TILES_AHEAD = 32
+
+
+def _aligned(*sizes: int) -> int:
+    return ALIGNMENT - 1 + sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+
+
+def _div_up(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def sort_pairs(n: int, item_bytes: int, largest: int, spec: GPUSpec) -> int:
+    """Scratch of a radix sort of n keys of which none exceeds `largest`, each with a value of the same size.
+
+    Counts: 1 byte where one tile holds everything. Else a histogram per pass over 8 bits, the tiles' states, a
+        counter per pass, and from two passes on a second copy of keys and values.
+    """
+    if n <= spec.rules.sort_in_one_tile[item_bytes]:
+        return 1
+    passes = _div_up(max(largest, 1).bit_length(), 8)
+    copies = (n * item_bytes,) * 2 if passes > 1 else ()
+    tiles = _div_up(n, of_architecture(spec.rules.sort_tiles, spec.capability)[item_bytes])
+    return _aligned(passes * DIGITS * 8, tiles * DIGITS * 4, *copies, passes * 4)
+
+
+def unique_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
+    """Scratch of a selection of the first of each run of equal keys."""
+    tiles = _div_up(n, spec.rules.unique_tiles[_unique_tuning(spec)][key_bytes])
+    return _aligned((tiles + TILES_AHEAD) * 16, 1)
+
+
+def _unique_tuning(spec: GPUSpec) -> tuple[int, int]:
+    """Only A100 and Hopper and what followed it have tunings of their own; others take the oldest."""
+    if spec.capability >= (9, 0):
+        return (9, 0)
+    return (8, 0) if spec.capability == (8, 0) else (7, 5)
+
+
+def running_sum(n: int, item_bytes: int, spec: GPUSpec) -> int:
+    """Scratch of a running sum, with or without each item itself: alike on all GPUs.
+
+    Counts: for each tile one word with its state and its sum. Half types do not fit one: three arrays.
+    """
+    if item_bytes == 2:
+        tiles = _div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD
+        return _aligned(tiles * 4, tiles * item_bytes, tiles * item_bytes, 1)
+    return _aligned((_div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD) * 2 * item_bytes, 1)

@@ -1,0 +1,163 @@
+"""Loss functions: how CUDA composes them, what their kernels return, and what they take beside their results."""
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .reductions import reduce
+from .registry import (
+    Call,
+    as_pytorch_does,
+    composite,
+    contiguous_copies,
+    decomposed,
+    outputs_alone,
+    returns,
+    takes,
+)
+
+aten = torch.ops.aten
+MEAN, SUM = 1, 2
+
+outputs_alone("""mse_loss_backward smooth_l1_loss_backward huber_loss_backward log_sigmoid_forward
+    log_sigmoid_backward""")
+
+# ------------------------------------------------------------------------------------------------ one number an element
+
+
+@returns(aten.mse_loss.default)
+def _mse_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = MEAN) -> torch.Tensor:
+    """CUDA makes the loss as large as the difference and resizes it: the storage stays that large."""
+    shape = torch.broadcast_shapes(x.shape, target.shape)
+    loss = torch.empty(shape, dtype=torch.result_type(x, target), device=x.device)
+    return loss.resize_(()) if reduction else loss
+
+
+@returns(aten.smooth_l1_loss.default)
+def _pointwise_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = MEAN, limit: float = 1.0) -> torch.Tensor:
+    return _mse_loss(x, target, reduction)
+
+
+@takes(aten.mse_loss.default, aten.smooth_l1_loss.default)
+def pointwise_loss(call: Call) -> None:
+    """The loss in a storage as large as the difference (it is made so, then resized), the terms, and their sum.
+
+    Source: TORCH_META_FUNC(mse_loss) and mse_loss_out in aten/src/ATen/native/BinaryOps.cpp, Loss.cpp.
+    """
+    call.place_all()
+    reduction = call.argument(2, "reduction", MEAN)
+    if reduction == 0:
+        return
+    shape = torch.broadcast_shapes(*(x.shape for x in call.args[:2]))
+    terms = torch.empty(shape, dtype=call.result.dtype, device="meta")
+    held = call.memory.take(terms.nbytes)
+    wide = terms.element_size() == 2 and reduction == SUM
+    reduce(call, terms, set(range(terms.dim())), terms.element_size(), vector=8 if wide else 4)
+    call.memory.give_back(*held)
+
+
+@returns(aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default)
+def _contiguous_like(_, x: torch.Tensor, *__) -> torch.Tensor:
+    """Gradients of losses are made contiguous on CUDA, however the input lies."""
+    return x.new_empty(x.shape)
+
+
+@decomposed(aten.huber_loss.default)
+def _huber_loss(x, target, reduction=MEAN, delta=1.0) -> torch.Tensor:
+    """The loss of each element; then their mean or sum. Source: huber_loss in aten/src/ATen/native/Loss.cpp."""
+    return _reduced(torch.empty_like(x), reduction)
+
+
+def _reduced(loss: torch.Tensor, reduction: int) -> torch.Tensor:
+    return loss.mean() if reduction == MEAN else loss.sum() if reduction == SUM else loss
+
+
+@decomposed(aten.binary_cross_entropy_with_logits.default)
+def _binary_cross_entropy_with_logits(x, target, weight=None, pos_weight=None, reduction=MEAN) -> torch.Tensor:
+    """The logarithm of the sigmoid lives to the end.
+
+    Source: binary_cross_entropy_with_logits in aten/src/ATen/native/Loss.cpp.
+    """
+    logarithm = aten.log_sigmoid_forward(x)[0]
+    if pos_weight is not None:
+        less_one = pos_weight - 1
+        logarithm.mul_(less_one.mul(target).add_(1))
+        del less_one
+    loss = torch.empty_like(x)
+    if weight is not None:
+        loss.mul_(weight)
+    return _reduced(loss, reduction)
+
+
+@returns(aten.log_sigmoid_forward.default)
+def _log_sigmoid_forward(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The buffer that the CPU keeps for backward is empty on CUDA."""
+    return torch.empty_like(x), x.new_empty(0)
+
+
+# ------------------------------------------------------------------------------------------------- one class an element
+
+
+@composite(aten.cross_entropy_loss.default)
+def _cross_entropy_loss(x, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0) -> torch.Tensor:
+    """With weights and smoothing CUDA selects the targets that are not ignored: how many, depends on values.
+
+    Source: cross_entropy_loss_label_smoothing in aten/src/ATen/native/LossNLL.cpp.
+    """
+    if weight is not None and label_smoothing > 0 and reduction == 1 and not target.is_floating_point():
+        attached()[-1].not_modelled("aten::cross_entropy_loss with weight and label_smoothing")
+    operator = aten.cross_entropy_loss.default
+    return as_pytorch_does(operator, x, target, weight, reduction, ignore_index, label_smoothing)
+
+
+def _is_plain_loss(x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, reduction: int) -> bool:
+    """Whether one class of [rows, classes] is right in each row, and one number comes of all rows."""
+    fits = x.dim() == 2 and target.dim() == 1 and len(target) == len(x) and target.dtype == torch.int64
+    return fits and x.dtype.is_floating_point and weight is None and reduction in (MEAN, SUM)
+
+
+@returns(aten.nll_loss_forward.default)
+def _nll_loss(x: torch.Tensor, target: torch.Tensor, weight, reduction: int, ignored: int):
+    if not _is_plain_loss(x, target, weight, reduction):
+        return aten.nll_loss_forward.default(x, target, weight, reduction, ignored)
+    return x.new_empty(()), x.new_empty(())
+
+
+@returns(aten.nll_loss_backward.default)
+def _nll_loss_backward(gradient: torch.Tensor, x: torch.Tensor, target, weight, reduction: int, ignored: int, total):
+    """Contiguous, however the input lies."""
+    if not _is_plain_loss(x, target, weight, reduction) or gradient.dtype != x.dtype or gradient.dim() or total.dim():
+        return aten.nll_loss_backward.default(gradient, x, target, weight, reduction, ignored, total)
+    return x.new_empty(x.shape)
+
+
+@takes(aten.nll_loss_forward.default)
+def negative_log_likelihood(call: Call) -> None:
+    """The loss, the total weight, and contiguous copies of what the kernel reads.
+
+    Source: nll_loss_forward_out_cuda_template in aten/src/ATen/native/cuda/Loss.cu.
+    """
+    call.place_all()
+    call.while_taken(*contiguous_copies(*call.args[:3]))
+
+
+@takes(aten.nll_loss2d_forward.default)
+def negative_log_likelihood_2d(call: Call) -> None:
+    """The total weight first; copies only where the losses are summed up. Source: NLLLoss2d.cu."""
+    loss, total_weight = call.result
+    call.place(total_weight, loss)
+    call.while_taken(*(contiguous_copies(*call.args[:3]) if call.args[3] else ()))
+
+
+@takes(aten.nll_loss_backward.default)
+def negative_log_likelihood_backward(call: Call) -> None:
+    """The gradient, and contiguous copies of what the kernel reads. Source: Loss.cu."""
+    call.place_all()
+    call.while_taken(*contiguous_copies(*call.args[:4]))
+
+
+@takes(aten.nll_loss2d_backward.default)
+def negative_log_likelihood_2d_backward(call: Call) -> None:
+    """The gradient; copies of targets and weights where the losses were summed up. Source: NLLLoss2d.cu."""
+    call.place_all()
+    call.while_taken(*(contiguous_copies(*call.args[2:4]) if call.args[4] else ()))

@@ -1,0 +1,134 @@
+"""Layer norm and RMS norm: what their kernels return, and what they take beside their results."""
+
+from math import prod
+
+import torch
+
+from .reductions import reduce
+from .registry import Call, contiguous_copies, returns, takes
+
+aten = torch.ops.aten
+MANY_ROWS = 64 * 1024
+WARP = 32
+ROWS_PER_BLOCK = 32
+MAX_BLOCKS = 32 * 1024
+
+# ----------------------------------------------------------------------------------------------------- what is returned
+
+
+def _is_plain_norm(x: torch.Tensor, shape, *of_elements: torch.Tensor | None) -> bool:
+    """Whether all numbers are of one type, and x lies in order; wrong shapes are PyTorch's to refuse."""
+    shape = tuple(shape)
+    fits = x.numel() > 0 and x.is_contiguous() and x.dtype.is_floating_point and tuple(x.shape[-len(shape) :]) == shape
+    return fits and all(y is None or (y.dtype == x.dtype and tuple(y.shape) == shape) for y in of_elements)
+
+
+@returns(aten.native_layer_norm.default)
+def _layer_norm(x: torch.Tensor, shape, weight, bias, eps: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    if not shape or not _is_plain_norm(x, shape, weight, bias):
+        return aten.native_layer_norm.default(x, shape, weight, bias, eps)
+    of_rows = (*x.shape[: -len(shape)], *(1 for _ in shape))
+    accumulated = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return x.new_empty(x.shape), *(x.new_empty(of_rows, dtype=accumulated) for _ in ("mean", "1/deviation"))
+
+
+@returns(aten.native_layer_norm_backward.default)
+def _layer_norm_backward(gradient, x: torch.Tensor, shape, mean, rstd, weight, bias, mask):
+    """The gradient of the input is contiguous on CUDA, however that of the result lies."""
+    if gradient.dtype != x.dtype or gradient.shape != x.shape or not _is_plain_norm(x, shape, weight, bias):
+        args = gradient, x, shape, mean, rstd, weight, bias, mask
+        return _first_contiguous(aten.native_layer_norm_backward.default(*args))
+    wanted = zip((x, weight, bias), mask, strict=True)
+    return tuple(y.new_empty(y.shape) if is_wanted and y is not None else None for y, is_wanted in wanted)
+
+
+@returns(aten._fused_rms_norm.default, instead_of_composite=True)
+def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | None, eps: float | None):
+    """One kernel on CUDA, and one statistic per row, in float32 for half types."""
+    kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
+    half = x.dtype in (torch.float16, torch.bfloat16)
+    return x.new_empty(x.shape), x.new_empty(kept, dtype=torch.float32 if half else x.dtype)
+
+
+@returns(aten._fused_rms_norm_backward.default)
+def _rms_norm_backward(*args):
+    """As for a layer norm."""
+    return _first_contiguous(aten._fused_rms_norm_backward.default(*args))
+
+
+def _first_contiguous(gradients: tuple) -> tuple:
+    first, *others = gradients
+    return (first if first is None else first.new_empty(first.shape), *others)
+
+
+# -------------------------------------------------------------------------------------------------------- what is taken
+
+
+@takes(aten.native_layer_norm.default, aten._fused_rms_norm.default)
+def norm(call: Call) -> None:
+    """Contiguous copies of input and parameters, then the result and each row's statistics, in float32 for half types.
+
+    Source: layer_norm_cuda and _fused_rms_norm_cuda in aten/src/ATen/native/cuda/layer_norm_kernel.cu.
+    """
+    held = [call.memory.take(n_bytes) for n_bytes in contiguous_copies(call.args[0], *call.args[2:4]) if n_bytes]
+    call.place_all()
+    for block, number in reversed(held):
+        call.memory.give_back(block, number)
+
+
+@takes(aten.native_layer_norm_backward.default)
+def layer_norm_backward(call: Call) -> None:
+    """Gradients of input, weight and bias, and what their kernels take. Source: layer_norm_backward_cuda."""
+    gradient, x, shape = call.args[:3]
+    _backward(call, gradient, x, shape, call.args[5])
+
+
+@takes(aten._fused_rms_norm_backward.default)
+def rms_norm_backward(call: Call) -> None:
+    """Gradients of input and weight. Source: _fused_rms_norm_backward_cuda."""
+    gradient, x, shape = call.args[:3]
+    _backward(call, gradient, x, shape, call.args[4])
+
+
+def _backward(call: Call, gradient, x, shape, weight) -> None:
+    memory = call.memory
+    held = [memory.take(n_bytes) for n_bytes in contiguous_copies(x, weight) if n_bytes]
+    parameters = [g for g in call.result[1:] if isinstance(g, torch.Tensor)]
+    if isinstance(call.result[0], torch.Tensor):
+        call.place(call.result[0])
+    width = prod(shape)
+    rows = x.numel() // max(width, 1)
+    blocks = _partial_sums(rows, width, memory.spec.multiprocessors)
+    if blocks and parameters:
+        first = [memory.take(g.nbytes) for g in parameters]
+        held += [memory.take(n_bytes) for n_bytes in contiguous_copies(gradient) if n_bytes]
+        _sum_partial(call, parameters, first, blocks, width)
+    else:
+        call.place(*parameters)
+        call.while_taken(*contiguous_copies(gradient))
+    for block, number in reversed(held):
+        memory.give_back(block, number)
+
+
+def _partial_sums(rows: int, width: int, multiprocessors: int) -> int:
+    """In how many pieces the gradients of the parameters are summed up first; 0 for one go.
+
+    Source: LaunchGammaBetaBackwardCUDAKernel in layer_norm_kernel.cu: only for many and short rows.
+    """
+    if rows <= MANY_ROWS or width // WARP >= multiprocessors // 2:
+        return 0
+    across = -(-width // WARP)
+    return min(MAX_BLOCKS // across, -(-rows // ROWS_PER_BLOCK))
+
+
+def _sum_partial(call: Call, parameters: list[torch.Tensor], first: list, blocks: int, width: int) -> None:
+    """Each gradient as it was first allocated gives way to the sum of the pieces, one after the other."""
+    memory = call.memory
+    pieces = [torch.empty(blocks, width, dtype=g.dtype, device="meta") for g in parameters]
+    taken = [memory.take(piece.nbytes) for piece in pieces]
+    for parameter, piece, old in zip(parameters, pieces, first):
+        call.place(parameter)
+        reduce(call, piece, {0}, piece.element_size(), vector=8 if piece.element_size() == 2 else 4)
+        memory.give_back(*old)
+    for block, number in reversed(taken):
+        memory.give_back(block, number)

@@ -1,0 +1,58 @@
+"""Steps of optimizers, and what comes before them on lists of gradients: scales taken out, norms for clipping."""
+
+import torch
+
+from .registry import Call, outputs_alone, overload, returns, takes
+
+aten = torch.ops.aten
+CHUNK = 65_536
+_FAST_NORMS = (1, 2, float("inf"))
+_FOREACH_IN_PLACE = """
+    add_.Scalar add_.List add_.Tensor mul_.Scalar mul_.ScalarList mul_.Tensor mul_.List
+    div_.ScalarList div_.List div_.Tensor lerp_.Scalar maximum_.List
+    addcdiv_.Scalar addcdiv_.ScalarList addcmul_.Scalar addcmul_.ScalarList
+"""
+
+outputs_alone("""_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_ _amp_foreach_non_finite_check_and_unscale_
+    _amp_update_scale_""")
+
+
+@returns(
+    *(overload(f"_foreach_{name}") for name in _FOREACH_IN_PLACE.split()),
+    aten._fused_sgd_.default,
+    aten._fused_adagrad_.default,
+)
+def _in_place(*_, **__) -> None:
+    """Fused and foreach steps of an optimizer write into what is there; for some PyTorch has no meta kernel."""
+
+
+@returns(aten._amp_foreach_non_finite_check_and_unscale_.default)
+def _unscale(gradients: list[torch.Tensor], *_) -> None:
+    if any(g.dtype == torch.bfloat16 for g in gradients):
+        raise NotImplementedError(
+            "CUDA's GradScaler unscales gradients of float32 and float16: got bfloat16, which needs no scaling; leave "
+            "the scaler out, or make it with enabled=False."
+        )
+
+
+@returns(aten._foreach_sqrt.default)
+def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
+    return [torch.empty_like(x, dtype=None if x.dtype.is_floating_point else torch.float32) for x in tensors]
+
+
+@takes(aten._foreach_norm.Scalar)
+def norms(call: Call) -> None:
+    """A zeroed buffer with one number for each chunk of the longest tensor, times their count; then the norms.
+
+    Source: foreach_tensor_norm_cuda in aten/src/ATen/native/cuda/ForeachReduceOp.cu.
+    """
+    tensors, order = call.args[0], call.args[1] if len(call.args) > 1 else 2
+    if order not in _FAST_NORMS or not tensors:
+        call.place_all()
+        return
+    chunks = max(-(-tensor.numel() // CHUNK) for tensor in tensors)
+    number_bytes = max(tensors[0].element_size(), 4)
+    held = call.memory.take(len(tensors) * chunks * number_bytes) if chunks else None
+    call.place_all()
+    if held:
+        call.memory.give_back(*held)

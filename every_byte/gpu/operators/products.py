@@ -1,0 +1,169 @@
+"""Matrix products: what CUDA refuses, how a Linear is composed, and what they take beside their results."""
+
+import torch
+
+from every_byte.gpu.memory.attachment import another_mode_is_on, attached
+
+from .registry import Call, as_pytorch_does, composite, returns, takes
+
+aten = torch.ops.aten
+
+# ----------------------------------------------------------------------------------------------------- what is returned
+
+
+def _one_type(name: str, *tensors: torch.Tensor) -> None:
+    """Matrix products want one type on CUDA; on meta PyTorch does not look."""
+    types = [x.dtype for x in tensors]
+    if len(set(types)) > 1:
+        shown = " and ".join(str(t).removeprefix("torch.") for t in types)
+        raise RuntimeError(
+            f"the factors of a product must be of one type: {name} got {shown}; convert one, x.to(weight.dtype)."
+        )
+    if not (types[0].is_floating_point or types[0].is_complex):
+        raise NotImplementedError(f"CUDA multiplies matrices of floating point: {name} got {types[0]}; try x.float().")
+
+
+def _run_into_error(n_bytes: int) -> None:
+    memory = attached()[-1].memory
+    memory.operation = "aten::mm"
+    memory.while_taken(n_bytes)
+
+
+@returns(aten.mm.default)
+def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Contiguous; factors of two types are refused, as on CUDA."""
+    if left.dtype != right.dtype and left.dim() == right.dim() == 2:  # found out on CUDA with the result in hand
+        _run_into_error(left.shape[0] * right.shape[1] * left.element_size())
+    _one_type("mm", left, right)
+    if left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and left.dtype == right.dtype:
+        return left.new_empty((left.shape[0], right.shape[1]))
+    return aten.mm.default(left, right)
+
+
+@returns(aten.addmm.default)
+def _addmm(bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, **scales) -> torch.Tensor:
+    """As mm."""
+    _one_type("addmm", bias, left, right)
+    if bias.shape == right.shape[1:] and bias.dtype == left.dtype and left.is_meta and right.is_meta:
+        return _mm(left, right)
+    return aten.addmm.default(bias, left, right, **scales)
+
+
+# ----------------------------------------------------------------------------------------------------- what is composed
+
+
+@composite(aten.linear.default)
+def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """The bias of a Linear over a non-contiguous input is added in place, unless the program has a dispatch mode on.
+
+    Source: linear in aten/src/ATen/native/Linear.cpp, which asks isTensorSubclassLike.
+    """
+    if x.dim() == 2 or x.is_contiguous() or another_mode_is_on():
+        return as_pytorch_does(aten.linear.default, x, weight, bias)
+    result = _times_transposed(x, weight)
+    return result if bias is None else result.add_(bias)
+
+
+def _times_transposed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """One product of matrices if the weight requires grad, also in `inference_mode`, where its transpose forgets it.
+
+    Source: should_fold in aten/src/ATen/native/LinearAlgebra.cpp.
+    """
+    if torch.is_inference_mode_enabled() and x.dim() > 2 and weight.requires_grad:
+        rows = x.reshape(-1, x.shape[-1]).mm(weight.t())
+        return aten._unsafe_view(rows, (*x.shape[:-1], weight.shape[0]))
+    return torch.matmul(x, weight.t())
+
+
+# -------------------------------------------------------------------------------------------------------- what is taken
+
+
+def _blas_reads(matrix: torch.Tensor) -> bool:
+    """Whether cuBLAS can read this matrix where it lies, by rows or by columns."""
+    (rows, columns), (down, right) = matrix.shape, matrix.stride()
+    if matrix.is_contiguous() or matrix.t().is_contiguous():
+        return True
+    return (down == 1 and right >= max(1, rows)) or (right == 1 and down >= max(1, columns))
+
+
+@takes(aten.mm.default, aten.addmm.default, aten.addmm_.default, aten._addmm_activation.default)
+def matrix_product(call: Call) -> None:
+    """The result, a contiguous copy of each operand that cuBLAS cannot read in place, then the workspace.
+
+    The gradient of `y.sum()` is such an operand: one number, expanded with strides of 0.
+    Source: prepare_matrix_for_cublas in aten/src/ATen/native/cuda/Blas.cpp; mlp_*, chain* in tests/reference.
+    """
+    call.place_all()
+    left, right = call.args[-2:]
+    if left.numel() and right.numel():
+        # PyTorch multiplies the transposes, for its rows are cuBLAS's columns: the right matrix is the first
+        _multiply(call, [matrix for matrix in (right, left) if not _blas_reads(matrix)])
+
+
+def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: int) -> bool:
+    """Whether cuBLAS can read this batch of matrices where it lies, given how the result lies."""
+    fast, leading = (2, 1) if by_rows else (1, 2)
+    strides = batch.stride()
+    if strides[fast] == 1 and strides[leading] >= max(1, rows):
+        return True
+    if strides[leading] == 1 and strides[fast] >= max(1, columns):
+        return True
+    return batch.is_contiguous() and strides[1] != 0 and strides[2] != 0
+
+
+@takes(aten.mv.default, aten.addmv.default)
+def matrix_times_vector(call: Call) -> None:
+    """The result, copies of what cuBLAS cannot read, the workspace. Source: addmv_out in cuda/Blas.cpp."""
+    call.place_all()
+    matrix, vector = call.args[-2:]
+    if matrix.numel() == 0:
+        return
+    _multiply(call, [vector] * (vector.stride(0) == 0) + [matrix] * (not _blas_reads(matrix)))
+
+
+@takes(aten.dot.default)
+def dot_product(call: Call) -> None:
+    """The result and the workspace. Source: dot_cuda in aten/src/ATen/native/cuda/Blas.cpp."""
+    call.place_all()
+    if call.args[0].numel():
+        call.memory.use_blas()
+
+
+@takes(aten.bmm.default, aten.bmm.out)
+def batched_product(call: Call) -> None:
+    """As for one product; but an outer product, with one term in each sum, has a kernel of its own without workspace.
+
+    Source: bmm_out_cuda_impl in aten/src/ATen/native/cuda/Blas.cpp; torch/_native/ops/bmm_outer_product, which needs
+    Triton, as CUDA builds from PyPI have it.
+    """
+    call.place_all()
+    left, right = call.args
+    if left.numel() and right.numel() and left.shape[2] != 1:
+        _multiply_batches(call, left, right)
+
+
+@takes(aten.baddbmm.default)
+def added_batched_product(call: Call) -> None:
+    """As for a batched product that goes to cuBLAS. Source: as above."""
+    call.place_all()
+    left, right = call.args[1:3]
+    if left.numel() and right.numel():
+        _multiply_batches(call, left, right)
+
+
+def _multiply_batches(call: Call, left: torch.Tensor, right: torch.Tensor) -> None:
+    (_, m, n), (_, across, down) = call.result.shape, call.result.stride()
+    by_rows = not (across == 1 and (n == 1 or down >= max(1, m)))
+    first, second = (right, left) if by_rows else (left, right)
+    m, n, k = (n, m, left.shape[2]) if by_rows else (m, n, left.shape[2])
+    copied = [not _blas_reads_batch(first, by_rows, m, k), not _blas_reads_batch(second, by_rows, k, n)]
+    _multiply(call, [x for x, copy in zip((first, second), copied, strict=True) if copy])
+
+
+def _multiply(call: Call, copied: list[torch.Tensor]) -> None:
+    """Contiguous copies of these operands, in this order, and the workspace while they are there."""
+    memory = call.memory
+    copies = [memory.take(x.numel() * x.element_size()) for x in copied]
+    memory.use_blas()
+    for block, number in reversed(copies):
+        memory.give_back(block, number)

@@ -1,0 +1,179 @@
+"""Reductions: sums, means, norms, extremes, products, variances, and what they take beside their results."""
+
+import torch
+
+from .launch.reduction_grid import loop_nest, staging
+from .registry import Call, decomposed, returns, takes
+
+aten = torch.ops.aten
+_HALF = (torch.float16, torch.bfloat16)
+INDEXED_BYTES = 16
+"""A value with its index, of which the larger is kept."""
+
+
+def reduced_dims(x: torch.Tensor, dims) -> set[int]:
+    """The dimensions over which `x` is reduced, non-negative: all of them for None or an empty list."""
+    dims = [dims] if isinstance(dims, int) else dims
+    return {dim % max(x.dim(), 1) for dim in dims} if dims else set(range(x.dim()))
+
+
+def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accumulator_bytes: int = 0, vector: int = 4):
+    """Staging buffer and semaphores of a reduction of `x`, launch by launch.
+
+    `accumulator_bytes` is the size in which it adds up (default: float32 for half types, else the input's own),
+    `vector` how many elements one load takes.
+    """
+    if x.numel() == 0:
+        return
+    half = x.dtype in _HALF
+    accumulator_bytes = accumulator_bytes or (4 if half else x.element_size())
+    nest = loop_nest(x.shape, x.stride(), dims, x.element_size(), output_bytes, x.storage_offset())
+    buffer = 0
+    if half and not nest.fits_32_bit():  # partial sums of the pieces meet in float32, in a buffer of their own
+        reach = max((n * s for n, s in zip(nest.shape, nest.output_strides)), default=0)
+        buffer = max(output_bytes, reach) // output_bytes * accumulator_bytes if output_bytes < 4 else 0
+    held = call.memory.take(buffer) if buffer else None
+    for sizes in staging(nest, call.memory.spec, accumulator_bytes, vector):
+        call.while_taken(*sizes)
+    if held:
+        call.memory.give_back(*held)
+
+
+def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The input in the type in which it is reduced: a copy, unless the kernel widens a half type as it reads."""
+    if x.dtype == dtype or (x.dtype in _HALF and dtype == torch.float32):
+        return x
+    return torch.empty_like(x, dtype=dtype)
+
+
+@returns(aten.mean.dim)
+def _mean(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+    """As a sum's, of floating types."""
+    if (dtype or x.dtype).is_floating_point:
+        return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype)
+    return aten.mean.dim(x, dim, keepdim, dtype=dtype)
+
+
+@returns(aten.mean.default)
+def _mean_of_all(x: torch.Tensor, *, dtype=None) -> torch.Tensor:
+    """As above."""
+    return _mean(x, dtype=dtype)
+
+
+decomposed(aten._is_all_true.default)(torch.all)
+decomposed(aten._is_any_true.default)(torch.any)
+
+
+@takes(
+    aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.prod.default, aten.prod.dim_int,
+    aten.nansum.default,
+)  # fmt: skip
+def sum_or_mean(call: Call) -> None:
+    """The result, a copy of the input in the result's type, then the staging buffer and semaphores of each kernel.
+
+    Source: make_reduction in aten/src/ATen/native/ReduceOps.h, cuda/ReduceSumProdKernel.cu, ReduceMomentKernel.cu.
+    """
+    call.place_all()
+    given, name = call.args[0], call.func.name()
+    dims = reduced_dims(given, call.argument(1, "dim"))
+    x = _converted(call, given, call.result.dtype)
+    held = call.memory.take(x.nbytes) if x is not given and x.nbytes else None
+    reduce(call, x, dims, call.result.element_size(), vector=8 if x.dtype in _HALF and "sum" in name else 4)
+    if held:
+        call.memory.give_back(*held)
+
+
+@takes(
+    aten.amax.default, aten.amin.default, aten.any.default, aten.any.dim, aten.any.dims, aten.all.default,
+    aten.all.dim, aten.all.dims,
+)  # fmt: skip
+def extreme(call: Call) -> None:
+    """The result, staging, semaphores; the values are compared in their own type, truths in one byte.
+
+    Source: aten/src/ATen/native/cuda/ReduceMaxValuesKernel.cu, ReduceMinValuesKernel.cu, ReduceLogicKernel.cu.
+    """
+    call.place_all()
+    x = call.args[0]
+    reduce(call, x, reduced_dims(x, call.argument(1, "dim")), call.result.element_size(), call.result.element_size())
+
+
+@takes(aten.max.default, aten.min.default)
+def extreme_of_all(call: Call) -> None:
+    """As above, of a contiguous copy. Source: max and min in aten/src/ATen/native/ReduceAllOps.cpp."""
+    call.place_all()
+    x = call.args[0]
+    dense = x.contiguous()
+    held = call.memory.take(dense.nbytes) if dense is not x and dense.nbytes else None
+    reduce(call, dense, reduced_dims(x, None), x.element_size(), x.element_size())
+    if held:
+        call.memory.give_back(*held)
+
+
+@takes(aten.max.dim, aten.min.dim, aten.argmax.default, aten.argmax.out, aten.argmin.default)
+def indexed_extreme(call: Call) -> None:
+    """Values and indices, staging, semaphores. Source: ReduceArgMaxKernel.cu, TensorCompare.cu."""
+    x, dim = call.args[0], call.argument(1, "dim")
+    call.place_all()
+    held = None
+    if dim is None:
+        flat = x.reshape(-1)
+        held = call.memory.take(flat.nbytes) if not x.is_contiguous() and not flat._is_view() else None
+        x, dim = flat, 0
+    outputs = call.result[0] if isinstance(call.result, (tuple, list)) else call.result
+    reduce(call, x, reduced_dims(x, dim), outputs.element_size(), INDEXED_BYTES)
+    if held:
+        call.memory.give_back(*held)
+
+
+@takes(aten.aminmax.default)
+def both_extremes(call: Call) -> None:
+    """The least and the largest, staging, semaphores. Source: aminmax_kernel in ReduceMinValuesKernel.cu."""
+    call.place_all()
+    x = call.args[0]
+    reduce(call, x, reduced_dims(x, call.kwargs.get("dim")), x.element_size(), 2 * x.element_size())
+
+
+@takes(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
+def variance(call: Call) -> None:
+    """Each partial result is a mean, a sum of squares and two counts. Source: std_var_kernel, ReduceMomentKernel.cu."""
+    call.place_all()
+    x = call.args[0]
+    output = call.result[0] if isinstance(call.result, (tuple, list)) else call.result
+    partial = 32 if x.element_size() == 8 else 16
+    reduce(call, x, reduced_dims(x, call.argument(1, "dim")), output.element_size(), partial, vector=2)
+
+
+@takes(
+    aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dtype,
+    aten.norm.ScalarOpt_dim_dtype,
+)  # fmt: skip
+def vector_norm(call: Call) -> None:
+    """The result, a copy of the input in its type, staging, semaphores.
+
+    Source: ReduceNormKernel.cu; impl_func_norm in aten/src/ATen/native/ReduceOps.cpp, for the older names.
+    """
+    call.place_all()
+    given = call.args[0]
+    x = _converted(call, given, call.result.dtype)
+    held = call.memory.take(x.nbytes) if x is not given and x.nbytes else None
+    reduce(call, x, reduced_dims(x, call.argument(2, "dim")), call.result.element_size())
+    if held:
+        call.memory.give_back(*held)
+
+
+@takes(aten.logsumexp.default)
+def log_sum_exp(call: Call) -> None:
+    """The maxima; their magnitudes and which of them are infinite; x - maxima; then the result, a sum.
+
+    Source: logsumexp_out_impl in aten/src/ATen/native/ReduceOps.cpp.
+    """
+    x, result, memory = call.args[0], call.result, call.memory
+    dims = reduced_dims(x, call.argument(1, "dim"))
+    held = [memory.take(result.nbytes)] if result.nbytes else []
+    reduce(call, x, dims, x.element_size(), x.element_size())
+    call.while_taken(result.nbytes, result.numel())
+    held += [memory.take(x.nbytes)] if x.numel() else []
+    call.place_all()
+    reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in _HALF else 4)
+    for block, number in reversed(held):
+        memory.give_back(block, number)

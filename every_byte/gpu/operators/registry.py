@@ -1,0 +1,147 @@
+"""What is known of each operator, each kind by a decorator that a family of operators puts on a function of its own.
+
+- `@returns(op)`: what it returns on meta tensors, where PyTorch's own way differs from CUDA's, or is slow: often a
+  decomposition in Python, which takes a hundred times as long as making the result, and imports PyTorch's compiler
+  when it first runs. Such a function makes plain cases, and hands every other to PyTorch, wrong arguments too.
+- `@takes(op)`: what it takes from the allocator. Called after the operator has run on meta tensors, it repeats in
+  CUDA's order the allocations and frees that the operator makes there.
+- `@composite(op)`: of which others CUDA composes it, for autograd to see; PyTorch's own rule asks for the device.
+- `@decomposed(op)`: which others its host code on CUDA calls; autograd knows it as one operator.
+- `outputs_alone(names)`: they need no rule, for they allocate their outputs and nothing else.
+
+What an operator asks of values, and what autograd does in place on CUDA, is no matter of its family: see dispatch/.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+
+import torch
+from torch._ops import OpOverload
+
+from every_byte.gpu.memory.storages import Memory
+
+RETURNS: dict[OpOverload, Callable] = {}
+TAKES: dict[OpOverload, Callable[["Call"], None]] = {}
+COMPOSITES: dict[OpOverload, Callable] = {}
+DECOMPOSED: dict[OpOverload, Callable] = {}
+ON_META_ITSELF: list[OpOverload] = []
+"""Operators that PyTorch composes of others on meta, and that are one kernel on CUDA: what `returns` knows of them is
+registered as meta's own kernel while a simulated GPU is open (patches/operators.py)."""
+
+LATE = {"_c10d_functional": "exchanges", "c10d": "exchanges", "fsdp": "sharded_copies"}
+"""The families of namespaces that `import torch` alone does not bring."""
+
+_OUTPUTS_ALONE: set[str] = set()
+_UNKNOWN_FOREACH = ("_foreach_max", "_foreach_powsum")
+
+
+class Call:
+    """One operation that has run on meta tensors, and the memory in which its allocations are to be repeated."""
+
+    __slots__ = ("func", "args", "kwargs", "result", "memory")
+
+    def __init__(self, func, args, kwargs, result, memory: Memory) -> None:
+        self.func, self.args, self.kwargs, self.result, self.memory = func, args, kwargs, result, memory
+
+    def argument(self, position: int, name: str, default=None):
+        """An argument that the caller may have given by its place, by its name, or not at all."""
+        return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
+
+    def place(self, *tensors: torch.Tensor) -> None:
+        """Allocate results, in this order; those whose storage is there already are left alone."""
+        for tensor in tensors:
+            self.memory.place_if_new(tensor)
+
+    def place_all(self) -> None:
+        """Allocate every result, first to last."""
+        self.memory.place_results(self.result)
+
+    def while_taken(self, *sizes: int) -> None:
+        """Take temporaries of these sizes and give them back, last first."""
+        self.memory.while_taken(*sizes)
+
+
+def contiguous_copies(*tensors: torch.Tensor | None) -> list[int]:
+    """The sizes in bytes of the contiguous copies that a kernel makes of those tensors that do not lie so."""
+    return [x.numel() * x.element_size() for x in tensors if isinstance(x, torch.Tensor) and not x.is_contiguous()]
+
+
+def overload(name: str) -> OpOverload:
+    """The operator of ATen by that name: "relu", "add.Tensor"."""
+    packet, _, variant = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet), variant or "default")
+
+
+def returns(*operators: OpOverload, instead_of_composite: bool = False):
+    """The decorated function makes, on meta tensors, what these operators return on CUDA."""
+    if instead_of_composite:
+        ON_META_ITSELF.extend(operators)
+    return _registering(RETURNS, operators)
+
+
+def takes(*operators: OpOverload):
+    """The decorated function takes from a GPU's memory what a call of these operators takes on CUDA."""
+    return _registering(TAKES, operators)
+
+
+def composite(*operators: OpOverload):
+    """The decorated function composes these operators of others as CUDA does, in front of PyTorch's own rule."""
+    return _registering(COMPOSITES, operators)
+
+
+def decomposed(*operators: OpOverload):
+    """The decorated function calls what the host code of these operators calls on CUDA, unseen by autograd."""
+    return _registering(DECOMPOSED, operators)
+
+
+def _registering(table: dict, operators: tuple[OpOverload, ...]):
+    def register(function: Callable) -> Callable:
+        for operator in operators:
+            assert operator not in table, f"{operator} is known already: {table[operator]}"
+            table[operator] = function
+        return function
+
+    return register
+
+
+def outputs_alone(names: str) -> None:
+    """These operators of ATen, in all their overloads, allocate their outputs and nothing else."""
+    _OUTPUTS_ALONE.update(names.split())
+
+
+def allocates_outputs_alone(func: OpOverload) -> bool:
+    """Whether an operator that takes nothing by a rule of `takes` is known to allocate its outputs and nothing else.
+
+    So it is with views; with elementwise operators, whose kernels convert types as they read; with the foreach
+    operators on lists of alike tensors, but for those of their extremes, whose buffer is not known; and with those that
+    a family names by `outputs_alone`.
+    """
+    name = func.overloadpacket.__name__
+    if func.is_view or torch.Tag.inplace_view in func.tags or torch.Tag.pointwise in func.tags:
+        return True
+    return name in _OUTPUTS_ALONE or name.startswith("_foreach_") and name not in _UNKNOWN_FOREACH
+
+
+def composed_of(func: OpOverload) -> Callable | None:
+    """The function here that calls the operators of which CUDA makes this one; None where there is none."""
+    return DECOMPOSED.get(func) or COMPOSITES.get(func)
+
+
+def is_composed(func: OpOverload) -> bool:
+    """Whether an operator is composed of others, by PyTorch or here; where meta has a kernel of its own, it is not."""
+    if func in DECOMPOSED:
+        return True
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    is_one_kernel = func in ON_META_ITSELF or has_kernel(func.name(), "Meta")
+    return has_kernel(func.name(), "CompositeImplicitAutograd") and not is_one_kernel
+
+
+def as_pytorch_does(func: OpOverload, *args, **kwargs):
+    """PyTorch's own composite of this operator."""
+    return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
+def import_late(namespace: str) -> None:
+    """Import the family of a namespace that `import torch` alone does not bring, when one of its operators is met."""
+    if namespace in LATE:
+        import_module(f".{LATE[namespace]}", __package__)

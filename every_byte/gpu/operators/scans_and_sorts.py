@@ -1,0 +1,102 @@
+"""What running sums, sort and topk allocate beside their results."""
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .launch import cub
+from .registry import Call, contiguous_copies, takes
+
+aten = torch.ops.aten
+INDEX_BYTES = 8
+SORTED_IN_PLACE = 4096
+SUMMED_AT_ONCE = 2**30
+SUMS_WITH_KNOWN_SCRATCH = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
+
+
+@takes(aten.cumsum.default)
+def running_sum(call: Call) -> None:
+    """The result; the input in the result's type, then contiguous; and the scratch of CUB if there is one row alone.
+
+    Source: impl_func_cum_ops in native/ReduceOps.cpp, scan_dim in native/cuda/ScanUtils.cuh.
+    """
+    call.place_all()
+    (x, dim), result = call.args[:2], call.result
+    if x.dim() == 0 or x.numel() == 0:
+        return
+    converts, copies = x.dtype != result.dtype, not x.is_contiguous()
+    if converts and copies:
+        copies = not torch.empty_like(x).is_contiguous()
+    sizes = [result.nbytes] * (converts + copies)
+    if x.numel() == x.shape[dim]:
+        if x.numel() > SUMMED_AT_ONCE or result.dtype not in SUMS_WITH_KNOWN_SCRATCH:
+            attached()[-1].not_modelled(f"aten::cumsum of {x.numel():,d} elements of {result.dtype}")
+        sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2), call.memory.spec))
+    call.while_taken(*sizes)
+
+
+@takes(aten.sort.default, aten.sort.stable)
+def sort(call: Call) -> None:
+    """Values and indices, which are first 0, 1, 2 and so on; rows of more than 4,096 take more, which is not known.
+
+    Source: sort_stable_kernel in aten/src/ATen/native/cuda/Sort.cpp.
+    """
+    call.place_all()
+    x = call.args[0]
+    dim = call.argument(1, "dim", -1)
+    if x.dim() == 0 or x.numel() == 0:
+        return
+    if x.shape[dim] > SORTED_IN_PLACE:
+        attached()[-1].not_modelled(f"aten::sort of rows of more than {SORTED_IN_PLACE:,d}")
+    call.while_taken(x.shape[dim] * INDEX_BYTES)
+
+
+# ----------------------------------------------------------------------------------------------------------------- topk
+
+ROWS_TO_LENGTHS = ((20, 20_000), (40, 10_000), (80, 8_000), (199, 5_000), (799, 3_000), (4_000, 800))
+"""Up to so many rows, a row is shared among several thread blocks from this length on; for more rows, from 400 on."""
+
+THREADS, DIGITS, REGISTERS = 256, 256, 65_536
+BLOCKS_PER_MULTIPROCESSOR = REGISTERS // (40 * THREADS)
+MOST_BLOCKS = 30_000
+SCAN_BYTES = 1279
+
+
+@takes(aten.topk.default, aten.topk.values)
+def top_k(call: Call) -> None:
+    """Values and indices; a contiguous copy of the input; and where blocks share a row, their counts of each digit.
+
+    Counts: rows of which more than 4,096 are asked for are sorted afterwards by other kernels, which is not known.
+    Source: launch_gather_topk_kernel in native/cuda/TensorTopK.cu; topk_out in TensorTopK.cpp.
+    """
+    call.place_all()
+    x, k, *rest = call.args
+    dim = rest[0] if rest else -1
+    if x.dim() == 0 or k == 0 or x.numel() == 0:
+        return
+    length = x.shape[dim]
+    rows, item_bytes = x.numel() // length, x.element_size()
+    sizes = contiguous_copies(x)
+    shared = length >= next((least for most, least in ROWS_TO_LENGTHS if rows <= most), 400)
+    if shared:
+        blocks = rows * _blocks_per_row(rows, length, call.memory.spec.multiprocessors)
+        word = max(item_bytes, 4)
+        sizes += [rows * item_bytes, rows * 8, rows * 2 * word, blocks * DIGITS * 2, rows * DIGITS * 4]
+        sizes += [blocks * 4, blocks * 4]
+        if blocks > MOST_BLOCKS:
+            attached()[-1].not_modelled(f"aten::topk in more than {MOST_BLOCKS:,d} thread blocks")
+    held = [call.memory.take(n_bytes) for n_bytes in sizes]
+    if shared:
+        call.while_taken(SCAN_BYTES)
+        call.while_taken(SCAN_BYTES)
+    for block, number in reversed(held):
+        call.memory.give_back(block, number)
+    if k > SORTED_IN_PLACE and (len(rest) < 3 or rest[2]):
+        attached()[-1].not_modelled(f"aten::topk of more than {SORTED_IN_PLACE:,d}")
+
+
+def _blocks_per_row(rows: int, length: int, multiprocessors: int) -> int:
+    """Each thread takes 4 to 64 items, so many that all multiprocessors have work."""
+    at_once = multiprocessors * BLOCKS_PER_MULTIPROCESSOR * THREADS
+    items = max(4, min(-(-rows * length // at_once), 64))
+    return -(-length // (THREADS * items))

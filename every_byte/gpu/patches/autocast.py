@@ -1,0 +1,108 @@
+"""What `torch.autocast` asks by device type, answered as on CUDA while a simulated GPU is open."""
+
+import threading
+
+import torch
+
+from every_byte.gpu.dispatch.autocast import CACHE
+from every_byte.gpu.memory.attachment import attached
+
+from .replacing import all_of, replaced
+
+
+def answer_as_cuda():
+    """Let `torch.autocast("cuda")` work without a CUDA build, and know a simulated GPU's tensors, which are "meta"."""
+
+    def unless_attached(answer):
+        return lambda original: lambda *args, **kwargs: answer if attached() else original(*args, **kwargs)
+
+    def also_meta(original):
+        return lambda device_type="cuda", *rest, **kwargs: original(_as_cuda(device_type), *rest, **kwargs)
+
+    def init(original):
+        def __init__(self, device_type, *rest, **kwargs):
+            _MAKING.autocast = True
+            try:
+                original(self, _as_cuda(device_type), *rest, **kwargs)
+            finally:
+                _MAKING.autocast = False
+
+        return __init__
+
+    def clear(original):
+        def clear_autocast_cache() -> None:
+            CACHE.clear()
+            original()
+
+        return clear_autocast_cache
+
+    def cast_inputs(original):
+        return lambda value, device_type, dtype: original(value, _as_meta(device_type), dtype)
+
+    amp = torch.amp.autocast_mode
+    by_type = "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"
+    changes = [
+        (torch.cuda.amp.common, "amp_definitely_not_available", unless_attached(False)),
+        (torch.cuda, "is_bf16_supported", _is_bf16_supported),
+        (torch, "autocast_increment_nesting", _nest(1)),
+        (torch, "autocast_decrement_nesting", _nest(-1)),
+        *((torch, name, also_meta) for name in by_type),
+        *((module, "is_autocast_available", also_meta) for module in (amp, torch.amp)),
+        (torch.autocast, "__init__", init),
+        (torch, "clear_autocast_cache", clear),
+        (amp, "_cast", cast_inputs),
+    ]
+    return all_of([replaced(*change) for change in changes])
+
+
+_MAKING = threading.local()
+
+
+def _is_bf16_supported(original):
+    """Autocast asks it of the simulated GPU: every GPU computes in bfloat16, one before Ampere in software, which
+    PyTorch finds out, once, by making a tensor. A program asks it of the machine's own GPU, where there is one.
+    """
+
+    def answer(including_emulation: bool = True) -> bool:
+        asked_by_autocast = getattr(_MAKING, "autocast", False)
+        if not attached() or torch.cuda.is_available() and not asked_by_autocast:
+            return original(including_emulation)
+        mode = attached()[-1]
+        if mode.memory.spec.capability >= (8, 0) or not including_emulation:
+            return mode.memory.spec.capability >= (8, 0)
+        if not mode.tried_bfloat16:
+            mode.tried_bfloat16, mode.memory.operation = True, "aten::_to_copy"
+            mode.memory.while_taken(torch.bfloat16.itemsize)
+        return True
+
+    return answer
+
+
+_IN_BACKWARD = threading.local()
+
+
+def _nest(step: int):
+    """How deep contexts are nested, each thread counts for itself, and backward runs on a thread of its own on CUDA.
+
+    A context that backward enters, to compute again what a checkpoint left out or in `custom_bwd`, is outermost there:
+    its end drops all copies, also when the program is still within a context.
+    """
+
+    def counting(original):
+        def count() -> int:
+            if not attached() or torch._C._current_graph_task_id() == -1:
+                return original()
+            _IN_BACKWARD.depth = getattr(_IN_BACKWARD, "depth", 0) + step
+            return _IN_BACKWARD.depth
+
+        return count
+
+    return counting
+
+
+def _as_cuda(device_type):
+    return "cuda" if device_type == "meta" and attached() else device_type
+
+
+def _as_meta(device_type):
+    return "meta" if device_type == "cuda" and attached() else device_type

@@ -1,0 +1,87 @@
+"""Tells all who observe, simulated GPUs and live ones, when a backward runs and what a checkpoint computes again."""
+
+from contextlib import ExitStack
+from functools import partial
+
+import torch
+import torch.utils.checkpoint
+
+from every_byte.gpu.memory.attachment import attached, set_aside
+from every_byte.gpu.observer.checkpoints import Region
+
+from .replacing import Changes, all_of, replaced
+
+watch: list = []
+"""The recordings of live GPUs that are open."""
+
+
+def _observers() -> list:
+    """The observers of what runs now on this thread."""
+    return [mode.observer for mode in attached()] + [one.observer for one in watch if one.memory.is_watched()]
+
+
+def _see_backward():
+    """No hook tells when a backward begins and ends."""
+
+    def seeing(original):
+        def run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options):
+            if attached() and any(map(_is_real, roots)):
+                with set_aside():  # a GPU's own thread would inherit the dispatch mode
+                    return run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
+            with ExitStack() as stack:
+                for observer in (found := _observers()):
+                    stack.enter_context(observer.backward(roots, gradients, retain_graph, inputs))
+                results = original(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
+            if not options.get("accumulate_grad"):
+                for observer in found:
+                    observer.note_results(results, inputs)
+            return results
+
+        return run
+
+    return replaced(torch.autograd, "_engine_run_backward", seeing)
+
+
+def _is_real(root) -> bool:
+    """Whether a backward from here works on a GPU of the machine.
+
+    A root on the CPU may have come from one: of what led to it, the first that lies elsewhere tells.
+    """
+    if isinstance(root, torch.Tensor) and root.device.type != "cpu":
+        return root.device.type != "meta"
+    if not torch.cuda.is_initialized():
+        return False
+    pending, seen = [root.grad_fn if isinstance(root, torch.Tensor) else root.node], set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for about in node._input_metadata:
+            if about.device.type != "cpu":
+                return about.device.type != "meta"
+        pending += [before for before, _ in node.next_functions]
+    return False
+
+
+def _see_recomputation():
+    """A checkpoint keeps what it computes again where nobody else looks: PyTorch's checks it once it has."""
+
+    def seeing(original):
+        def check(frame, task):
+            for observer in _observers():
+                observer.note_recomputed(frame, task)
+            return original(frame, task)
+
+        return check
+
+    def note(region: Region) -> None:
+        for observer in _observers():
+            observer.note_recomputed(region, torch._C._current_graph_task_id())
+
+    Region.listeners.append(note)
+    theirs = replaced(torch.utils.checkpoint._CheckpointFrame, "check_recomputed_tensors_match", seeing)
+    return all_of([theirs, partial(Region.listeners.remove, note)])
+
+
+WATCHING = Changes([_see_backward, _see_recomputation])

@@ -1,0 +1,95 @@
+"""What `module.to(...)` and `p.data = ...` do to tensors that cross to or from a simulated GPU: they stay the objects.
+
+On CUDA a parameter gets new data and stays itself; optimizers, tied modules and hooks go on holding it. PyTorch does
+so between two tensors of a kind; to cross between the CPU and meta it can be told to swap the contents of two tensors.
+"""
+
+import sys
+from functools import wraps
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .replacing import replaced
+
+_apply_of_pytorch = torch.nn.Module._apply
+_swap_of_pytorch = torch.utils.swap_tensors
+
+
+def keep_parameters():
+    """Make `Module._apply` swap where parameters cross, and only there. Returns what undoes it."""
+
+    @wraps(_apply_of_pytorch)
+    def _apply(module, function, recurse=True):
+        before = torch.__future__.get_swap_module_params_on_conversion()
+        torch.__future__.set_swap_module_params_on_conversion(before or bool(attached()) and _crosses(module, function))
+        try:
+            return _apply_of_pytorch(module, function, recurse)
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(before)
+
+    @wraps(_swap_of_pytorch)
+    def swap_tensors(one, other):
+        if attached() and sys._getframe(1).f_code is _apply_of_pytorch.__code__:
+            _cross(one, other)
+        else:
+            _swap_of_pytorch(one, other)
+
+    torch.nn.Module._apply, torch.utils.swap_tensors = _apply, swap_tensors
+    return _undo
+
+
+def _undo() -> None:
+    torch.nn.Module._apply, torch.utils.swap_tensors = _apply_of_pytorch, _swap_of_pytorch
+
+
+def keep_what_gets_data():
+    """Let `p.data = data` cross between the CPU and the GPU, as on CUDA. Returns what undoes it."""
+
+    def crossing(original):
+        def assign(tensor, data):
+            if attached() and isinstance(data, torch.Tensor) and data.is_meta != tensor.is_meta:
+                _may_cross(tensor)
+                _cross(tensor, data.detach().requires_grad_(tensor.requires_grad))
+            else:
+                original.__set__(tensor, data)
+
+        return property(original.__get__, assign, doc=original.__doc__)
+
+    return replaced(torch.Tensor, "data", crossing)
+
+
+def _may_cross(tensor: torch.Tensor) -> None:
+    if tensor.grad_fn is not None:
+        raise RuntimeError(
+            f"a tensor whose data crosses to or from the GPU must be a leaf of the graph: one of shape "
+            f"{tuple(tensor.shape)} has a grad_fn; use .to(gpu.device), or .detach() it first."
+        )
+    if tensor.grad is not None:
+        raise RuntimeError(
+            f"a tensor whose data crosses to or from the GPU must have no gradient that would stay behind: one of "
+            f"shape {tuple(tensor.shape)} has one; use module.to(gpu.device), or set its grad to None first."
+        )
+
+
+def _crosses(module: torch.nn.Module, function) -> bool:
+    """Whether the conversion takes a parameter of the module's own to another kind of device: tried on empty ones."""
+    own = {p.device.type: p for p in module._parameters.values() if p is not None}
+    with torch.no_grad():
+        return any(function(p.new_empty(0)).device.type != kind for kind, p in own.items())
+
+
+def _cross(kept: torch.Tensor, moved: torch.Tensor) -> None:
+    """Give `kept` the contents of `moved`, as `kept.data = moved` does on CUDA; hooks and attributes stay.
+
+    PyTorch's own swap refuses tensors that a graph or a view refers to. These keep the old contents, as on CUDA, and
+    what is left of those in `moved` is dropped at once.
+    """
+    hooks, after_hooks = kept._backward_hooks, kept._post_accumulate_grad_hooks
+    torch._C._swap_tensor_impl(kept, moved)
+    kept._backward_hooks = hooks
+    if after_hooks is not None:
+        kept._post_accumulate_grad_hooks = after_hooks
+    if moved.is_meta:
+        moved.data = torch.empty(0, dtype=moved.dtype, device="meta")

@@ -1,0 +1,48 @@
+"""What `copy.deepcopy` of a tensor does: on CUDA it copies the storage whole, once for all tensors that share it."""
+
+import copy
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .replacing import replaced
+
+
+def copy_storages():
+    """Make `copy.deepcopy` of plain tensors copy their storages, not the tensors. Returns what undoes it.
+
+    Source: Tensor.__deepcopy__ in torch/_tensor.py, which asks for meta tensors by name.
+    """
+
+    def copying(original):
+        def __deepcopy__(tensor, memo):
+            plain = type(tensor) is torch.Tensor and tensor.is_meta and tensor.is_leaf
+            if not (attached() and plain) or id(tensor) in memo:
+                return original(tensor, memo)
+            with torch.no_grad():
+                memo[id(tensor)] = copied = _lay_out_like(tensor, _copy_of_storage(tensor, memo))
+            copied.requires_grad_(tensor.requires_grad)
+            if tensor.grad is not None:
+                copied.grad = tensor.grad.__deepcopy__(memo)
+            copied.__dict__ = copy.deepcopy(tensor.__dict__, memo)
+            return copied
+
+        return __deepcopy__
+
+    return replaced(torch.Tensor, "__deepcopy__", copying)
+
+
+def _copy_of_storage(tensor: torch.Tensor, memo: dict) -> torch.UntypedStorage:
+    """The copy of a tensor's storage, kept where PyTorch keeps it."""
+    storage, copies = tensor.untyped_storage(), memo.setdefault("torch", {})
+    if storage._cdata not in copies:
+        copies[storage._cdata] = tensor.new_empty(storage.nbytes(), dtype=torch.uint8).untyped_storage()
+    return copies[storage._cdata]
+
+
+def _lay_out_like(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:
+    """A tensor that is made of one number, and then gets its storage."""
+    copied = tensor.new_empty([])
+    copied.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+    return copied

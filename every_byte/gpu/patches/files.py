@@ -1,0 +1,52 @@
+"""What `torch.load` and `load_state_dict` do with tensors of a simulated GPU: what they would on CUDA, with zeros.
+
+PyTorch writes of a meta tensor its shape, type and strides, and makes it anew from these when the file is read: on the
+open GPU, which counts it, or on the CPU if `map_location` says so.
+"""
+
+import warnings
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .replacing import all_of, replaced
+
+
+def load_zeros():
+    """Make `torch.load(..., map_location="cpu")` give tensors of the CPU. Returns what undoes it."""
+    return all_of([replaced(owner, "load", _bringing) for owner in (torch, torch.serialization)])
+
+
+def _bringing(original):
+    def load(f, map_location=None, *args, **kwargs):
+        if not attached() or not _is_cpu(map_location):
+            return original(f, map_location, *args, **kwargs)
+        mode = attached()[-1]
+        outer, mode.loads_to_cpu = mode.loads_to_cpu, True
+        try:
+            return original(f, map_location, *args, **kwargs)
+        finally:
+            mode.loads_to_cpu = outer
+
+    return load
+
+
+def _is_cpu(map_location) -> bool:
+    return isinstance(map_location, (str, torch.device)) and torch.device(map_location).type == "cpu"
+
+
+def load_without_complaint():
+    """Leave out PyTorch's warning that loading into meta parameters does nothing: it does here what it does on CUDA."""
+
+    def quiet(original):
+        def _load_from_state_dict(*args, **kwargs):
+            if not attached():
+                return original(*args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", ".*copying from a non-meta parameter in the checkpoint to a meta")
+                return original(*args, **kwargs)
+
+        return _load_from_state_dict
+
+    return replaced(torch.nn.Module, "_load_from_state_dict", quiet)

@@ -1,0 +1,60 @@
+"""All that is changed in PyTorch while a simulated GPU is open, and put back after the last of them closes."""
+
+import sys
+
+from every_byte.gpu.dispatch.autocast import cast_as_cuda
+
+from .attention_order import heed_user_order
+from .autocast import answer_as_cuda
+from .backward import WATCHING
+from .conversion import keep_parameters, keep_what_gets_data
+from .copying import copy_storages
+from .devices import accept_meta_in_fast_paths, accept_meta_in_optimizers
+from .files import load_without_complaint, load_zeros
+from .operators import override_operators
+from .printing import show_zeros
+from .replacing import Changes
+from .unseen import pin_without_a_driver, see_resized_storages, see_what_tensor_makes
+
+
+def _watch():
+    WATCHING.open()
+    return WATCHING.close
+
+
+class _Gates(Changes):
+    """Everything that is changed in PyTorch for the whole process; opened by the first GPU, closed by the last."""
+
+    def open(self) -> None:
+        if "torch.distributed.fsdp" in sys.modules:
+            self.add_fsdp()
+        super().open()
+
+    def add_fsdp(self) -> None:
+        """FSDP2 has been imported: it, too, is to take a simulated GPU for what it is."""
+        from .fsdp import shard_on_meta
+
+        if shard_on_meta not in self.changes:
+            self.add(shard_on_meta)
+
+
+GATES = _Gates(
+    [
+        override_operators,
+        cast_as_cuda,
+        answer_as_cuda,
+        accept_meta_in_optimizers,
+        accept_meta_in_fast_paths,
+        keep_parameters,
+        keep_what_gets_data,
+        copy_storages,
+        see_resized_storages,
+        see_what_tensor_makes,
+        show_zeros,
+        load_zeros,
+        load_without_complaint,
+        pin_without_a_driver,
+        _watch,
+        heed_user_order,
+    ]
+)

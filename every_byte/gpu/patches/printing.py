@@ -1,0 +1,76 @@
+"""What a reader sees of a tensor on a simulated GPU: zeros, printed as on CUDA, where PyTorch shows no values of meta.
+
+PyTorch prints a tensor of CUDA by operations on it, which allocate, and brings what it shows to the CPU row by row.
+The same code runs here on the meta tensor, so that each of them is counted.
+"""
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.storages import RECORDS
+
+from .replacing import all_of, replaced
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def show_zeros():
+    """Make print, repr, str, format and tolist give zeros for tensors of the open GPU. Returns what undoes it."""
+    return all_of(
+        [
+            replaced(torch._tensor_str, "_str", _with_zeros),
+            replaced(torch.Tensor, "tolist", _list_of_zeros),
+            replaced(torch.Tensor, "__format__", _number_formatted),
+        ]
+    )
+
+
+def _lies_here(tensor: torch.Tensor) -> bool:
+    """Whether this is a plain tensor on the GPU that counts on this thread."""
+    if not attached() or not tensor.is_meta or tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return False
+    record = RECORDS.get(tensor.untyped_storage()._cdata)
+    return record is not None and record.memory is attached()[-1].memory
+
+
+def _with_zeros(original):
+    def _str(tensor, *, tensor_contents=None):
+        if tensor_contents is None and _lies_here(tensor):
+            attached()[-1].tell_no_values("printing", stacklevel=4)
+            tensor_contents = _contents(tensor)
+        return original(tensor, tensor_contents=tensor_contents)
+
+    return _str
+
+
+def _contents(tensor: torch.Tensor) -> str:
+    """The numbers between the brackets, by PyTorch's own code, as it runs for a tensor of CUDA."""
+    name = "tensor" if type(tensor) in _PLAIN else type(tensor).__name__
+    mode = attached()[-1]
+    outer, mode.prints = mode.prints, True
+    try:
+        with torch.no_grad():
+            return torch._tensor_str._tensor_str(tensor, len(f"{name}("))
+    finally:
+        mode.prints = outer
+
+
+def _list_of_zeros(original):
+    def tolist(tensor):
+        if not (tensor.is_meta and attached()):
+            return original(tensor)
+        return tensor.item() if tensor.dim() == 0 else tensor.detach().cpu().tolist()
+
+    return tolist
+
+
+def _number_formatted(original):
+    """A tensor of one number is formatted as the number, `f"{loss:.3f}"`, unless it is on meta."""
+
+    def format_(tensor, spec):
+        is_number = tensor.is_meta and tensor.dim() == 0 and attached()
+        return format(tensor.item(), spec) if is_number else original(tensor, spec)
+
+    return format_

@@ -1,0 +1,241 @@
+"""The simulated GPU as a reader holds it: opened and closed, and asked what `torch.cuda` would be asked."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from every_byte.gpu.dispatch.autocast import autocast
+from every_byte.gpu.dispatch.dispatch import Dispatch, attached
+from every_byte.gpu.memory.specs import GPUSpec, find_spec
+from every_byte.gpu.memory.storages import Memory
+from every_byte.gpu.observer.observer import Observer
+from every_byte.gpu.patches.gates import GATES
+from every_byte.ledger.deep_graphs import let_go
+from every_byte.ledger.trace import Trace
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What `torch.cuda.get_device_properties` tells of a GPU, under its names."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    max_threads_per_multi_processor: int
+
+
+class SimulatedGPU:
+    """A GPU on which PyTorch programs run without one: nothing is computed, every byte is accounted.
+
+    Use it as a scope (`with SimulatedGPU("a100-80gb") as gpu:`), or through `open_gpu` in a notebook. While it is open,
+    tensors made with `device=gpu.device` are allocated in a model of PyTorch's caching allocator, operation by
+    operation. It is open on the thread that opened it; of several open GPUs only the innermost counts. `holding` are
+    the segments that are there from the start, as `memory_snapshot` of another GPU tells them: a real one, say, whose
+    next program is to be simulated.
+
+    Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
+    Raises: ValueError for an unknown name; RuntimeError when opened or closed out of order;
+        torch.OutOfMemoryError when a program does not fit.
+    """
+
+    origin = "simulated"
+
+    def __init__(self, name: str | GPUSpec = "a100-80gb", *, holding: Sequence[dict] = ()) -> None:
+        self.spec = name if isinstance(name, GPUSpec) else find_spec(name)
+        self._memory = Memory(self.spec)
+        self._memory.take_over(holding)
+        self._mode = Dispatch(self._memory, owner=self)
+        self._mode.observer = self._observer = Observer(self._memory)
+        self._thread: int | None = None
+
+    def __repr__(self) -> str:
+        state = "open" if self.is_open else "closed"
+        return f"SimulatedGPU({self.spec.name!r}, {state}, {self.memory_allocated():,d} bytes allocated)"
+
+    # opening and closing
+
+    @property
+    def is_open(self) -> bool:
+        """Whether operations on meta tensors count here."""
+        return self._thread is not None
+
+    def __enter__(self) -> "SimulatedGPU":
+        if self.is_open:
+            raise RuntimeError(f"a simulated GPU can be opened once at a time: {self.spec.name} is open already.")
+        GATES.open()
+        self._memory.labels.open()
+        self._observer.open()
+        self._memory.trace.look = self._observer.look
+        self._mode.__enter__()
+        self._thread = threading.get_ident()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Look around once more and detach from PyTorch.
+
+        Its figures can still be read; what is done with its tensors now counts nowhere.
+        """
+        if not self.is_open:
+            return
+        if self._thread != threading.get_ident():
+            raise RuntimeError(f"a simulated GPU must be closed on the thread that opened it: {self.spec.name}.")
+        if not attached():
+            raise RuntimeError(f"open GPUs must be closed innermost first: close the live one before {self.spec.name}.")
+        if attached()[-1] is not self._mode:
+            inner = attached()[-1].memory.spec.name
+            raise RuntimeError(f"open GPUs must be closed innermost first: close {inner} before {self.spec.name}.")
+        top = _get_current_dispatch_mode()
+        if top is not self._mode:
+            raise RuntimeError(f"modes must be left innermost first: {type(top).__name__} is on: leave it first.")
+        self._thread = None
+        self._mode.__exit__(None, None, None)
+        self._observer.close()
+        self._memory.labels.close()
+        GATES.close()
+        self._memory.trace.look = None
+        self._observer.look()
+
+    @property
+    def device(self) -> torch.device:
+        """Where to put tensors. To PyTorch it is `meta`, whichever GPU is open: the innermost one counts them.
+
+        Raises: RuntimeError if this GPU is not the one that would count them.
+        """
+        self._must_be_open()
+        if not attached() and self._thread == threading.get_ident():
+            raise RuntimeError(
+                f"only the innermost open GPU counts: {self.name} was asked, a live one is it; close that one first."
+            )
+        if not attached():
+            raise RuntimeError(
+                f"a simulated GPU counts on the thread that opened it: {self.name} was asked on another; open one "
+                f'there, `with SimulatedGPU("{self.name}") as gpu:`, as what runs for a slider should.'
+            )
+        if attached()[-1] is not self._mode:
+            inner = attached()[-1].memory.spec.name
+            raise RuntimeError(
+                f"only the innermost open GPU counts: {self.name} was asked, {inner} is it; close that one first."
+            )
+        return torch.device("meta")
+
+    def _must_be_open(self) -> None:
+        if not self.is_open:
+            raise RuntimeError(
+                f'a simulated GPU must be open: {self.name} is not; use `with SimulatedGPU("{self.name}") as gpu:` or '
+                f'`gpu = open_gpu("{self.name}")`.'
+            )
+
+    # what torch.cuda answers, under the same names
+
+    @property
+    def name(self) -> str:
+        """The spec's name, as `open_gpu` takes it."""
+        return self.spec.name
+
+    @property
+    def _allocator(self):
+        let_go()
+        self._memory.settle()
+        return self._memory.allocator
+
+    def memory_allocated(self) -> int:
+        """Bytes in blocks that are in use, each counted whole."""
+        return self._allocator.allocated_bytes
+
+    def max_memory_allocated(self) -> int:
+        """The most that `memory_allocated` has been since the start or the last reset."""
+        return self._allocator.max_allocated_bytes
+
+    def memory_reserved(self) -> int:
+        """Bytes in segments: what the allocator holds, in use or not."""
+        return self._allocator.reserved_bytes
+
+    def max_memory_reserved(self) -> int:
+        """The most that `memory_reserved` has been since the start or the last reset."""
+        return self._allocator.max_reserved_bytes
+
+    def memory_stats(self) -> dict[str, int]:
+        """The allocator's counters under the keys of `torch.cuda.memory_stats`.
+
+        Counts: all as on CUDA, but for how often holes came and went, `inactive_split.*.allocated` and `.freed`: they
+                depend on the order of frees that follow one another directly, which can be another here, as where an
+                autograd graph is the last to hold parameters. No other figure depends on it.
+        """
+        return self._allocator.memory_stats()
+
+    def memory_snapshot(self) -> list[dict]:
+        """The segments and their blocks in the format of `torch.cuda.memory_snapshot`."""
+        return self._allocator.memory_snapshot()
+
+    def mem_get_info(self) -> tuple[int, int]:
+        """Free and total bytes of the GPU. The CUDA context is not free; its size is an assumption of the spec."""
+        return self.spec.allocator_bytes - self.memory_reserved(), self.spec.total_bytes
+
+    def reset_peak_memory_stats(self) -> None:
+        """Start every peak again from the present."""
+        self._allocator.reset_peak_memory_stats()
+
+    def reset_accumulated_memory_stats(self) -> None:
+        """Start every count of what was allocated and freed again from 0."""
+        self._allocator.reset_accumulated_memory_stats()
+
+    def empty_cache(self) -> None:
+        """Give segments in which nothing is in use back to the driver."""
+        self._allocator.empty_cache()
+
+    def autocast(self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None):
+        """A context in which operators cast as under `torch.autocast("cuda", dtype=dtype)`."""
+        return autocast(dtype, enabled, cache_enabled)
+
+    def synchronize(self) -> None:
+        """Wait for the GPU: here there is nothing to wait for."""
+
+    def get_device_properties(self) -> DeviceProperties:
+        """What the GPU is."""
+        spec = self.spec
+        return DeviceProperties(
+            spec.device_name,
+            *spec.capability,
+            spec.total_bytes,
+            spec.multiprocessors,
+            spec.threads_per_multiprocessor,
+        )
+
+    # what only a simulation can answer
+
+    @property
+    def trace(self) -> Trace:
+        """Every allocation and free so far, in order."""
+        let_go()
+        self._memory.settle()
+        return self._memory.trace
+
+    def look_around(self) -> Trace:
+        """Its trace, with the owners of what is in use now; once it is closed, of what was then."""
+        if self.is_open:
+            self.trace.look(again=True)
+        return self.trace
+
+    @property
+    def unmodelled(self) -> frozenset[str]:
+        """Operations that ran here whose temporary memory is not known; while it is empty, the figures are exact."""
+        return frozenset(self._memory.trace.unmodelled)
+
+    @property
+    def operations(self) -> frozenset[str]:
+        """Operations that ran here, by name."""
+        return frozenset(func.name() for func in self._mode.ran)
+
+    def load_libraries(self) -> None:
+        """Take this thread's cuBLAS workspace now, so that it does not count in what is measured next."""
+        self._must_be_open()
+        self._memory.operation = "load_libraries"
+        self._memory.use_blas()

@@ -1,0 +1,1 @@
+"""What happened to a GPU's memory (trace), and whom every byte serves (ledger)."""

@@ -1,0 +1,83 @@
+"""Lets a deep autograd graph go piece by piece, where Python has looked at its nodes.
+
+PyTorch deletes a graph in a loop, however deep it is, but not past a node that Python has an object for. From the
+first look on (`tensor.grad_fn`, `node.next_functions`, the node that runs in backward) the node and its object keep
+each other alive, until the graph goes: PyTorch then finds a second reference where it expects its own alone, and
+deletes the nodes behind this one from inside it. A chain of some 40,000 such nodes overflows a stack of 8 MiB. So one
+in a thousand of them is held here: a deleted graph ends at each, and goes on from there when nothing else is found to
+hold that node any more. Whoever looks at the nodes of a deep graph tells it (`looked_at`).
+
+Source: the reference counts of c10/util/intrusive_ptr.h and torch/csrc/utils/pyobject_preservation.h in PyTorch 2.13;
+        tests/ledger/test_deep_graphs.py.
+"""
+
+import gc
+import sys
+import threading
+
+import torch
+from torch.autograd.graph import Node
+
+HARMLESS = 10_000
+"""As many nodes, one behind the other, may go at once: none is held while it is among so many newest ones."""
+
+_SPREAD, _RANGE = 0x9E3779B1, 1 << 32
+_ONE_IN_A_THOUSAND = _RANGE // 1000
+_ALONE = 2  # references: the dictionary's, and the question's own
+
+
+class _Held(threading.local):
+    """What is held on this thread, in the order of backward: what dies with the thread goes piece by piece, too."""
+
+    def __init__(self):
+        self.nodes: dict[int, Node] = {}
+        self.letting_go = False
+
+
+_held = _Held()
+
+
+def looked_at(node: Node) -> Node:
+    """The same node, which is held from now on if it is one in a thousand.
+
+    That is decided by autograd's number, spread so that no regular pattern of nodes is left out. A node that
+    accumulates a leaf's gradient has the largest number: nothing is behind it, and it is not held.
+    """
+    number = node._sequence_nr()
+    if torch.autograd._get_sequence_nr() - number > HARMLESS and number * _SPREAD % _RANGE < _ONE_IN_A_THOUSAND:
+        if _after_collection not in gc.callbacks:
+            gc.callbacks.append(_after_collection)
+        _held.nodes[id(node)] = node
+    return node
+
+
+def running_node() -> Node | None:
+    """The autograd node that a backward runs on this thread, looked at; None outside of backward."""
+    node = torch._C._current_autograd_node()
+    return node if node is None else looked_at(node)
+
+
+def let_go() -> None:
+    """Delete what is left of the deleted graphs.
+
+    A simulated GPU does so before each allocation and each answer, and Python's garbage collector when it has run.
+    """
+    nodes = _held.nodes
+    if not nodes or _held.letting_go:
+        return
+    _held.letting_go = True
+    try:
+        again = True
+        while again:
+            again = False
+            for key in list(nodes):
+                if sys.getrefcount(nodes[key]) == _ALONE:
+                    del nodes[key]
+                    again = True
+    finally:
+        _held.letting_go = False
+
+
+def _after_collection(phase: str, _info: dict) -> None:
+    if phase == "stop":
+        let_go()

@@ -1,0 +1,170 @@
+"""Reads events from recordings and from PyTorch's memory snapshots, and writes them for PyTorch's memory viewer."""
+
+from collections.abc import Iterable
+
+from every_byte.rounding import LARGEST_SMALL_BYTES, round_size, segment_size
+
+from .events import Event
+from .frames import operators_and_node
+
+ALLOCATOR_ACTIONS = {
+    "segment_alloc": "segment_alloc",
+    "segment_map": "segment_alloc",
+    "segment_free": "segment_free",
+    "segment_unmap": "segment_free",
+    "oom": "oom",
+}
+"""Actions of the allocator as a whole; an expandable segment grows by a map and shrinks by an unmap."""
+
+
+def events_of_recording(recording: dict) -> list[Event]:
+    """The events of a recorded case, as the files in tests/reference hold it.
+
+    Raises: ValueError if the file holds marks alone.
+    """
+    if "events" not in recording:
+        name = f"{recording['case']}.{recording['card']}"
+        raise ValueError(f"the recording must hold events: {name} has marks alone.")
+    events: list[Event] = []
+    sizes: dict[int, int] = {}
+    marks = iter(recording.get("marks", ()))
+    for action, *rest in recording["events"]:
+        if action == "alloc":
+            number, n_bytes, operation, node, phase = rest
+            sizes[number] = n_bytes
+            events.append(Event(action, n_bytes, number, operation, node or "", phase))
+        elif action == "free":
+            events.append(Event(action, sizes[rest[0]], rest[0]))
+        elif action == "mark":
+            figures = next(marks, {})
+            counted = figures.get("allocated"), figures.get("requested")
+            events.append(Event(action, name=rest[0], allocated_bytes=counted[0], requested_bytes=counted[1]))
+        else:
+            events.append(Event(action, rest[0]))
+    return events
+
+
+def events_of_snapshot(snapshot: dict, device: int) -> list[Event]:
+    """The events of one device in what `torch.cuda.memory._snapshot()` returns, or a file that it was saved to holds.
+
+    A block is free when PyTorch says "free_completed": "free_requested" alone means that another stream still uses it.
+    What was allocated before recording began has no number, and its free has none either.
+
+    Raises: ValueError for something else, for a device that it does not hold, or where nothing was recorded.
+    """
+    if not isinstance(snapshot, dict) or "device_traces" not in snapshot:
+        raise ValueError(
+            f"snapshot must be what torch.cuda.memory._snapshot() returns, with device_traces: got a "
+            f"{type(snapshot).__name__} without."
+        )
+    traces = snapshot["device_traces"]
+    if not 0 <= device < len(traces):
+        raise ValueError(f"device must be one of the snapshot's {len(traces)}, from 0: got {device}.")
+    if not traces[device]:
+        raise ValueError(
+            f"the snapshot must hold a history: that of device {device} is empty; call "
+            "torch.cuda.memory._record_memory_history() before what you want to see."
+        )
+    events: list[Event] = []
+    numbers: dict[int, int] = {}
+    count = 0
+    for entry in traces[device]:
+        action, n_bytes, address = entry["action"], entry["size"], entry.get("addr")
+        if action == "alloc":
+            operators, node = operators_and_node(entry.get("frames", ()))
+            numbers[address], count = count, count + 1
+            events.append(Event(action, n_bytes, numbers[address], "<".join(operators), node, address=address))
+        elif action == "free_completed":
+            events.append(Event("free", n_bytes, numbers.pop(address, None), address=address))
+        elif action in ALLOCATOR_ACTIONS:
+            events.append(Event(ALLOCATOR_ACTIONS[action], n_bytes, address=address))
+    return events
+
+
+def viewer_snapshot(events: Iterable[Event]) -> dict:
+    """Events as PyTorch's memory viewer reads them: as `torch.cuda.memory._snapshot()` would tell them.
+
+    Counts: allocations, frees and segments; marks have no place there. Segments are those at the end.
+    Raises: ValueError for events without addresses.
+    """
+    entries: list[dict] = []
+    live: dict[int, Event] = {}
+    segments: dict[int, int] = {}
+    for position, event in enumerate(events):
+        if event.action == "mark":
+            continue
+        if event.address is None and event.action != "oom":
+            raise ValueError(
+                f"a memory viewer needs addresses: event {position}, {event.action!r}, has none, as in the recordings "
+                "of tests/reference; save the trace of a simulated GPU or of a snapshot."
+            )
+        actions = (event.action,)
+        frames = _frames(event)
+        if event.action == "alloc":
+            live[event.address] = event
+        elif event.action == "free":
+            actions = ("free_requested", "free_completed")
+            frames = _frames(live.pop(event.address, event))
+        elif event.action == "segment_alloc":
+            segments[event.address] = event.n_bytes
+        elif event.action == "segment_free":
+            segments.pop(event.address, None)
+        entries += [_entry(action, event, frames, position) for action in actions]
+    found = [_segment(address, n_bytes, live) for address, n_bytes in sorted(segments.items())]
+    return {"segments": found, "device_traces": [entries]}
+
+
+def _entry(action: str, event: Event, frames: list[dict], position: int) -> dict:
+    """One entry of the history. There is no clock: `time_us` is the event's position. What was free is not known."""
+    entry = {"action": action, "addr": event.address or 0, "size": event.n_bytes, "stream": 0, "time_us": position}
+    if action == "oom":
+        entry["device_free"] = 0
+    return entry | {"frames": frames}
+
+
+def _frames(event: Event) -> list[dict]:
+    """What is known of an event, as a call stack, innermost first."""
+    labels = {"operation": event.operation, "node": event.node, "module": event.module, "phase": event.phase}
+    return [{"filename": kind, "line": 0, "name": name} for kind, name in labels.items() if name]
+
+
+def _segment(address: int, n_bytes: int, live: dict[int, Event]) -> dict:
+    """One segment with its blocks; what no allocation takes is free."""
+    inside = sorted((event for at, event in live.items() if address <= at < address + n_bytes), key=lambda e: e.address)
+    blocks: list[dict] = []
+    end = address
+    for event in inside:
+        if event.address > end:
+            blocks.append(_free_block(end, event.address - end))
+        size = event.block_bytes or round_size(event.n_bytes)
+        blocks.append(
+            {
+                "address": event.address,
+                "size": size,
+                "requested_size": event.n_bytes,
+                "state": "active_allocated",
+                "frames": _frames(event),
+            }
+        )
+        end = event.address + size
+    if end < address + n_bytes:
+        blocks.append(_free_block(end, address + n_bytes - end))
+    active = sum(block["size"] for block in blocks if block["state"] == "active_allocated")
+    return {
+        "device": 0,
+        "address": address,
+        "total_size": n_bytes,
+        "allocated_size": active,
+        "active_size": active,
+        "requested_size": sum(event.n_bytes for event in inside),
+        "stream": 0,
+        "segment_type": "small" if n_bytes == segment_size(LARGEST_SMALL_BYTES) else "large",
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+        "frames": [],
+        "blocks": blocks,
+    }
+
+
+def _free_block(address: int, n_bytes: int) -> dict:
+    return {"address": address, "size": n_bytes, "requested_size": 0, "state": "inactive", "frames": []}

@@ -1,0 +1,120 @@
+"""One row of a ledger: an allocation and whom it serves; and the rows of what is live at one instant."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from every_byte.palette import STATE
+
+from .attribution import Kept, Role
+from .events import Event
+from .trace import Trace
+
+_NAMED = STATE | {"autocast copies"}
+"""Categories in which module and name say all: that a graph keeps a parameter, too, makes it no other thing."""
+_BY_OPERATION = ("temporaries", "other tensors", "unattributed")
+
+
+class Slot(NamedTuple):
+    """What a Formula's selectors can speak of in a row: the row itself, or a slot of an autograd graph that keeps it.
+
+    Of the row itself `node` is its category, and `slot` its name, or the operation that made it. `storage` is the
+    number of the allocation; `nth` tells those of one module and name apart, the first is 1.
+
+    Unit:   bytes: `storage_bytes` as requested.
+    """
+
+    module: str
+    node: str
+    slot: str
+    shape: tuple[int, ...] | None
+    dtype: torch.dtype | None
+    storage_bytes: int
+    storage: int
+    nth: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One allocation and whom it serves.
+
+    `module` and `name` are the path and the parameter or state in it; of an activation, the module whose node keeps it,
+    the first if several do. `operation` made it. `kept_for` has each slot of an autograd graph that keeps it, as
+    "AddmmBackward0.mat1", in the order of forward. Shape and dtype are those of the tensor that made the
+    storage, whatever views of it there are by now; None where no tensor holds it, and where they were not seen. `slots`
+    is what a Formula's selectors can speak of.
+
+    Unit: bytes: `n_bytes` as requested, `slack_bytes` the rest of the block, 0 where the block is not known.
+    """
+
+    category: str
+    module: str
+    operation: str
+    name: str
+    shape: tuple[int, ...] | None
+    dtype: torch.dtype | None
+    n_bytes: int
+    slack_bytes: int
+    kept_for: tuple[str, ...]
+    allocation: int
+    term: str = ""
+    slots: tuple[Slot, ...] = field(default=(), repr=False)
+
+
+COLUMNS = ("category", "module", "operation", "name", "shape", "dtype", "kept_for", "allocation", "term")
+
+
+def rows_at(trace: Trace, position: int) -> list[Row]:
+    """A row for each allocation that is live just before event number `position`, oldest first."""
+    attribution, namesakes = trace.attribution(), Counter()
+    rows = []
+    for number, event in trace.live_at(position).items():
+        kept = attribution.kept(number, position)
+        category = attribution.category(number, position)
+        unnamed = Role(category) if category == "outputs" else None
+        role = next((r for r in trace.owners.roles.get(number, ()) if r.category == category), unnamed)
+        rows.append(_row(event, category, role, kept, trace.owners.tensors.get(number), namesakes))
+    return rows
+
+
+def _row(event: Event, category: str, role: Role | None, kept: list[Kept], tensor, namesakes: Counter) -> Row:
+    keepers = [event.module if k.node.module is None else k.node.module for k in kept]
+    module = role.module if role else keepers[0] if keepers and category not in _NAMED else event.module
+    name = role.name if role else ""
+    operation = event.operation.removeprefix("aten::")
+    shape, dtype = (None if tensor is None or tensor[0] is None else tuple(tensor[0])), tensor and tensor[1]
+    if event.name or category == "inputs":
+        module = ""
+    called = operation if category in _BY_OPERATION else name
+    namesakes[module, category, called] += 1
+    about = shape, dtype, event.n_bytes, event.allocation
+    slots = [Slot(module, category, called, *about, namesakes[module, category, called])]
+    if category not in _NAMED:
+        places = zip(keepers, kept, strict=True)
+        slots += [Slot(module, k.node.name, k.slot, *about, k.node.nth) for module, k in places]
+    kept_for = tuple(f"{k.node.name}.{k.slot}".rstrip(".") for k in kept)
+    slack_bytes = max(event.block_bytes - event.n_bytes, 0) if event.block_bytes else 0
+    return Row(
+        category, module, operation, name, shape, dtype, event.n_bytes, slack_bytes, kept_for, event.allocation,
+        slots=tuple(slots),
+    )  # fmt: skip
+
+
+def check_columns(columns: Iterable[str]) -> None:
+    """Raises: ValueError for a column that a row does not have."""
+    for column in columns:
+        if column not in COLUMNS:
+            raise ValueError(f"a column must be one of {', '.join(COLUMNS)}: got {column!r}.")
+
+
+def shown(column: str, value: object) -> str:
+    """A value of a column as text."""
+    if value is None:
+        return ""
+    if column == "kept_for":
+        more = f" and {len(value) - 2} more" if len(value) > 2 else ""
+        return ", ".join(value[:2]) + more
+    return str(value).removeprefix("torch.")

@@ -1,0 +1,30 @@
+"""Bytes as text: the only place where a byte count becomes words.
+
+`GiB` is 2**30 bytes everywhere. A short form is rounded and never the only form shown beside a claim.
+"""
+
+KiB = 2**10
+MiB = 2**20
+GiB = 2**30
+
+_UNITS = ((GiB, "GiB"), (MiB, "MiB"), (KiB, "KiB"))
+
+
+def exact(n_bytes: int) -> str:
+    """Every digit, with the short form behind it: `83,886,080 bytes (80 MiB)`."""
+    count = f"{n_bytes:,d} byte" + ("" if abs(n_bytes) == 1 else "s")
+    return count if abs(n_bytes) < KiB else f"{count} ({short(n_bytes)})"
+
+
+def short(n_bytes: int) -> str:
+    """Three to four digits and a binary unit: `80 MiB`, `1.5 GiB`, `-512 B`."""
+    for size, name in _UNITS:
+        if abs(n_bytes) >= size:
+            return f"{_four_digits(n_bytes / size)} {name}"
+    return f"{n_bytes:,d} B"
+
+
+def _four_digits(value: float) -> str:
+    decimals = max(0, 3 - len(str(int(abs(value)))))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,80 @@
+"""What an explorer sets beside its prediction: an account of the bytes, or one sentence that says why there is none."""
+
+from dataclasses import dataclass, field
+
+from every_byte.gpu.capacity import Fit
+from every_byte.ledger.trace import ORIGINS
+
+from .stages import UNNAMED, terms_by_stage
+from .timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Account:
+    """The bytes of each term as a GPU keeps them, and where that GPU stands.
+
+    Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction. For
+            a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline` and `fit` are shown
+            above them: a step event by event, and whether it fits on the GPU; `remark` is what else there is to say.
+            `beside`, of a measured account: the same, simulated.
+    Unit:   bytes, exact.
+    Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
+    """
+
+    terms: dict[str, int] | dict[str, dict[str, int]]
+    origin: str = "simulated"  # by the simulated GPU; "measured" on a real one; "recorded" in a file
+    device: str = ""
+    note: str = field(default="")  # what else the reader should know, such as "PyTorch 2.13 rules"
+    timeline: Timeline | None = None
+    fit: Fit | None = None
+    remark: str = ""
+    beside: "Account | None" = None
+
+    def __post_init__(self):
+        if self.origin not in ORIGINS:
+            raise ValueError(f"origin must be one of {', '.join(ORIGINS)}: got origin={self.origin!r}.")
+        for stage, terms in terms_by_stage(self.terms).items():
+            for name, n_bytes in terms.items():
+                if type(n_bytes) is not int:
+                    where = f"[{name!r}]" if stage == UNNAMED else f"[{stage!r}][{name!r}]"
+                    raise TypeError(
+                        f"terms must hold bytes as int: got terms{where}={n_bytes!r}; round nothing, count storages."
+                    )
+
+    @property
+    def badge(self) -> str:
+        """Where the account comes from, in a few words."""
+        place = f"{self.origin} on {self.device}" if self.device else self.origin
+        return f"{place}, {self.note}" if self.note else place
+
+    def answer(self) -> dict:
+        """What a page gets of it."""
+        fit = self.fit and {"fits": self.fit.fits, "headline": self.fit.headline, "reasons": self.fit.reasons}
+        return self._counted() | {
+            "error": "", "timeline": self.timeline and self.timeline.spec(), "fit": fit, "remark": self.remark,
+            "beside": self.beside and self.beside._counted(),
+        }  # fmt: skip
+
+    def _counted(self) -> dict:
+        """The bytes and where they come from: all that a page gets of an account beside another."""
+        return {"terms": dict(self.terms), "origin": self.origin, "badge": self.badge}
+
+
+def failed(error: str) -> dict:
+    """What a page gets where there is no account."""
+    nothing = {"timeline": None, "fit": None, "remark": "", "beside": None}
+    return {"terms": None, "origin": "", "badge": "", "error": error, **nothing}
+
+
+def said_of(answer: dict, *more: str) -> str:
+    """What an answer says beside its numbers: why there is no account; or its badge, the verdict, the peak."""
+    beside = f"; beside it: {answer['beside']['badge']}" if answer["beside"] else ""
+    said = [answer["error"] or f"{answer['badge']}{beside}"]
+    if fit := answer["fit"]:
+        said += [f"{fit['headline']}.", fit["reasons"]]
+    if answer["remark"]:
+        said.append(answer["remark"])
+    if answer["timeline"]:
+        said.append(answer["timeline"]["caption"])
+    said += more
+    return " ".join([said[0] if len(said) == 1 else f"{said[0].rstrip('.')}.", *said[1:]])

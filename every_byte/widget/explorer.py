@@ -1,0 +1,249 @@
+"""The kernel's half of an explorer: one widget that sets a formula's prediction beside an account of the same bytes.
+
+The page evaluates the formula itself, at once. It asks for an account with a custom message {request, settings}; the
+answer, a synced trait, carries the request's number and the settings that it is for. The page has one request under
+way at most and asks again when the settings have moved on, so the newest setting wins. With {again: true} it asks for
+an answer that is of no setting, so that it has to ask for its own once more.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import anywidget
+import traitlets
+from ipywidgets import ValueWidget
+
+from every_byte.failures import release, sentence
+from every_byte.formula.formula import Formula
+
+from .account import Account, failed, said_of
+from .controls import Control, named
+from .curves import Curve, captions_at, curves_by_choice
+from .scripts import one_module
+from .spec import letters_of, make_spec, room
+from .stages import (
+    Limit,
+    as_given,
+    check_account,
+    formulas_by_stage,
+    limits_by_stage,
+    no_prediction,
+    reasons_beyond,
+    terms_by_stage,
+    word,
+)
+from .table import SettingTable
+
+_NO_ANSWER = {"request": 0, "settings": None, **failed("")}
+
+
+class _Setting(traitlets.TraitType):
+    """The trait of one control: `explorer.b` is `explorer.value["b"]`, and can be linked."""
+
+    def __init__(self, control: Control):
+        super().__init__(control.default)
+        self.control = control
+
+    def validate(self, obj, value):
+        try:
+            return self.control.check(value)
+        except ValueError as error:
+            raise traitlets.TraitError(str(error)) from None
+
+
+def to_page(value: dict, explorer: "Explorer") -> dict:
+    """A setting as a page writes it."""
+    return {symbol: explorer.controls[symbol].to_page(setting) for symbol, setting in value.items()}
+
+
+def from_page(data: dict, explorer: "Explorer") -> dict:
+    """A setting that a page has written.
+
+    Raises: ValueError for an item that its control refuses.
+    """
+    return {symbol: explorer.controls[symbol].from_page(item) for symbol, item in data.items()}
+
+
+class Explorer(anywidget.AnyWidget, ValueWidget):
+    """Sliders, a formula evaluated in the page, and beside it what a GPU accounts for, term by term.
+
+    `formula(settings)` gives the Formula for a setting, or its stages as {name: Formula}, the same for all settings; it
+    is called once for each combination of the choices that are no letter. `measure(settings)` gives the Account; it may
+    run on another thread than the cells, so it opens its own GPU, and whatever it raises becomes a sentence in the
+    explorer.
+    `parts=True` says that the stages are parts of one whole, such as the sub-layers of a block: they add up to a total.
+    `limits` says up to where a stage's formula holds, as {stage: Limit} or {stage: [Limit, …]}; beyond, it
+    predicts nothing.
+    `curves(settings)` gives the curves to draw, a list of Curve; it is called once for each combination of the choices
+    in `curves_of` (of all that are no letter, unless given), with the settings of these alone.
+    `capacity` says how many bytes there are, for a page without an account to say what cannot fit: a number, or the
+    symbol of a choice and {option: bytes}.
+    `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
+
+    Counts: what the formula's terms count.
+    Unit:   bytes, exact; below 2**53 each.
+    Raises: ValueError for two controls of one symbol, or a symbol that a widget already uses, and for stages that are
+            not the same for all settings; TraitError for a setting that a control refuses.
+    """
+
+    _esm = one_module()
+    _css = Path(__file__).parent / "page" / "explorer.css"
+    spec = traitlets.Dict().tag(sync=True)  # title, controls, and what spec.py and curves.py make
+    value = traitlets.Dict().tag(sync=True, to_json=to_page, from_json=from_page)
+    answer = traitlets.Dict().tag(sync=True)  # the last account, with the request and the settings that it is for
+    description = traitlets.Unicode()  # `interact` looks for it
+
+    def __init__(
+        self,
+        *,
+        title: str,
+        controls: Sequence[Control],
+        formula: Callable[[dict], Formula | dict[str, Formula]],
+        measure: Callable[[dict], Account],
+        parts: bool = False,
+        limits: Mapping[str, Limit | Sequence[Limit]] | None = None,
+        curves: Callable[[dict], list[Curve]] | None = None,
+        curves_of: Sequence[str] | None = None,
+        capacity: int | tuple[str, Mapping[str, int]] | None = None,
+    ):
+        self.controls = _by_symbol(controls)
+        self.formula = formula
+        self.measure = measure
+        self._newest_request = 0
+        self._one_at_a_time = threading.Lock()
+        self.add_traits(**{symbol: _Setting(control) for symbol, control in self.controls.items()})
+        start = {symbol: control.default for symbol, control in self.controls.items()}
+        self.limits = limits_by_stage(limits)
+        spec = make_spec(title, self.controls, formula, parts, self.limits)
+        spec |= {
+            "curves": curves_by_choice(curves, curves_of, self.controls),
+            "capacity": room(capacity, self.controls, parts),
+        }
+        super().__init__(spec=spec, value=start, answer=_NO_ANSWER, description=title)
+        self.observe(self._one_setting_changed, list(self.controls))
+        self.on_msg(lambda _, content, __: self._heard(content))
+
+    def predict(self, settings: dict) -> dict[str, int] | dict[str, dict[str, int]]:
+        """The formula's bytes for a setting, by term, or {stage: {term: bytes}}: what the page shows as predicted.
+
+        A stage beyond its limit is left out.
+
+        Raises: ValueError for a size that is no whole number or negative at this setting.
+        """
+        letters = letters_of(self.controls, settings)
+        formulas = formulas_by_stage(self.formula(settings))
+        beyond = self._beyond(settings)
+        return as_given({s: formula.by_term(**letters) for s, formula in formulas.items() if s not in beyond})
+
+    def _beyond(self, settings: dict) -> dict[str, str]:
+        """The stages beyond their limits, each with the reason."""
+        return reasons_beyond(self.limits, letters_of(self.controls, settings), to_page(settings, self))
+
+    def answer_at(self, settings: dict) -> dict:
+        """The account of a setting, or why there is none, as a page gets it; the explorer stays where it is.
+
+        Raises: ValueError for an item that its control refuses.
+        """
+        settings = {symbol: control.check(settings[symbol]) for symbol, control in self.controls.items()}
+        with self._one_at_a_time:
+            return self._account(to_page(settings, self))
+
+    def table(self) -> SettingTable:
+        """The present setting as a plain table: predicted, accounted, difference."""
+        settings = to_page(self.value, self)
+        answer = self._answer_now(settings)
+        shown = named(self.controls, settings).items()
+        title = f"{self.spec['title']}: {', '.join(f'{symbol} = {name}' for symbol, name in shown)}"
+        formulas = formulas_by_stage(self.formula(self.value))
+        letters = letters_of(self.controls, self.value)
+        beyond = self._beyond(self.value)
+        said = said_of(answer, *no_prediction(beyond))
+        try:
+            self.predict(self.value)
+        except ValueError as error:
+            said = f"{said} No prediction of this setting: {error}"
+        there = [one for one in (answer["beside"], answer) if one and one["terms"] is not None]
+        accounts = {one["origin"]: terms_by_stage(one["terms"]) for one in there}
+        return SettingTable(title, formulas, letters, accounts, said, self.spec["parts"], tuple(beyond))
+
+    @traitlets.validate("value")
+    def _whole_setting(self, proposal) -> dict:
+        value = proposal["value"]
+        if unknown := [symbol for symbol in value if symbol not in self.controls]:
+            known = ", ".join(self.controls)
+            raise traitlets.TraitError(f"value has no setting {unknown[0]!r}: its settings are {known}.")
+        if missing := [symbol for symbol in self.controls if symbol not in value]:
+            raise traitlets.TraitError(
+                f"value must hold every setting: {', '.join(missing)} missing; to change one alone, assign to its own "
+                f"name, such as explorer.{next(iter(value), missing[0])}."
+            )
+        try:
+            return {symbol: control.check(value[symbol]) for symbol, control in self.controls.items()}
+        except ValueError as error:
+            raise traitlets.TraitError(str(error)) from None
+
+    @traitlets.observe("value")
+    def _value_changed(self, change) -> None:
+        for symbol, setting in change["new"].items():
+            setattr(self, symbol, setting)
+
+    def _one_setting_changed(self, change) -> None:
+        self.value = self.value | {change["name"]: change["new"]}
+
+    def _heard(self, content: dict) -> None:
+        if content.get("again"):
+            self.answer = self.answer | {"settings": None}
+        else:
+            self._serve(content["request"], content["settings"])
+
+    def _serve(self, request: int, settings_of_page: dict) -> None:
+        """Answers one request, unless a newer one has come in while it waited or ran."""
+        self._newest_request = max(self._newest_request, request)
+        with self._one_at_a_time:
+            if request < self._newest_request:
+                return
+            answer = {"request": request, "settings": settings_of_page, **self._account(settings_of_page)}
+            if request == self._newest_request:
+                self.answer = answer
+
+    def _account(self, settings_of_page: dict) -> dict:
+        try:
+            account = self.measure(from_page(settings_of_page, self))
+            if not isinstance(account, Account):
+                raise TypeError(f"measure must return an Account: got {type(account).__name__}.")
+            for one in filter(None, (account, account.beside)):
+                check_account(one.terms, self.spec["stages"], word(self.spec["parts"]))
+        except Exception as error:  # whatever it is: the reader needs a sentence, the kernel has to live
+            text = sentence(error)
+            release(error)
+            return failed(text)
+        return account.answer()
+
+    def _answer_now(self, settings_of_page: dict) -> dict:
+        """The answer for a setting, taken at once if the last one is of another; it keeps the last one's number."""
+        with self._one_at_a_time:
+            if self.answer["settings"] != settings_of_page:
+                request = self.answer["request"]
+                self.answer = {"request": request, "settings": settings_of_page, **self._account(settings_of_page)}
+            return self.answer
+
+    def __repr__(self) -> str:
+        shown = named(self.controls, to_page(self.value, self))
+        settings = "".join(f", {symbol}={name!r}" for symbol, name in shown.items())
+        return f"Explorer({self.spec['title']!r}{settings})"
+
+    def _repr_mimebundle_(self, **kwargs):
+        data, metadata = super()._repr_mimebundle_(**kwargs)
+        captions = captions_at(self.spec["curves"], to_page(self.value, self))
+        return data | {"text/html": self.table()._repr_html_() + captions}, metadata
+
+
+def _by_symbol(controls: Sequence[Control]) -> dict[str, Control]:
+    by_symbol = {}
+    for control in controls:
+        if control.symbol in by_symbol or hasattr(Explorer, control.symbol):
+            used = "by another control" if control.symbol in by_symbol else "by every widget"
+            raise ValueError(f"controls need symbols of their own: {control.symbol!r} is already used {used}.")
+        by_symbol[control.symbol] = control
+    return by_symbol

@@ -1,0 +1,30 @@
+"""The explorers' scripts in one piece: a module for anywidget, a script for pages that cannot import a second file."""
+
+import re
+from pathlib import Path
+
+_PAGE = Path(__file__).parent / "page"
+_IN_ORDER = (  # each imports earlier ones only
+    "elements.js", "formula.js", "controls.js", "axes.js", "curves.js", "bars.js", "areas.js", "timeline.js",
+    "table.js", "verdict.js", "keys.js", "view.js",
+)  # fmt: skip
+_IMPORT = re.compile(r'^import \{ [\w, ]+ \} from "\./\w+\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=const |function |async |class )", re.MULTILINE)
+
+
+def one_module() -> str:
+    """An ES module with a widget's two functions, and what else the scripts export."""
+    return _joined("explorer.js")
+
+
+def one_script() -> str:
+    """A classic script, which pages opened from a file can load too; it defines `everyByte` and nothing else.
+
+    It draws explorers; each explorer's own script calls it.
+    """
+    return f"(() => {{\n{_EXPORT.sub('', _joined('page.js'))}}})();\n"
+
+
+def _joined(last: str) -> str:
+    """All scripts, one after the other, without the imports between them."""
+    return "\n".join(_IMPORT.sub("", (_PAGE / name).read_text(encoding="utf-8")) for name in (*_IN_ORDER, last))

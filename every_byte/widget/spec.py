@@ -1,0 +1,114 @@
+"""What a page gets of an explorer once: its controls, and its formulas as JavaScript, one for each set of choices."""
+
+from collections.abc import Callable, Mapping
+
+from every_byte.formula.formula import Formula, Term
+from every_byte.palette import assign
+
+from .controls import Control, check_when, combinations
+from .stages import UNNAMED, Limits, check_limits, check_same_stages, formulas_by_stage, word
+
+Stages = Formula | dict[str, Formula]
+
+
+def letters_of(controls: Mapping[str, Control], settings: Mapping) -> dict[str, int]:
+    """The letters of the formula at a setting."""
+    letters = {}
+    for symbol, control in controls.items():
+        letters |= control.letters(settings[symbol])
+    return letters
+
+
+def make_spec(
+    title: str,
+    controls: dict[str, Control],
+    formula: Callable[[dict], Stages],
+    parts: bool,
+    limits: Limits,
+) -> dict:
+    """The spec, as formula.js describes it, but for the curves.
+
+    Raises: ValueError as `Explorer` does.
+    """
+    start = {symbol: control.default for symbol, control in controls.items()}
+    found = _Formulas(controls, letters_of(controls, start), word(parts))
+    which = [found.place(formula(start | chosen), chosen) for chosen in combinations(list(controls.values()))]
+    check_limits(limits, found.stages, list(found.letters), controls)
+    for symbol, control in controls.items():
+        check_when(repr(symbol), control.when, controls)
+    return {
+        "title": title,
+        "controls": [control.spec() for control in controls.values()],
+        "stages": found.stages,
+        "parts": parts,
+        "limits": {stage: [limit.spec() for limit in of_stage] for stage, of_stage in limits.items()},
+        "terms": list(found.terms.values()),
+        "formulas": found.formulas,
+        "which": which,
+        "colours": {name: colour._asdict() for name, colour in assign(name for _, name, *_ in found.terms).items()},
+    }
+
+
+def room(
+    capacity: int | tuple[str, Mapping[str, int]] | None, controls: Mapping[str, Control], parts: bool
+) -> dict | None:
+    """How many bytes there are, as {symbol, bytes: {option: bytes}}; without a symbol `bytes` is a number.
+
+    Raises: ValueError unless each option of the choice has its bytes, and for parts, none of which is all there is.
+    """
+    if parts and capacity is not None:
+        raise ValueError("capacity is for stages, one after the other: got parts=True; leave capacity out.")
+    if capacity is None or isinstance(capacity, int):
+        return capacity and {"symbol": None, "bytes": capacity}
+    symbol, n_bytes = capacity
+    options = list(getattr(controls.get(symbol), "enabled", ()))
+    if options != list(n_bytes):
+        raise ValueError(
+            f"capacity must give bytes to each option of a choice, in order: got {list(n_bytes)} for {symbol!r}, whose "
+            f"options are {options}."
+        )
+    return {"symbol": symbol, "bytes": dict(n_bytes)}
+
+
+class _Formulas:
+    """The formulas of all settings, each once; and their terms, which they share."""
+
+    def __init__(self, controls: Mapping[str, Control], letters: dict[str, int], word: str):
+        self.controls, self.letters, self.word = controls, letters, word
+        self.stages: list[str] = []
+        self.terms: dict[tuple, dict] = {}  # by stage and content
+        self.formulas: list[list[int]] = []  # of each the places of its terms
+        self._known: dict[tuple, int] = {}
+        self._places: dict[tuple, int] = {}
+
+    def place(self, found: Stages, chosen: dict) -> int:
+        """The place of this formula among all; it takes the next one, if it is new."""
+        stages = formulas_by_stage(found)
+        key = tuple(stages.items())
+        if key not in self._known:
+            self._known[key] = len(self.formulas)
+            self.formulas.append(self._add(stages, chosen))
+        return self._known[key]
+
+    def _add(self, stages: dict[str, Formula], chosen: dict) -> list[int]:
+        self.stages = self.stages or list(stages)
+        setting = ", ".join(f"{symbol}={self.controls[symbol].to_page(option)}" for symbol, option in chosen.items())
+        check_same_stages(self.stages, list(stages), setting, self.word)
+        places = []
+        for stage, formula in stages.items():
+            for term in formula.terms:
+                key = (stage, term.name, term.why, term.size.text)
+                if key not in self.terms:
+                    self.terms[key] = self._term(stage, term)
+                    self._places[key] = len(self._places)
+                places.append(self._places[key])
+        return places
+
+    def _term(self, stage: str, term: Term) -> dict:
+        if missing := [letter for letter in term.size.letters if letter not in self.letters]:
+            raise ValueError(
+                f"each letter of a formula needs a control: got {missing[0]!r} in {term.name!r}, but the "
+                f"controls give {', '.join(self.letters)}; add Control.range({missing[0]!r}, …)."
+            )
+        [described] = Formula("", (term,)).javascript()
+        return described if stage == UNNAMED else {"stage": stage, **described}

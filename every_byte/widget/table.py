@@ -1,0 +1,83 @@
+"""One setting of an explorer as a plain table, for a notebook that is read with no kernel and for a checked cell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+
+from every_byte.formula.formula import Formula
+from every_byte.tables import html_table, text_table
+from every_byte.units import exact
+
+from .stages import UNNAMED, word
+
+_UNKNOWN = "–"
+_INDENT = "\N{NO-BREAK SPACE}" * 2
+
+
+@dataclass(frozen=True, repr=False)
+class SettingTable:
+    """Predicted and accounted bytes of each term, by stage. `said` is the account's origin, or why there is none.
+
+    Counts: a term that only one side knows keeps its row, with a dash on the other side; so does a size that these
+            letters make negative or no whole number. Terms that have no stage end in their total; each stage begins
+            with its own. `parts`: the stages are parts of one whole, and the table ends with their total. `beyond`: the
+            stages of which there is no prediction.
+    `accounts` are {origin: {stage: {term: bytes}}}, which heads their columns; the last is what the difference is of.
+    """
+
+    title: str
+    formulas: dict[str, Formula]
+    letters: dict[str, int]
+    accounts: dict[str, Mapping[str, Mapping[str, int]]]
+    said: str
+    parts: bool = False
+    beyond: tuple[str, ...] = ()
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        rows, sums = [], []
+        for stage, formula in self.formulas.items():
+            of_terms, of_all = self._rows(stage, formula)
+            rows += [*of_terms, _row(*of_all)] if stage == UNNAMED else [_row(*of_all), *of_terms]
+            sums.append(of_all[2:])
+        if self.parts:
+            rows.append(
+                _row("total", "", *(None if None in column else sum(column) for column in zip(*sums, strict=True)))
+            )
+        first = "term" if UNNAMED in self.formulas else f"{word(self.parts)}, term"
+        return [first, "formula", "predicted", *(self.accounts or ["accounted"]), "difference"], rows
+
+    def _rows(self, stage: str, formula: Formula) -> tuple[list[list[str]], tuple]:
+        """The rows of its terms, and what a row of all of them says: name, text, predicted and accounted bytes."""
+        is_beyond = stage in self.beyond
+        predicted = {term.name: None if is_beyond else _bytes(term, self.letters) for term in formula.terms}
+        accounted = [account[stage] for account in self.accounts.values()]
+        texts = {term.name: str(term.size) for term in formula.terms}
+        indent = "" if stage == UNNAMED else _INDENT
+        columns = [predicted, *(accounted or [{}])]
+        names = dict.fromkeys(name for column in columns for name in column)
+        rows = [_row(indent + name, texts.get(name, ""), *(column.get(name) for column in columns)) for name in names]
+        all_predicted = None if None in predicted.values() else sum(predicted.values())
+        all_accounted = [sum(terms.values()) for terms in accounted] or [None]
+        return rows, (stage or "total", "", all_predicted, *all_accounted)
+
+    @property
+    def _numbers(self) -> int:
+        return 2 + max(1, len(self.accounts))
+
+    def __repr__(self) -> str:
+        return f"{text_table(self.title, *self._table(), numbers=self._numbers)}\n{self.said}"
+
+    def _repr_html_(self) -> str:
+        return f"{html_table(self.title, *self._table(), numbers=self._numbers)}<p>{escape(self.said)}</p>"
+
+
+def _bytes(term, letters: dict[str, int]) -> int | None:
+    try:
+        return term.size.value(letters)
+    except ValueError:
+        return None
+
+
+def _row(name: str, text: str, predicted: int | None, *accounted: int | None) -> list[str]:
+    difference = None if predicted is None or accounted[-1] is None else accounted[-1] - predicted
+    return [name, text, *(_UNKNOWN if n is None else exact(n) for n in (predicted, *accounted, difference))]

@@ -1,0 +1,311 @@
+"""What a reader of chapter 5 is told about an answer."""
+
+import random
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.checkpoint import CheckpointPolicy
+
+from utils.exercises import checkpoint_runs, selective_runs
+from utils.exercises import checkpointing as exercises
+from utils.models.checkpointing import checkpoint, minimal_checkpoint
+from utils.models.policies import Plan
+
+aten = torch.ops.aten
+FLASH, EFFICIENT, CUDNN = selective_runs.ATTENTION
+ATTN = "aten._scaled_dot_product_flash_attention.default 1"
+QKV, OUT, GATE, UP = (f"aten.mm.default {n}" for n in range(1, 5))
+
+
+def freed(b, s, d, a):
+    return 32 * b * s * d + 16 * b * s + 4 * a * b * s + 24 + 24 * d * d
+
+
+def less(amount):
+    return lambda **at: freed(**at) - amount(**at)
+
+
+@pytest.mark.parametrize(
+    ("function", "reply"),
+    [
+        (freed, "Right: your function agrees to the byte in all 3 settings."),
+        (less(lambda b, s, d, a: -4 * b * s * d), "The input stays: a checkpoint keeps it."),
+        (less(lambda b, s, d, a: -2 * b * s * d), "how many bytes has an element of it under autocast?"),
+        (less(lambda b, s, d, a: 24 * d * d), "Autocast keeps a copy of each weight"),
+        (less(lambda b, s, d, a: 16 * b * s), "Each norm keeps two numbers for each position."),
+        (less(lambda b, s, d, a: 8 * b * s), "There are two norms."),
+        (less(lambda b, s, d, a: 4 * a * b * s), "The logsumexp goes too."),
+        (less(lambda b, s, d, a: 24), "two scalars, of 16 bytes and 8"),
+        (
+            less(lambda b, s, d, a: 16 * b * s + 24),
+            "2 things. Each norm keeps two numbers for each position. Flash attention keeps two scalars, of 16 bytes",
+        ),
+        (less(lambda b, s, d, a: 24 * d * d + 8 * b * s), "and they go too. There are two norms."),
+        (less(lambda b, s, d, a: 4 * a * b * s - 4 * b * s * d), "a checkpoint keeps it. The logsumexp goes too."),
+        (
+            lambda b, s, d, a: 32 * b * s * d + 24 * d * d,
+            "3 things. The logsumexp goes too. Each norm keeps two numbers",
+        ),
+        (lambda b, s, d, a: 36 * b * s * d, "5 things. The input stays: a checkpoint keeps it"),
+        (lambda b, s, d, a: 32 * b * s * d, "what is smaller is missing"),
+        (lambda b, s, d, a: 4 * b * s * d, "That is what stays."),
+        (less(lambda b, s, d, a: 2 * b * s * d + 24 * d * d), "That is a block in pure bfloat16"),
+        (lambda b, s, d, a: None, "no answer yet"),
+    ],
+)
+def test_what_a_checkpoint_frees(function, reply):
+    assert reply in str(exercises.freed(function))
+
+
+def divisors(L):
+    return [k for k in range(1, L + 1) if L % k == 0]
+
+
+def nearest(root):
+    return lambda L, A, x: min(divisors(L), key=lambda k: abs(k - root(L, A, x)))
+
+
+def lowest(L, A, x):
+    return min(divisors(L), key=lambda k: k * x + L // k * A)
+
+
+@pytest.mark.parametrize(
+    ("function", "reply"),
+    [
+        (lowest, "Right: no other k has a lower peak in any of 4 stacks."),
+        (
+            nearest(lambda L, A, x: L**0.5),
+            "For L=12, A=37,748,736, x=4,194,304: not yet: the peak with k=3 is 79,691,776 bytes (76 MiB) above the "
+            "lowest. sqrt(L) is for layers that keep as much as an input takes; here it is 9 times as much.",
+        ),
+        (nearest(lambda L, A, x: (L * x / A) ** 0.5), "is it the right way round?"),
+        (lambda L, A, x: 1, "Shorter segments save multiples of A, fewer segments multiples of x"),
+        (
+            lambda L, A, x: L,
+            "x=4,194,304: not yet: the peak with k=48 is 58,720,256 bytes (56 MiB) above",
+        ),
+        (lambda L, A, x: 5, "k must be an int that divides L: got 5."),
+        (lambda L, A, x: 4.0, "k must be an int that divides L: got 4.0."),
+        (lambda L, A, x: 1 // 0, "your function raised ZeroDivisionError"),
+        (lambda L, A, x: None, "For L=12, A=37,748,736, x=4,194,304: no answer yet"),
+        (12, "pass your function itself: got 12."),
+    ],
+)
+def test_segments(function, reply):
+    assert reply in str(exercises.segments(function))
+
+
+@pytest.mark.parametrize("stack", exercises.STACKS)
+def test_a_run_in_segments_peaks_where_inputs_and_one_segment_do(stack):
+    """Beside these there are what passes through a layer, in and out, and its gradients: 3 x, or 4."""
+    L, A, x = stack.values()
+    for k, peak_bytes in checkpoint_runs.segment_peaks(**stack).items():
+        assert peak_bytes - k * x - L // k * A == (3 if k == L else 4) * x
+
+
+def saving(*operators, instead=CheckpointPolicy.PREFER_RECOMPUTE):
+    return lambda ctx, operator, *args, **kwargs: CheckpointPolicy.MUST_SAVE if operator in operators else instead
+
+
+def all_three(ctx, operator, *args, **kwargs):
+    return saving(FLASH, EFFICIENT, CUDNN)(ctx, operator.overloadpacket)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reply"),
+    [
+        (all_three, "Right: three kernels, and what they made is held and nothing else: 135,192 bytes"),
+        (lambda ctx, operator, *args, **kwargs: "attention" in str(operator), "Right"),
+        (saving(FLASH, EFFICIENT, CUDNN), "on a100-80gb in bfloat16 it keeps nothing. A policy is handed overloads"),
+        (saving(FLASH.default), "on a100-80gb in float32 it keeps nothing: let it print what it is asked about there."),
+        (saving(FLASH.default, EFFICIENT.default), "on h100-80gb in bfloat16 it keeps nothing"),
+        (saving(FLASH.default, aten.addmm.default), "it keeps aten.addmm.default too: 1,314,840 bytes"),
+        (saving(instead=CheckpointPolicy.MUST_SAVE), "it keeps aten.native_layer_norm.default too"),
+        (saving(instead=7), "your policy raised TypeError: a policy must return a CheckpointPolicy: got 7."),
+        (saving(instead=None), "No answer yet"),
+        (None, "No answer yet"),
+        ([FLASH], "pass your function itself"),
+    ],
+)
+def test_a_policy(policy, reply):
+    assert reply in str(exercises.keeps_attention(policy))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply"),
+    [
+        (
+            [GATE, UP],
+            "Right: 28,185,722,880 FLOPs run again; with the most FLOPs a byte first it would be 32,212,",
+        ),
+        ([ATTN, QKV], "32,212,254,720 FLOPs run again, 14.3 % more than need be. You took the most FLOPs a byte first"),
+        ([QKV, OUT], "they fit, and 33,554,432,000 FLOPs run again, 19.0 % more than need be."),
+        ([ATTN, QKV, OUT], "they hold 26,378,264 bytes (25.2 MiB), 163,864 bytes (160 KiB) too many."),
+        ([], "95.2 % more than need be"),
+        (["aten.mm.default 5"], "'aten.mm.default 5' is none of aten.mm.default 1, aten._scaled"),
+        (QKV, "the answer is a list of names"),
+        ([[QKV]], "the answer is a list of names"),
+        (None, "No answer yet"),
+    ],
+)
+def test_within_a_budget(answer, reply):
+    assert reply in str(exercises.within_budget(answer))
+
+
+@pytest.mark.parametrize("names", [(), (QKV,), (ATTN, OUT), (GATE, UP)])
+def test_runs_of_the_gated_block_are_what_the_table_adds_up_to(names):
+    table, region = exercises.calls(), selective_runs.gated_region()
+    found = selective_runs.kept(frozenset(names))
+    assert found.held_bytes == sum(table[name][0] for name in names)
+    assert found.flops == region.flops - sum(table[name][1] for name in names)
+    plan = Plan(region, frozenset(i for i, one in enumerate(region.operations) if str(one) in names))
+    assert found == selective_runs.Selected(plan.kept_bytes, plan.flops)
+
+
+def colleague(x, weight, mean):
+    return checkpoint(lambda x, weight: checkpoint_runs.moody_layer(x, weight, mean), x, weight)
+
+
+def pure(x, weight, factor):
+    h = torch.tanh(x @ weight)
+    return F.gelu(h * factor), h.mean()
+
+
+def moved(mean, value):
+    with torch.no_grad():
+        mean.mul_(0.9).add_(value, alpha=0.1)
+
+
+def drawn():
+    return 2.0 if random.random() < 0.5 else 0.5
+
+
+def mended(x, weight, mean, run=checkpoint):
+    y, value = run(pure, x, weight, drawn())
+    moved(mean, value)
+    return y
+
+
+def draws_again(x, weight, mean):
+    y, value = checkpoint(lambda x, weight: pure(x, weight, drawn()), x, weight)
+    moved(mean, value)
+    return y
+
+
+def goes_back(x, weight, mean):
+    state = random.getstate()
+
+    def again(x, weight):
+        random.setstate(state)
+        return pure(x, weight, drawn())
+
+    y, value = checkpoint(again, x, weight)
+    moved(mean, value)
+    return y
+
+
+def no_mean(x, weight, mean):
+    return checkpoint(pure, x, weight, drawn())[0]
+
+
+def two_draws(x, weight, mean):
+    drawn()
+    return mended(x, weight, mean)
+
+
+def captured(x, weight, mean):
+    factor = drawn()
+
+    class Layer(torch.nn.Module):
+        def forward(self, x):
+            y, value = pure(x, weight, factor)
+            self.value = value
+            return y
+
+    layer = Layer()
+    y = minimal_checkpoint(layer, x)
+    moved(mean, layer.value.detach())
+    return y
+
+
+@pytest.mark.parametrize(
+    ("function", "reply"),
+    [
+        (mended, "Right: outputs, gradients and effects are the layer's, bit for bit, with 6 seeds."),
+        (colleague, "backward moves the running mean a second time."),
+        (draws_again, "the gradient of x is wrong: what does the function draw when it runs again?"),
+        (goes_back, "backward draws random numbers: whoever draws next gets others."),
+        (no_mean, "after forward the mean is 0.0000: the layer has "),
+        (two_draws, "forward must draw one random number"),
+        (lambda *given: 2 * mended(*given), "the output is not the layer's"),
+        (captured, "weight gets no gradient."),
+        (
+            lambda *given: mended(*given, run=lambda function, *args: function(*args)),
+            "all is right, but 384 bytes are kept beside x and weight; 384 bytes without a checkpoint.",
+        ),
+        (
+            lambda *given: checkpoint(checkpoint_runs.moody_layer, *given),
+            "your function raised RuntimeError: one of the variables needed for gradient computation has been modified",
+        ),
+        (lambda *given: None, "No answer yet"),
+        (None, "No answer yet"),
+        (3, "pass your function itself"),
+    ],
+)
+def test_a_layer_with_side_effects(function, reply):
+    state = random.getstate()
+    assert reply in str(exercises.mended(function))
+    assert random.getstate() == state
+
+
+def in_pieces(n, run=checkpoint, reduction="sum", over=lambda total, targets: total / len(targets)):
+    def loss(x, weight, targets):
+        def piece(x, targets):
+            return F.cross_entropy(x @ weight.T, targets, reduction=reduction)
+
+        pieces = zip(x.chunk(n), targets.chunk(n), strict=True)
+        return over(sum(run(piece, *one) for one in pieces), targets)
+
+    return loss
+
+
+def plain(function, *args):
+    return function(*args)
+
+
+def frozen_head(x, weight, targets):
+    return in_pieces(16)(x, weight.detach(), targets)
+
+
+def scaled_head(x, weight, targets):
+    return in_pieces(16)(x, 2 * weight - weight.detach(), targets)
+
+
+@pytest.mark.parametrize(
+    ("function", "reply"),
+    [
+        (in_pieces(16), "Right: the peak is 662,044,680 bytes (631 MiB) instead of 7,417,626,632 bytes"),
+        (checkpoint_runs.plain_loss, "All logits are held when backward begins"),
+        (in_pieces(16, run=plain), "All logits are held when backward begins: which pieces are checkpoints?"),
+        (
+            in_pieces(1),
+            "its peak of 7,426,146,312 bytes (6.92 GiB) is above 1,854,406,658 bytes (1.73 GiB).",
+        ),
+        (in_pieces(4), "Little is held when backward begins; what is there when a piece has run again?"),
+        (
+            in_pieces(4, reduction="mean", over=lambda total, targets: total / 4),
+            "101 positions do not come in equal pieces: a mean of means weighs a short piece's more.",
+        ),
+        (in_pieces(16, reduction="mean", over=lambda total, targets: total / 15), "a mean of means weighs"),
+        (in_pieces(4, over=lambda total, targets: total), "for 101 positions the loss is"),
+        (frozen_head, "the value is right, and weight gets no gradient."),
+        (scaled_head, "the value is right, the gradient of weight is not."),
+        (lambda x, weight, targets: x @ weight, "your function raised RuntimeError"),
+        (lambda x, weight, targets: None, "No answer yet"),
+        (None, "No answer yet"),
+        (3, "pass your function itself"),
+    ],
+)
+def test_a_loss_in_pieces(function, reply):
+    assert reply in str(exercises.loss_in_pieces(function))

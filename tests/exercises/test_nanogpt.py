@@ -1,0 +1,120 @@
+"""What a reader of chapter 4 is told about an answer."""
+
+import pytest
+import torch
+
+from utils.exercises import nanogpt
+from utils.experiments.gpt_article import requested_at_peak
+from utils.experiments.training import StepSettings
+from utils.models.gpt import letters
+
+NE, NA = 12 * 1024 * 768, 12 * 12 * 1024**2
+N_BLOCK = 12 * 768**2 + 2 * 768
+MEDIUM = 354_599_936
+BETWEEN = 12 * MEDIUM + 131_072 + 17_039_360 + 588 + 4
+ONE_MORE = 16 * N_BLOCK + 24 + 5 * 1024**2 + 36 * NE + 6 * NA + 16 * 12 * 1024 + 24 * 768**2
+
+
+def right_gqa(b, s, d, a, g):
+    return 6 * b * s * d + 4 * b * s * d * g // a + 4 * a * b * s + 24
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "reply"),
+    [
+        (nanogpt.between_steps, BETWEEN, "Right: 4,272,370,256 bytes"),
+        (nanogpt.between_steps, BETWEEN + 4 * MEDIUM, "Gradients are dropped in this run."),
+        (nanogpt.between_steps, BETWEEN - 588, "counts its steps on the GPU"),
+        (nanogpt.between_steps, BETWEEN - 17_039_360, "each have a cuBLAS workspace"),
+        (nanogpt.between_steps, BETWEEN + 24 * 4 * 1024**2, "Only explicit attention has masks."),
+        (nanogpt.between_steps, 12 * MEDIUM, "The large part is right."),
+        (nanogpt.between_steps, 12 * MEDIUM + 131_072, "cuBLAS's workspaces stay, and two kinds of small things"),
+        (nanogpt.between_steps, 12 * MEDIUM + 17_039_360, "The last batch is still there, and two kinds"),
+        (nanogpt.between_steps, 12 * MEDIUM + 131_072 + 8_519_680, "There are two cuBLAS workspaces; AdamW's counts"),
+        (nanogpt.between_steps, BETWEEN - 4 * MEDIUM, "AdamW has two averages"),
+        (nanogpt.between_steps, None, "No answer yet"),
+        (nanogpt.one_more_block, ONE_MORE, "Right: 1,378,574,360 bytes"),
+        (nanogpt.one_more_block, 36 * NE + 6 * NA, "the large activations alone"),
+        (nanogpt.one_more_block, 16 * N_BLOCK + 36 * NE + 6 * NA, "The large terms are right."),
+        (nanogpt.one_more_block, 12 * N_BLOCK + 36 * NE + 6 * NA, "so a parameter takes 16 bytes"),
+        (nanogpt.one_more_block, 12 * N_BLOCK, "Gradients stay too"),
+        (nanogpt.one_more_block, 16 * N_BLOCK, "What does the block keep for backward?"),
+        (nanogpt.one_more_block, 4 * N_BLOCK + 36 * NE + 6 * NA, "A parameter has a gradient and two averages"),
+        (nanogpt.one_more_block, ONE_MORE - 24, "for each of the block's six parameters"),
+        (nanogpt.one_more_block, ONE_MORE - 24 * 768**2, "a copy of each weight"),
+        (nanogpt.one_more_block, ONE_MORE - 1024**2, "a mask of bools"),
+        (nanogpt.one_more_block, None, "No answer yet"),
+        (nanogpt.largest_batch, 20, "Right: three steps fit with 20, and not with 21"),
+        (nanogpt.largest_batch, 22, "does not fit: its peak requests 22,951,552,600 bytes (21.4 GiB), less than"),
+        (nanogpt.largest_batch, 30, "there are 24,708,841,472 bytes (23 GiB) beside the context."),
+        (nanogpt.largest_batch, 12, "a batch of 12 fits, and so does 13."),
+        (nanogpt.largest_batch, 1000, "does not fit: far too many."),
+        (nanogpt.largest_batch, 20.0, "a batch is a whole number from 1: got 20.0."),
+        (nanogpt.largest_batch, None, "No answer yet"),
+        (nanogpt.saves_most, ("flash attention", "pure bfloat16"), "Right: they save 44,486,098,656 bytes"),
+        (nanogpt.saves_most, ("flash attention", "flash attention"), "at s = 256, 'flash attention' saves 2,714,"),
+        (nanogpt.saves_most, ("logits let go", "pure bfloat16"), "at s = 4096, 'logits let go' saves 1,236,271,104"),
+        (nanogpt.saves_most, "flash attention", "the answer is two names"),
+        (nanogpt.saves_most, ("flash", "SGD"), "the answer is two names of 'flash attention'"),
+        (nanogpt.saves_most, None, "No answer yet"),
+        (nanogpt.who_holds, (12288, 50304), "Right: the logits, 2 bytes each."),
+        (nanogpt.who_holds, torch.Size([12, 1024, 50304]), "Right: the logits"),
+        (nanogpt.who_holds, (12, 1024, 768), "has 18,874,368 bytes (18 MiB) in half precision"),
+        (nanogpt.who_holds, (50304, 12, 1024), "Not yet: the size is right; give the shape as the ledger has it."),
+        (nanogpt.who_holds, (618135552,), "Not yet: the size is right; give the shape as the ledger has it."),
+        (nanogpt.who_holds, "logits", "a shape is a tuple of whole numbers: got 'logits'."),
+        (nanogpt.who_holds, None, "No answer yet"),
+        (nanogpt.grouped_query, right_gqa, "Right: your function agrees to the byte in all 3 settings."),
+        (
+            nanogpt.grouped_query,
+            lambda b, s, d, a, g: 10 * b * s * d + 4 * a * b * s + 24,
+            "as many heads for keys and values as for queries",
+        ),
+        (
+            nanogpt.grouped_query,
+            lambda b, s, d, a, g: right_gqa(b, s, d, a, g) - 4 * (a - g) * b * s,
+            "The logsumexp is that of the queries' heads.",
+        ),
+        (
+            nanogpt.grouped_query,
+            lambda b, s, d, a, g: right_gqa(b, s, d, a, g) + 2 * b * s * d,
+            "which is the kernel's output too: one storage.",
+        ),
+        (
+            nanogpt.grouped_query,
+            lambda b, s, d, a, g: right_gqa(b, s, d, a, g) + 2 * b * s * (d + 2 * g * d // a),
+            "are views of qkv's output, kept once",
+        ),
+        (nanogpt.grouped_query, lambda b, s, d, a, g: right_gqa(b, s, d, a, g) - 24, "of 16 bytes and 8"),
+        (nanogpt.grouped_query, lambda b, s, d, a, g: None, "no answer yet"),
+    ],
+)
+def test_a_reply(exercise, answer, reply):
+    assert reply in str(exercise(answer))
+
+
+@pytest.mark.parametrize("shape", [nanogpt.LONG, nanogpt.SHORT])
+def test_what_changes_save_is_what_runs_save(shape):
+    """The judge takes closed forms: here they meet training steps, one for each change."""
+    kept = {"autocast": torch.float16, "set_to_none": False}
+
+    def peak(model=(), **settings):
+        return requested_at_peak(**shape, settings=StepSettings(**(kept | settings)), **dict(model))
+
+    base = peak()
+    found = {
+        "flash attention": peak({"kind": "sdpa"}),
+        "pure bfloat16": peak({"dtype": torch.bfloat16}, autocast=None),
+        "logits let go": peak(keep_outputs=False),
+        "gradients dropped": peak(set_to_none=True),
+        "SGD": peak(optimizer=lambda model: torch.optim.SGD(model.parameters())),
+    }
+    assert {name: base - n_bytes for name, n_bytes in found.items()} == nanogpt._saved(shape)
+
+
+def test_the_two_ledgers_differ_by_one_tensor():
+    planned, theirs = nanogpt.two_ledgers()
+    difference = theirs.requested_bytes - planned.requested_bytes
+    assert difference == 2 * 12 * 1024 * letters("gpt2")["V"] == 1_236_271_104
+    (held,) = [row for row in (theirs - planned).appeared if row.category == "other tensors"]
+    assert (held.shape, held.operation) == ((12288, 50304), "mm")

@@ -1,0 +1,226 @@
+"""What a reader is told about an answer."""
+
+import pytest
+import torch
+
+from every_byte.formula.formula import Formula, Selector, Term
+from every_byte.units import MiB
+from utils import SimulatedGPU
+from utils.exercises import mlp, start
+from utils.exercises.judge import check, check_function
+from utils.experiments.first_programs import SMALL_GPU
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply"),
+    [
+        (1000, "Right: 1,000 bytes."),
+        (None, "No answer yet: put yours in place of None and run the cell again."),
+        (1500, "Not yet: 1,500 bytes (1.46 KiB) is 500 bytes too many, 1.5 times the right answer."),
+        (900, "Not yet: 900 bytes is 100 bytes too few, 0.9 times the right answer. The mask is missing."),
+        (5, "Not yet: 5 bytes is 995 bytes too few."),
+        (
+            1000.0,
+            "Not yet: the number is right, but bytes are a whole number, an int: got 1000.0. "
+            "Use // instead of / where nothing is left over.",
+        ),
+        ("9", "Not yet: bytes are a whole number, an int: got '9'."),
+        (1001, "Not yet: 1,001 bytes is 1 byte too many, 1.001 times the right answer."),
+    ],
+)
+def test_check(answer, reply):
+    assert str(check(answer, 1000, {900: "The mask is missing."})) == reply
+
+
+@pytest.mark.parametrize(
+    ("function", "reply"),
+    [
+        (lambda b: 9 * b, "Right: your function agrees to the byte in all 2 settings."),
+        (lambda b: None, "For b=1: no answer yet: put yours in place of None and run the cell again."),
+        (lambda b: 9, "For b=2: not yet: 9 bytes is 9 bytes too few, 0.5 times the right answer."),
+        (
+            lambda b: 8 * b,
+            "For b=1: not yet: 8 bytes is 1 byte too few, 0.8889 times the right answer. One is missing.",
+        ),
+        (
+            lambda b: b // 0,
+            "Not yet: for b=1 your function raised ZeroDivisionError: integer division or modulo by zero",
+        ),
+    ],
+)
+def test_check_function(function, reply):
+    mistakes = {"One is missing.": lambda b: 8 * b}
+    verdict = check_function(function, lambda b: 9 * b, [{"b": 1}, {"b": 2}], mistakes)
+    assert str(verdict).startswith(reply)
+    assert bool(verdict) == reply.startswith("Right")
+
+
+BSD_1, BSD_2 = 8 * 2048 * 4096, 2 * 4096 * 1024
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "reply"),
+    [
+        (mlp.by_hand, 19 * BSD_1, "Right: 1,275,068,416 bytes"),
+        (mlp.by_hand, 18 * BSD_1, "You left the mask out."),
+        (mlp.by_hand, 20 * BSD_1, "takes one byte, not two."),
+        (mlp.by_hand, None, "No answer yet"),
+        (mlp.freezing, 8 * BSD_2, "Right: 67,108,864 bytes"),
+        (mlp.freezing, 16 * BSD_2, "GELU need not keep its input."),
+        (mlp.freezing, 10 * BSD_2, "Only the weight of `up` needs x"),
+        (mlp.freezing, None, "No answer yet"),
+        (mlp.packed_mask, lambda b, s, d, e: 5 * b * s * d * e + (b * s * d + 7) // 8, "Right: your function agrees"),
+        (mlp.packed_mask, lambda b, s, d, e: 5 * b * s * d * e + b * s * d // 8, "Round up"),
+        (mlp.packed_mask, lambda b, s, d, e: 5 * b * s * d * e + b * s * d, "a byte for each element"),
+        (mlp.packed_mask, lambda b, s, d, e: None, "no answer yet"),
+        (mlp.gated, lambda b, s, d, w, e: (d + 4 * w) * b * s * e, "Right: your function agrees"),
+        (mlp.gated, lambda b, s, d, w, e: (2 * d + 4 * w) * b * s * e, "is x counted twice, or the output"),
+        (mlp.gated, lambda b, s, d, w, e: (d + 3 * w) * b * s * e, "keeps both its factors"),
+        (mlp.gated, lambda b, s, d, w, e: None, "no answer yet"),
+    ],
+)
+def test_chapter_two(exercise, answer, reply):
+    assert reply in str(exercise(answer))
+
+
+def gated_terms(width="b*s*w", opened="self"):
+    mm, mul = "MmBackward*", "MulBackward*"
+    return (
+        Term("input", "b*s*d", "e", (Selector("gate", mm, "self"), Selector("up", mm, "self"))),
+        Term("gate", "b*s*w", "e", (Selector("*", "SiluBackward*", "self"),)),
+        Term("opened gate", width, "e", (Selector("*", mul, opened),)),
+        Term("value", "b*s*w", "e", (Selector("*", mul, "other"),)),
+        Term("down input", "b*s*w", "e", (Selector("down", mm, "self"),)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("terms", "reply"),
+    [
+        (gated_terms(), "Right: all 5 terms agree to the byte in all 3 settings."),
+        ((), "No terms yet"),
+        (
+            gated_terms("b*s*d"),
+            "term 'opened gate': Not yet: 16,777,216 bytes (16 MiB) is 50,331,648 bytes (48 MiB) too few",
+        ),
+        (gated_terms()[:4], "no term of 'gated MLP' selects 67,108,864 bytes"),
+        (gated_terms(opened="other"), "terms 'opened gate' and 'value' of 'gated MLP' both select"),
+    ],
+)
+def test_the_formula_of_a_gated_mlp(terms, reply):
+    assert reply in str(mlp.gated_formula(Formula("gated MLP", terms)))
+
+
+def block(n_bytes, largest_slack_bytes=MiB):
+    rounded = -(-n_bytes // 512) * 512
+    segment = -(-rounded // (2 * MiB)) * 2 * MiB
+    return segment if rounded >= 10 * MiB and segment - rounded <= largest_slack_bytes else rounded
+
+
+def segment(n_bytes):
+    if n_bytes <= MiB:
+        return 2 * MiB
+    return 20 * MiB if n_bytes < 10 * MiB else -(-n_bytes // (2 * MiB)) * 2 * MiB
+
+
+def whole_if_small(n_bytes):
+    return segment(n_bytes) if n_bytes <= MiB else block(n_bytes)
+
+
+def whole_if_large(n_bytes):
+    return segment(n_bytes) if n_bytes > MiB else block(n_bytes)
+
+
+def rounded(n_bytes):
+    return -(-n_bytes // 512) * 512
+
+
+def loop(wrap=lambda mean: mean, grad=True, skip=0):
+    def mean_output(model, batches):
+        total = 0
+        with torch.set_grad_enabled(grad):
+            for x in batches[skip:]:
+                total = total + wrap(model(x).mean())
+        return total / len(batches)
+
+    return mean_output
+
+
+@torch.no_grad()
+def named_output(model, batches):
+    total = 0
+    for x in batches:
+        y = model(x)
+        total = total + y.mean()
+    return total / len(batches)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "reply"),
+    [
+        (start.vectors, 48 * 4 * 512, "Right: 98,304 bytes"),
+        (start.vectors, 48 * 770 * 2, "each vector has a block of its own."),
+        (start.vectors, 48 * 3 * 512, "a vector has 1,540."),
+        (start.vectors, 74_240, "That is one tensor of that many elements"),
+        (start.vectors, 48 * 7 * 512, "That is float32"),
+        (start.vectors, None, "No answer yet"),
+        (start.what_is_left, 4 * MiB + 40_960, "Right: 4,235,264 bytes"),
+        (start.what_is_left, 40_960, "it keeps the storage of x."),
+        (start.what_is_left, 8 * MiB, "it does not keep z."),
+        (start.what_is_left, 4 * MiB, "w is a clone, with a storage of its own."),
+        (start.what_is_left, 12 * MiB, "w is ten rows of z, not all."),
+        (start.what_is_left, None, "No answer yet"),
+        (start.block_bytes, block, "Right: your function agrees to the byte in all 10 settings."),
+        (start.block_bytes, lambda n_bytes: n_bytes, "For n_bytes=4: not yet"),
+        (start.block_bytes, rounded, "For n_bytes=154,533,888: not yet"),
+        (start.block_bytes, rounded, "is the rest worth a block of its own?"),
+        (start.block_bytes, lambda n_bytes: block(n_bytes, MiB + 512), "A rest of more than 1 MiB is"),
+        (start.block_bytes, lambda n_bytes: block(n_bytes, MiB - 512), "A rest of exactly 1 MiB stays."),
+        (start.block_bytes, whole_if_small, "In the small pool"),
+        (start.block_bytes, segment, "In the small pool"),
+        (start.block_bytes, whole_if_large, "the segment, whole"),
+        (start.block_bytes, lambda n_bytes: None, "no answer yet"),
+        (start.one_deletion, "b", "Right: 'b' has only 4 MiB, and lies between two holes: 14 MiB in one piece."),
+        (start.one_deletion, "e", "9.5 MiB come back with 'e', but the largest free block is then 9.5 MiB"),
+        (start.one_deletion, "a", "the largest free block is then 11 MiB, and 12 MiB are asked for."),
+        (start.one_deletion, 3, "the answer is the name of one tensor, one of a, b, c, d, e, f: got 3."),
+        (start.one_deletion, ["b"], "the answer is the name of one tensor, one of a, b, c, d, e, f: got ['b']."),
+        (start.one_deletion, None, "No answer yet"),
+        (start.what_holds, ["first", "losses"], "Right: 33,554,432 bytes (32 MiB) come back"),
+        (start.what_holds, "losses", "without losses the 33,554,432 bytes are still there"),
+        (start.what_holds, [], "without deleting any the"),
+        (start.what_holds, ["first", "losses", "mean"], "but they would without deleting mean too."),
+        (start.what_holds, ["hidden"], "no name hidden: it has few, first, losses, mean, shape, weight, x."),
+        (start.what_holds, 7, "the answer is a list of names: got 7."),
+        (start.what_holds, ["losses", None], "the answer is a list of names: got ['losses', None]."),
+        (start.what_holds, [["first", "losses"]], "the answer is a list of names: got [['first', 'losses']]."),
+        (start.what_holds, ["first", "losses", "first"], "Right: 33,554,432 bytes"),
+        (start.what_holds, None, "No answer yet"),
+        (start.mended_loop, loop(grad=False), "Right: the peak is 134,218,240 bytes (128 MiB), with 2 batches or 8."),
+        (start.mended_loop, loop(), "what does the sum of the means refer to?"),
+        (start.mended_loop, loop(lambda mean: mean.detach()), "the peak no longer grows, but it is 150,998,528 bytes"),
+        (start.mended_loop, loop(grad=False, skip=1), "it was called 4 times for 5 batches."),
+        (start.mended_loop, named_output, "At its second turn the loop still has a name of the first"),
+        (
+            start.mended_loop,
+            lambda model, batches: loop(grad=False)(model, [x[:1] for x in batches]),
+            "each batch once, whole",
+        ),
+        (
+            start.mended_loop,
+            lambda model, batches: 2 * loop(grad=False)(model, batches),
+            "where the mean of the means is",
+        ),
+        (start.mended_loop, lambda model, batches: model.mean(), "your function raised AttributeError"),
+        (start.mended_loop, lambda model, batches: None, "No answer yet"),
+    ],
+)
+def test_chapter_zero(exercise, answer, reply):
+    assert reply in str(exercise(answer))
+
+
+def test_the_crowded_gpu_of_chapter_zero_has_no_room():
+    with SimulatedGPU(SMALL_GPU) as gpu:
+        _tensors = start.crowded(gpu)
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(start.CROWDED_REQUEST, dtype=torch.uint8, device=gpu.device)

@@ -1,0 +1,134 @@
+"""The figures in the viewer's manner draw each block with its owner's colour and its own size."""
+
+import pytest
+
+from every_byte.figures.viewer import active_memory, largest_blocks, owners_by_address, segments
+from every_byte.palette import assign
+from every_byte.units import MiB, exact
+from utils import Ledger, SimulatedGPU
+from utils.experiments.gpt_article import gpt_steps
+
+PART = {"after": "step 1 zero_grad", "until": "step 2 zero_grad"}
+
+
+@pytest.fixture(scope="module")
+def step():
+    """The trace of two steps of a small GPT, and the snapshot between them."""
+    snapshots = {}
+    with SimulatedGPU("a100-80gb") as gpu:
+        keep = lambda mark: snapshots.update({mark: gpu.memory_snapshot()})  # noqa: E731
+        gpt_steps(gpu, b=2, s=256, n_layers=2, at_mark=keep)
+    return gpu.trace, snapshots["step 1 zero_grad"]
+
+
+def test_every_block_is_drawn_once(step):
+    trace, _ = step
+    figure = active_memory("A step", trace, **PART, smallest_bytes=0)
+    n_drawn = sum(len(collection.get_paths()) for collection in figure.axes[0].collections[:-1])
+    events = trace.between(**PART)
+    there = trace.live_at(trace.position("step 1 zero_grad"))
+    assert n_drawn == len(there) + sum(event.action == "alloc" for event in events)
+
+
+def test_its_top_is_the_peak(step):
+    trace, _ = step
+    figure = active_memory("A step", trace, **PART)
+    peak = Ledger.at_peak(trace, **PART).allocated_bytes
+    assert figure.axes[0].get_ylim()[1] == pytest.approx(1.04 * peak / MiB)
+    assert figure.axes[0].get_title(loc="left") == "A step"
+    assert figure.axes[0].get_ylabel() == "MiB allocated"
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names[0] == "parameters"
+    assert names[-1] == "smaller blocks"
+    assert {"activations", "gradients", "autocast copies", "temporaries"} <= set(names)
+
+
+def test_the_legend_has_the_hatches(step):
+    trace, _ = step
+    figure = active_memory("", trace, **PART, smallest_bytes=0)
+    colours = assign(text.get_text() for text in figure.legends[0].get_texts())
+    swatches = dict(
+        zip((text.get_text() for text in figure.legends[0].get_texts()), figure.legends[0].legend_handles, strict=True)
+    )
+    assert swatches["activations"].get_hatch() == colours["activations"].hatch == "."
+    assert swatches["temporaries"].get_hatch() == colours["temporaries"].hatch == "x"
+
+
+def test_the_peak_is_marked_where_it_is(step):
+    trace, _ = step
+    figure = active_memory("", trace, **PART, marks_peak=True)
+    peak = Ledger.at_peak(trace, **PART).allocated_bytes
+    (line,) = figure.axes[0].lines
+    assert line.get_ydata() == [peak / MiB]
+    assert [text.get_text() for text in figure.axes[0].texts] == [f"peak {exact(peak)}"]
+    assert figure.axes[0].get_ylim()[1] > 1.1 * peak / MiB
+
+
+def test_what_lies_below_the_cut_is_not_in_the_legend(step):
+    trace, _ = step
+    standing = Ledger.at(trace, "step 1 zero_grad").allocated_bytes
+    figure = active_memory("", trace, **PART, from_bytes=standing)
+    names = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert "activations" in names
+    assert not {"parameters", "buffers", "optimizer state"} & names
+    assert figure.axes[0].get_ylim()[0] == standing / MiB
+
+
+def test_positions_are_as_good_as_marks(step):
+    trace, _ = step
+    by_mark, by_position = (
+        active_memory("", trace, after=at) for at in ("step 2 forward", trace.position("step 2 forward"))
+    )
+    assert by_mark.axes[0].get_xlim() == by_position.axes[0].get_xlim()
+
+
+def test_the_numbers_are_those_of_the_table(step):
+    trace, _ = step
+    end = trace.position("step 2 forward")
+    window = {"after": end - 22, "until": end + 21}
+    figure = active_memory("", trace, **window, labels=3)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["1", "2", "3"]
+    made = [text.get_position()[0] for text in figure.axes[0].texts]
+    assert made == sorted(made)
+    at = trace.position("step 2 forward")
+    fourth = next(n for n, event in enumerate(trace.events[at:]) if event.operation == "aten::nll_loss_backward")
+    n_before = sum(event.action in ("alloc", "free") for event in trace.events[window["after"] : at + fourth])
+    assert 0 < made[-1] - (n_before + 1) < 1
+    rows = largest_blocks(trace, **window, n=3).splitlines()[-3:]
+    assert [row.split()[0] for row in rows] == ["1", "2", "3"]
+    assert "nll_loss_backward" in rows[-1]
+    assert f"{2 * 256 * 50304 * 4:,}" in rows[-1]
+
+
+def test_segments_have_their_owners_colours(step):
+    trace, snapshot = step
+    figure = segments("Segments", snapshot, trace, "step 1 zero_grad")
+    drawn = list(figure.axes[0].patches)
+    by_owner = {}
+    for patch in drawn:
+        by_owner[patch.get_label()] = by_owner.get(patch.get_label(), 0) + patch.get_width() * MiB
+    free_bytes = by_owner.pop("free")
+    groups = {
+        group.key[0]: group.n_bytes + group.slack_bytes for group in Ledger.at(trace, "step 1 zero_grad").by("category")
+    }
+    assert by_owner == groups
+    assert free_bytes + sum(groups.values()) == sum(segment["total_size"] for segment in snapshot)
+    colours = assign(groups)
+    assert all(
+        (patch.get_hatch() or "") == 3 * colours[patch.get_label()].hatch
+        for patch in drawn
+        if patch.get_label() != "free"
+    )
+
+
+def test_owners_lie_where_the_snapshot_has_blocks(step):
+    trace, snapshot = step
+    used = {b["address"]: b["requested_size"] for s in snapshot for b in s["blocks"] if b["state"] != "inactive"}
+    owners = owners_by_address(trace, "step 1 zero_grad")
+    assert {address: row.n_bytes for address, row in owners.items()} == used
+
+
+def test_no_segments(step):
+    trace, _ = step
+    with pytest.raises(ValueError, match="snapshot must hold a segment: got an empty one"):
+        segments("", [], trace, 0)

@@ -1,0 +1,70 @@
+"""Numbers that came from the CPU and that ranks have told each other are known; all others are not."""
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from every_byte.gpu.ranks import ranks
+from utils import SimulatedGPU
+
+
+@pytest.fixture
+def rank():
+    with SimulatedGPU("a100-80gb") as gpu, ranks(3):
+        yield gpu
+
+
+ZEROS = pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")
+
+
+def test_what_was_sent_to_all_is_known(rank):
+    x = torch.arange(6).view(2, 3).to(rank.device)
+    dist.broadcast(x, 0)
+    assert x.cpu().tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert x[1, 2].item() == 5
+    assert x.t()[2].cpu().tolist() == [2, 5]
+
+
+def test_what_was_copied_into_a_tensor_is_known(rank):
+    x = torch.empty(3, dtype=torch.int32, device=rank.device)
+    x.copy_(torch.tensor([7, 8, 9]))
+    dist.broadcast(x, 0)
+    assert x.cpu().tolist() == [7, 8, 9]
+
+
+def test_the_others_have_what_this_rank_has(rank):
+    x = torch.tensor([4, 2]).to(rank.device)
+    everyone = [torch.empty_like(x) for _ in range(3)]
+    dist.all_gather(everyone, x)
+    assert [y.tolist() for y in everyone] == [[4, 2]] * 3
+
+
+@ZEROS
+def test_what_was_not_sent_is_not_known(rank):
+    assert torch.tensor([4, 2]).to(rank.device).cpu().tolist() == [0, 0]
+
+
+@ZEROS
+@pytest.mark.parametrize("change", [lambda x: x.add_(1), lambda x: x[0].zero_(), lambda x: x.copy_(x + 1)])
+@pytest.mark.parametrize("sent_first", [True, False])
+def test_what_has_changed_is_not_known(rank, change, sent_first):
+    x = torch.tensor([4, 2]).to(rank.device)
+    if sent_first:
+        dist.broadcast(x, 0)
+    change(x)
+    if not sent_first:
+        dist.broadcast(x, 0)
+    assert x.cpu().tolist() == [0, 0]
+
+
+@ZEROS
+def test_floating_numbers_are_not_known(rank):
+    x = torch.tensor([4.0]).to(rank.device)
+    dist.broadcast(x, 0)
+    assert x.item() == 0
+
+
+@ZEROS
+def test_without_ranks_nothing_is_known():
+    with SimulatedGPU("a100-80gb") as gpu:
+        assert torch.tensor([4]).to(gpu.device).item() == 0

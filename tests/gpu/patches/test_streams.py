@@ -1,0 +1,63 @@
+"""Streams: each takes again what it has freed, and nothing of another's."""
+
+import torch
+
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.patches import streams
+from every_byte.units import GiB, MiB
+from utils import SimulatedGPU
+
+
+def test_a_stream_takes_nothing_of_another():
+    allocator = CachingAllocator(1 * GiB)
+    block = allocator.malloc(1000)
+    address = block.address
+    allocator.free(block)
+    other = allocator.malloc(1000, stream=2)
+    other_address = other.address
+    assert other_address != address
+    assert allocator.reserved_bytes == 4 * MiB
+    assert allocator.malloc(1000).address == address
+    allocator.free(other)
+    assert allocator.malloc(1000, stream=1).address not in (address, other_address)
+    assert allocator.malloc(600, stream=2).address == other_address
+    assert [segment["stream"] for segment in allocator.memory_snapshot()] == [0, 2, 1]
+
+
+def test_emptying_the_cache_empties_all_streams_segments():
+    allocator = CachingAllocator(1 * GiB)
+    for block in [allocator.malloc(1000, stream=stream) for stream in (0, 1, 2)]:
+        allocator.free(block)
+    allocator.empty_cache()
+    assert allocator.reserved_bytes == 0
+
+
+def test_tensors_lie_where_their_stream_was_when_they_were_made():
+    with SimulatedGPU("a100-80gb") as gpu:
+        side = streams.Stream(priority=-1)
+        x = torch.ones(1000, device=gpu.device)
+        with streams.stream(side):
+            assert streams.current_stream() == side
+            y = torch.ones(1000, device=gpu.device)
+            with streams.stream(None):
+                assert streams.current_stream() == side
+        assert streams.current_stream() == streams.Stream(number=0) != side
+        assert [segment["stream"] for segment in gpu.memory_snapshot()] == [0, side.number]
+        reserved = gpu.memory_reserved()
+        del x, y
+        z = torch.ones(1000, device=gpu.device)
+        assert gpu.memory_reserved() == reserved
+        assert z.shape == (1000,)
+
+
+def test_nothing_is_to_wait_for():
+    with SimulatedGPU("a100-80gb"):
+        one, other = streams.Stream(), streams.Stream()
+        event = one.record_event()
+        other.wait_event(event)
+        other.wait_stream(one)
+        event.wait(other)
+        event.synchronize()
+        one.synchronize()
+        assert event.query()
+        assert len({one, other, streams.Stream(number=one.number)}) == 2

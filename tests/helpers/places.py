@@ -1,0 +1,10 @@
+"""Where things lie in the repository."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTERS = ROOT / "chapters"
+TESTS = ROOT / "tests"
+HELPERS = TESTS / "helpers"
+REFERENCE = TESTS / "reference"
+RECORDED = REFERENCE / "2.13.0"

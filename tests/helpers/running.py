@@ -1,0 +1,88 @@
+"""Runs the recorded cases on a simulated GPU, in the form in which they were recorded."""
+
+import gc
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+
+import torch
+from places import RECORDED, REFERENCE
+
+from every_byte.gpu.record import READINGS, file_name, load_cases, read
+from utils import SimulatedGPU, Trace
+
+GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "rtx3090-24gb"}
+
+
+@dataclass
+class Environment:
+    """What a case is given: where to put tensors, and how to note the figures of an instant."""
+
+    gpu: SimulatedGPU
+    marks: list[dict] = field(default_factory=list)
+
+    @property
+    def device(self) -> torch.device:
+        return self.gpu.device
+
+    def autocast(self, dtype: torch.dtype, **options):
+        return self.gpu.autocast(dtype, **options)
+
+    def mark(self, name: str) -> None:
+        stats = self.gpu.memory_stats()
+        self.marks.append({"name": name} | {reading: stats[key] for reading, key in READINGS.items()})
+        self.gpu.trace.mark(name)
+        self.gpu.reset_peak_memory_stats()
+
+
+@cache
+def cases(file: str) -> dict:
+    """The cases of tests/reference/<file>.py, by name."""
+    return load_cases(REFERENCE / f"{file}.py")
+
+
+def module_of(file: str) -> ModuleType:
+    """The module in which these cases are."""
+    cases(file)
+    return sys.modules[str(REFERENCE / f"{file}.py")]
+
+
+def run_case(case, card: str) -> Environment:
+    """Run a case on the simulated GPU of that card, as when it was recorded.
+
+    That was with Python's garbage collector off, and cuDNN's attention allowed or not.
+    """
+    torch.manual_seed(0)
+    cudnn_sdp = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(case.cudnn_sdp)
+    gc.collect()
+    gc.disable()
+    try:
+        with SimulatedGPU(GPUS[card]) as gpu:
+            environment = Environment(gpu)
+            case(environment)
+    finally:
+        gc.enable()
+        torch.backends.cuda.enable_cudnn_sdp(cudnn_sdp)
+    return environment
+
+
+def run_as_recorded(file: str, name: str, card: str) -> Environment:
+    """Run a case of tests/reference/<file>.py and hold every figure and every event to its recording."""
+    recording = read(RECORDED / "operations" / file_name(name, card))
+    run = run_case(cases(file)[name], card)
+    assert run.marks == recording["marks"]
+    assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
+    assert not run.gpu.unmodelled
+    return run
+
+
+def up_to_last_mark(sequence: list[tuple]) -> list[tuple]:
+    """A trace's sequence without what came after its last mark: what the recordings hold."""
+    return sequence[: 1 + max(i for i, event in enumerate(sequence) if event[0] == "mark")]
+
+
+def ones(gpu: SimulatedGPU, *shape: int, **options) -> torch.Tensor:
+    """A tensor on a GPU."""
+    return torch.ones(*shape, device=gpu.device, **options)

@@ -1,0 +1,174 @@
+"""The recorder over the CUDA build: which cases it records where, and what it calls a difference."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from places import RECORDED, REFERENCE
+
+from every_byte.gpu.record import load_cases, write
+from tools.cuda_build import record as tool
+
+EVENTS = [["alloc", 0, 8, "", None, "m"], ["alloc", 1, 8, "", None, "m"], ["free", 1], ["free", 0], ["mark", "m"]]
+MARKS = [{"name": "m", "requested": 0, "allocated": 0, "reserved": 2_097_152, "peak": 1024}]
+RECORDING = {"torch": "2.13", "card": "a100", "device_name": "A", "case": "small", "marks": MARKS, "events": EVENTS}
+
+
+def case_of(*cards, **attributes):
+    return SimpleNamespace(cards=cards, **attributes)
+
+
+def held(folder, stems):
+    """(case, card) of the recordings in a folder of the cases of these files, and the pairs of what should be there."""
+    cases = {name: case for stem in stems for name, case in load_cases(REFERENCE / f"{stem}.py").items()}
+    there = {tuple(path.name.removesuffix(".json.gz").rsplit(".", 1)) for path in folder.glob("*.json.gz")}
+    return there, cases
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch.distributed.optim's own, as it loads
+@pytest.mark.parametrize("folder", [RECORDED, RECORDED / "operations"])
+def test_what_is_held_is_what_would_be_recorded(folder):
+    """Each case on each of its cards, no file without a case, and events where the case asks for them."""
+    ours = {"cases", "gpt2_cases"}
+    stems = ours if folder == RECORDED else {path.stem for path in REFERENCE.glob("*_cases.py")} - ours
+    there, cases = held(folder, stems)
+    if folder == RECORDED:
+        there -= {("allocator_sequences", "a100"), ("out_of_memory", "a100")}  # which have recorders of their own
+    assert there == set(tool.jobs([], [], cases))
+    with_events = {pair for pair in there if tool.keeps_events(cases[pair[0]], pair[1])}
+    assert with_events == {pair for pair in there if "events" in tool.read(folder / tool.file_name(*pair))}
+
+
+def test_a_case_is_recorded_on_its_own_cards():
+    cases = {"one": case_of("a100", "h100"), "two": case_of("h100"), "three": case_of("t4")}
+    assert tool.jobs(["one", "two"], [], cases) == [("one", "a100"), ("one", "h100"), ("two", "h100")]
+    assert tool.jobs([], ["h100"], cases) == [("one", "h100"), ("two", "h100")]
+    with pytest.raises(ValueError, match="--cards must be cards of the chosen cases: got 't4'; they are a100, h100"):
+        tool.jobs(["one"], ["t4"], cases)
+
+
+def test_events_are_kept_on_the_cards_that_the_case_says():
+    assert tool.keeps_events(case_of("a100"), "a100")
+    assert not tool.keeps_events(case_of("a100", events=()), "a100")
+    assert [tool.keeps_events(case_of("a100", "h100", events=("h100",)), card) for card in ("a100", "h100")] == [0, 1]
+
+
+def test_frees_that_follow_one_another_may_change_places():
+    swapped = RECORDING | {"events": [*EVENTS[:2], EVENTS[3], EVENTS[2], EVENTS[4]]}
+    assert tool.difference(swapped, RECORDING) == ""
+    later = RECORDING | {"events": [EVENTS[0], EVENTS[3], EVENTS[1], EVENTS[2], EVENTS[4]]}
+    assert tool.difference(later, RECORDING) == 'events[1] is ["free", 0], was ["alloc", 1, 8, "", null, "m"]'
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"torch": "2.14"}, 'torch is "2.14", was "2.13"'),
+        ({"torch": "2.14", "marks": []}, "marks[0] is null, was {"),
+        ({"marks": [MARKS[0] | {"peak": 512}]}, "marks[0] is "),
+        ({"marks": []}, "marks[0] is null, was {"),
+        ({"events": [*EVENTS[:4], ["mark", "n"]]}, 'events[4] is ["mark", "n"], was ["mark", "m"]'),
+        ({"origin": "measured"}, 'origin is "measured", was null'),
+    ],
+)
+def test_the_first_difference_is_named(change, said):
+    assert tool.difference(RECORDING | change, RECORDING).startswith(said)
+    assert tool.difference(RECORDING, RECORDING | change) != ""
+    without_events = {key: value for key, value in RECORDING.items() if key != "events"}
+    assert tool.difference(without_events, RECORDING).startswith("events is null, was [[")
+
+
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    """A stand-in for run.sh, which hands out the recordings that lie in `gives`; and a file with one case."""
+    given = tmp_path / "gives"
+    given.mkdir()
+    script = tmp_path / "run.sh"
+    give = f"mkdir -p $2 && cp {given}/*.$STUB_CUDA_GPU.json.gz $2 && echo some && echo done"
+    script.write_text(f"#!/bin/sh\nwhile [ $1 != --out ]; do shift; done\n{give}\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(tool, "HERE", tmp_path)
+    cases = tmp_path / "my_cases.py"
+    cases.write_text(
+        "def small(env): pass\nsmall.cudnn_sdp, small.cards = False, ('a100', 'h100')\nCASES = {'small': small}\n"
+    )
+    return SimpleNamespace(gives=given, arguments=["--cases", str(cases), "--cards", "a100"])
+
+
+def test_the_command_records_into_a_folder(build, tmp_path, capsys):
+    write(RECORDING, build.gives)
+    assert tool.main([*build.arguments, "small", "--out", str(tmp_path / "new")]) == 0
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["small.a100.json.gz"]
+    assert capsys.readouterr().out.split("\n") == [f"{'small.a100':44s} done", "1 recorded, 0 failed", ""]
+
+
+def test_the_command_checks_a_folder(build, tmp_path, capsys):
+    """It says so line by line, fails on a difference, and writes nothing."""
+    there = tmp_path / "there"
+    write(RECORDING, build.gives)
+    assert tool.main([*build.arguments, "--check", str(there)]) == 1
+    assert "FAILED: nothing to compare with: " in capsys.readouterr().out
+    path = write(RECORDING, there)
+    assert tool.main([*build.arguments, "--check", str(there)]) == 0
+    assert f"small.a100{' ' * 35}as in {path}\n1 recorded, 0 failed" in capsys.readouterr().out
+    write(RECORDING | {"marks": []}, there)
+    assert tool.main([*build.arguments, "--check", str(there)]) == 1
+    assert "FAILED: marks[0] is {" in capsys.readouterr().out
+    assert tool.read(path)["marks"] == []
+
+
+def test_a_case_that_fails_shows_its_error(build, capsys):
+    """Here nothing is there to be handed out."""
+    assert tool.main(build.arguments) == 1
+    assert "FAILED: cp: " in capsys.readouterr().out
+
+
+def test_what_does_not_exist_is_refused(build, capsys):
+    for wrong, said in ((["big"], "got 'big'; try one of small"), (["--cards", "t4"], "got 't4'; they are a100, h100")):
+        with pytest.raises(SystemExit) as stopped:
+            tool.main([*build.arguments, *wrong])
+        assert stopped.value.code == 2
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("with_events", [True, False])
+def test_a_case_on_a_card(card, monkeypatch, with_events):
+    """What the process that runs it records: figures at every mark, events up to the last one."""
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
+
+    def reset(index):
+        card.allocator.reset_peak_memory_stats()
+
+    monkeypatch.setattr(torch._C, "_cuda_resetPeakMemoryStats", reset, raising=False)
+
+    def case(env):
+        blocks = [card.malloc(100, ["at::_ops::ones::call("]), card.malloc(600)]
+        env.mark("two")
+        card.free(blocks.pop())
+        env.mark("one")
+        card.free(blocks.pop())
+
+    case.cudnn_sdp, case.cards, case.events = False, ("a100", "h100"), ("a100",) if with_events else ()
+    recorded = tool.record_on("a100", "some", case)
+    expected = {
+        "torch": torch.__version__,
+        "card": "a100",
+        "device_name": "a pretended card",
+        "case": "some",
+        "cudnn_sdp": False,
+        "marks": [
+            {"name": "two", "requested": 700, "allocated": 1536, "reserved": 2_097_152, "peak": 1536},
+            {"name": "one", "requested": 100, "allocated": 512, "reserved": 2_097_152, "peak": 1536},
+        ],
+        "events": [
+            ["segment_alloc", 2_097_152],
+            ["alloc", 0, 100, "ones", None, "two"],
+            ["alloc", 1, 600, "", None, "two"],
+            ["mark", "two"],
+            ["free", 1],
+            ["mark", "one"],
+        ],
+    }
+    if not with_events:
+        del expected["events"]
+    assert recorded == expected

@@ -1,0 +1,143 @@
+"""Records cases over the CUDA build of PyTorch on stub libraries, or records them again and compares. Needs no GPU.
+
+    python tools/cuda_build/record.py three_tensors                 a case of tests/reference/cases.py, to recordings/
+    python tools/cuda_build/record.py 'gpt2_tiny_*' --cards a100    some cases, on one of their cards
+    python tools/cuda_build/record.py --cases mine.py --out there   all cases of a file, on all cards that they name
+    python tools/cuda_build/record.py --check tests/reference/2.13.0       again: does each give what that folder holds?
+
+Run tools/cuda_build/setup.sh once before. Each case runs in a process of its own, on each card that it names, with the
+allocator's default settings; its file keeps every event on the cards in `case.events`, on all of them if it has no such
+attribute. every_byte/gpu/record.py records the same on a real GPU.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from every_byte.gpu.live.gpu import LiveGPU  # noqa: E402
+from every_byte.gpu.record import (  # noqa: E402
+    CASES,
+    SETTINGS,
+    chosen,
+    file_name,
+    load_cases,
+    read,
+    record_case,
+    report,
+    run_in_a_process,
+    say,
+    summary,
+    write,
+)
+
+# Settings of the stub libraries that change what a case allocates, or whether it has room.
+STUB_SETTINGS = ("STUB_CUDA_MEM", "STUB_CUDA_CONTEXT", "STUB_CUDA_OCC", "STUB_CUDA_CUDNN_WS")
+
+
+def jobs(names: Sequence[str], cards: Sequence[str], cases: dict[str, Callable]) -> list[tuple[str, str]]:
+    """What is to be recorded, (case, card): each chosen case on those of its cards that are asked for; [] asks for all.
+
+    Raises: ValueError for a name or a card that stands for nothing.
+    """
+    pairs = [(name, card) for name in chosen(names, cases) for card in cases[name].cards]
+    known = list(dict.fromkeys(card for _, card in pairs))
+    for card in cards:
+        if card not in known:
+            raise ValueError(f"--cards must be cards of the chosen cases: got {card!r}; they are {', '.join(known)}.")
+    return [(name, card) for name, card in pairs if not cards or card in cards]
+
+
+def keeps_events(case: Callable, card: str) -> bool:
+    """Whether a case's file holds every event on that card, or marks alone."""
+    return card in getattr(case, "events", case.cards)
+
+
+def record_on(card: str, name: str, case: Callable) -> dict:
+    """Record a case in this process, where the stub libraries stand for that card, and return what its file holds."""
+    gpu = LiveGPU()
+    torch.set_num_threads(1)
+    about = {"torch": torch.__version__, "card": card, "device_name": gpu.name, "case": name}
+    return about | record_case(case, gpu, keeps_events(case, card))
+
+
+def frees_in_order(events: Iterable[list]) -> list[list]:
+    """The events with each run of frees sorted: their order differs between runs of PyTorch itself."""
+    runs = itertools.groupby(events, key=lambda event: event[0] == "free")
+    return [event for are_frees, run in runs for event in (sorted(run) if are_frees else run)]
+
+
+def difference(recorded: dict, held: dict) -> str:
+    """What is first found to differ between a new recording and one that is held; "" if they agree.
+
+    The version of torch comes last: that it alone differs is then said.
+    """
+    recorded, held = (r | {"events": frees_in_order(r["events"])} if "events" in r else r for r in (recorded, held))
+    for key in sorted({*held, *recorded}, key=lambda key: (key == "torch", key)):
+        new, old = (json.dumps(one.get(key)) for one in (recorded, held))
+        if new == old:
+            continue
+        if isinstance(recorded.get(key), list) and isinstance(held.get(key), list):
+            rows = enumerate(itertools.zip_longest(recorded[key], held[key]))
+            key, new, old = next((f"{key}[{i}]", *map(json.dumps, pair)) for i, pair in rows if pair[0] != pair[1])
+        return f"{key} is {new[:200]}, was {old[:200]}"
+    return ""
+
+
+def compare(new: Path, held: Path) -> tuple[bool, str]:
+    """Whether a new recording agrees with the one that is held, and what to say of it."""
+    if not held.is_file():
+        return False, f"nothing to compare with: {held} does not exist; record it with --out."
+    different = difference(read(new), read(held))
+    return not different, different or f"as in {held}"
+
+
+def run(pair: tuple[str, str], arguments: argparse.Namespace, out: Path) -> bool:
+    """Record one case on one card in a process of its own, compare if asked to, and print how it went."""
+    name, card = pair
+    command = [str(HERE / "run.sh"), __file__, name, "--child", "--cards", card]
+    command += ["--cases", str(arguments.cases), "--out", str(out)]
+    good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), STUB_CUDA_GPU=card)
+    if good and arguments.check:
+        good, said = compare(out / file_name(name, card), arguments.check / file_name(name, card))
+    return say(f"{name}.{card}", good, said)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line: see the head of this file. Returns 1 if a case failed, or differs from what is held."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="names of cases, with * and ?; default: all")
+    parser.add_argument("--cases", type=Path, default=CASES, help="a file with a dict CASES of functions case(env)")
+    parser.add_argument("--cards", default="", help="such as a100,h100; default: all that the cases name")
+    parser.add_argument("--out", type=Path, default=Path("recordings"), help="the folder to write to")
+    parser.add_argument("--check", type=Path, metavar="FOLDER", help="write nothing; compare with the files there")
+    parser.add_argument("--jobs", type=int, default=2, help="how many cases run at a time")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    cards = list(filter(None, arguments.cards.split(",")))
+    try:
+        cases = load_cases(arguments.cases)
+        pairs = jobs(arguments.names, cards, cases)
+    except ValueError as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
+    if arguments.child:
+        [(name, card)] = pairs
+        result = record_on(card, name, cases[name])
+        print(summary(result, write(result, arguments.out)))
+        return 0
+    with tempfile.TemporaryDirectory() as apart, ThreadPoolExecutor(arguments.jobs) as pool:
+        out = Path(apart) if arguments.check else arguments.out
+        return report(list(pool.map(lambda pair: run(pair, arguments, out), pairs)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""A transformer block's forward pass on an open GPU: what it leaves there, as autograd and as the allocator say."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from utils.contexts import AllocatedMemContext, SavedTensorContext
+from utils.layers import Block, check_positive
+
+from .first_programs import Forward
+from .step_run import one_at_a_time
+
+_PYTORCH_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+_BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+_NODES = {
+    "ScaledDotProductFlash": "flash",
+    "ScaledDotProductEfficient": "efficient",
+    "ScaledDotProductCudnn": "cudnn",
+    "Softmax": "explicit",
+}
+
+
+@contextlib.contextmanager
+def without_cudnn() -> Iterator[None]:
+    """Attention by PyTorch's own kernels: what cuDNN's takes to work in is decided inside of it, on the card alone."""
+    with one_at_a_time, sdpa_kernel(_PYTORCH_KERNELS):
+        yield
+
+
+@dataclass(frozen=True)
+class BlockForward(Forward):
+    """What one forward pass of a block left behind on a GPU.
+
+    Counts: as `Forward`; `requested_bytes`: by how much the allocator's current requests grew, unrounded, the output
+            included.
+    Unit:   bytes.
+    """
+
+    requested_bytes: int
+
+    @property
+    def attention(self) -> str:
+        """The attention that ran, by its name in utils.formulas.block."""
+        for row in self.rows:
+            for node, name in _NODES.items():
+                if row.node.startswith(node):
+                    return name
+        raise ValueError("attention is one of utils.formulas.block here: got PyTorch's math kernel; try bfloat16.")
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """The bytes by name."""
+        return {"requested": self.requested_bytes, **super().figures}
+
+
+def block_forward(
+    gpu,
+    *,
+    b: int,
+    s: int,
+    d: int,
+    a: int,
+    activation: str | nn.Module = "relu",
+    attention: str | None = None,
+    dropout: float = 0.0,
+    dtype: torch.dtype = torch.bfloat16,
+    bias: bool = True,
+) -> BlockForward:
+    """Forward through a `Block` of a heads on an open GPU, whose parameters and input all require grad.
+
+    `attention` is "flash", "efficient", "cudnn" or "explicit"; without, PyTorch chooses the kernel.
+
+    Shapes: x[b,s,d] -> y[b,s,d]
+    Raises: ValueError for a size that is no positive integer, for an a that does not divide d and for an unknown
+            attention; RuntimeError for an attention that this GPU has not for these shapes; torch.OutOfMemoryError if
+            it does not fit.
+    """
+    check_positive(b=b, s=s, d=d, a=a)
+    if attention not in (None, "explicit", *_BACKENDS):
+        raise ValueError(f"attention must be one of explicit, {', '.join(_BACKENDS)}: got attention={attention!r}.")
+    explicit = {"kind": "explicit", "context_length": s} if attention == "explicit" else {}
+    block = Block(d, a, activation, dropout, gpu.device, dtype, bias=bias, **explicit)
+    x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
+    chosen = sdpa_kernel(_BACKENDS[attention]) if attention in _BACKENDS else contextlib.nullcontext()
+    key = "requested_bytes.all.current"
+    with one_at_a_time, chosen, AllocatedMemContext(gpu) as mem, SavedTensorContext(block.parameters()) as saved:
+        before_bytes = gpu.memory_stats()[key]
+        y = block(x)
+        requested_bytes = gpu.memory_stats()[key] - before_bytes
+    return BlockForward(
+        gpu.name,
+        gpu.origin,
+        tuple(saved.rows(y)),
+        saved.saved_tensor_mem,
+        mem.delta["current"],
+        y.nbytes,
+        requested_bytes,
+    )

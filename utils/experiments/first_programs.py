@@ -1,0 +1,206 @@
+"""The first programs of the book, for an open GPU, simulated or live: some tensors, a layer's forward, a training."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import nn
+
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.readings import Readings
+from every_byte.ledger.saved_tensors import SavedTensor
+from every_byte.units import MiB
+from utils.contexts import AllocatedMemContext, SavedTensorContext
+from utils.layers import MLP, LinearStack, check_positive
+from utils.models.gated import GatedMLP
+
+from .training import train_in_phases
+
+_A100 = find_spec("a100-80gb")
+SMALL_GPU = replace(_A100, name="a100-64mib", total_bytes=_A100.context_bytes + 64 * MiB)
+"""An A100 whose memory ends 64 MiB behind the CUDA context: small enough to be filled, and drawn."""
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "SGD": torch.optim.SGD,
+    "SGD with momentum": partial(torch.optim.SGD, momentum=0.9),
+    "Adam": torch.optim.Adam,
+    "Adam, fused": partial(torch.optim.Adam, fused=True),
+}
+
+
+def tensor_of(gpu, n_bytes: int) -> torch.Tensor:
+    """A tensor of so many bytes, one for each element. Raises: RuntimeError, PyTorch's own, for fewer than 0."""
+    return torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device)
+
+
+class CounterTable:
+    """What counters of a GPU say after each step of a program, as a table.
+
+    Counts: the functions of `gpu` named in `counters`, each of which gives bytes.
+    Raises: ValueError for a counter that a GPU does not have.
+    """
+
+    def __init__(self, gpu, *counters: str) -> None:
+        self._gpu = gpu
+        self._counters = counters or ("memory_allocated",)
+        if unknown := [name for name in self._counters if not hasattr(gpu, name)]:
+            raise ValueError(f"counters must be functions of a GPU, as memory_allocated: got {unknown[0]!r}.")
+        self.rows: list[tuple[str, tuple[int, ...]]] = []
+
+    def note(self, step: str) -> None:
+        """Read all counters now."""
+        self.rows.append((step, tuple(getattr(self._gpu, counter)() for counter in self._counters)))
+
+    def __str__(self) -> str:
+        names = [counter.replace("memory_", "") for counter in self._counters]
+        left = max(len(step) for step, _ in self.rows)
+        lines = [" " * left + "".join(f"{name:>15}" for name in names)]
+        lines += [f"{step:{left}}" + "".join(f"{n_bytes:>15,d}" for n_bytes in row) for step, row in self.rows]
+        return "\n".join(lines)
+
+
+def two_by_two(gpu) -> dict[str, int]:
+    """`memory_allocated` after each line of a program that multiplies one 2x2 matrix by itself and goes back.
+
+    Unit:   bytes.
+    """
+    readings = {"(nothing yet)": gpu.memory_allocated()}
+    x = torch.ones(2, 2, device=gpu.device, requires_grad=True)
+    readings["x = torch.ones(2, 2)"] = gpu.memory_allocated()
+    y = x @ x
+    readings["y = x @ x"] = gpu.memory_allocated()
+    g = torch.ones(2, 2, device=gpu.device)
+    readings["g = torch.ones(2, 2)"] = gpu.memory_allocated()
+    y.backward(g)
+    readings["y.backward(g)"] = gpu.memory_allocated()
+    return readings
+
+
+def fragmented(gpu) -> dict[str, torch.Tensor]:
+    """The odd ones of twelve tensors of 5 MiB, "0" to "11", made one after the other; the even ones are gone."""
+    tensors = {str(n): tensor_of(gpu, 5 * MiB) for n in range(12)}
+    return {name: tensor for name, tensor in tensors.items() if int(name) % 2}
+
+
+@dataclass(frozen=True)
+class Forward:
+    """What one forward pass left behind on a GPU.
+
+    Counts: `saved_bytes`: what autograd keeps, each storage once, without the parameters; `rows`: the same, slot by
+        slot; `allocated_bytes`: by how much the allocator's current bytes grew, in whole blocks, the output included.
+    Unit:   bytes.
+    """
+
+    gpu: str
+    origin: str
+    rows: tuple[SavedTensor, ...]
+    saved_bytes: int
+    allocated_bytes: int
+    output_bytes: int
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """The bytes by name."""
+        return {"allocated": self.allocated_bytes, "saved for backward": self.saved_bytes}
+
+
+def mlp_forward(
+    gpu,
+    *,
+    b: int,
+    s: int,
+    d: int,
+    activation: str = "relu",
+    dropout: float = 0.0,
+    dtype: torch.dtype = torch.bfloat16,
+    bias: bool = True,
+) -> Forward:
+    """Forward through an `MLP` on an open GPU, whose parameters and input all require grad.
+
+    Shapes: x[b,s,d] -> y[b,s,d]
+    Raises: ValueError for a size that is no positive integer; torch.OutOfMemoryError if it does not fit.
+    """
+    check_positive(b=b, s=s, d=d)
+    mlp = MLP(d, activation, dropout, gpu.device, dtype, bias=bias)
+    x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
+    with AllocatedMemContext(gpu) as mem, SavedTensorContext(mlp.parameters()) as saved:
+        y = mlp(x)
+    return Forward(
+        gpu.name, gpu.origin, tuple(saved.rows(y)), saved.saved_tensor_mem, mem.delta["current"], y.numel() * y.itemsize
+    )
+
+
+def gated_rows(*, b: int, s: int, d: int, w: int, e: int, function=nn.functional.silu) -> list[SavedTensor]:
+    """What a `GatedMLP` of hidden width w keeps after a forward pass on a simulated GPU, slot by slot.
+
+    Shapes: x[b,s,d], of e bytes each, 2 or 4 -> y[b,s,d]
+    """
+    dtype = {2: torch.bfloat16, 4: torch.float32}[e]
+    with SimulatedGPU("a100-80gb") as gpu:
+        layer = GatedMLP(d, w, gpu.device, dtype, function)
+        x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
+        with SavedTensorContext(layer.parameters()) as saved:
+            y = layer(x)
+        return saved.rows(y)
+
+
+def kept(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: Sequence[torch.Tensor] = ()) -> str:
+    """Which operations of `function(*inputs, *weights)` keep a tensor, in which slot: "Mm.self, Relu.result".
+
+    Counts: slots, not storages; not the weights, nor views of them.
+    """
+    with SavedTensorContext(weights) as saved:
+        y = function(*inputs, *weights)
+    rows = saved.rows(y) if y.requires_grad else []
+    return ", ".join(f"{row.node.split('Backward')[0]}.{row.slot}" for row in rows) or "nothing"
+
+
+def forward_alone(gpu, mode: Callable[[], AbstractContextManager], *, training: bool = True) -> tuple[int, int]:
+    """Forward of a `LinearStack` with b=64 on an open GPU: how far it raises the peak, and what it leaves behind.
+
+    `mode` is torch.no_grad or the like; `training` is the module's mode, as `train()` and `eval()` set it.
+
+    Shapes: x[64, 100] -> [64, 100] (201 times) -> y[64, 10]
+    Counts: neither the parameters nor the input, and in what it leaves not the output.
+    Unit:   bytes, of whole blocks.
+    """
+    stack = LinearStack(device=gpu.device).train(training)
+    x = torch.empty(64, 100, device=gpu.device)
+    gpu.load_libraries()
+    gpu.reset_peak_memory_stats()
+    before_bytes = gpu.memory_allocated()
+    with mode():
+        y = stack(x)
+    return gpu.max_memory_allocated() - before_bytes, gpu.memory_allocated() - before_bytes - y.nbytes
+
+
+def train_stack(
+    gpu,
+    *,
+    b: int = 64,
+    d: int = 100,
+    n_hidden: int = 200,
+    relu: bool = False,
+    frozen: range = range(0),
+    optimizer: str = "Adam",
+    n_iterations: int = 3,
+    dtype: torch.dtype = torch.float32,
+) -> Readings:
+    """Train a `LinearStack` on an open GPU, and read its memory after each phase; `optimizer` is one of OPTIMIZERS.
+
+    Shapes: x[b, d] -> [b, d] (n_hidden + 1 times) -> y[b, 10]
+    Raises: ValueError as `LinearStack` and `train_in_phases` do; torch.OutOfMemoryError if it does not fit.
+    """
+    check_positive(b=b)
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {'; '.join(OPTIMIZERS)}: got optimizer={optimizer!r}.")
+    return train_in_phases(
+        gpu,
+        lambda: LinearStack(d, d, 10, n_hidden, relu=relu, frozen=frozen, device=gpu.device, dtype=dtype),
+        lambda: torch.empty(b, d, device=gpu.device, dtype=dtype),
+        OPTIMIZERS[optimizer],
+        n_iterations=n_iterations,
+    )

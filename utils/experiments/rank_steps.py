@@ -1,0 +1,239 @@
+"""One rank of several: a transformer block in tensor parallel, and a GPT's training in data parallel."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from every_byte.gpu.ranks import ranks
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.saved_tensors import SavedTensor
+from every_byte.ledger.trace import Trace
+from utils.contexts import SavedTensorContext
+from utils.formulas.tensor_parallel import rank_saved
+from utils.layers import Block
+from utils.models.data_parallel import fully_sharded, rank_parameters, replicated, states_sharded
+from utils.models.gpt import GPT, VOCABULARY_SIZE, letters
+from utils.models.regions import library_checkpoint, set_regions
+from utils.models.tensor_parallel import tensor_parallel
+
+from .blocks import without_cudnn
+from .training import StepSettings, random_tokens, train_steps
+
+MODELS = {
+    "22B": {"L": 48, "d": 6144, "a": 64, "b": 4},
+    "175B": {"L": 96, "d": 12288, "a": 96, "b": 1},
+    "530B": {"L": 105, "d": 20480, "a": 128, "b": 1},
+    "1T": {"L": 128, "d": 25600, "a": 160, "b": 1},
+}
+"""Korthikanti et al. 2022, table 3: layers, width, heads, micro-batch; each with sequences of 2,048 and t = 8."""
+S, T = 2048, 8
+
+
+class GathersAgain(nn.Module):
+    """A layer whose input is gathered from all ranks in forward, and once more in backward."""
+
+    def __init__(self, layer: nn.Module):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return library_checkpoint(self.layer, x)
+
+
+def gather_again(block: Block) -> Block:
+    """Have a block that is split over ranks with `sequence=True` keep of its gathered inputs a rank's share."""
+    block.attention.qkv = GathersAgain(block.attention.qkv)
+    block.mlp.up = GathersAgain(block.mlp.up)
+    return block
+
+
+@dataclass(frozen=True)
+class RankStep:
+    """Forward and backward of one block as one rank.
+
+    Counts: `rows` and `saved_bytes`: what forward keeps for backward, each storage once, not the parameters.
+    Unit:   bytes.
+    """
+
+    t: int
+    rows: tuple[SavedTensor, ...]
+    saved_bytes: int
+    trace: Trace
+
+    @property
+    def exchanges(self) -> list[tuple[str, str, int]]:
+        """What is exchanged, in order: (phase, collective, bytes of the whole tensor that all ranks have a part of)."""
+        return [
+            (event.phase, name, _whole_bytes(name, event.n_bytes, self.t))
+            for event in self.trace
+            if event.action == "alloc" and (name := _COLLECTIVES.get(event.operation))
+        ]
+
+    @property
+    def exchanged(self) -> Counter:
+        """How often each (phase, collective) runs."""
+        return Counter((phase, name) for phase, name, _ in self.exchanges)
+
+    @property
+    def sent_bytes(self) -> int:
+        """What a rank sends if each exchange runs round a ring: (t - 1)/t of the tensor, twice for an all-reduce."""
+        return sum(_RING[name] * (self.t - 1) * n_bytes // self.t for _, name, n_bytes in self.exchanges)
+
+    @property
+    def n_products(self) -> int:
+        """How many matrix products ran: each allocates its result, and the first of a thread a workspace, too."""
+        products = ("aten::mm", "aten::addmm", "aten::bmm")
+        results = (event for event in self.trace if event.action == "alloc" and event.name != "cuBLAS workspace")
+        return sum(event.operation in products for event in results)
+
+
+_COLLECTIVES = {
+    "_c10d_functional::all_reduce": "all-reduce",
+    "_c10d_functional::all_gather_into_tensor": "all-gather",
+    "_c10d_functional::reduce_scatter_tensor": "reduce-scatter",
+}
+_RING = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1}
+
+
+def _whole_bytes(collective: str, n_bytes: int, t: int) -> int:
+    return n_bytes * t if collective == "reduce-scatter" else n_bytes
+
+
+def block_as_rank(
+    gpu,
+    mesh: DeviceMesh,
+    *,
+    b: int,
+    s: int,
+    d: int,
+    a: int,
+    sequence: bool = False,
+    again: bool = False,
+    core: bool = True,
+    attention: str = "explicit",
+    dropout: float = 0.1,
+) -> RankStep:
+    """Forward and backward of a bfloat16 `Block` with GELU as this rank, on an open GPU, as phases of its trace.
+
+    `sequence` splits the positions too; `again` gathers its inputs again in backward; without `core` attention's core
+    is a checkpoint, as in "attention only" of utils.models.regions. `attention` is "explicit", or "fused" for the
+    kernel that PyTorch takes.
+
+    Shapes: x[b, s, d], or x[b, s/t, d] with `sequence` -> y of the same shape
+    Raises: ValueError where the ranks do not divide the heads or the positions; as `tensor_parallel` and `Block` do.
+    """
+    explicit = {"kind": "explicit", "context_length": s} if attention == "explicit" else {}
+    block = Block(d, a, "gelu", dropout, gpu.device, torch.bfloat16, **explicit)
+    block = tensor_parallel(block, mesh, sequence=sequence)
+    if again:
+        block = gather_again(block)
+    if not core:
+        set_regions(block, "attention only", run=library_checkpoint)
+    own = s // mesh.size() if sequence else s
+    x = torch.empty(b, own, d, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
+    ignored = [*block.parameters(), *block.buffers()]
+    with gpu.trace.in_phase("forward"), SavedTensorContext(ignored) as saved:
+        y = block(x)
+    rows, saved_bytes = tuple(saved.rows(y)), saved.saved_tensor_mem
+    with gpu.trace.in_phase("backward"):
+        y.sum().backward()
+    return RankStep(mesh.size(), rows, saved_bytes, gpu.trace)
+
+
+def as_rank(t: int, *, rank: int = 0, gpu: str = "h200-141gb", **how) -> RankStep:
+    """`block_as_rank` as one of t ranks, on a simulated GPU of its own; a block of each of MODELS fits.
+
+    Raises: as `ranks` and `block_as_rank` do.
+    """
+    with SimulatedGPU(gpu) as one, ranks(t, rank) as mesh:
+        return block_as_rank(one, mesh, **how)
+
+
+def train_on_ranks(
+    stage: int,
+    n: int,
+    *,
+    reshard_after_forward: bool | None = None,
+    gradient_as_bucket_view: bool = False,
+    model: str = "gpt2",
+    b: int = 12,
+    s: int = 1024,
+) -> tuple[Trace, dict[str, int]]:
+    """Three steps of a GPT-2 under autocast as rank 0 of n, on a simulated A100: the trace, and letters.
+
+    `stage` is ZeRO's: 0 is DDP, 1 DDP with the optimizer's state sharded, 3 FSDP2. The model's context is s. The
+    letters are those of the closed forms of utils.formulas.data_parallel; P and T say of which parameters the rank has
+    the state in stage 1.
+
+    Raises: ValueError for a stage without an engine; as `train_steps` does.
+    """
+    if stage not in (0, 1, 3):
+        raise ValueError(f"stage must be 0, 1 or 3, those that have an engine: got stage={stage!r}.")
+    found = letters(model) | {"b": b, "s": s, "n": n}
+    with SimulatedGPU("a100-80gb") as gpu, ranks(n) as mesh:
+
+        def make_model() -> nn.Module:
+            whole = GPT.from_name(model, context_length=s, device=gpu.device)
+            own = rank_parameters(whole, n)[0]
+            found.update(P=sum(parameter.numel() for parameter in own), T=len(own))
+            if stage == 3:
+                return fully_sharded(whole, mesh, reshard_after_forward=reshard_after_forward)
+            return replicated(whole, mesh, gradient_as_bucket_view=gradient_as_bucket_view)
+
+        shards = {"optimizer": lambda model: states_sharded(model, mesh, fused=True)} if stage == 1 else {}
+        how = StepSettings(autocast=torch.bfloat16, **shards)
+        train_steps(gpu, make_model, lambda: random_tokens(gpu, b=b, s=s, V=found["V"]), how)
+    return gpu.trace, found
+
+
+def split_and_sharded(gpu, n: int = 8) -> dict[str, int]:
+    """As one of n ranks, on any open GPU: what a split block keeps, and two steps of a small GPT under FSDP2.
+
+    Attention is one of PyTorch's own kernels.
+
+    Counts: what the block saves for backward; what is allocated after each phase of a step, and the second's peaks.
+    Unit:   bytes.
+    Raises: as `ranks`, `tensor_parallel` and `train_steps` do.
+    """
+    with without_cudnn(), ranks(n) as mesh:
+        kept_bytes = split_block(gpu, mesh)
+
+        def make_model() -> nn.Module:
+            return fully_sharded(GPT.from_name("gpt2", n_layers=2, context_length=256, device=gpu.device), mesh)
+
+        how = StepSettings(autocast=torch.float16)
+        run = train_steps(gpu, make_model, lambda: random_tokens(gpu, b=2, s=256, V=VOCABULARY_SIZE), how, n_steps=2)
+    return {"a split block keeps": kept_bytes} | {f"FSDP2, {name}": n for name, n in run.with_peaks(2).items()}
+
+
+def split_block(gpu, mesh: DeviceMesh) -> int:
+    """Forward and backward of a float16 block, split over the ranks with its positions: what it keeps in between.
+
+    Unit:   bytes.
+    """
+    b, s, d, a = 2, 256, 1024, 16
+    block = tensor_parallel(Block(d, a, "gelu", 0.1, gpu.device, torch.float16), mesh, sequence=True)
+    x = torch.empty(b, s // mesh.size(), d, device=gpu.device, dtype=torch.float16, requires_grad=True)
+    with SavedTensorContext(block.parameters()) as saved:
+        y = block(x)
+    kept_bytes = saved.saved_tensor_mem
+    y.sum().backward()
+    return kept_bytes
+
+
+def whole_and_divided(
+    t: int, *, b: int, s: int, d: int, a: int, sequence: bool = False, again: bool = False, core: bool = True
+) -> dict[str, int]:
+    """Of what a rank keeps, in bytes: what is the same for every number of ranks, and what they divide among them.
+
+    Source: `rank_saved`, for explicit attention with GELU and dropout.
+    """
+    settings = dict(attention="explicit", activation="gelu", dropout=0.1, core=core)
+    formula = rank_saved(**settings, sequence=sequence, gathers_again=again)
+    on_one, on_each = (formula.bytes(b=b, s=s, d=d, a=a, t=n, e=2) for n in (1, t))
+    # W + D/t on each of t, and W + D on one
+    whole = on_one if t == 1 else (t * on_each - on_one) // (t - 1)
+    return {"whole on each rank": whole, "divided": on_each - whole}

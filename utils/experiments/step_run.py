@@ -1,0 +1,118 @@
+"""Training steps for which a GPU has room, one run at a time in a process, and what can be read from the last step."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from every_byte.formula.expressions import Expression
+from every_byte.gpu.capacity import Fit, Room, fit
+from every_byte.gpu.device import fresh_gpu, spec_of
+from every_byte.gpu.live.gpu import LIVE
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.ledger.ledger import Ledger
+from every_byte.ledger.trace import Trace
+from utils.formulas.moments import Beginning
+
+one_at_a_time = threading.Lock()
+"""Held by whoever runs an experiment for which it matters which attention kernels PyTorch may take: that is a setting
+of the whole process, and explorers account on another thread than cells."""
+
+_ROOM_BYTES = 1 << 60
+
+
+def roomy(spec: GPUSpec) -> GPUSpec:
+    """The same GPU, simulated, with memory enough for whatever is asked."""
+    return replace(spec, total_bytes=_ROOM_BYTES)
+
+
+@contextmanager
+def roomy_gpu(gpu: str | GPUSpec) -> Iterator:
+    """A fresh simulated GPU that is `roomy`, or this machine's own with what it has, for one experiment at a time."""
+    with one_at_a_time, fresh_gpu(LIVE if gpu == LIVE else roomy(spec_of(gpu))) as fresh:
+        yield fresh
+
+
+class Step(Protocol):
+    """A way to train for some steps of which the last asks for what every later one would.
+
+    `micro_batches`: how many a step has. `beginnings`: by which event of the last step each moment begins of which a
+    closed form speaks, in the letters of `letters`.
+    """
+
+    n_steps: int
+    micro_batches: int
+    letters: dict[str, int]
+    beginnings: dict[str, Beginning]
+    spec: GPUSpec
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """The trace of training steps, with the marks of `train_steps`, and what can be read from the last of them.
+
+    `room` says what was reserved of how much.
+    """
+
+    step: Step
+    trace: Trace
+    room: Room = field(default_factory=Room, repr=False, compare=False)
+
+    @property
+    def after(self) -> str:
+        """The mark before the last step."""
+        return f"step {self.step.n_steps - 1} zero_grad"
+
+    @property
+    def until(self) -> str:
+        """The mark behind it."""
+        return f"step {self.step.n_steps} zero_grad"
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """For each moment of the step, the position in the trace."""
+        return {name: self._position(beginning) for name, beginning in self.step.beginnings.items()}
+
+    def _position(self, beginning: Beginning) -> int:
+        n_micro = self.step.micro_batches
+        micro = f"micro {n_micro} " if n_micro > 1 else ""
+        position = self.trace.position(f"step {self.step.n_steps} {micro}{beginning.phase}")
+        if not beginning.operations:
+            return position
+        *before, last = beginning.operations
+        for operation in before:
+            position = self._first(operation, position)
+        wanted = {"module": beginning.module} if beginning.module is not None else {}
+        if beginning.n_bytes is not None:
+            wanted["n_bytes"] = Expression(beginning.n_bytes).value(self.step.letters)
+        return 1 + self._first(last, position, **wanted)
+
+    def _first(self, operation: str, start: int, **wanted) -> int:
+        """The position of an operation's first allocation from `start` on."""
+        wanted |= {"action": "alloc", "operation": operation}
+        for position, event in enumerate(self.trace.events[start:], start):
+            if all(getattr(event, name) == value for name, value in wanted.items()):
+                return position
+        raise ValueError(f"a training step must have {operation} after event {start:,d}: this one has not.")
+
+    @property
+    def peak(self) -> int:
+        """The position at which the most is allocated in the step."""
+        return self.trace.peak_position(after=self.after, until=self.until)
+
+    def account(self) -> dict[str, dict[str, int]]:
+        """For each moment, the requested bytes of each category of the ledger, without what was there before."""
+        ledgers = {name: Ledger.at(self.trace, at).of_the_program for name, at in self.positions.items()}
+        return {name: {k: n for k, n in found.parts.items() if k != "slack"} for name, found in ledgers.items()}
+
+    def fit(self) -> Fit | None:
+        """Whether training like this fits on the GPU, and by how much; None where it was measured: it did fit."""
+        if self.trace.origin == "measured":
+            return None
+        return fit(self.needed, self.step.spec, after=self.after, until=self.until)
+
+    @property
+    def needed(self) -> Trace:
+        """Of the trace what whoever trains like this must have room for."""
+        return self.trace

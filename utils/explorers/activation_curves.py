@@ -1,0 +1,36 @@
+"""An activation and its derivative over its output, as the curves that an explorer draws."""
+
+from every_byte.widget import Curve, pieces
+from utils.experiments.activations import curve, plain, widest_fold
+from utils.layers import make_activation
+
+SHOWN = -6.0, 2.0  # inputs: every activation of torch.nn that folds does so between them
+
+
+def activation_curves(name: str) -> list[Curve]:
+    """y over x, and dy/dx over y, of the activation of torch.nn of that name; where the latter folds, it is marked.
+
+    The mark joins two inputs of one output, those of `widest_fold`.
+
+    Raises: ValueError for a name that `make_activation` does not know.
+    """
+    function = make_activation(name).double()
+    x, y, slope = curve(function)
+    shown = (x >= SHOWN[0]) & (x <= SHOWN[1])
+    x, y, slope = x[shown], y[shown], slope[shown]
+    fold = widest_fold(function)
+    if fold is None:
+        said = "It never turns round.", "Each output has one derivative."
+        marks = None, None
+    else:
+        (x1, x2), (slope1, slope2) = fold.x, fold.derivatives
+        y_there = plain(fold.y, 3)
+        said = (
+            f"At x = {plain(x1, 2)} and x = {plain(x2, 2)} the output is {y_there}.",
+            f"The output {y_there} has the derivatives {plain(slope1, 2)} and {plain(slope2, 2)}.",
+        )
+        marks = ((x1, fold.y), (x2, fold.y)), ((fold.y, slope1), (fold.y, slope2))
+    return [
+        Curve(f"{name} over its input", "input x", "output y", pieces(x, y), marks[0], said[0]),
+        Curve(f"{name}: derivative over output", "output y", "derivative dy/dx", pieces(y, slope), marks[1], said[1]),
+    ]

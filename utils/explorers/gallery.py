@@ -1,0 +1,152 @@
+"""The explorers of the book by name, and the settings of each whose accounts a page without a kernel stores."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from every_byte.widget import Explorer
+from every_byte.widget.pages import key_of
+
+from .block import block_explorer
+from .checkpoint import checkpoint_explorer
+from .gpt import gpt_explorer
+from .mlp import mlp_explorer
+from .phases import phases_explorer
+from .ranks import ranks_explorer
+
+ALL = ...
+"""Stands for all options of a choice, and for all stops of a slider with a logarithmic scale."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An explorer, and of which settings a page stores accounts.
+
+    Each of `stored` is a product: {symbol: values, or ALL}; the controls that it does not name stand where they start.
+    """
+
+    make: Callable[[], Explorer]
+    stored: tuple[dict, ...]
+
+    def settings(self, explorer: Explorer) -> Iterator[dict]:
+        """The settings that are stored, each once."""
+        start = {symbol: control.default for symbol, control in explorer.controls.items()}
+        seen = set()
+        for product in ({}, *self.stored):
+            values = [_values(explorer.controls[symbol], values) for symbol, values in product.items()]
+            for chosen in itertools.product(*values):
+                settings = start | dict(zip(product, chosen, strict=True))
+                key = key_of(explorer, settings)
+                if key not in seen:
+                    seen.add(key)
+                    yield settings
+
+
+def _values(control, values) -> list:
+    if values is not ALL:
+        return list(values)
+    if not hasattr(control, "stops"):
+        return list(control.values.values())
+    if control.stops() is None:
+        raise ValueError(f"ALL is for choices and logarithmic sliders: got it for {control.symbol!r}; name its values.")
+    return control.stops()
+
+
+GALLERY = {
+    "phases": Shown(
+        phases_explorer,
+        (
+            {"frozen": ALL, "relu": ALL},
+            {"optimizer": ALL},
+            {"b": (1, 16, 256)},
+            {"L": (1, 10, 50)},
+            {"d": (10, 64, 128, 256)},
+            {"frozen": ("the first f", "the last f"), "f": (1, 50, 200)},
+            {"gpu": ("h100-80gb",), "optimizer": ALL},
+        ),
+    ),
+    "mlp": Shown(
+        mlp_explorer,
+        (
+            {"activation": ALL, "dropout": ALL, "dtype": ALL},
+            {"b": ALL, "s": ALL},
+            {"d": ALL, "s": ALL},
+            {"b": ALL, "d": ALL},
+            {"activation": ALL, "b": ALL},
+            {"activation": ALL, "s": ALL},
+            {"activation": ALL, "d": ALL},
+        ),
+    ),
+    "block": Shown(
+        block_explorer,
+        (
+            {"activation": ALL, "attention": ALL, "dropout": ALL},
+            {"attention": ALL, "a": ALL, "dtype": ALL},
+            {"attention": ALL, "a": ALL, "s": ALL},
+            {"attention": ALL, "b": ALL},
+            {"activation": ALL, "s": ALL},
+            {"d": tuple(range(64, 8193, 64))},
+            {"gpu": ("t4-16gb", "h100-80gb"), "attention": ALL, "dtype": ALL},
+        ),
+    ),
+    "gpt": Shown(
+        gpt_explorer,
+        (
+            {"model": ALL},
+            {"attention": ALL},
+            {"b": (1, 2, 4, 8, 16, 32)},
+            {"s": (64, 256, 512, 2048, 4096)},
+            {"s": (256, 4096), "attention": ("explicit",)},
+            {"gpu": ("h100-80gb", "rtx3090-24gb")},
+            {"model": ALL, "b": (1,), "gpu": ("t4-16gb",)},
+            {
+                "model": ("gpt2-xl",),
+                "b": (1,),
+                "s": (64,),
+                "keeps_logits": (False,),
+                "optimizer": ("AdamW, fused", "AdamW, foreach"),
+            },
+            *({symbol: ALL} for symbol in ("precision", "optimizer", "dropout", "accumulates", "keeps_logits")),
+        ),
+    ),
+    "checkpoint": Shown(
+        checkpoint_explorer,
+        (
+            {"regions": ALL},
+            {"regions": ("none", "every block", "k segments", "attention only"), "attention": ("explicit",)},
+            {"regions": ("k segments",), "k": (1, 2, 4, 12)},
+            {"regions": ("k segments",), "k": (1, 2, 3, 4, 6), "attention": ("explicit",)},
+            {"policy": ALL},
+            {"b": (1, 4, 32)},
+            {"s": (256, 4096)},
+            {"b": (1,), "s": (64,)},
+            {"gpu": ("h100-80gb", "t4-16gb"), "b": (1,)},
+        ),
+    ),
+    "ranks": Shown(
+        ranks_explorer,
+        (  # the large ones take seconds each
+            {"recompute": ("none",)},
+            {"model": ("gpt2",), "t": (1, 2, 4)},
+            {"model": ("gpt2",), "t": (4,), "sequence": ALL},
+            {"model": ("gpt2",), "t": (4,), "recompute": ALL},
+            {"model": ("gpt2",), "t": (4,), "stage": ALL},
+            {"model": ("gpt2",), "t": (4,), "gpu": ("h100-80gb",)},
+        ),
+    ),
+}
+
+
+def explorer(name: str, **settings) -> Explorer:
+    """An explorer of the book at a setting, each item written as the page writes it: `dropout="p = 0.1"`.
+
+    Raises: ValueError for a name that the gallery lacks, for a setting that the explorer lacks and for an item that its
+            control refuses.
+    """
+    if name not in GALLERY:
+        raise ValueError(f"name must be one of {', '.join(GALLERY)}: got name={name!r}.")
+    found = GALLERY[name].make()
+    if unknown := [symbol for symbol in settings if symbol not in found.controls]:
+        raise ValueError(f"the settings of {name!r} are {', '.join(found.controls)}: got {unknown[0]!r}.")
+    found.value = found.value | {symbol: found.controls[symbol].from_page(item) for symbol, item in settings.items()}
+    return found

@@ -1,0 +1,47 @@
+"""The explorer of a GPT's training step: its controls, its prediction, and the account on a GPU."""
+
+from every_byte.widget import Account, Control, Explorer
+from every_byte.widget.gpus import available_gpus, beside_its_simulation, gpu_controls, origin_of, with_gpu
+from utils.experiments.gpt_step import ATTENTIONS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
+from utils.formulas.gpt import MOMENTS
+
+from .gpt_controls import MANY_TOKENS, model_and_tokens, timeline_of
+
+
+def controls() -> list[Control]:
+    """One for each setting of `GPTStep`."""
+    return [
+        *model_and_tokens(),
+        *gpu_controls(selects=True, workspace=True),
+        Control.choice("precision", "precision", list(PRECISIONS)),
+        Control.choice("attention", "attention", list(ATTENTIONS)),
+        Control.choice("optimizer", "optimizer", list(OPTIMIZERS)),
+        Control.choice("dropout", "dropout", {"off": 0.0, "p = 0.1": 0.1}),
+        Control.toggle("accumulates", "micro-batches: gradients add up"),
+        Control.toggle("keeps_logits", "keep logits until the next step", value=True),
+    ]
+
+
+def account(settings: dict) -> Account:
+    """A training step on a fresh GPU, as an explorer shows it."""
+    run = GPTStep(**settings).run()
+    fit = run.fit()
+    return Account(
+        run.account(),
+        **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
+        timeline=timeline_of(run),
+        fit=fit,
+        remark="" if fit else str(run.room),
+    )
+
+
+def gpt_explorer() -> Explorer:
+    """Any of the four GPT-2s in training: predicted and accounted, a timeline, and whether it fits."""
+    return Explorer(
+        title="A GPT's training step",
+        controls=controls(),
+        formula=lambda settings: predicted(GPTStep(**with_gpu(settings)).held),
+        measure=beside_its_simulation(account),
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in available_gpus().items()}),
+        limits={list(MOMENTS)[-1]: MANY_TOKENS},
+    )

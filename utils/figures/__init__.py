@@ -1,0 +1,1 @@
+"""The book's own pictures: derivatives as curves, checkpointing and its price."""

@@ -1,0 +1,153 @@
+"""Which regions of a GPT run through a checkpoint: blocks, segments of several blocks, or attention's core alone."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
+from math import sqrt
+
+import torch
+import torch.utils.checkpoint
+from torch import nn
+
+from utils.layers import Attention, Block, check_positive
+
+from .checkpointing import checkpoint
+from .gpt import GPT
+
+REGIONS = ("none", "every block", "every k-th block", "k segments", "sqrt(L) segments", "attention only")
+WITH_K = ("every k-th block", "k segments")
+
+library_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
+"""PyTorch's own checkpoint, in the form that it recommends."""
+
+
+def set_regions(model: GPT | Block, regions: str, *, k: int | None = None, run: Callable = checkpoint) -> GPT | Block:
+    """Have a GPT run these regions through a checkpoint from now on, and return it; "none" undoes that.
+
+    "every k-th block" takes the first of each k blocks, "k segments" runs of consecutive blocks, as equal in number as
+    can be, longer ones first; "sqrt(L) segments" has k = sqrt(L), rounded. "attention only" is the core of attention
+    from q, k and v to y: scores, mask, softmax, its dropout and the product with v, or PyTorch's kernel for all that.
+    `run(function, *args)` runs a region; `checkpoint` of this book or `library_checkpoint`.
+
+    A Block alone may have "attention only". Code, parameters, `state_dict()` and the names of modules stay as they are.
+    Meanwhile `model.blocks` gives regions.
+
+    Raises: TypeError for a model that is no GPT or Block; ValueError for unknown regions, for other ones of a Block,
+            and for a k that is missing, not asked for, no positive integer or larger than the number of blocks.
+    Source: "attention only" is the selective recomputation of Korthikanti et al. 2022, section 5; sqrt(L) segments
+            are Chen et al. 2016, section 4.
+    """
+    if not isinstance(model, GPT | Block):
+        what = type(model).__name__
+        raise TypeError(f"model must be a GPT or a Block of this book: got {what}; checkpoint others by hand.")
+    blocks = _blocks_of(model)
+    lengths = region_lengths(regions, L=len(blocks), k=k)
+    if isinstance(model, Block) and regions not in ("none", "attention only"):
+        raise ValueError(f"a Block has one region, its attention: got {regions=}; try 'attention only'.")
+    _restore(model)
+    if regions == "attention only":
+        for block in blocks:
+            checkpoint_core(block.attention, run)
+    elif regions != "none":
+        # The instance's own attribute is found before its submodule of the same name, which stays where it is.
+        model.__dict__["blocks"] = _regions(blocks, lengths, k if regions == "every k-th block" else 1, run)
+    return model
+
+
+@contextmanager
+def checkpointed(
+    model: GPT | Block, regions: str, *, k: int | None = None, run: Callable = checkpoint
+) -> Iterator[GPT | Block]:
+    """`set_regions` for the time of a `with` block; then the regions are again what they were. Backward may come later.
+
+    Raises: as `set_regions`.
+    """
+    before = _own_names(model) if isinstance(model, GPT | Block) else []
+    set_regions(model, regions, k=k, run=run)
+    try:
+        yield model
+    finally:
+        _restore(model)
+        for own, values in before:
+            own.update(values)
+
+
+def region_lengths(regions: str, *, L: int, k: int | None = None) -> list[int]:
+    """How many of L blocks each region has, in order; a region of "attention only" is no whole block: 0.
+
+    Raises: ValueError as `set_regions`.
+    """
+    if regions not in REGIONS:
+        raise ValueError(f"regions must be one of {'; '.join(REGIONS)}: got regions={regions!r}.")
+    if regions not in WITH_K and k is not None:
+        raise ValueError(f"k is for {' and '.join(WITH_K)}: got k={k!r} with regions={regions!r}.")
+    if regions in WITH_K:
+        _check_k(regions, k, L)
+    if regions in ("none", "attention only"):
+        return [0] * (L if regions == "attention only" else 0)
+    if regions in ("every block", "every k-th block"):
+        return [1] * len(range(0, L, k or 1))
+    size, n_longer = divmod(L, n := k or round(sqrt(L)))
+    return [size + (i < n_longer) for i in range(n)]
+
+
+def _check_k(regions: str, k: int | None, L: int) -> None:
+    if k is None:
+        raise ValueError(f"regions={regions!r} needs k: got none; try k={max(1, round(sqrt(L)))}.")
+    check_positive(k=k)
+    if k > L:
+        raise ValueError(f"k may be the number of blocks at most: got k={k}, and the model has {L}.")
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Blocks that run one after the other as one checkpointed region."""
+
+    blocks: nn.Module
+    run: Callable
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.run(self.blocks, x)
+
+
+def _regions(blocks: list[nn.Module], lengths: list[int], every: int, run: Callable) -> list[Callable]:
+    """What a model runs in place of its blocks."""
+    if lengths == [1] * len(lengths):
+        return [block if i % every else _Segment(block, run) for i, block in enumerate(blocks)]
+    ends = [0, *accumulate(lengths)]
+    return [_Segment(nn.Sequential(*blocks[first:last]), run) for first, last in pairwise(ends)]
+
+
+def checkpoint_core(attention: Attention, run: Callable) -> None:
+    """Have one layer of attention run its core through a checkpoint: "attention only" of `set_regions`.
+
+    The instance gets a `_core` of its own, from which y alone comes: explicit weights stay inside of the region.
+    """
+    attention.__dict__["_core"] = partial(_y_alone, run, partial(_core, attention))
+
+
+def _y_alone(run: Callable, core: Callable, *qkv: torch.Tensor) -> tuple[torch.Tensor]:
+    return (run(core, *qkv),)
+
+
+def _core(attention: Attention, *qkv: torch.Tensor) -> torch.Tensor:
+    return type(attention)._core(attention, *qkv)[-1]
+
+
+def _blocks_of(model: GPT | Block) -> list[nn.Module]:
+    return [model] if isinstance(model, Block) else list(model._modules["blocks"])
+
+
+def _own_names(model: GPT | Block) -> list[tuple[dict, dict]]:
+    """What `set_regions` may have changed, and to what: the attributes of a model and of its layers of attention."""
+    changed = [(model.__dict__, ("blocks",))]
+    changed += [(block.attention.__dict__, ("_core",)) for block in _blocks_of(model)]
+    return [(own, {name: own[name] for name in names if name in own}) for own, names in changed]
+
+
+def _restore(model: GPT | Block) -> None:
+    model.__dict__.pop("blocks", None)
+    for block in _blocks_of(model):
+        block.attention.__dict__.pop("_core", None)
