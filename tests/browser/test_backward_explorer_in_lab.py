@@ -23,8 +23,9 @@ def test_it_opens_on_the_published_figures(explorer):
     assert "agree in every term of every stage" in explorer.status
 
 
-def test_random_settings_show_what_python_computes(explorer, python):
-    settings = [s | {"f": min(s["f"], s["L"])} for s in python.random_settings(N_SETTINGS, seed=1)]
+@pytest.mark.parametrize("n", [N_SETTINGS, pytest.param(12, marks=pytest.mark.nightly)])
+def test_random_settings_show_what_python_computes(explorer, python, n):
+    settings = [s | {"f": min(s["f"], s["L"])} for s in python.random_settings(n, seed=1)]
     for setting, (rows, error) in zip(settings, python.expected(settings), strict=True):
         explorer.set(setting)
         assert error == ""

@@ -48,9 +48,10 @@ def test_every_cell_of_the_chapter_ran_and_only_those_that_should_fail_did(page)
     assert errors.count() == sum("raises-exception" in cell.metadata.get("tags", []) for cell in cells)
 
 
-def test_random_settings_show_what_python_computes(explorer, python):
-    settings = python.random_settings(N_SETTINGS, seed=2)
-    settings[N_SETTINGS // 2] = largest(explorer)
+@pytest.mark.parametrize("n", [N_SETTINGS, pytest.param(20, marks=pytest.mark.nightly)])
+def test_random_settings_show_what_python_computes(explorer, python, n):
+    settings = python.random_settings(n, seed=2)
+    settings[n // 2] = largest(explorer)
     check_against_python(explorer, python, settings)
 
 

@@ -27,7 +27,7 @@ EQUATIONS = """() => {
     text: copy.textContent,
   };
 }"""
-# Dark differs from light in colours alone. What KaTeX draws has the colour of its text, and is hidden from assistants.
+# Dark differs from light in colours alone. KaTeX draws in the colour of the text, for eyes alone.
 AXE = """(theme) => axe.run({ exclude: [".katex-html"] }, {
   preload: false, resultTypes: ["violations"], ...(theme === "dark" ? { runOnly: ["color-contrast"] } : {}),
 })"""

@@ -5,7 +5,12 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from every_byte.gpu.memory.contents import in_order, nodes_of, objects_of, outermost, parameters_of, split, tensors_in
@@ -32,6 +37,7 @@ class Observer:
         )
         self._handles: list = []
         self._looked_at: tuple = ()
+        self._is_renamed = False
         self._forward: list | None = None
         self._steps: list = []
         self._spans = Spans(self.owners, memory.labels, self._position)
@@ -40,6 +46,8 @@ class Observer:
         self._handles = [
             register_module_forward_pre_hook(self._enter_forward),
             register_module_forward_hook(self._leave_forward, with_kwargs=True, always_call=True),
+            register_module_parameter_registration_hook(self._note_registration),
+            register_module_buffer_registration_hook(self._note_registration),
             register_optimizer_step_pre_hook(self._enter_step),
             register_optimizer_step_post_hook(self._leave_step),
         ]
@@ -70,6 +78,11 @@ class Observer:
         for category, members in (("parameters", module.named_parameters()), ("buffers", module.named_buffers())):
             for path, tensor in members:
                 self.note(tensor, category, *split(path))
+
+    def _note_registration(self, _module: nn.Module, _name: str, tensor: torch.Tensor | None) -> None:
+        """What was an input, say, has become a module's own: the next look is to name it."""
+        if tensor is not None and self.memory.is_watched():
+            self._is_renamed |= any(number in self.owners.roles for number in self.numbers_of(tensor))
 
     def _note_input(self, tensor: torch.Tensor) -> None:
         """What a module is given is data, unless it is another module's result."""
@@ -219,8 +232,9 @@ class Observer:
         self.memory.settle()
         self._spans.end_what_is_over()
         state = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
-        if not again and (state == self._looked_at or self._all_is_known()):
+        if not (again or self._is_renamed) and (state == self._looked_at or self._all_is_known()):
             return
+        self._is_renamed = False
         modules, tensors, optimizers = self._all_there_is()
         for module in modules:
             self._note_model(module)

@@ -272,6 +272,19 @@ def test_after_a_training_step_all_is_known(request):
     assert all(row.name for row in Ledger.now(gpu) if row.category in ("parameters", "gradients", "optimizer state"))
 
 
+@pytest.mark.parametrize("how", ["buffer", "parameter"])
+def test_an_input_that_a_module_has_taken_is_its_own_when_the_gpu_is_closed(how):
+    with SimulatedGPU("a100-80gb") as gpu:
+        net = nn.Linear(4, 4, bias=False, device=gpu.device)
+        x = torch.ones(2, 4, device=gpu.device)
+        net(x).sum().backward()
+        if how == "buffer":
+            net.register_buffer("seen", x)
+        else:
+            net.seen = nn.Parameter(x)
+    assert [(row.category, row.name) for row in Ledger.now(gpu) if row.n_bytes == 32] == [(f"{how}s", "seen")]
+
+
 def test_where_no_tensor_is_left_nobody_looks_for_one(gpu, nobody_looks):
     torch.ones(4, 4, device=gpu.device).mm(torch.ones(4, 4, device=gpu.device))
     assert [row.category for row in Ledger.now(gpu)] == ["cuBLAS workspace"]
