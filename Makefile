@@ -32,6 +32,7 @@ PYTEST := $(PY) -m pytest
 PARTS := lint unit notebooks browser
 # a file's tests share a process, and what they have made in it; conftest.py puts the files that take longest first
 SPREAD = -n $(JOBS) --dist loadscope --no-loadscope-reorder
+NBVAL = --nbval --nbval-current-env --nbval-cell-timeout=300 $(SPREAD) $(shell printf "%s\n" $(CHAPTERS) | sort -r)
 
 # JupyterLab refuses to run as root, which is who one is in many containers.
 ROOT_OK := $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -109,19 +110,18 @@ lint: $(TEST_STAMP)
 unit: $(TEST_STAMP)
 	$(PYTEST) tests -m "not browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/unit.xml
 
-# every chapter runs again, top to bottom, and shows what it showed; the later ones, which take longer, first
+# every chapter runs again, top to bottom, each cell twice, and shows what it showed; the later ones, which take longer, first
 notebooks: $(TEST_STAMP)
-	$(PYTEST) --nbval --nbval-current-env --nbval-cell-timeout=300 $(SPREAD) \
-	  --junitxml=$(REPORTS)/notebooks.xml $(shell printf "%s\n" $(CHAPTERS) | sort -r)
+	$(PYTEST) $(NBVAL) -p run_twice --junitxml=$(REPORTS)/notebooks.xml
 
 # a reader's path in JupyterLab and in the site, in a real Chromium; skipped, with the reason, where there is none
 browser: $(TEST_STAMP)
 	$(PYTEST) tests/browser -m "browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/browser.xml
 
-# what `make test` leaves out
+# what `make test` leaves out, and every chapter with each cell run once, as a reader does
 nightly: $(TEST_STAMP)
 	$(PYTEST) tests -m nightly $(SPREAD) --junitxml=$(REPORTS)/nightly.xml
-	$(MAKE) --no-print-directory notebooks
+	$(PYTEST) $(NBVAL) --junitxml=$(REPORTS)/notebooks_once.xml
 
 # ---------------------------------------------------------------------------------------------------------------- write
 

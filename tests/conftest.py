@@ -18,7 +18,7 @@ settings.load_profile("book")
 
 # The files that take longest, the longest first, by build/reports: no process is to be left alone with one at the end.
 LONGEST = """
-    chapters/test_chapters gpu/test_recorded explorers/test_ranks formulas/test_mesh gpu/operators/test_takes
+    gpu/test_recorded explorers/test_ranks formulas/test_mesh gpu/operators/test_takes
     gpu/dispatch/test_autocast_recorded widget/test_gpus formulas/test_tensor_parallel models/test_regions
     experiments/test_checkpointed_step explorers/test_gallery formulas/test_data_parallel gpu/operators/test_attention
     ledger/test_ledger gpu/test_torchrun gpu/test_ranks_recorded models/test_compiled

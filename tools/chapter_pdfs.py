@@ -1,5 +1,7 @@
 """Prints each chapter of the built site to build/site/html/pdf/CHAPTER.pdf, through Chromium."""
 
+import hashlib
+import shutil
 from pathlib import Path
 
 from tools.chromium import chromium
@@ -36,25 +38,33 @@ Every Byte, page <span class="pageNumber"></span></div>"""
 PATIENCE_S = 300  # a page takes a second to load, but the accounts that are taken meanwhile leave it little of a CPU
 
 
-def print_chapters(html: Path) -> list[Path]:
-    """Prints them, and returns the files."""
-    files = []
+def print_chapters(html: Path, kept: Path) -> list[Path]:
+    """Prints them, and returns the files; one whose page is what it was when it was printed to `kept` is taken there."""
     (html / "pdf").mkdir(exist_ok=True)
-    with chromium(viewport={"width": 800, "height": 1100}, color_scheme="light") as page:
-        for chapter in sorted((html / "chapters").glob("*.html")):
-            page.goto(chapter.as_uri(), timeout=PATIENCE_S * 1000)
-            page.evaluate(SOLUTIONS_TO_THE_END)
-            page.evaluate(NO_LINKS_TO_FILES)
-            page.evaluate("document.fonts.ready")
-            files.append(html / "pdf" / f"{chapter.stem}.pdf")
-            page.pdf(
-                path=files[-1],
-                prefer_css_page_size=True,
-                print_background=True,
-                display_header_footer=True,
-                header_template="<span></span>",
-                footer_template=FOOTER,
-                outline=True,
-                tagged=True,
-            )
-    return files
+    kept.mkdir(parents=True, exist_ok=True)
+    pages = sorted((html / "chapters").glob("*.html"))
+    places = {page: kept / f"{page.stem}-{hashlib.sha256(page.read_bytes()).hexdigest()[:16]}.pdf" for page in pages}
+    for old in set(kept.iterdir()) - set(places.values()):
+        old.unlink()
+    if missing := [page for page in pages if not places[page].is_file()]:
+        with chromium(viewport={"width": 800, "height": 1100}, color_scheme="light") as page:
+            for chapter in missing:
+                _print(page, chapter, places[chapter])
+    return [Path(shutil.copy(place, html / "pdf" / f"{page.stem}.pdf")) for page, place in places.items()]
+
+
+def _print(page, chapter: Path, place: Path) -> None:
+    page.goto(chapter.as_uri(), timeout=PATIENCE_S * 1000)
+    page.evaluate(SOLUTIONS_TO_THE_END)
+    page.evaluate(NO_LINKS_TO_FILES)
+    page.evaluate("document.fonts.ready")
+    pdf = page.pdf(
+        prefer_css_page_size=True,
+        print_background=True,
+        display_header_footer=True,
+        header_template="<span></span>",
+        footer_template=FOOTER,
+        outline=True,
+        tagged=True,
+    )
+    place.write_bytes(pdf)

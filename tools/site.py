@@ -3,6 +3,8 @@
 The pages are the stored chapters and book/*.md; no notebook is run, but explorers take their accounts anew.
 Mathematics and type come from npm, as book/package-lock.json pins them, and are copied beside the pages: a page asks
 nobody for anything. Then Chromium, where there is one, prints each chapter to a PDF. Nothing is written outside build/.
+
+Where only chapters and pages have changed since the last time, the others are not read again, and not printed again.
 """
 
 import argparse
@@ -20,12 +22,12 @@ from pathlib import Path
 
 from tools.chapter_pdfs import print_chapters
 from tools.chromium import NAMES, find_chromium
-from tools.site_explorers import copy_explorers, folder_name, store_all
+from tools.site_explorers import copy_explorers, digest_of, folder_name, store_all
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
 BUILD = ROOT / "build" / "site"
-NPM, STATIC, SOURCE, HTML = (BUILD / name for name in ("npm", "static", "source", "html"))
+NPM, STATIC, SOURCE, KEPT, HTML = (BUILD / name for name in ("npm", "static", "source", "kept", "html"))
 FONTS = ("source-serif-4", "source-sans-3", "source-code-pro")
 
 
@@ -79,23 +81,47 @@ def copy_parts(modules: Path) -> None:
 
 
 def stage() -> None:
-    """The pages' sources side by side in build/site/source: those of book/, and the chapters."""
-    shutil.rmtree(SOURCE, ignore_errors=True)
-    SOURCE.mkdir(parents=True)
-    for page in [*BOOK.glob("*.md"), BOOK / "references.bib", BOOK / "formula_sheet.html"]:
-        shutil.copy(page, SOURCE)
-    shutil.copytree(BOOK / "images", SOURCE / "images")
-    (SOURCE / "chapters").mkdir()
-    for chapter in sorted((ROOT / "chapters").glob("*.ipynb")):
-        shutil.copy(chapter, SOURCE / "chapters")
+    """The pages' sources side by side in build/site/source: those of book/, and the chapters.
+
+    One that is there as it is keeps its time: Sphinx does not read it again.
+    """
+    pages = [*BOOK.glob("*.md"), BOOK / "references.bib", BOOK / "formula_sheet.html"]
+    sources = {SOURCE / path.name: path for path in pages}
+    for folder, paths in (("images", (BOOK / "images").iterdir()), ("chapters", (ROOT / "chapters").glob("*.ipynb"))):
+        sources |= {SOURCE / folder / path.name: path for path in paths}
+    for path in [path for path in SOURCE.rglob("*") if path.is_file() and path not in sources]:
+        path.unlink()
+    for place, path in sources.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.is_file() or place.read_bytes() != path.read_bytes():
+            shutil.copyfile(path, place)
+
+
+def made_by() -> str:
+    """A digest of what makes pages of their sources, and of which sources there are.
+
+    Counts: the packages, the tools, what Sphinx is told, the recordings that a page counts.
+    """
+    folders = ("every_byte", "utils", "tools", "book", "tests/reference")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix != ".md"]
+    return digest_of(files, *sorted(str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*")))
 
 
 def build_pages(*options: str) -> None:
-    """Runs Sphinx: no cell is run, no reference may miss, no warning may pass; without scripts a page is light."""
+    """Runs Sphinx: no cell is run, no reference may miss, no warning may pass; without scripts a page is light.
+
+    It reads the sources that have changed since it last passed, or all, where what makes pages of them has. It writes
+    all pages, since each may speak of any other.
+    """
+    now, stamp = made_by(), KEPT / "made_by"
+    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != now:
+        shutil.rmtree(KEPT, ignore_errors=True)
+    stamp.unlink(missing_ok=True)  # what is not read again does not warn again: it must have passed
     shutil.rmtree(HTML, ignore_errors=True)
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-E", "-q"]
-    command += ["-c", str(BOOK), "-d", str(BUILD / "doctrees"), *options, str(SOURCE), str(HTML)]
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-a", "-q"]
+    command += ["-c", str(BOOK), "-d", str(KEPT / "doctrees"), *options, str(SOURCE), str(HTML)]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
+    stamp.write_text(now, encoding="utf-8")
     for page in HTML.rglob("*.html"):  # `auto` is for the theme's script; without scripts it is no colour at all
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace('data-theme="auto"', 'data-theme="light"', 1), encoding="utf-8")
@@ -129,7 +155,7 @@ def main() -> None:
         accounts = beside.submit(store_all)  # processes of their own, which take longest
         timed("pages", lambda: build_pages(*options))
         if prints:
-            timed("PDFs", lambda: print_chapters(HTML))  # on paper there are no explorers but their tables
+            timed("PDFs", lambda: print_chapters(HTML, KEPT / "pdfs"))  # on paper there are no explorers but their tables
         timed("explorers", accounts.result)
     copy_explorers(HTML / "_static" / scripts)
     print(f"The site is {(HTML / 'index.html').relative_to(ROOT)}.")

@@ -11,6 +11,7 @@ import multiprocessing
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.metadata import version
 from pathlib import Path
@@ -23,21 +24,23 @@ FIRST = ("ranks", "gpt", "block", "checkpoint")  # take longest, in this order
 MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engine")
 
 
-def fingerprint() -> str:
-    """A digest of all code that an account depends on, and of the versions that it runs with."""
-    digest = hashlib.sha256(f"{version('torch')} {sys.version}".encode())
-    for path in sorted(path for folder in CODE for path in folder.rglob("*.py")):
+def digest_of(files: Iterable[Path], *words: str) -> str:
+    """A digest of words, and of the names and the contents of files below the repository; folders among them are not."""
+    digest = hashlib.sha256("\n".join(words).encode())
+    for path in sorted(path for path in files if path.is_file() and path.suffix != ".pyc"):
         digest.update(f"{path.relative_to(ROOT)}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
+def fingerprint() -> str:
+    """A digest of all code that an account depends on, and of the versions that it runs with."""
+    return digest_of((path for folder in CODE for path in folder.rglob("*.py")), version("torch"), sys.version)
+
+
 def folder_name() -> str:
     """What pages call the folder of explorers: another for all other code, so that no browser keeps an old script."""
-    digest = hashlib.sha256(fingerprint().encode())
-    for path in sorted(PAGE.glob("*.[jc]s*")):
-        digest.update(path.read_bytes())
-    return f"explorers-{digest.hexdigest()[:8]}"
+    return f"explorers-{digest_of(PAGE.glob('*.[jc]s*'), fingerprint())[:8]}"
 
 
 def store(name: str) -> tuple[str, float, int]:

@@ -25,11 +25,31 @@ def content(pdf: bytes) -> bytes:
 def test_a_pdf_links_to_the_web_and_to_itself_alone(tmp_path):
     (tmp_path / "chapters").mkdir()
     (tmp_path / "chapters" / "01_first.html").write_text(PAGE, encoding="utf-8")
-    (file,) = print_chapters(tmp_path)
+    (file,) = print_chapters(tmp_path, tmp_path / "kept")
     found = content(file.read_bytes())
     assert b"https://example.org/x" in found
     assert b"file:" not in found
     assert str(tmp_path).encode() not in found
+
+
+def test_a_page_is_printed_again_when_it_has_changed(tmp_path):
+    (tmp_path / "chapters").mkdir()
+    pages = [tmp_path / "chapters" / f"{name}.html" for name in ("01_first", "02_second")]
+    for page in pages:
+        page.write_text(PAGE, encoding="utf-8")
+
+    def printed() -> list[tuple[bytes, int]]:
+        files = print_chapters(tmp_path, tmp_path / "kept")
+        kept = sorted((tmp_path / "kept").iterdir())
+        assert [file.name for file in files] == ["01_first.pdf", "02_second.pdf"] and len(kept) == 2
+        return [(file.read_bytes(), place.stat().st_mtime_ns) for file, place in zip(files, kept, strict=True)]
+
+    before = printed()
+    assert printed() == before
+    pages[1].write_text(PAGE.replace("1. A chapter", "2. A chapter"), encoding="utf-8")
+    after = printed()
+    assert after[0] == before[0]
+    assert b"2. A chapter" in content(after[1][0]) and after[1] != before[1]
 
 
 def test_solutions_come_last_under_their_exercises_and_unfolded():

@@ -38,6 +38,17 @@ RUSH = """async (root) => {
   return shown;
 }"""
 
+TYPES = """(root, symbols) => Object.fromEntries(
+  symbols.map((symbol) => [symbol, root.querySelector(`[data-symbol="${symbol}"]`).type]),
+)"""
+# Of each row its name, its first cell, and of each number the text that a reader sees and the attribute.
+READ = """(rows, kinds) => rows.map((row) => [
+  row.dataset.term ?? row.dataset.stage,
+  row.querySelector("th").innerText,
+  kinds.map((kind) => [row.querySelector(`.eb-${kind}`).innerText, row.getAttribute(`data-${kind}`)]),
+])"""
+KINDS = ["predicted", "accounted", "difference"]
+
 
 class ExplorerPage:
     """The first explorer of a page."""
@@ -61,7 +72,7 @@ class ExplorerPage:
 
         Controls that have no effect at this setting are disabled: they keep what they say.
         """
-        kinds = {symbol: self.control(symbol).first.evaluate("node => node.type") for symbol in settings}
+        kinds = self.root.evaluate(TYPES, list(settings))
         kept = {}
         for symbol in sorted(settings, key=lambda symbol: kinds[symbol] == "range"):
             control, kind, item = self.control(symbol), kinds[symbol], settings[symbol]
@@ -88,11 +99,11 @@ class ExplorerPage:
 
     def rows(self) -> list[tuple[str, int | None, int | None]]:
         """Term, predicted and simulated bytes of each row but totals, from the text that a reader sees."""
-        return [self._row(row) for row in self.root.locator("tbody tr[data-term]").all()]
+        return self._read("tbody tr[data-term]")
 
     def stages(self) -> list[tuple[str, int | None, int | None]]:
         """The same of each stage's own row."""
-        return [self._row(row) for row in self.root.locator(".eb-stage tr").all()]
+        return self._read(".eb-stage tr")
 
     def open(self, stage: str) -> None:
         """Opens a stage's row, if it is closed."""
@@ -102,7 +113,8 @@ class ExplorerPage:
 
     def total(self) -> tuple[str, int | None, int | None]:
         """The last row."""
-        return self._row(self.root.locator("tfoot tr"))
+        (row,) = self._read("tfoot tr")
+        return row
 
     @property
     def status(self) -> str:
@@ -114,18 +126,19 @@ class ExplorerPage:
         """Of the account: waiting, ready or failed."""
         return self.root.get_attribute("data-state")
 
-    def _row(self, row: Locator) -> tuple[str, int | None, int | None]:
-        """Reads one row and checks that its data attributes say what its text says."""
-        name = row.get_attribute("data-term") or row.get_attribute("data-stage")
-        assert name in row.locator("th").inner_text()
-        kinds = ("predicted", "accounted", "difference")
-        predicted, simulated, difference = (self._number(row, kind) for kind in kinds)
-        attributes = [row.get_attribute(f"data-{kind}") for kind in kinds]
-        assert attributes == [None if n is None else str(n) for n in (predicted, simulated, difference)]
+    def _read(self, rows: str) -> list[tuple[str, int | None, int | None]]:
+        """Reads rows at one instant, and checks that their attributes say what their text says."""
+        return [self._row(*row) for row in self.root.locator(rows).evaluate_all(READ, KINDS)]
+
+    @staticmethod
+    def _row(name: str, head: str, numbers: list[tuple[str, str | None]]) -> tuple[str, int | None, int | None]:
+        assert name in head
+        predicted, simulated, difference = shown = [_number(text) for text, _ in numbers]
+        assert [attribute for _, attribute in numbers] == [None if n is None else str(n) for n in shown]
         assert difference == (None if None in (predicted, simulated) else simulated - predicted)
         return name, predicted, simulated
 
-    @staticmethod
-    def _number(row: Locator, kind: str) -> int | None:
-        first = row.locator(f".eb-{kind}").inner_text().splitlines()[0].replace(",", "")
-        return None if first == "–" else int(first)
+
+def _number(text: str) -> int | None:
+    first = text.splitlines()[0].replace(",", "")
+    return None if first == "–" else int(first)

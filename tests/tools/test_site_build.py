@@ -2,11 +2,12 @@
 
 import os
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tools import site
+from tools import site, site_explorers
 
 
 def test_without_npm_the_site_says_what_it_needs(monkeypatch, tmp_path):
@@ -56,3 +57,72 @@ def test_a_site_without_pdfs_says_so(monkeypatch, capsys):
     monkeypatch.setattr(site, "find_chromium", lambda: "chromium")
     assert site.can_print()
     assert capsys.readouterr().out == ""
+
+
+@pytest.fixture
+def small_site(monkeypatch, tmp_path):
+    """A book of one page and one chapter, in the place of the real one; returns its folder."""
+    for name in ("book/images", "chapters"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("book/index.md", "book/references.bib", "book/formula_sheet.html", "chapters/00_first.ipynb"):
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    places = {"ROOT": tmp_path, "BOOK": tmp_path / "book", "SOURCE": tmp_path / "source", "KEPT": tmp_path / "kept"}
+    for name, place in (places | {"HTML": tmp_path / "html"}).items():
+        monkeypatch.setattr(site, name, place)
+    monkeypatch.setattr(site_explorers, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_a_source_that_is_as_it_was_keeps_its_time(small_site):
+    site.stage()
+    times = {path: path.stat().st_mtime_ns for path in site.SOURCE.rglob("*") if path.is_file()}
+    assert [path.name for path in times] and site.SOURCE / "chapters" / "00_first.ipynb" in times
+    (small_site / "book" / "index.md").write_text("another", encoding="utf-8")
+    (small_site / "chapters" / "00_first.ipynb").touch()
+    (small_site / "book" / "references.bib").unlink()
+    (small_site / "book" / "references.bib").write_text("book/references.bib", encoding="utf-8")
+    (small_site / "chapters" / "01_second.ipynb").write_text("a second", encoding="utf-8")
+    site.stage()
+    changed = {path for path in site.SOURCE.rglob("*") if path.is_file() and times.get(path) != path.stat().st_mtime_ns}
+    assert {path.name for path in changed} == {"index.md", "01_second.ipynb"}
+    assert (site.SOURCE / "index.md").read_text(encoding="utf-8") == "another"
+    (small_site / "chapters" / "01_second.ipynb").unlink()
+    site.stage()
+    assert not (site.SOURCE / "chapters" / "01_second.ipynb").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "book" / "conf.py").write_text("x = 1", encoding="utf-8"),
+        lambda folder: (folder / "chapters" / "01_second.ipynb").write_text("a second", encoding="utf-8"),
+        lambda folder: (folder / "book" / "references.bib").write_text("one more", encoding="utf-8"),
+    ],
+)
+def test_all_is_read_again_where_what_makes_pages_has_changed(small_site, monkeypatch, change):
+    def passes(*_args, **_options):
+        (site.KEPT / "doctrees").mkdir(parents=True, exist_ok=True)
+        (site.KEPT / "doctrees" / "one").touch()
+
+    def build(run) -> bool:
+        """Whether what was read before was kept."""
+        site.stage()
+        was_read = []
+        monkeypatch.setattr(
+            site.subprocess, "run", lambda *a, **k: (was_read.append((site.KEPT / "doctrees").exists()), run(*a, **k))
+        )
+        site.build_pages()
+        return was_read[0]
+
+    def fails(*_args, **_options):
+        passes()
+        raise subprocess.CalledProcessError(1, "sphinx")
+
+    assert [build(passes), build(passes)] == [False, True]
+    (small_site / "chapters" / "00_first.ipynb").write_text("edited", encoding="utf-8")
+    assert build(passes)
+    change(small_site)
+    assert [build(passes), build(passes)] == [False, True]
+    with pytest.raises(subprocess.CalledProcessError):  # what has warned must be read again, to warn again
+        build(fails)
+    assert [build(passes), build(passes)] == [False, True]

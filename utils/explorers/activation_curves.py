@@ -1,5 +1,7 @@
 """An activation and its derivative over its output, as the curves that an explorer draws."""
 
+from functools import cache
+
 from every_byte.widget import Curve, pieces
 from utils.experiments.activations import curve, plain, widest_fold
 from utils.layers import make_activation
@@ -7,7 +9,8 @@ from utils.layers import make_activation
 SHOWN = -6.0, 2.0  # inputs: every activation of torch.nn that folds does so between them
 
 
-def activation_curves(name: str) -> list[Curve]:
+@cache
+def activation_curves(name: str) -> tuple[Curve, Curve]:
     """y over x, and dy/dx over y, of the activation of torch.nn of that name; where the latter folds, it is marked.
 
     The mark joins two inputs of one output, those of `widest_fold`.
@@ -30,7 +33,7 @@ def activation_curves(name: str) -> list[Curve]:
             f"The output {y_there} has the derivatives {plain(slope1, 2)} and {plain(slope2, 2)}.",
         )
         marks = ((x1, fold.y), (x2, fold.y)), ((fold.y, slope1), (fold.y, slope2))
-    return [
+    return (
         Curve(f"{name} over its input", "input x", "output y", pieces(x, y), marks[0], said[0]),
         Curve(f"{name}: derivative over output", "output y", "derivative dy/dx", pieces(y, slope), marks[1], said[1]),
-    ]
+    )
