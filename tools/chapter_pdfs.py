@@ -39,7 +39,7 @@ PATIENCE_S = 300  # a page takes a second to load, but the accounts that are tak
 
 
 def print_chapters(html: Path, kept: Path) -> list[Path]:
-    """Prints them, and returns the files; one whose page is what it was when it was printed to `kept` is taken there."""
+    """Prints them, and returns the files; one that was printed to `kept` of the same page is taken there."""
     (html / "pdf").mkdir(exist_ok=True)
     kept.mkdir(parents=True, exist_ok=True)
     pages = sorted((html / "chapters").glob("*.html"))

@@ -25,7 +25,7 @@ MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engi
 
 
 def digest_of(files: Iterable[Path], *words: str) -> str:
-    """A digest of words, and of the names and the contents of files below the repository; folders among them are not."""
+    """A digest of words, and of the names and contents of files below the repository, leaving out folders."""
     digest = hashlib.sha256("\n".join(words).encode())
     for path in sorted(path for path in files if path.is_file() and path.suffix != ".pyc"):
         digest.update(f"{path.relative_to(ROOT)}\n".encode())

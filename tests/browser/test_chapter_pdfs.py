@@ -41,7 +41,8 @@ def test_a_page_is_printed_again_when_it_has_changed(tmp_path):
     def printed() -> list[tuple[bytes, int]]:
         files = print_chapters(tmp_path, tmp_path / "kept")
         kept = sorted((tmp_path / "kept").iterdir())
-        assert [file.name for file in files] == ["01_first.pdf", "02_second.pdf"] and len(kept) == 2
+        assert [file.name for file in files] == ["01_first.pdf", "02_second.pdf"]
+        assert len(kept) == 2
         return [(file.read_bytes(), place.stat().st_mtime_ns) for file, place in zip(files, kept, strict=True)]
 
     before = printed()
@@ -49,7 +50,8 @@ def test_a_page_is_printed_again_when_it_has_changed(tmp_path):
     pages[1].write_text(PAGE.replace("1. A chapter", "2. A chapter"), encoding="utf-8")
     after = printed()
     assert after[0] == before[0]
-    assert b"2. A chapter" in content(after[1][0]) and after[1] != before[1]
+    assert b"2. A chapter" in content(after[1][0])
+    assert after[1] != before[1]
 
 
 def test_solutions_come_last_under_their_exercises_and_unfolded():

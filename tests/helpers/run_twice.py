@@ -1,4 +1,4 @@
-"""A plugin for nbval: each cell of a chapter runs a second time after the first, and shows what is stored both times."""
+"""A plugin for nbval: each cell of a chapter runs a second time after the first, and shows the same."""
 
 from nbval.plugin import IPyNbCell
 

@@ -76,7 +76,7 @@ def small_site(monkeypatch, tmp_path):
 def test_a_source_that_is_as_it_was_keeps_its_time(small_site):
     site.stage()
     times = {path: path.stat().st_mtime_ns for path in site.SOURCE.rglob("*") if path.is_file()}
-    assert [path.name for path in times] and site.SOURCE / "chapters" / "00_first.ipynb" in times
+    assert site.SOURCE / "chapters" / "00_first.ipynb" in times
     (small_site / "book" / "index.md").write_text("another", encoding="utf-8")
     (small_site / "chapters" / "00_first.ipynb").touch()
     (small_site / "book" / "references.bib").unlink()

@@ -5,6 +5,8 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
@@ -34,6 +36,24 @@ def tensors_in(values) -> Iterator[torch.Tensor]:
             yield from tensors_in(value)
 
 
+@dataclass
+class Meanwhile:
+    """What PyTorch is doing, as a patch says that sees its start and end: operations then mean another thing."""
+
+    printing: bool = False
+    loading_to_cpu: bool = False
+    making_a_tensor: bool = False
+
+    @contextmanager
+    def __call__(self, what: str) -> Iterator[None]:
+        outer = getattr(self, what)
+        setattr(self, what, True)
+        try:
+            yield
+        finally:
+            setattr(self, what, outer)
+
+
 class Dispatch(TorchDispatchMode):
     """The dispatch mode of one simulated GPU: while it is on, meta tensors are that GPU's tensors.
 
@@ -45,7 +65,8 @@ class Dispatch(TorchDispatchMode):
         super().__init__()
         self.memory, self.owner = memory, owner
         self.ran: set[torch._ops.OpOverload] = set()
-        self._told_values = self.prints = self.loads_to_cpu = self.makes_tensor = self.tried_bfloat16 = False
+        self.meanwhile = Meanwhile()
+        self._told_values = self.tried_bfloat16 = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
 
     @classmethod
@@ -125,7 +146,9 @@ class Dispatch(TorchDispatchMode):
         self.ran.add(func)
         take = registry.TAKES.get(func)
         if take is not None:
-            take(registry.Call(func, args, kwargs, result, memory))
+            call = registry.Call(func, args, kwargs, result, memory)
+            with call.scope():
+                take(call)
             return
         if not self._known.get(func):
             self._check_modelled(func)
@@ -160,7 +183,7 @@ class Dispatch(TorchDispatchMode):
         for tensor in tensors_in((*args, *kwargs.values())):
             if tensor.is_meta:
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
-                if record is None and self.makes_tensor:
+                if record is None and self.meanwhile.making_a_tensor:
                     record = self._adopt(tensor)
                 if record is None or record.memory is not self.memory:
                     raise RuntimeError(self._foreign(func, tensor, record))

@@ -14,8 +14,8 @@ from every_byte.ledger.deep_graphs import running_node
 
 aten = torch.ops.aten
 _FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
-_UNSHARED = (4, 2)
-_UNNAMED = 6
+_UNSHARED = (4, 2)  # references in C++, to a gradient and to its storage: `adds_in_place` says whose
+_UNNAMED = 6  # Python's references to a tensor of a call: the call's own, down to the question itself
 
 _EXTREMES = ("MaxBackward1", "MinBackward1", "AmaxBackward0", "AminBackward0", "LinalgVectorNormBackward0")
 _WITH_LOGITS = ("BinaryCrossEntropyWithLogitsBackward0",)

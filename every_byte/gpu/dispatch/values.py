@@ -11,6 +11,7 @@ import torch
 
 from every_byte.gpu.memory.agreed import agreed
 from every_byte.gpu.operators.copies import stages
+from every_byte.gpu.operators.registry import Call
 
 aten = torch.ops.aten
 COUNTED_IN_ONE_TILE, COUNT_BYTES, SELECTION_BYTES = 4096, 4, 1023
@@ -81,7 +82,7 @@ def _without_padding(mode, func, args, kwargs):
 
 def _made_by_load(mode, func, args, kwargs):
     """`torch.load` makes what it read of a meta tensor; on the CPU if it is to bring that there (patches/files.py)."""
-    if not mode.loads_to_cpu or torch.device(kwargs.get("device") or "cpu").type != "meta":
+    if not mode.meanwhile.loading_to_cpu or torch.device(kwargs.get("device") or "cpu").type != "meta":
         return None
     mode.tell_no_values("torch.load")
     return torch.empty_strided(*args, dtype=kwargs.get("dtype"), device="cpu").zero_()
@@ -94,16 +95,17 @@ def _masked_select(mode, func, args, kwargs):
         large as the kernel's occupancy makes it, which is not known.
     Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu; the case printing of tests/reference.
     """
-    if not mode.prints:
+    if not mode.meanwhile.printing:
         return _shape_from_values(mode, func, args, kwargs)
-    memory, mask = mode.memory, args[1]
+    mask = args[1]
     if mask.numel() > COUNTED_IN_ONE_TILE:
         mode.not_modelled(f"{func.name()} of more than {COUNTED_IN_ONE_TILE:,d} elements")
-    memory.operation = func.name()
-    count = memory.take(COUNT_BYTES)
-    memory.while_taken(1)
-    memory.while_taken(SELECTION_BYTES)
-    memory.give_back(*count)
+    mode.memory.operation = func.name()
+    call = Call(func, args, kwargs, None, mode.memory)
+    with call.scope():
+        call.hold(COUNT_BYTES)
+        call.while_taken(1)
+        call.while_taken(SELECTION_BYTES)
     return args[0].new_empty(0)
 
 

@@ -23,7 +23,7 @@ class Rules:
     sort_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
     """The tiles of CUB's radix sort, from this architecture on, by bytes of an item."""
     unique_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
-    """The tiles of CUB's selection of unique keys: of this architecture, and of Hopper and later."""
+    """The tiles of CUB's selection of unique keys, from this architecture on; A100 has one of its own."""
     scan_tiles: Mapping[int, int] = field(hash=False)
     """The tiles of CUB's running sums, by bytes of an item."""
 
@@ -41,6 +41,11 @@ PYTORCH_2_13 = Rules(
     cublas_workspace_bytes={(0, 0): 8_519_680, (9, 0): 33_554_432, (11, 0): 8_519_680},
     sort_in_one_tile={4: 4864, 8: 2304},
     sort_tiles={(7, 5): {4: 11776, 8: 2816}, (8, 0): {4: 6528, 8: 3840}, (9, 0): {4: 6528, 8: 4608}},
-    unique_tiles={(7, 5): {4: 704, 8: 320}, (8, 0): {4: 2816, 8: 1344}, (9, 0): {4: 7168, 8: 4928}},
+    unique_tiles={
+        (7, 5): {4: 704, 8: 320},
+        (8, 0): {4: 2816, 8: 1344},
+        (8, 6): {4: 704, 8: 320},
+        (9, 0): {4: 7168, 8: 4928},
+    },
     scan_tiles={2: 3840, 4: 1920, 8: 896},
 )

@@ -128,10 +128,13 @@ class Memory:
         self.settle()
 
     def while_taken(self, *sizes: int) -> None:
-        """Take temporaries of these sizes and give them back, last first."""
-        taken = [self.take(n_bytes) for n_bytes in sizes if n_bytes]
-        for block, number in reversed(taken):
-            self.give_back(block, number)
+        """Take temporaries of these sizes and give them back, last first, those too that others find no room beside."""
+        taken = []
+        try:
+            taken.extend(self.take(n_bytes) for n_bytes in sizes if n_bytes)
+        finally:
+            for block, number in reversed(taken):
+                self.give_back(block, number)
 
     def settle(self) -> None:
         """Carry out the frees that had to wait."""

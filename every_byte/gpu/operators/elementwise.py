@@ -128,9 +128,7 @@ def where(call: Call) -> None:
     Source: where_self_out in TensorCompare.cpp; fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
     """
     dtype = call.result.dtype
-    held = [call.memory.take(x.numel() * dtype.itemsize) for x in call.args[1:3] if x.dtype != dtype or _was_on_cpu(x)]
+    call.hold(*(x.numel() * dtype.itemsize for x in call.args[1:3] if x.dtype != dtype or _was_on_cpu(x)))
     call.place_all()
-    for block, number in reversed(held):
-        call.memory.give_back(block, number)
     if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
         call.while_taken(call.result.element_size())

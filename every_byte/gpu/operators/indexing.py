@@ -18,7 +18,7 @@ ROWS_PER_THREAD = 10
 MAX_THREADS = 1024
 BLOCKS_PER_MULTIPROCESSOR = 4
 WARP = 32
-_UNNAMED = 4
+_UNNAMED = 4  # references to an index of a call: the call's own, down to the question itself
 
 outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select index_add index_add_ index_copy
     index_copy_ index_fill index_fill_ masked_scatter_backward""")
@@ -48,10 +48,8 @@ def adopt_lists(indices, memory: Memory) -> None:
 @takes(aten.index.Tensor)
 def index(call: Call) -> None:
     """Indices that lie on the CPU are copied to the GPU first. Source: TensorAdvancedIndexing.cpp."""
-    held = [call.memory.take(n_bytes) for n_bytes in _from_cpu(call.args[1]) if n_bytes]
+    call.hold(*_from_cpu(call.args[1]))
     call.place_all()
-    for block, number in reversed(held):
-        call.memory.give_back(block, number)
 
 
 @takes(aten._index_put_impl_.default, aten.index_put_.default, aten.index_put.default)
@@ -62,53 +60,44 @@ def index_put(call: Call) -> None:
     """
     x, indices, values = call.args[:3]
     call.place_all()
-    memory = call.memory
     accumulate = call.args[3] if len(call.args) > 3 else False
-    held = [memory.take(n_bytes) for n_bytes in _from_cpu(indices) if n_bytes]
+    call.hold(*_from_cpu(indices))
     if accumulate:
         _add_sorted(call, x, indices, values)
-    for block, number in reversed(held):
-        memory.give_back(block, number)
 
 
 def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor) -> None:
-    memory, spec = call.memory, call.memory.spec
     used = [dim for dim, i in enumerate(indices) if i is not None]
     shape = torch.broadcast_shapes(*(indices[dim].shape for dim in used))
     n, size = prod(shape), prod(shape) * INDEX_BYTES
     if n == 0 or x.numel() == 0:
         return
-    held = []
+    before = None
     for dim in used:
         if call.func is not aten._index_put_impl_.default:
             _check_bounds(call, indices[dim])
         if indices[dim].is_meta:  # wrapped, then multiplied by the stride, then added to that of the index before
-            wrapped = memory.take(size)
-            held.append(memory.take(size))
-            memory.give_back(*wrapped)
-            if len(held) == 2:
-                memory.give_back(*held.pop())
+            wrapped, strided = call.hold(size, size)
+            call.let_go(wrapped)
+            if before:
+                call.let_go(strided)
+            before = before or strided
     n_values = n * x.numel() // prod(x.shape[dim] for dim in used)
     dense = [(values, n_values)] if values.numel() < n_values or not values.is_contiguous() else []
     dense += [] if x.is_contiguous() else [(x, x.numel())]
-    held += [memory.take(count * tensor.element_size()) for tensor, count in dense]
-    held += [memory.take(size), memory.take(size)]
-    numbers = memory.take(size)
+    call.hold(*(count * tensor.element_size() for tensor, count in dense))
+    call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     slice_size = max(prod(x.shape[used[-1] + 1 :]), 1)
-    call.while_taken(cub.sort_pairs(n, INDEX_BYTES, (x.numel() - 1) // slice_size, spec))
-    for block, number in (numbers, *reversed(held)):
-        memory.give_back(block, number)
+    call.while_taken(cub.sort_pairs(n, INDEX_BYTES, (x.numel() - 1) // slice_size, call.memory.spec))
 
 
 def _check_bounds(call: Call, index: torch.Tensor) -> None:
     """The least and the largest index, compared with the bounds; gradient formulas skip this."""
-    memory = call.memory
-    held = [memory.take(index.element_size()) for _ in range(2)]
-    reduce(call, index, reduced_dims(index, None), index.element_size(), 2 * index.element_size())
-    for _ in range(2):
-        call.while_taken(1)
-    for block, number in reversed(held):
-        memory.give_back(block, number)
+    with call.scope():
+        call.hold(index.element_size(), index.element_size())
+        reduce(call, index, reduced_dims(index, None), index.element_size(), 2 * index.element_size())
+        for _ in range(2):
+            call.while_taken(1)
 
 
 @takes(aten.unfold_backward.default)
@@ -124,10 +113,8 @@ def unfold_backward(call: Call) -> None:
 def roll(call: Call) -> None:
     """A contiguous copy of the input, then the result. Source: roll_cuda in cuda/TensorTransformations.cu."""
     x = call.args[0]
-    held = None if x.is_contiguous() else call.memory.take(x.numel() * x.element_size())
+    call.hold(*contiguous_copies(x))
     call.place_all()
-    if held:
-        call.memory.give_back(*held)
 
 
 # ----------------------------------------------------------------------------------------------------------- embeddings
@@ -150,11 +137,8 @@ def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
 def embedding(call: Call) -> None:
     """A flat copy of indices that do not lie flat, then the result. Source: embedding in native/Embedding.cpp."""
     indices = call.args[1]
-    n_bytes = 0 if indices.dim() == 1 or indices.is_contiguous() else indices.numel() * indices.element_size()
-    held = call.memory.take(n_bytes) if n_bytes else None
+    call.hold(*(contiguous_copies(indices) if indices.dim() != 1 else ()))
     call.place_all()
-    if held:
-        call.memory.give_back(*held)
 
 
 @takes(aten.embedding_dense_backward.default)
@@ -165,30 +149,24 @@ def embedding_backward(call: Call) -> None:
     Source: embedding_dense_backward_cuda in aten/src/ATen/native/cuda/Embedding.cu.
     """
     gradient, indices, n_weights, _, by_frequency = call.args
-    memory = call.memory
-    held = [memory.take(n_bytes) for n_bytes in contiguous_copies(indices, gradient) if n_bytes]
+    call.hold(*contiguous_copies(indices, gradient))
     n = indices.numel()
     if n <= FEW_INDICES and not by_frequency:
         call.place_all()
     else:
         _sorted(call, n, indices.element_size(), n_weights, by_frequency)
-    for block, number in reversed(held):
-        memory.give_back(block, number)
 
 
 def _sorted(call: Call, n: int, index_bytes: int, n_weights: int, by_frequency: bool) -> None:
-    memory, spec = call.memory, call.memory.spec
-    lists = [memory.take(n * index_bytes) for _ in range(2)]  # the sorted indices, and where each came from
-    numbers = memory.take(n * index_bytes)
+    spec, size = call.memory.spec, n * index_bytes
+    _, _, numbers = call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     call.while_taken(cub.sort_pairs(n, index_bytes, n_weights, spec))
-    memory.give_back(*numbers)
+    call.let_go(numbers)
     if by_frequency:
-        lists.append(memory.take(n * index_bytes))
+        call.hold(size)
         for _ in range(2):
             call.while_taken(cub.running_sum(n, index_bytes, spec))
     _sum_segments(call, n, index_bytes, n_weights)
-    for block, number in reversed(lists):
-        memory.give_back(block, number)
 
 
 def _sum_segments(call: Call, n: int, index_bytes: int, n_weights: int) -> None:
@@ -196,20 +174,17 @@ def _sum_segments(call: Call, n: int, index_bytes: int, n_weights: int) -> None:
 
     Source: embedding_backward_cuda_kernel in aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu.
     """
-    memory, spec = call.memory, call.memory.spec
+    spec = call.memory.spec
     call.place_all()
     segments = min(n, n_weights)
     parts = segments + n // ROWS_PER_THREAD
-    taken = [memory.take(n * index_bytes), memory.take(8)]  # where each segment starts, and their number
-    keys = memory.take(n * index_bytes)
+    _, _, keys = call.hold(n * index_bytes, 8, n * index_bytes)  # where each segment starts, their number, the keys
     call.while_taken(cub.unique_by_key(n, index_bytes, spec))
-    memory.give_back(*keys)
-    taken += [memory.take(segments * index_bytes) for _ in range(2)]
+    call.let_go(keys)
+    call.hold(segments * index_bytes, segments * index_bytes)
     call.while_taken(cub.running_sum(segments, index_bytes, spec))
-    taken += [memory.take(8), memory.take(parts * index_bytes)]
+    call.hold(8, parts * index_bytes)
     _sum_parts(call, segments, parts, parts * index_bytes)
-    for block, number in reversed(taken):
-        memory.give_back(block, number)
 
 
 def _sum_parts(call: Call, segments: int, parts: int, list_bytes: int) -> None:

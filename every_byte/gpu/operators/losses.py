@@ -50,10 +50,9 @@ def pointwise_loss(call: Call) -> None:
         return
     shape = torch.broadcast_shapes(*(x.shape for x in call.args[:2]))
     terms = torch.empty(shape, dtype=call.result.dtype, device="meta")
-    held = call.memory.take(terms.nbytes)
+    call.hold(terms.nbytes)
     wide = terms.element_size() == 2 and reduction == SUM
     reduce(call, terms, set(range(terms.dim())), terms.element_size(), vector=8 if wide else 4)
-    call.memory.give_back(*held)
 
 
 @returns(aten.mse_loss_backward.default, aten.smooth_l1_loss_backward.default, aten.huber_loss_backward.default)

@@ -70,10 +70,8 @@ def norm(call: Call) -> None:
 
     Source: layer_norm_cuda and _fused_rms_norm_cuda in aten/src/ATen/native/cuda/layer_norm_kernel.cu.
     """
-    held = [call.memory.take(n_bytes) for n_bytes in contiguous_copies(call.args[0], *call.args[2:4]) if n_bytes]
+    call.hold(*contiguous_copies(call.args[0], *call.args[2:4]))
     call.place_all()
-    for block, number in reversed(held):
-        call.memory.give_back(block, number)
 
 
 @takes(aten.native_layer_norm_backward.default)
@@ -91,23 +89,20 @@ def rms_norm_backward(call: Call) -> None:
 
 
 def _backward(call: Call, gradient, x, shape, weight) -> None:
-    memory = call.memory
-    held = [memory.take(n_bytes) for n_bytes in contiguous_copies(x, weight) if n_bytes]
+    call.hold(*contiguous_copies(x, weight))
     parameters = [g for g in call.result[1:] if isinstance(g, torch.Tensor)]
     if isinstance(call.result[0], torch.Tensor):
         call.place(call.result[0])
     width = prod(shape)
     rows = x.numel() // max(width, 1)
-    blocks = _partial_sums(rows, width, memory.spec.multiprocessors)
+    blocks = _partial_sums(rows, width, call.memory.spec.multiprocessors)
     if blocks and parameters:
-        first = [memory.take(g.nbytes) for g in parameters]
-        held += [memory.take(n_bytes) for n_bytes in contiguous_copies(gradient) if n_bytes]
+        first = call.hold(*(g.nbytes for g in parameters))
+        call.hold(*contiguous_copies(gradient))
         _sum_partial(call, parameters, first, blocks, width)
     else:
         call.place(*parameters)
         call.while_taken(*contiguous_copies(gradient))
-    for block, number in reversed(held):
-        memory.give_back(block, number)
 
 
 def _partial_sums(rows: int, width: int, multiprocessors: int) -> int:
@@ -123,12 +118,9 @@ def _partial_sums(rows: int, width: int, multiprocessors: int) -> int:
 
 def _sum_partial(call: Call, parameters: list[torch.Tensor], first: list, blocks: int, width: int) -> None:
     """Each gradient as it was first allocated gives way to the sum of the pieces, one after the other."""
-    memory = call.memory
     pieces = [torch.empty(blocks, width, dtype=g.dtype, device="meta") for g in parameters]
-    taken = [memory.take(piece.nbytes) for piece in pieces]
+    call.hold(*(piece.nbytes for piece in pieces))
     for parameter, piece, old in zip(parameters, pieces, first):
         call.place(parameter)
         reduce(call, piece, {0}, piece.element_size(), vector=8 if piece.element_size() == 2 else 4)
-        memory.give_back(*old)
-    for block, number in reversed(taken):
-        memory.give_back(block, number)
+        call.let_go(old)

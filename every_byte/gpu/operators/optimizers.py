@@ -52,7 +52,5 @@ def norms(call: Call) -> None:
         return
     chunks = max(-(-tensor.numel() // CHUNK) for tensor in tensors)
     number_bytes = max(tensors[0].element_size(), 4)
-    held = call.memory.take(len(tensors) * chunks * number_bytes) if chunks else None
+    call.hold(len(tensors) * chunks * number_bytes)
     call.place_all()
-    if held:
-        call.memory.give_back(*held)

@@ -162,8 +162,6 @@ def _multiply_batches(call: Call, left: torch.Tensor, right: torch.Tensor) -> No
 
 def _multiply(call: Call, copied: list[torch.Tensor]) -> None:
     """Contiguous copies of these operands, in this order, and the workspace while they are there."""
-    memory = call.memory
-    copies = [memory.take(x.numel() * x.element_size()) for x in copied]
-    memory.use_blas()
-    for block, number in reversed(copies):
-        memory.give_back(block, number)
+    with call.scope():
+        call.hold(*(x.numel() * x.element_size() for x in copied))
+        call.memory.use_blas()

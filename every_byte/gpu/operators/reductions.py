@@ -32,11 +32,10 @@ def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accum
     if half and not nest.fits_32_bit():  # partial sums of the pieces meet in float32, in a buffer of their own
         reach = max((n * s for n, s in zip(nest.shape, nest.output_strides)), default=0)
         buffer = max(output_bytes, reach) // output_bytes * accumulator_bytes if output_bytes < 4 else 0
-    held = call.memory.take(buffer) if buffer else None
-    for sizes in staging(nest, call.memory.spec, accumulator_bytes, vector):
-        call.while_taken(*sizes)
-    if held:
-        call.memory.give_back(*held)
+    with call.scope():
+        call.hold(buffer)
+        for sizes in staging(nest, call.memory.spec, accumulator_bytes, vector):
+            call.while_taken(*sizes)
 
 
 def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -77,10 +76,8 @@ def sum_or_mean(call: Call) -> None:
     given, name = call.args[0], call.func.name()
     dims = reduced_dims(given, call.argument(1, "dim"))
     x = _converted(call, given, call.result.dtype)
-    held = call.memory.take(x.nbytes) if x is not given and x.nbytes else None
+    call.hold(x.nbytes if x is not given else 0)
     reduce(call, x, dims, call.result.element_size(), vector=8 if x.dtype in _HALF and "sum" in name else 4)
-    if held:
-        call.memory.give_back(*held)
 
 
 @takes(
@@ -103,10 +100,8 @@ def extreme_of_all(call: Call) -> None:
     call.place_all()
     x = call.args[0]
     dense = x.contiguous()
-    held = call.memory.take(dense.nbytes) if dense is not x and dense.nbytes else None
+    call.hold(dense.nbytes if dense is not x else 0)
     reduce(call, dense, reduced_dims(x, None), x.element_size(), x.element_size())
-    if held:
-        call.memory.give_back(*held)
 
 
 @takes(aten.max.dim, aten.min.dim, aten.argmax.default, aten.argmax.out, aten.argmin.default)
@@ -114,15 +109,12 @@ def indexed_extreme(call: Call) -> None:
     """Values and indices, staging, semaphores. Source: ReduceArgMaxKernel.cu, TensorCompare.cu."""
     x, dim = call.args[0], call.argument(1, "dim")
     call.place_all()
-    held = None
     if dim is None:
         flat = x.reshape(-1)
-        held = call.memory.take(flat.nbytes) if not x.is_contiguous() and not flat._is_view() else None
+        call.hold(flat.nbytes if not x.is_contiguous() and not flat._is_view() else 0)
         x, dim = flat, 0
     outputs = call.result[0] if isinstance(call.result, (tuple, list)) else call.result
     reduce(call, x, reduced_dims(x, dim), outputs.element_size(), INDEXED_BYTES)
-    if held:
-        call.memory.give_back(*held)
 
 
 @takes(aten.aminmax.default)
@@ -155,10 +147,8 @@ def vector_norm(call: Call) -> None:
     call.place_all()
     given = call.args[0]
     x = _converted(call, given, call.result.dtype)
-    held = call.memory.take(x.nbytes) if x is not given and x.nbytes else None
+    call.hold(x.nbytes if x is not given else 0)
     reduce(call, x, reduced_dims(x, call.argument(2, "dim")), call.result.element_size())
-    if held:
-        call.memory.give_back(*held)
 
 
 @takes(aten.logsumexp.default)
@@ -167,13 +157,11 @@ def log_sum_exp(call: Call) -> None:
 
     Source: logsumexp_out_impl in aten/src/ATen/native/ReduceOps.cpp.
     """
-    x, result, memory = call.args[0], call.result, call.memory
+    x, result = call.args[0], call.result
     dims = reduced_dims(x, call.argument(1, "dim"))
-    held = [memory.take(result.nbytes)] if result.nbytes else []
+    call.hold(result.nbytes)
     reduce(call, x, dims, x.element_size(), x.element_size())
     call.while_taken(result.nbytes, result.numel())
-    held += [memory.take(x.nbytes)] if x.numel() else []
+    call.hold(x.nbytes)
     call.place_all()
     reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in _HALF else 4)
-    for block, number in reversed(held):
-        memory.give_back(block, number)

@@ -12,7 +12,8 @@
 What an operator asks of values, and what autograd does in place on CUDA, is no matter of its family: see dispatch/.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 import torch
@@ -38,10 +39,11 @@ _UNKNOWN_FOREACH = ("_foreach_max", "_foreach_powsum")
 class Call:
     """One operation that has run on meta tensors, and the memory in which its allocations are to be repeated."""
 
-    __slots__ = ("func", "args", "kwargs", "result", "memory")
+    __slots__ = ("func", "args", "kwargs", "result", "memory", "_held")
 
     def __init__(self, func, args, kwargs, result, memory: Memory) -> None:
         self.func, self.args, self.kwargs, self.result, self.memory = func, args, kwargs, result, memory
+        self._held: list = []
 
     def argument(self, position: int, name: str, default=None):
         """An argument that the caller may have given by its place, by its name, or not at all."""
@@ -59,6 +61,34 @@ class Call:
     def while_taken(self, *sizes: int) -> None:
         """Take temporaries of these sizes and give them back, last first."""
         self.memory.while_taken(*sizes)
+
+    def hold(self, *sizes: int) -> list:
+        """Take temporaries of these sizes until the `scope` ends; returns each, for `let_go`: None for 0 bytes."""
+        taken = []
+        for n_bytes in sizes:
+            taken.append(self.memory.take(n_bytes) if n_bytes else None)
+            self._held.append(taken[-1])
+        return taken
+
+    def let_go(self, temporary: tuple | None) -> None:
+        """Give back one that is held, before the scope ends."""
+        if temporary is not None:
+            self._held = [other for other in self._held if other is not temporary]
+            self.memory.give_back(*temporary)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What is held in it goes at its end, the last first, as a C++ function's own tensors do: after an error, too.
+
+        Each rule runs in one.
+        """
+        outer, self._held = self._held, []
+        try:
+            yield
+        finally:
+            held, self._held = self._held, outer
+            for block, number in filter(None, reversed(held)):
+                self.memory.give_back(block, number)
 
 
 def contiguous_copies(*tensors: torch.Tensor | None) -> list[int]:

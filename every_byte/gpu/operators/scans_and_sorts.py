@@ -85,12 +85,10 @@ def top_k(call: Call) -> None:
         sizes += [blocks * 4, blocks * 4]
         if blocks > MOST_BLOCKS:
             attached()[-1].not_modelled(f"aten::topk in more than {MOST_BLOCKS:,d} thread blocks")
-    held = [call.memory.take(n_bytes) for n_bytes in sizes]
+    call.hold(*sizes)
     if shared:
         call.while_taken(SCAN_BYTES)
         call.while_taken(SCAN_BYTES)
-    for block, number in reversed(held):
-        call.memory.give_back(block, number)
     if k > SORTED_IN_PLACE and (len(rest) < 3 or rest[2]):
         attached()[-1].not_modelled(f"aten::topk of more than {SORTED_IN_PLACE:,d}")
 

@@ -22,12 +22,8 @@ def _bringing(original):
     def load(f, map_location=None, *args, **kwargs):
         if not attached() or not _is_cpu(map_location):
             return original(f, map_location, *args, **kwargs)
-        mode = attached()[-1]
-        outer, mode.loads_to_cpu = mode.loads_to_cpu, True
-        try:
+        with attached()[-1].meanwhile("loading_to_cpu"):
             return original(f, map_location, *args, **kwargs)
-        finally:
-            mode.loads_to_cpu = outer
 
     return load
 

@@ -48,13 +48,8 @@ def _with_zeros(original):
 def _contents(tensor: torch.Tensor) -> str:
     """The numbers between the brackets, by PyTorch's own code, as it runs for a tensor of CUDA."""
     name = "tensor" if type(tensor) in _PLAIN else type(tensor).__name__
-    mode = attached()[-1]
-    outer, mode.prints = mode.prints, True
-    try:
-        with torch.no_grad():
-            return torch._tensor_str._tensor_str(tensor, len(f"{name}("))
-    finally:
-        mode.prints = outer
+    with attached()[-1].meanwhile("printing"), torch.no_grad():
+        return torch._tensor_str._tensor_str(tensor, len(f"{name}("))
 
 
 def _list_of_zeros(original):

@@ -35,11 +35,8 @@ def see_what_tensor_makes():
             if not attached():
                 return original(*args, **kwargs)
             mode = attached()[-1]
-            mode.makes_tensor = True
-            try:
+            with mode.meanwhile("making_a_tensor"):
                 made = original(*args, **kwargs)
-            finally:
-                mode.makes_tensor = False
             if made.is_meta and made.untyped_storage()._cdata not in RECORDS:
                 memory = mode.memory
                 memory.operation = "aten::_to_copy"

@@ -205,17 +205,14 @@ def safe_softmax(call: Call) -> None:
     """
     call.place_all()
     x, dim = call.args[:2]
-    memory = call.memory
     call.while_taken(*contiguous_copies(x))
     rows = x.numel() // max(x.shape[dim], 1)
-    held = [memory.take(x.numel()), memory.take(rows)]
+    call.hold(x.numel(), rows)
     infinite = torch.empty_like(x, dtype=torch.bool)
     nest = loop_nest(x.shape, infinite.stride(), {dim % x.dim()}, 1, 1)
-    for sizes in staging(nest, memory.spec, 1, 4):
+    for sizes in staging(nest, call.memory.spec, 1, 4):
         call.while_taken(*sizes)
-    held.append(memory.take(call.result.element_size()))
-    for block, number in reversed(held):
-        memory.give_back(block, number)
+    call.hold(call.result.element_size())
 
 
 @returns(aten._fused_sdp_choice.default)

@@ -146,34 +146,25 @@ def efficient_attention_backward(call: Call) -> None:
 
     In float32 the product and its sum are operators of their own; in half precision the kernel computes them.
     """
-    memory = call.memory
     gradient, query, key, value = (x.transpose(1, 2) for x in call.args[:4])
     b, s, h, _ = query.shape
-    held = [memory.take(n_bytes) for n_bytes in contiguous_copies(gradient)]
+    call.hold(*contiguous_copies(gradient))
     call.place_all()
-    rows = b * s * h * 4
     if query.dtype in HALF:
-        held.append(memory.take(rows))
+        call.hold(b * s * h * 4)
     else:
-        held += _row_sums(call, gradient.shape)
-    if size := workspace_bytes(query, key, value, call.args[9] != 0, memory.spec):
-        held.append(memory.take(size))
-    for block, number in reversed(held):
-        memory.give_back(block, number)
+        _hold_row_sums(call, gradient.shape)
+    call.hold(workspace_bytes(query, key, value, call.args[9] != 0, call.memory.spec))
 
 
-def _row_sums(call: Call, shape) -> list:
-    """The product of gradient and output, its sum over the last dimension, and that sum by heads."""
-    memory = call.memory
-    product, sums = memory.take(prod(shape) * 4), memory.take(prod(shape[:-1]) * 4)
+def _hold_row_sums(call: Call, shape) -> None:
+    """The product of gradient and output, its sum over the last dimension, and that sum by heads: the last stays."""
+    product, sums = call.hold(prod(shape) * 4, prod(shape[:-1]) * 4)
     contiguous = torch.empty(shape, device="meta")
-    for sizes in staging(loop_nest(shape, contiguous.stride(), {3}, 4, 4), memory.spec, 4, 4):
+    for sizes in staging(loop_nest(shape, contiguous.stride(), {3}, 4, 4), call.memory.spec, 4, 4):
         call.while_taken(*sizes)
     by_heads = contiguous[..., 0].new_empty(shape[:-1]).transpose(-2, -1)
-    if by_heads.is_contiguous():
-        memory.give_back(*product)
-        return [sums]
-    result = memory.take(prod(shape[:-1]) * 4)
-    memory.give_back(*sums)
-    memory.give_back(*product)
-    return [result]
+    if not by_heads.is_contiguous():
+        call.hold(prod(shape[:-1]) * 4)
+        call.let_go(sums)
+    call.let_go(product)

@@ -108,24 +108,23 @@ def split_buffers(b: int, h: int, s: int, t: int, d: int, spec: GPUSpec) -> tupl
 
 def _flash_takes(call: Call, query, key, dropout: float, out, logsumexp, state, unused) -> None:
     """One query per sequence that is computed by groups has a contiguous copy first, unless a view of it will do."""
-    memory = call.memory
     b, s, h, d = query.shape
     held = []
     if _swaps_groups(query, key, dropout):
         by_groups = _by_groups(query, key.shape[2])
         if by_groups.untyped_storage()._cdata != query.untyped_storage()._cdata:
-            held.append(memory.take(query.numel() * query.element_size()))
+            held += call.hold(query.numel() * query.element_size())
         s, h = h // key.shape[2], key.shape[2]
     call.place(out, logsumexp)
     if dropout == 0:
-        held += [memory.take(n) for n in split_buffers(b, h, s, key.shape[1], d, memory.spec) if n]
+        held += call.hold(*split_buffers(b, h, s, key.shape[1], d, call.memory.spec))
         call.place(state, unused)
     else:
-        first = memory.take(_RANDOM_STATE_BYTES)
-        call.place(unused, state)
-        memory.give_back(*first)
-    for block, number in held:
-        memory.give_back(block, number)
+        with call.scope():
+            call.hold(_RANDOM_STATE_BYTES)
+            call.place(unused, state)
+    for temporary in held:  # the first first
+        call.let_go(temporary)
 
 
 @takes(aten._scaled_dot_product_flash_attention.default)
@@ -168,7 +167,7 @@ def flash_attention_backward(call: Call) -> None:
     memory = call.memory
     gradient, query, key, value, out = (x.transpose(1, 2) for x in call.args[:5])
     b, s, h, d = query.shape
-    copies = [memory.take(n_bytes) for n_bytes in contiguous_copies(gradient, out)]
+    call.hold(*contiguous_copies(gradient, out))
     call.place_all()
     rows = b * h * _round_up(s, 128)
     parts = 1
@@ -178,8 +177,6 @@ def flash_attention_backward(call: Call) -> None:
     if key.shape[2] != h:
         sizes += [b * key.shape[1] * h * d * query.element_size()] * 2
     call.while_taken(*sizes)
-    for block, number in reversed(copies):
-        memory.give_back(block, number)
 
 
 # ---------------------------------------------------------------------------------------------------------------- cuDNN
@@ -225,7 +222,5 @@ def cudnn_attention_backward(call: Call) -> None:
     """
     gradient, query = call.args[:2]
     call.place_all()
-    held = call.memory.take(gradient.numel() * gradient.element_size()) if gradient.stride(-1) != 1 else None
+    call.hold(gradient.numel() * gradient.element_size() if gradient.stride(-1) != 1 else 0)
     call.while_taken(query.numel() * 4 + query.numel() // query.shape[-1] * 4)
-    if held:
-        call.memory.give_back(*held)

@@ -40,15 +40,8 @@ def sort_pairs(n: int, item_bytes: int, largest: int, spec: GPUSpec) -> int:
 
 def unique_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
     """Scratch of a selection of the first of each run of equal keys."""
-    tiles = _div_up(n, spec.rules.unique_tiles[_unique_tuning(spec)][key_bytes])
+    tiles = _div_up(n, of_architecture(spec.rules.unique_tiles, spec.capability)[key_bytes])
     return _aligned((tiles + TILES_AHEAD) * 16, 1)
-
-
-def _unique_tuning(spec: GPUSpec) -> tuple[int, int]:
-    """Only A100 and Hopper and what followed it have tunings of their own; others take the oldest."""
-    if spec.capability >= (9, 0):
-        return (9, 0)
-    return (8, 0) if spec.capability == (8, 0) else (7, 5)
 
 
 def running_sum(n: int, item_bytes: int, spec: GPUSpec) -> int:
