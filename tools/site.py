@@ -155,9 +155,7 @@ def main() -> None:
         accounts = beside.submit(store_all)  # processes of their own, which take longest
         timed("pages", lambda: build_pages(*options))
         if prints:
-            timed(
-                "PDFs", lambda: print_chapters(HTML, KEPT / "pdfs")
-            )  # on paper explorers are tables
+            timed("PDFs", lambda: print_chapters(HTML, KEPT / "pdfs"))  # on paper explorers are tables
         timed("explorers", accounts.result)
     copy_explorers(HTML / "_static" / scripts)
     print(f"The site is {(HTML / 'index.html').relative_to(ROOT)}.")

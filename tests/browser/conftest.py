@@ -13,11 +13,11 @@ from chapter import ChapterInPython
 from explorer_page import ExplorerPage
 from lab import REPOSITORY, Lab, lab_server
 
-from tools.chromium import find_chromium, kept
+from tools.chromium import NAMES, find_chromium, kept
 
 _HERE = Path(__file__).parent
 _NEEDS_CHROMIUM = pytest.mark.skipif(
-    find_chromium() is None, reason="needs Chromium: chromium or google-chrome on the PATH"
+    find_chromium() is None, reason=f"needs Chromium: one of {', '.join(NAMES)} on the PATH"
 )
 
 

@@ -53,7 +53,10 @@ def test_what_comes_from_npm_comes_with_its_licence(monkeypatch, tmp_path):
 def test_a_site_without_pdfs_says_so(monkeypatch, capsys):
     monkeypatch.setattr(site, "find_chromium", lambda: None)
     assert not site.can_print()
-    assert "No PDFs: they are printed by Chromium, and none of chromium," in capsys.readouterr().out
+    assert (
+        "No PDFs: they are printed by Chromium, and none of chromium-headless-shell, chromium,"
+        in capsys.readouterr().out
+    )
     monkeypatch.setattr(site, "find_chromium", lambda: "chromium")
     assert site.can_print()
     assert capsys.readouterr().out == ""
