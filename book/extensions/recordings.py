@@ -8,7 +8,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-FOLDER = Path(__file__).resolve().parents[2] / "tests" / "reference" / "2.13.0"
+REFERENCE = Path(__file__).resolve().parents[2] / "tests" / "reference"
+FOLDER = max(REFERENCE.glob("[0-9]*"), key=lambda path: [int(part) for part in path.name.split(".")])
 KINDS = {"training and parts of it": FOLDER, "many small calls, of random sizes": FOLDER / "operations"}
 
 

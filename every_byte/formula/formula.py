@@ -208,7 +208,8 @@ class Formula:
         slots = ", ".join(f"{row.module or 'the root module'}: {row.node}.{row.slot or '?'}" for row in rows)
         what = f"{rows[0].storage_bytes:,d} bytes of shape {rows[0].shape}, kept by {slots}"
         if names:
-            raise ValueError(f"terms {' and '.join(map(repr, names))} of {self.title!r} both select {what}.")
+            both = f"terms {' and '.join(map(repr, names))} of {self.title!r} both select {what}"
+            raise ValueError(f"{both}; make their selectors tell these apart.")
         raise ValueError(
             f"no term of {self.title!r} selects {what}. Parameters are left out by "
             "SavedTensorContext(model.parameters()); what else is kept needs a term of its own."

@@ -66,7 +66,9 @@ class SimulatedGPU:
 
     def __enter__(self) -> "SimulatedGPU":
         if self.is_open:
-            raise RuntimeError(f"a simulated GPU can be opened once at a time: {self.spec.name} is open already.")
+            raise RuntimeError(
+                f"a simulated GPU can be opened once at a time: {self.spec.name} is open already; close it first."
+            )
         GATES.open()
         self._memory.labels.open()
         self._observer.open()
@@ -86,7 +88,9 @@ class SimulatedGPU:
         if not self.is_open:
             return
         if self._thread != threading.get_ident():
-            raise RuntimeError(f"a simulated GPU must be closed on the thread that opened it: {self.spec.name}.")
+            raise RuntimeError(
+                f"a simulated GPU must be closed on the thread that opened it: {self.spec.name}; do so there."
+            )
         if not attached():
             raise RuntimeError(f"open GPUs must be closed innermost first: close the live one before {self.spec.name}.")
         if attached()[-1] is not self._mode:

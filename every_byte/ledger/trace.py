@@ -93,7 +93,7 @@ class Trace:
         """
         first, last = self.position(after), self.position(until)
         if first > last:
-            raise ValueError(f"after must come before until: got after={after!r}, until={until!r}.")
+            raise ValueError(f"after must come before until: got after={after!r}, until={until!r}; swap them.")
         return self.events[first + 1 : last]
 
     def peak_position(self, *, after: str = "", until: str = "") -> int:

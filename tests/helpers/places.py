@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from utils.recordings import RECORDINGS
+
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = ROOT / "chapters"
 TESTS = ROOT / "tests"
 HELPERS = TESTS / "helpers"
 REFERENCE = TESTS / "reference"
-RECORDED = REFERENCE / "2.13.0"
+RECORDED = RECORDINGS

@@ -29,9 +29,7 @@ def held(folder, stems):
 @pytest.mark.parametrize("folder", [RECORDED, RECORDED / "operations"])
 def test_what_is_held_is_what_would_be_recorded(folder):
     """Each case on each of its cards, no file without a case, and events where the case asks for them."""
-    ours = {"cases", "gpt2_cases"}
-    stems = ours if folder == RECORDED else {path.stem for path in REFERENCE.glob("*_cases.py")} - ours
-    there, cases = held(folder, stems)
+    there, cases = held(folder, {path.stem for path, place in tool.all_files().items() if RECORDED / place == folder})
     if folder == RECORDED:
         there -= {("allocator_sequences", "a100"), ("out_of_memory", "a100")}  # which have recorders of their own
     assert there == set(tool.jobs([], [], cases))
@@ -115,6 +113,20 @@ def test_the_command_checks_a_folder(build, tmp_path, capsys):
     assert tool.main([*build.arguments, "--check", str(there)]) == 1
     assert "FAILED: marks[0] is {" in capsys.readouterr().out
     assert tool.read(path)["marks"] == []
+
+
+def test_all_files_of_cases_go_where_each_belongs(build, tmp_path, monkeypatch):
+    """Those of cases.py and gpt2_cases.py to the folder itself, all others to `operations` in it."""
+    monkeypatch.setattr(tool, "CASES", tmp_path / "cases.py")
+    (tmp_path / "cases.py").write_text(
+        (tmp_path / "my_cases.py").read_text().replace("'h100'", "").replace("small", "large")
+    )
+    write(RECORDING, build.gives)
+    assert tool.main(["--all", "--out", str(tmp_path / "new")]) == 1  # there is none to be had of the h100
+    found = {path.relative_to(tmp_path / "new").parent.as_posix() for path in (tmp_path / "new").rglob("*.gz")}
+    assert found == {".", "operations"}
+    with pytest.raises(SystemExit):
+        tool.main(["--all", "small"])
 
 
 def test_a_case_that_fails_shows_its_error(build, capsys):

@@ -4,6 +4,7 @@
     python tools/cuda_build/record.py 'gpt2_tiny_*' --cards a100    some cases, on one of their cards
     python tools/cuda_build/record.py --cases mine.py --out there   all cases of a file, on all cards that they name
     python tools/cuda_build/record.py --check tests/reference/2.13.0       again: does each give what that folder holds?
+    python tools/cuda_build/record.py --all --out tests/reference/2.14.0   all cases of all files, each where it belongs
 
 Run tools/cuda_build/setup.sh once before. Each case runs in a process of its own, on each card that it names, with the
 allocator's default settings; its file keeps every event on the cards in `case.events`, on all of them if it has no such
@@ -57,6 +58,12 @@ def jobs(names: Sequence[str], cards: Sequence[str], cases: dict[str, Callable])
     return [(name, card) for name, card in pairs if not cards or card in cards]
 
 
+def all_files() -> dict[Path, str]:
+    """The repository's files of cases, and in which folder of a version's recordings those of each lie."""
+    files = sorted(CASES.parent.glob("*cases.py"))
+    return {path: "" if path.stem in ("cases", "gpt2_cases") else "operations" for path in files}
+
+
 def keeps_events(case: Callable, card: str) -> bool:
     """Whether a case's file holds every event on that card, or marks alone."""
     return card in getattr(case, "events", case.cards)
@@ -101,14 +108,13 @@ def compare(new: Path, held: Path) -> tuple[bool, str]:
     return not different, different or f"as in {held}"
 
 
-def run(pair: tuple[str, str], arguments: argparse.Namespace, out: Path) -> bool:
-    """Record one case on one card in a process of its own, compare if asked to, and print how it went."""
-    name, card = pair
+def run(name: str, card: str, cases: Path, out: Path, held: Path | None) -> bool:
+    """Record one case on one card in a process of its own, compare with what is held, and print how it went."""
     command = [str(HERE / "run.sh"), __file__, name, "--child", "--cards", card]
-    command += ["--cases", str(arguments.cases), "--out", str(out)]
+    command += ["--cases", str(cases), "--out", str(out)]
     good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), STUB_CUDA_GPU=card)
-    if good and arguments.check:
-        good, said = compare(out / file_name(name, card), arguments.check / file_name(name, card))
+    if good and held:
+        good, said = compare(out / file_name(name, card), held / file_name(name, card))
     return say(f"{name}.{card}", good, said)
 
 
@@ -117,26 +123,33 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="names of cases, with * and ?; default: all")
     parser.add_argument("--cases", type=Path, default=CASES, help="a file with a dict CASES of functions case(env)")
+    parser.add_argument("--all", action="store_true", help="all files of cases, each to or from its folder in FOLDER")
     parser.add_argument("--cards", default="", help="such as a100,h100; default: all that the cases name")
     parser.add_argument("--out", type=Path, default=Path("recordings"), help="the folder to write to")
     parser.add_argument("--check", type=Path, metavar="FOLDER", help="write nothing; compare with the files there")
     parser.add_argument("--jobs", type=int, default=2, help="how many cases run at a time")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
+    if arguments.all and (arguments.names or arguments.cards or arguments.cases != CASES):
+        parser.error("--all goes without names, --cards and --cases")
     cards = list(filter(None, arguments.cards.split(",")))
     try:
-        cases = load_cases(arguments.cases)
-        pairs = jobs(arguments.names, cards, cases)
+        files = all_files() if arguments.all else {arguments.cases: ""}
+        work = [(path, *pair) for path in files for pair in jobs(arguments.names, cards, load_cases(path))]
     except ValueError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     if arguments.child:
-        [(name, card)] = pairs
-        result = record_on(card, name, cases[name])
+        [(path, name, card)] = work
+        result = record_on(card, name, load_cases(path)[name])
         print(summary(result, write(result, arguments.out)))
         return 0
     with tempfile.TemporaryDirectory() as apart, ThreadPoolExecutor(arguments.jobs) as pool:
-        out = Path(apart) if arguments.check else arguments.out
-        return report(list(pool.map(lambda pair: run(pair, arguments, out), pairs)))
+        out, held = Path(apart) if arguments.check else arguments.out, arguments.check
+
+        def one(path: Path, name: str, card: str) -> bool:
+            return run(name, card, path, out / files[path], held and held / files[path])
+
+        return report(list(pool.map(lambda each: one(*each), work)))
 
 
 if __name__ == "__main__":

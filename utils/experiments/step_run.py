@@ -94,7 +94,8 @@ class StepRun:
         for position, event in enumerate(self.trace.events[start:], start):
             if all(getattr(event, name) == value for name, value in wanted.items()):
                 return position
-        raise ValueError(f"a training step must have {operation} after event {start:,d}: this one has not.")
+        what = f"a training step must have {operation} after event {start:,d}"
+        raise ValueError(f"{what}: this one has not; run it by train_steps, on a fresh GPU.")
 
     @property
     def peak(self) -> int:

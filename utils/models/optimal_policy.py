@@ -199,7 +199,7 @@ def _kept(chosen: tuple) -> frozenset[int]:
 def _check(**numbers: int) -> None:
     for name, number in numbers.items():
         if number < 0:
-            raise ValueError(f"{name} must not be negative: got {name}={number!r}.")
+            raise ValueError(f"{name} must not be negative: got {name}={number!r}; the least is 0.")
 
 
 def _cost(what: Plan | Operation, flops_per_byte: int) -> int:

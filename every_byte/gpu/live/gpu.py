@@ -89,7 +89,7 @@ class LiveGPU:
 
     def __enter__(self) -> "LiveGPU":
         if self._scope is not None:
-            raise RuntimeError(f"a live GPU can be opened once at a time: {self.name} is open already.")
+            raise RuntimeError(f"a live GPU can be opened once at a time: {self.name} is open already; close it first.")
         with ExitStack() as scope:
             scope.enter_context(set_aside())
             _open.gpus.append(self)
@@ -137,7 +137,7 @@ class LiveGPU:
         if self._scope is None:
             return
         if self._thread != threading.get_ident():
-            raise RuntimeError(f"a live GPU must be closed on the thread that opened it: {self.name}.")
+            raise RuntimeError(f"a live GPU must be closed on the thread that opened it: {self.name}; do so there.")
         if attached() or _open.gpus[-1] is not self:
             inner = attached()[-1].memory.spec.name if attached() else f"the {_open.gpus[-1].name} opened after it"
             raise RuntimeError(f"open GPUs must be closed innermost first: close {inner} before {self.name}.")

@@ -8,16 +8,15 @@ import torch
 from every_byte.gpu.memory.storages import RECORDS, Memory
 
 from .launch import cub
+from .launch.units import INDEX_BYTES, WARP, div_up, round_up
 from .reductions import reduce, reduced_dims
 from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, takes
 
 aten = torch.ops.aten
-INDEX_BYTES = 8
 FEW_INDICES = 3072
 ROWS_PER_THREAD = 10
 MAX_THREADS = 1024
 BLOCKS_PER_MULTIPROCESSOR = 4
-WARP = 32
 _UNNAMED = 4  # references to an index of a call: the call's own, down to the question itself
 
 outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select index_add index_add_ index_copy
@@ -194,8 +193,8 @@ def _sum_parts(call: Call, segments: int, parts: int, list_bytes: int) -> None:
     """
     gradient = call.result
     rows, width = gradient.shape
-    warped = -(-width // WARP) * WARP
-    blocks = -(-segments * warped // min(warped, MAX_THREADS))
+    warped = round_up(width, WARP)
+    blocks = div_up(segments * warped, min(warped, MAX_THREADS))
     few = blocks < call.memory.spec.multiprocessors * BLOCKS_PER_MULTIPROCESSOR and parts > 4 * blocks
     if few and not torch.are_deterministic_algorithms_enabled():
         call.while_taken(list_bytes, rows * width * 4 if gradient.element_size() == 2 else 0)

@@ -4,12 +4,12 @@ from math import prod
 
 import torch
 
+from .launch.units import WARP, div_up
 from .reductions import reduce
 from .registry import Call, contiguous_copies, returns, takes
 
 aten = torch.ops.aten
 MANY_ROWS = 64 * 1024
-WARP = 32
 ROWS_PER_BLOCK = 32
 MAX_BLOCKS = 32 * 1024
 
@@ -112,8 +112,8 @@ def _partial_sums(rows: int, width: int, multiprocessors: int) -> int:
     """
     if rows <= MANY_ROWS or width // WARP >= multiprocessors // 2:
         return 0
-    across = -(-width // WARP)
-    return min(MAX_BLOCKS // across, -(-rows // ROWS_PER_BLOCK))
+    across = div_up(width, WARP)
+    return min(MAX_BLOCKS // across, div_up(rows, ROWS_PER_BLOCK))
 
 
 def _sum_partial(call: Call, parameters: list[torch.Tensor], first: list, blocks: int, width: int) -> None:

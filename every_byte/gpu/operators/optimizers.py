@@ -2,6 +2,7 @@
 
 import torch
 
+from .launch.units import div_up
 from .registry import Call, outputs_alone, overload, returns, takes
 
 aten = torch.ops.aten
@@ -50,7 +51,7 @@ def norms(call: Call) -> None:
     if order not in _FAST_NORMS or not tensors:
         call.place_all()
         return
-    chunks = max(-(-tensor.numel() // CHUNK) for tensor in tensors)
+    chunks = max(div_up(tensor.numel(), CHUNK) for tensor in tensors)
     number_bytes = max(tensors[0].element_size(), 4)
     call.hold(len(tensors) * chunks * number_bytes)
     call.place_all()

@@ -3,10 +3,10 @@
 import torch
 
 from .launch.reduction_grid import loop_nest, staging
+from .launch.units import HALF
 from .registry import Call, decomposed, returns, takes
 
 aten = torch.ops.aten
-_HALF = (torch.float16, torch.bfloat16)
 INDEXED_BYTES = 16
 """A value with its index, of which the larger is kept."""
 
@@ -25,7 +25,7 @@ def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accum
     """
     if x.numel() == 0:
         return
-    half = x.dtype in _HALF
+    half = x.dtype in HALF
     accumulator_bytes = accumulator_bytes or (4 if half else x.element_size())
     nest = loop_nest(x.shape, x.stride(), dims, x.element_size(), output_bytes, x.storage_offset())
     buffer = 0
@@ -40,7 +40,7 @@ def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accum
 
 def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The input in the type in which it is reduced: a copy, unless the kernel widens a half type as it reads."""
-    if x.dtype == dtype or (x.dtype in _HALF and dtype == torch.float32):
+    if x.dtype == dtype or (x.dtype in HALF and dtype == torch.float32):
         return x
     return torch.empty_like(x, dtype=dtype)
 
@@ -77,7 +77,7 @@ def sum_or_mean(call: Call) -> None:
     dims = reduced_dims(given, call.argument(1, "dim"))
     x = _converted(call, given, call.result.dtype)
     call.hold(x.nbytes if x is not given else 0)
-    reduce(call, x, dims, call.result.element_size(), vector=8 if x.dtype in _HALF and "sum" in name else 4)
+    reduce(call, x, dims, call.result.element_size(), vector=8 if x.dtype in HALF and "sum" in name else 4)
 
 
 @takes(
@@ -164,4 +164,4 @@ def log_sum_exp(call: Call) -> None:
     call.while_taken(result.nbytes, result.numel())
     call.hold(x.nbytes)
     call.place_all()
-    reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in _HALF else 4)
+    reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in HALF else 4)

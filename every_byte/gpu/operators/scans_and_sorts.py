@@ -5,10 +5,10 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 
 from .launch import cub
+from .launch.units import INDEX_BYTES, div_up
 from .registry import Call, contiguous_copies, takes
 
 aten = torch.ops.aten
-INDEX_BYTES = 8
 SORTED_IN_PLACE = 4096
 SUMMED_AT_ONCE = 2**30
 SUMS_WITH_KNOWN_SCRATCH = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
@@ -96,5 +96,5 @@ def top_k(call: Call) -> None:
 def _blocks_per_row(rows: int, length: int, multiprocessors: int) -> int:
     """Each thread takes 4 to 64 items, so many that all multiprocessors have work."""
     at_once = multiprocessors * BLOCKS_PER_MULTIPROCESSOR * THREADS
-    items = max(4, min(-(-rows * length // at_once), 64))
-    return -(-length // (THREADS * items))
+    items = max(4, min(div_up(rows * length, at_once), 64))
+    return div_up(length, THREADS * items)

@@ -12,6 +12,7 @@ from every_byte.gpu.memory.attachment import attached
 
 from .exchanges import note
 from .launch.tensor_iterator import is_dense
+from .launch.units import div_up
 from .registry import Call, takes
 
 aten, fsdp = torch.ops.aten, torch.ops.fsdp
@@ -38,9 +39,9 @@ def split_copy(call: Call) -> None:
     parts, n_rows = [size * row_bytes for size in sizes], prod(source.shape[:dim])
     spec = call.memory.spec
     most = OVERSUBSCRIBED * (spec.multiprocessors * spec.threads_per_multiprocessor // BLOCK_THREADS)
-    rounds = -(-sum(-(-part // TILE_BYTES) for part in parts) * n_rows // most)
-    rounds = -(-rounds // min(ceil(sqrt(rounds)), n_rows))
-    blocks = sum(-(-part // (TILE_BYTES * rounds)) for part in parts)
+    rounds = div_up(sum(div_up(part, TILE_BYTES) for part in parts) * n_rows, most)
+    rounds = div_up(rounds, min(ceil(sqrt(rounds)), n_rows))
+    blocks = sum(div_up(part, TILE_BYTES * rounds) for part in parts)
     call.while_taken(NUMBER_BYTES * (4 * len(parts) + 1 + blocks))
 
 
@@ -57,7 +58,7 @@ def concatenate_chunks(call: Call) -> None:
         attached()[-1].not_modelled(f"{call.func.name()} from {tensors[0].dtype} to {out.dtype}")
         return
     dim %= tensors[0].dim()
-    rows = [-(-x.shape[dim] // n_chunks) for x in tensors]
+    rows = [div_up(x.shape[dim], n_chunks) for x in tensors]
     parts = [n * prod(x.shape[dim + 1 :]) * out.element_size() for n, x in zip(rows, tensors, strict=True)]
-    blocks = sum(-(-part // TILE_BYTES) for part in parts)
+    blocks = sum(div_up(part, TILE_BYTES) for part in parts)
     call.while_taken(NUMBER_BYTES * (6 * len(parts) + 2 + blocks))

@@ -13,8 +13,8 @@ import torch
 from torch.nn.attention import SDPBackend
 
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.operators.launch.units import HALF, must_repeat
 
-HALF = (torch.float16, torch.bfloat16)
 AS_IMPORTED = [1, 2, 0, 3, 4]
 _ON_HOPPER_AND_BLACKWELL = [3, 1, 2, 0, 4]
 
@@ -123,7 +123,7 @@ def _cudnn(a: Attention, spec: GPUSpec) -> bool:
     """Ampere and newer, half precision, head dimensions in eights."""
     if spec.capability < (8, 0) or not torch.backends.cuda.cudnn_sdp_enabled() or not a.is_dense():
         return False
-    if torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled():
+    if must_repeat():
         return False
     d, d_value = a.query.shape[-1], a.value.shape[-1]
     limit = 256 if spec.capability == (9, 0) else 128

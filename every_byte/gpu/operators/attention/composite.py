@@ -17,9 +17,10 @@ from torch.nn.attention import SDPBackend
 from every_byte.gpu.memory.attachment import another_mode_is_on, attached
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
+from every_byte.gpu.operators.launch.units import HALF
 from every_byte.gpu.operators.registry import Call, composite, contiguous_copies, returns, takes
 
-from .choice import HALF, Attention, choose
+from .choice import Attention, choose
 
 aten = torch.ops.aten
 _CUDNN_MINUS_INFINITY = -65504.0

@@ -15,18 +15,13 @@ import torch
 
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
+from every_byte.gpu.operators.launch.units import HALF, div_up, must_repeat, round_up
 from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
-
-from .choice import HALF
 
 aten = torch.ops.aten
 _LOGSUMEXP_ALIGNMENT = 32
 _BIAS_GRADIENT_ALIGNMENT = 16
 _LARGEST_KEPT_HEAD = 128
-
-
-def _round_up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
 
 
 # -------------------------------------------------------------------------------------------------------------- forward
@@ -42,7 +37,7 @@ def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=Fals
         )
     b, h, s, _ = query.shape
     out = query.new_empty((b, s, h, value.shape[3])).transpose(1, 2)
-    rows = _round_up(s, _LOGSUMEXP_ALIGNMENT) if logsumexp else 0
+    rows = round_up(s, _LOGSUMEXP_ALIGNMENT) if logsumexp else 0
     seeds = (torch.zeros((), dtype=torch.int64) for _ in range(2))
     return out, query.new_empty((b, h, rows), dtype=torch.float32), *seeds
 
@@ -118,14 +113,14 @@ def workspace_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     half = query.dtype in HALF
     kernel = _kernel(spec, half, max(d, e), dropout)
     sums_outside = half and not kernel.sums_in_registers
-    n_splits = min(-(-t // kernel.keys), 200 // (b * h))
-    if torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled():
+    n_splits = min(div_up(t, kernel.keys), 200 // (b * h))
+    if must_repeat():
         n_splits = 1
     n_splits = max(n_splits, 1)
-    keys = n_splits * kernel.keys * (_round_up(d, kernel.queries) + _round_up(e, kernel.queries)) if sums_outside else 0
-    tiles = -(-s // kernel.queries) * -(-d // kernel.keys)
+    keys = n_splits * kernel.keys * (round_up(d, kernel.queries) + round_up(e, kernel.queries)) if sums_outside else 0
+    tiles = div_up(s, kernel.queries) * div_up(d, kernel.keys)
     queries = tiles * (4 + kernel.queries * kernel.keys)  # a lock, a counter and padding before each tile
-    return b * h * _round_up(keys + queries, 4) * 4
+    return b * h * round_up(keys + queries, 4) * 4
 
 
 @returns(aten._scaled_dot_product_efficient_attention_backward.default)
@@ -136,7 +131,7 @@ def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
     if not wanted[3]:
         return *gradients, None
     n = bias.shape[-1]
-    padded = bias.new_empty((*bias.shape[:-1], _round_up(n, _BIAS_GRADIENT_ALIGNMENT)))
+    padded = bias.new_empty((*bias.shape[:-1], round_up(n, _BIAS_GRADIENT_ALIGNMENT)))
     return *gradients, padded[..., :n]
 
 

@@ -11,19 +11,16 @@ import struct
 import torch
 
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.operators.launch.units import div_up, must_repeat, round_up
 from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
 
 aten = torch.ops.aten
 _RANDOM_STATE_BYTES = 16
 
 
-def _round_up(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
-
-
 def _rounded_head(d: int) -> int:
     """The head dimension as the kernels accumulate it."""
-    return _round_up(d, 32 if d <= 128 else 64)
+    return round_up(d, 32 if d <= 128 else 64)
 
 
 # ------------------------------------------------------------------------------------------------------- flash, forward
@@ -88,7 +85,7 @@ def _n_splits(n_tiles: int, multiprocessors: int, n_blocks: int) -> int:
         return 1
     efficiencies = {}
     for n in range(1, min(128, multiprocessors, n_blocks) + 1):
-        if n == 1 or -(-n_blocks // n) != -(-n_blocks // (n - 1)):
+        if n == 1 or div_up(n_blocks, n) != div_up(n_blocks, n - 1):
             waves = _float32(n_tiles * n / multiprocessors)
             efficiencies[n] = _float32(waves / math.ceil(waves))
     best = max(efficiencies.values(), default=0.0)
@@ -102,7 +99,7 @@ def split_buffers(b: int, h: int, s: int, t: int, d: int, spec: GPUSpec) -> tupl
     Source: set_params_splitkv in flash_api.cpp.
     """
     keys_per_block = 256 if d <= 64 else 128 if d <= 128 else 64
-    n = _n_splits(b * h * -(-s // 64), 2 * spec.multiprocessors, -(-t // keys_per_block))
+    n = _n_splits(b * h * div_up(s, 64), 2 * spec.multiprocessors, div_up(t, keys_per_block))
     return (n * b * h * s * 4, n * b * h * s * _rounded_head(d) * 4) if n > 1 else (0, 0)
 
 
@@ -169,10 +166,10 @@ def flash_attention_backward(call: Call) -> None:
     b, s, h, d = query.shape
     call.hold(*contiguous_copies(gradient, out))
     call.place_all()
-    rows = b * h * _round_up(s, 128)
+    rows = b * h * round_up(s, 128)
     parts = 1
-    if torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled():
-        parts = -(-memory.spec.multiprocessors // (b * h))
+    if must_repeat():
+        parts = div_up(memory.spec.multiprocessors, b * h)
     sizes = [rows * 4, parts * rows * _rounded_head(d) * 4]
     if key.shape[2] != h:
         sizes += [b * key.shape[1] * h * d * query.element_size()] * 2

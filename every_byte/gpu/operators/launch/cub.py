@@ -11,17 +11,15 @@ tests/gpu/operators/test_takes.py.
 from every_byte.gpu.memory.rules import of_architecture
 from every_byte.gpu.memory.specs import GPUSpec
 
+from .units import div_up, round_up
+
 ALIGNMENT = 256
 DIGITS = 256
 TILES_AHEAD = 32
 
 
 def _aligned(*sizes: int) -> int:
-    return ALIGNMENT - 1 + sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
-
-
-def _div_up(a: int, b: int) -> int:
-    return -(-a // b)
+    return ALIGNMENT - 1 + sum(round_up(size, ALIGNMENT) for size in sizes)
 
 
 def sort_pairs(n: int, item_bytes: int, largest: int, spec: GPUSpec) -> int:
@@ -32,15 +30,15 @@ def sort_pairs(n: int, item_bytes: int, largest: int, spec: GPUSpec) -> int:
     """
     if n <= spec.rules.sort_in_one_tile[item_bytes]:
         return 1
-    passes = _div_up(max(largest, 1).bit_length(), 8)
+    passes = div_up(max(largest, 1).bit_length(), 8)
     copies = (n * item_bytes,) * 2 if passes > 1 else ()
-    tiles = _div_up(n, of_architecture(spec.rules.sort_tiles, spec.capability)[item_bytes])
+    tiles = div_up(n, of_architecture(spec.rules.sort_tiles, spec.capability)[item_bytes])
     return _aligned(passes * DIGITS * 8, tiles * DIGITS * 4, *copies, passes * 4)
 
 
 def unique_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
     """Scratch of a selection of the first of each run of equal keys."""
-    tiles = _div_up(n, of_architecture(spec.rules.unique_tiles, spec.capability)[key_bytes])
+    tiles = div_up(n, of_architecture(spec.rules.unique_tiles, spec.capability)[key_bytes])
     return _aligned((tiles + TILES_AHEAD) * 16, 1)
 
 
@@ -50,6 +48,6 @@ def running_sum(n: int, item_bytes: int, spec: GPUSpec) -> int:
     Counts: for each tile one word with its state and its sum. Half types do not fit one: three arrays.
     """
     if item_bytes == 2:
-        tiles = _div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD
+        tiles = div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD
         return _aligned(tiles * 4, tiles * item_bytes, tiles * item_bytes, 1)
-    return _aligned((_div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD) * 2 * item_bytes, 1)
+    return _aligned((div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD) * 2 * item_bytes, 1)

@@ -16,8 +16,8 @@ from math import prod
 from every_byte.gpu.memory.specs import GPUSpec
 
 from .tensor_iterator import sorted_dims
+from .units import WARP, div_up
 
-WARP = 32
 MAX_THREADS = 512
 MAX_OFFSET = 2**31 - 1
 SEMAPHORE_BYTES = 4
@@ -133,18 +133,18 @@ def _launch(nest: Nest, spec: GPUSpec, accumulator_bytes: int, input_vector: int
     along_input, dim0, dim1, vector = _block_limits(nest, n_inputs, input_vector)
     width, height = _block(dim0, dim1, (MAX_THREADS if nest.input_bytes < 16 else MAX_THREADS // 2) // vector)
     step_input, step_output = (width, 1) if along_input else (1, width)
-    per_thread = _div_up(n_inputs, step_input)
+    per_thread = div_up(n_inputs, step_input)
     across_warps = per_thread >= min(height * 16, 256)
     if across_warps:
         step_input *= height
-        per_thread = _div_up(n_inputs, step_input)
+        per_thread = div_up(n_inputs, step_input)
     else:
         step_output *= height
-    grid = _div_up(n_outputs // vector, step_output)
+    grid = div_up(n_outputs // vector, step_output)
     target = spec.multiprocessors * (spec.threads_per_multiprocessor // (width * height))
     if not across_warps or per_thread < 256 or grid > target:
         return 0, 0
-    blocks = max(min(_div_up(target, grid), _div_up(per_thread, 16)), _div_up(per_thread, 256))
+    blocks = max(min(div_up(target, grid), div_up(per_thread, 16)), div_up(per_thread, 256))
     if blocks <= 1:
         return 0, 0
     buffer = accumulator_bytes * n_outputs * blocks
@@ -189,7 +189,3 @@ def _block(dim0: int, dim1: int, max_threads: int) -> tuple[int, int]:
 def _power_below(n: int) -> int:
     """The largest power of two that is at most n; 1 for 0."""
     return 1 << (max(n, 1).bit_length() - 1)
-
-
-def _div_up(a: int, b: int) -> int:
-    return -(-a // b)
