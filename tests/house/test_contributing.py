@@ -12,7 +12,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FENCES = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 SPOKEN = re.findall(r"`([^`\n]+)`", FENCES.sub("", TEXT))
 # What a newcomer puts a name of their own in the place of, and what is made by following the page.
-OPEN = re.compile(r"\$|NAME|VERSION|largest_so_far|[*…@(]|^aten/|^\.venv/")
+OPEN = re.compile(r"\$|NAME|VERSION|2\.14|largest_so_far|[*…@(]|^aten/|^\.venv/")
 
 
 def commands() -> list[list[str]]:
