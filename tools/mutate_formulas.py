@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMULAS = Path("utils", "formulas")
-FILES = tuple("mlp block phases estimates settings gpt regions".split())
+FILES = tuple("mlp block phases estimates settings gpt regions tensor_parallel data_parallel mesh moments".split())
 _SIZE = re.compile(r"[\sA-Za-z0-9_*+\-/(),]*")  # what a string that is a size, or a piece of one, is made of
 _WORDS = re.compile(r"[A-Za-z]\w* +[A-Za-z]")  # two words side by side: prose
 _NO_SIZES = ("Selector", "range", "get", "Integer", "ValueError")

@@ -94,7 +94,7 @@ def test_where_the_figure_reserves_other_bytes_than_the_verdict_it_is_said(explo
         ({"stage": "0"}, True),
         ({"recompute": "none"}, True),
         ({"t": 1, "n": 64}, False),
-        ({"model": "1T", "b": 1, "n": 24}, False),
+        pytest.param({"model": "1T", "b": 1, "n": 24}, False, marks=pytest.mark.nightly),
         pytest.param(
             {"model": "1T", "b": 1, "n": 24, "sequence": "on, gathered again"}, "tightly", marks=pytest.mark.nightly
         ),

@@ -16,9 +16,21 @@ PAGE = """<!doctype html>
 
 
 def write(folder: Path, name: str, *, n_stored: int) -> tuple:
-    """The page's address, its explorer, and the settings stored with it: as many as asked, spread over all."""
+    """The page's address, its explorer, and the settings stored with it: as many as asked, spread over all.
+
+    The explorer answers each setting once, and then as it did.
+    """
     with for_a_page():
         explorer = GALLERY[name].make()
+    answer_at, answers = explorer.answer_at, {}
+
+    def remembered(settings: dict) -> dict:
+        key = pages.key_of(explorer, settings)
+        if key not in answers:
+            answers[key] = answer_at(settings)
+        return answers[key]
+
+    explorer.answer_at = remembered
     settings = list(GALLERY[name].settings(explorer))
     chosen = settings[:: max(1, len(settings) // n_stored)][:n_stored]
     (folder / "explorers.js").write_text(one_script(), encoding="utf-8")
