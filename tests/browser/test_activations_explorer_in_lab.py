@@ -5,7 +5,7 @@ from explorer_page import ExplorerPage
 
 CELL = "from utils.explorers.block import block_explorer\n\nexplorer = block_explorer()\nexplorer"
 PARTS = ["norm1", "attention", "norm2", "mlp"]
-N_SETTINGS = 8
+N_SETTINGS = 4
 OPENING = {
     "b": 2,
     "s": 4096,

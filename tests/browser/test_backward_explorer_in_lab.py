@@ -5,7 +5,7 @@ from explorer_page import ExplorerPage
 
 CELL = "from utils.explorers.phases import phases_explorer\n\nexplorer = phases_explorer()\nexplorer"
 PHASES = ["model to device", "iteration 1", "forward", "backward", "step", "zero_grad"]
-N_SETTINGS = 6
+N_SETTINGS = 3
 
 
 @pytest.fixture

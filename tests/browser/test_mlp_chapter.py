@@ -8,7 +8,7 @@ from explorer_page import ExplorerPage
 from lab import REPOSITORY
 
 NOTEBOOK = REPOSITORY / "chapters" / "02_mlp_memory.ipynb"
-N_SETTINGS = 10
+N_SETTINGS = 5
 
 
 @pytest.fixture

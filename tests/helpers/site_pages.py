@@ -19,6 +19,7 @@ NOTE_READY = """() => new MutationObserver((_, seen) => {
   window.readyMs = performance.now();
   seen.disconnect();
 }).observe(document, { subtree: true, childList: true, attributes: true })"""
+STORED_MS = 100  # so soon what a page stores may be missed by the next one, which has a process of its own
 PAINTED = """async () => {
   await document.fonts.ready;
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -98,6 +99,7 @@ class Visit:
 
     def open(self, name: str, *, until: str = "load"):
         """Opens a page of the site, and waits until it is painted; `until="networkidle"`: until it asks for nothing."""
+        self.page.wait_for_timeout(STORED_MS)
         self.page.goto(self.root + name, wait_until=until)
         self.page.evaluate(PAINTED)
         return self.page
