@@ -141,6 +141,7 @@ benchmark: $(TEST_STAMP)
 	$(PY) -W ignore benchmarks/transformer_step.py
 	$(PY) -W ignore benchmarks/gpt_step.py
 	$(PY) benchmarks/page.py
+	$(PY) benchmarks/slider.py
 
 format: $(TEST_STAMP)
 	$(PY) -m ruff check --fix .

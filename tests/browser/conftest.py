@@ -11,7 +11,8 @@ import pytest
 from bare_page import bare_page
 from chapter import ChapterInPython
 from explorer_page import ExplorerPage
-from lab import REPOSITORY, Lab, lab_server
+from lab import Lab, lab_server
+from places import ROOT
 
 from tools.chromium import NAMES, find_chromium, kept
 
@@ -80,7 +81,7 @@ def site(tmp_path_factory, worker_id):
     with open(of_the_run / "site.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (of_the_run / "site.built").exists():
-            build = subprocess.run([sys.executable, "-m", "tools.site"], cwd=REPOSITORY, capture_output=True, text=True)
+            build = subprocess.run([sys.executable, "-m", "tools.site"], cwd=ROOT, capture_output=True, text=True)
             assert build.returncode == 0, build.stdout[-2000:] + build.stderr[-4000:]
             print(build.stdout)
             (of_the_run / "site.built").touch()

@@ -25,11 +25,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from explorer_page import ExplorerPage  # noqa: E402
-from lab import REPOSITORY, lab_server, run_notebook  # noqa: E402
+from lab import lab_server, run_notebook  # noqa: E402
 
 from tools.chromium import chromium  # noqa: E402
 
-OUT = REPOSITORY / "build" / "measured"
+OUT = ROOT / "build" / "measured"
 MOVES, SEED = 20, 1
 FIGURES = """(root) => [...root.querySelectorAll("tr[data-term]")].map(({ dataset: row }) =>
   [`${row.stage ?? ""} ${row.term}`, row.predicted ?? null, row.beside ?? null, row.accounted ?? null])"""

@@ -8,11 +8,11 @@ import re
 
 import pytest
 from explorer_page import RUSH, ExplorerPage
-from lab import REPOSITORY
+from places import ROOT
 from stand_in import BADGE, NAME, OPTION
 
 CELL = f"""import sys
-sys.path.insert(0, {str(REPOSITORY / "tests" / "helpers")!r})
+sys.path.insert(0, {str(ROOT / "tests" / "helpers")!r})
 from stand_in import install
 from utils.explorers.mlp import mlp_explorer
 

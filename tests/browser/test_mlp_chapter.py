@@ -5,9 +5,9 @@ import re
 import nbformat
 import pytest
 from explorer_page import ExplorerPage
-from lab import REPOSITORY
+from places import ROOT
 
-NOTEBOOK = REPOSITORY / "chapters" / "02_mlp_memory.ipynb"
+NOTEBOOK = ROOT / "chapters" / "02_mlp_memory.ipynb"
 N_SETTINGS = 5
 
 

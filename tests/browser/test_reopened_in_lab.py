@@ -4,7 +4,8 @@ import json
 
 import nbformat
 import pytest
-from lab import REPOSITORY, START_SECONDS, asked, lab_server, run_notebook
+from lab import START_SECONDS, asked, lab_server, run_notebook
+from places import ROOT
 
 from tools.chromium import chromium
 from tools.lab_contents import LIVE
@@ -13,7 +14,7 @@ EXPLORER = "from utils.explorers.mlp import mlp_explorer\n\nmlp_explorer()"
 SLIDER = "import ipywidgets\n\nipywidgets.IntSlider()"
 NAME, STRANGERS = "sliders.ipynb", "of_a_stranger.ipynb"
 MISSING = "model not found"
-CHAPTERS = REPOSITORY / "chapters"
+CHAPTERS = ROOT / "chapters"
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import pytest
-from lab import REPOSITORY
+from places import ROOT
 from site_pages import book_pages
 
 from tools.screenshots import pages
@@ -85,6 +85,4 @@ def test_no_page_sends_a_reader_to_menus_that_it_lacks():
 def test_no_page_speaks_of_this_machine():
     texts = {path.name: path.read_text(encoding="utf-8") for path in HTML.rglob("*.html")}
     texts["searchindex.js"] = (HTML / "searchindex.js").read_text(encoding="utf-8")
-    assert [
-        name for name, text in texts.items() if str(REPOSITORY) in text or json.dumps(str(REPOSITORY)) in text
-    ] == []
+    assert [name for name, text in texts.items() if str(ROOT) in text or json.dumps(str(ROOT)) in text] == []

@@ -3,12 +3,12 @@
 import re
 
 import nbformat
-from lab import REPOSITORY
+from places import ROOT
 
 from utils import SimulatedGPU
 from utils.experiments.first_programs import tensor_of
 
-NOTEBOOK = REPOSITORY / "chapters" / "00_start_here.ipynb"
+NOTEBOOK = ROOT / "chapters" / "00_start_here.ipynb"
 FIRST, STEP = 13_312, 256  # KiB: where the slider starts, and what a key adds
 
 

@@ -10,7 +10,7 @@ from torchrun import SUMMED_IN_ANOTHER_ORDER, Run
 from every_byte.gpu.capacity import fit
 from every_byte.gpu.ranks import ranks
 from utils import SimulatedGPU
-from utils.experiments import mesh_step as mesh_steps
+from utils.experiments import mesh_step
 from utils.experiments.mesh_step import MeshStep
 from utils.models.data_parallel import fully_sharded, replicated
 from utils.models.gpt import GPT
@@ -22,7 +22,7 @@ SMALL = dict(model="small", t=2, b=2, s=128, n=4)
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setitem(mesh_steps.SHAPES, "small", {"L": 3, "d": 256, "a": 8, "V": 4096})
+    monkeypatch.setitem(mesh_step.SHAPES, "small", {"L": 3, "d": 256, "a": 8, "V": 4096})
 
 
 @pytest.mark.nightly

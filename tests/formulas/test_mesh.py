@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from utils.experiments import mesh_step as mesh_steps
+from utils.experiments import mesh_step
 from utils.experiments.mesh_step import MeshStep
 from utils.formulas.mesh import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES, MeshSettings, held_on_mesh
 
@@ -16,7 +16,7 @@ WITH_ENGINE = [way for way in WAYS if STAGES[way[-1]] != 2]
 
 @pytest.fixture(autouse=True)
 def a_small_model(monkeypatch):
-    monkeypatch.setitem(mesh_steps.SHAPES, "small", SIZES)
+    monkeypatch.setitem(mesh_step.SHAPES, "small", SIZES)
 
 
 def drawn(seed, n_ways):

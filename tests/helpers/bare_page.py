@@ -4,12 +4,12 @@ import contextlib
 import json
 
 from explorer_page import ExplorerPage
-from lab import REPOSITORY
+from places import ROOT
 
 from every_byte.widget.scripts import one_module
 from tools.chromium import chromium
 
-CSS = REPOSITORY / "every_byte" / "widget" / "page" / "explorer.css"
+CSS = ROOT / "every_byte" / "widget" / "page" / "explorer.css"
 LOAD = """async (source) => {
   const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   window.explorers = await import(address);

@@ -13,9 +13,10 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from places import ROOT
+
 from tools.chromium import chromium
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 START_SECONDS = 120  # a first start on a slow machine; it takes 3 to 5 here
 
 
@@ -62,7 +63,7 @@ def _environment(scratch: Path) -> dict[str, str]:
         "JUPYTER_RUNTIME_DIR": str(scratch / "runtime"),
         "JUPYTERLAB_SETTINGS_DIR": str(settings),
         "JUPYTERLAB_WORKSPACES_DIR": str(scratch / "workspaces"),
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     }
 
 

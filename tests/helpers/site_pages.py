@@ -6,14 +6,14 @@ import http.server
 import threading
 from collections.abc import Iterator
 
-from lab import REPOSITORY
+from places import ROOT
 
 from tools.chromium import browser
 from tools.screenshots import pages
 from tools.site import HTML
 
 FILES = HTML.as_uri() + "/"
-CHAPTERS = sorted((REPOSITORY / "chapters").glob("*.ipynb"))
+CHAPTERS = sorted((ROOT / "chapters").glob("*.ipynb"))
 NOTE_READY = """() => new MutationObserver((_, seen) => {
   if (!document.querySelector(".eb[data-state=ready]")) return;
   window.readyMs = performance.now();

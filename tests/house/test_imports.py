@@ -251,3 +251,14 @@ def test_the_instrument_and_its_reports_need_no_figures_and_no_widgets():
     source += "import sys; print({'matplotlib', 'ipywidgets', 'anywidget', 'IPython'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert run.stdout.strip() == "set()", run.stderr
+
+
+def test_every_program_finds_what_it_imports():
+    """Benchmarks, tools and recorders, each as if it were run: no test runs all of them."""
+    folders = ("benchmarks", "tools", "tests/reference")
+    programs = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    programs = [path for path in programs if "__main__" in path.read_text(encoding="utf-8")]
+    assert len(programs) > 15
+    code = "import runpy, sys\nfor path in sys.argv[1:]: runpy.run_path(path, run_name='imported')"
+    run = subprocess.run([sys.executable, "-c", code, *programs], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
