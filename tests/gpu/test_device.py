@@ -119,7 +119,8 @@ def test_out_of_order_and_other_threads():
         thread = threading.Thread(target=elsewhere)
         thread.start()
         thread.join()
-        assert errors == ["a simulated GPU must be closed on the thread that opened it: a100-80gb.", 1024]
+        said = "a simulated GPU must be closed on the thread that opened it: a100-80gb; do so there."
+        assert errors == [said, 1024]
         assert outer.memory_allocated() == 0
 
 
