@@ -1,7 +1,7 @@
 """What an activation decides: whether its output tells its derivative, what its backward reads, how a model trains."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -52,15 +52,16 @@ def curve(function: Callable[[torch.Tensor], torch.Tensor]) -> tuple[torch.Tenso
     return x.detach(), y.detach(), derivative
 
 
-def widest_fold(function: Callable[[torch.Tensor], torch.Tensor]) -> Fold | None:
+def widest_fold(function: Callable[[torch.Tensor], torch.Tensor], points: Sequence[torch.Tensor] = ()) -> Fold | None:
     """The two inputs of one output whose derivatives differ most; None if the derivative is a function of the output.
 
     All points are sorted by their output. If it tells the derivative, neighbours have nearly the same one, or are the
-    two sides of one kink. Where the curve folds, points far from each other become neighbours.
+    two sides of one kink. Where the curve folds, points far from each other become neighbours. `points` are those of
+    `curve`, where they are there already.
 
     Raises: ValueError for a function that does not give a finite number and derivative for each number of the grid.
     """
-    x, y, derivative = curve(function)
+    x, y, derivative = points or curve(function)
     if y.shape != x.shape or not bool((y.isfinite() & derivative.isfinite()).all()):
         raise ValueError(
             f"function must give a finite number and derivative for each number from {LOWEST} to {HIGHEST}: got "
