@@ -39,7 +39,7 @@ FILLS = {"every_byte": "#dbeafe", "utils": "#fef3c7"}
 STYLE = (
     "text{font-family:system-ui,sans-serif;font-size:13px;fill:#1f2937}"
     ".folder{font-family:ui-monospace,monospace;font-weight:700}"
-    ".step{font-weight:700;fill:#7a7d82}"
+    ".step{font-weight:700;fill:#5b5f66}"
 )
 
 

@@ -40,6 +40,9 @@ class Trace:
     n_found: int = field(default=0, repr=False, compare=False)
     _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        return f"Trace({self.origin}, {self.gpu}, {len(self.events):,d} events)"
+
     def __post_init__(self) -> None:
         if self.origin not in ORIGINS:
             raise ValueError(f"origin must be one of {', '.join(ORIGINS)}: got {self.origin!r}.")

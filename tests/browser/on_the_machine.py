@@ -1,6 +1,6 @@
 """By hand, on a machine with a GPU: moves each explorer on it in JupyterLab, and says where figures differ.
 
-    python tests/browser/on_the_machine.py                     all six, on this machine's GPU
+    python tests/browser/on_the_machine.py                     all, on this machine's GPU
     python tests/browser/on_the_machine.py mlp gpt             some of them
     python tests/browser/on_the_machine.py --kernel path/to/python    with another interpreter for the kernel
 

@@ -100,3 +100,8 @@ def test_a_part_between_two_marks():
         trace.between("start", "middle")
     with pytest.raises(ValueError, match="after must come before until: got after='end', until='start'"):
         trace.between("end", "start")
+
+
+def test_a_trace_shows_itself_in_one_line(gpu):
+    kept = [torch.ones(3, device=gpu.device) for _ in range(2)]
+    assert repr(gpu.trace) == "Trace(simulated, a100-80gb, 3 events)", kept  # a segment, and two blocks of it

@@ -7,6 +7,7 @@ import torch
 from places import RECORDED, REFERENCE
 
 from every_byte.gpu.record import load_cases, write
+from tools.cuda_build import label
 from tools.cuda_build import record as tool
 
 EVENTS = [["alloc", 0, 8, "", None, "m"], ["alloc", 1, 8, "", None, "m"], ["free", 1], ["free", 0], ["mark", "m"]]
@@ -184,3 +185,19 @@ def test_a_case_on_a_card(card, monkeypatch, with_events):
     if not with_events:
         del expected["events"]
     assert recorded == expected
+
+
+def test_another_version_alone_is_no_failure(build, tmp_path, capsys):
+    """But it is said."""
+    write(RECORDING | {"torch": "2.14"}, build.gives)
+    write(RECORDING, tmp_path / "there")
+    assert tool.main([*build.arguments, "--check", str(tmp_path / "there")]) == 0
+    assert 'torch is "2.14", was "2.13"\n1 recorded, 0 failed' in capsys.readouterr().out
+    write(RECORDING | {"torch": "2.14", "marks": []}, build.gives)
+    assert tool.main([*build.arguments, "--check", str(tmp_path / "there")]) == 1
+
+
+def test_a_phase_that_a_file_lacks_is_refused_by_name(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        label.main([str(write(RECORDING, tmp_path)), "backward"])
+    assert "phase must be one of this file's: got 'backward'; there are m." in capsys.readouterr().err

@@ -50,6 +50,9 @@ def main(argv: Sequence[str]) -> None:
     asked = parser.parse_args(argv)
     with gzip.open(asked.file) as file:
         case = json.load(file)
+    phases = [mark["name"] for mark in case["marks"]]
+    if asked.phase is not None and asked.phase not in phases:
+        parser.error(f"phase must be one of this file's: got {asked.phase!r}; there are {', '.join(phases)}.")
     lines = lines_of_marks(case) if asked.phase is None else lines_of_events(case, asked.phase, asked.smallest)
     print(*lines, sep="\n")
 
