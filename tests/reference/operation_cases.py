@@ -333,3 +333,21 @@ def shared_rows(env):
         y = torch.empty(n, device=env.device, dtype=dtype).cumsum(0)
         env.mark(f"sum of {n} {dtype}")
         del y
+
+
+@case
+def norms_of_single_elements(env):
+    """Along dimensions of one element, and others, in the input's type and in a wider one, by both names."""
+    rng = random.Random(8)
+    for i in range(60):
+        shape = [rng.choice([1, _size(rng, 10)]) for _ in range(rng.randint(1, 3))]
+        dims = rng.sample(range(len(shape)), rng.randint(1, len(shape)))
+        x = torch.empty(shape, device=env.device, dtype=rng.choice(DTYPES))
+        x = x.transpose(0, -1) if rng.random() < 0.4 else x
+        wider = rng.choice([None, torch.float32]) if x.dtype != torch.float64 else None
+        p = rng.choice([1, 2, 3, 0.5, float("inf")])
+        y = torch.linalg.vector_norm(x, p, dims, keepdim=rng.random() < 0.5, dtype=wider)
+        env.mark(f"vector_norm {i}")
+        z = x.norm(p, dims, dtype=wider)
+        env.mark(f"norm {i}")
+        del x, y, z

@@ -140,15 +140,18 @@ def variance(call: Call) -> None:
     aten.norm.ScalarOpt_dim_dtype,
 )  # fmt: skip
 def vector_norm(call: Call) -> None:
-    """The result, a copy of the input in its type, staging, semaphores.
+    """The result, a copy of the input in its type, staging, semaphores. Single elements are copied in any type.
 
-    Source: ReduceNormKernel.cu; impl_func_norm in aten/src/ATen/native/ReduceOps.cpp, for the older names.
+    Source: ReduceNormKernel.cu; linalg_vector_norm_out in aten/src/ATen/native/LinearAlgebra.cpp;
+        impl_func_norm in aten/src/ATen/native/ReduceOps.cpp, for the older names.
     """
     call.place_all()
-    given = call.args[0]
-    x = _converted(call, given, call.result.dtype)
+    given, dtype = call.args[0], call.result.dtype
+    dims = reduced_dims(given, call.argument(2, "dim"))
+    is_single = given.dim() > 0 and all(given.shape[dim] == 1 for dim in dims)
+    x = torch.empty_like(given, dtype=dtype) if is_single and given.dtype != dtype else _converted(call, given, dtype)
     call.hold(x.nbytes if x is not given else 0)
-    reduce(call, x, reduced_dims(x, call.argument(2, "dim")), call.result.element_size())
+    reduce(call, x, dims, dtype.itemsize)
 
 
 @takes(aten.logsumexp.default)
