@@ -104,7 +104,9 @@ def made_by() -> str:
     """
     folders = ("every_byte", "utils", "tools", "book", "tests/reference")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix != ".md"]
-    return digest_of(files, *sorted(str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*")))
+    return digest_of(
+        [*files, ROOT / "constraints.txt"], *sorted(str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*"))
+    )
 
 
 def build_pages(*options: str) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 
+import torch
 from places import ROOT
 
 from book.extensions.chapters import opening
@@ -17,6 +18,20 @@ def test_the_session_prints_what_stands_below_it():
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
     assert printed.getvalue() == output
+
+
+def test_a_program_of_one_s_own_gives_its_largest_rows(capsys):
+    """The second block, with a training step in the place of the reader's."""
+
+    def train(device):
+        model = torch.nn.TransformerEncoderLayer(64, 4, device=device)
+        model(torch.zeros(16, 2, 64, device=device)).sum().backward()
+
+    _, code = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    exec(compile(code, "README.md", "exec"), {"train": train})
+    said = capsys.readouterr().out
+    assert said.startswith("t4-16gb, simulated, at the peak")
+    assert "linear1" in said
 
 
 def test_every_link_into_the_repository_leads_somewhere():

@@ -128,10 +128,11 @@ class Memory:
         self.settle()
 
     def while_taken(self, *sizes: int) -> None:
-        """Take temporaries of these sizes and give them back, last first, those too that others find no room beside."""
+        """Take temporaries of these sizes and give them back, last first; also where a later one finds no room."""
         taken = []
         try:
-            taken.extend(self.take(n_bytes) for n_bytes in sizes if n_bytes)
+            for n_bytes in filter(None, sizes):
+                taken.append(self.take(n_bytes))
         finally:
             for block, number in reversed(taken):
                 self.give_back(block, number)

@@ -55,3 +55,11 @@ def test_after_out_of_memory_the_temporaries_of_the_operator_are_gone(prepare):
             del result
             break
     assert n_failed > 3
+
+
+def test_temporaries_that_are_taken_together_go_where_the_last_finds_no_room():
+    with SimulatedGPU(room_for(64 * MiB)) as gpu:
+        with pytest.raises(torch.OutOfMemoryError):
+            gpu._memory.while_taken(8 * MiB, 16 * MiB, 80 * MiB)
+        assert gpu.memory_allocated() == 0
+        assert gpu.max_memory_allocated() == 24 * MiB
