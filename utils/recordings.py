@@ -15,5 +15,5 @@ def recorded(case: str, card: str = "a100") -> dict:
     path = RECORDINGS / f"{case}.{card}.json.gz"
     if not path.is_file():
         found = f"got {case!r} on {card!r}; no {path.name} there"
-        raise ValueError(f"case must be a recording in tests/reference, whose cases*.py have their names: {found}.")
+        raise ValueError(f"case must be a recording in tests/reference, whose *cases.py have their names: {found}.")
     return json.loads(gzip.decompress(path.read_bytes()))
