@@ -22,7 +22,7 @@ PATH = {
         "every_byte/gpu/observer",
         "every_byte/gpu",
     ),
-    "On a machine with a GPU, in their place": ("every_byte/gpu/live",),
+    "On a machine with a GPU, in their place": ("every_byte/gpu/live", "every_byte/gpu/cases"),
     "Whose bytes they are": ("every_byte/ledger",),
     "What they should be": ("every_byte/formula", "utils/formulas"),
     "What a reader sees": (

@@ -68,6 +68,11 @@ class Constant:
         return f"{self.file}.py:{self.line}: {self.number} in `{self.text}`"
 
 
+def module(file: str) -> str:
+    """The name under which a file of formulas is imported."""
+    return ".".join((*FORMULAS.parts, file))
+
+
 def constants(file: str) -> list[Constant]:
     """Every number of a file that is part of a size: in a string that is one, or by itself."""
     source = (ROOT / FORMULAS / f"{file}.py").read_bytes()
@@ -129,18 +134,8 @@ class Book:
         source = path.read_bytes() if path else b""
         notes = self.folder / "notes"
         notes.write_text("")
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--nbval",
-            f"chapters/{chapter}",
-        ]
-        command[-2:-2] = ["--nbval-current-env"]
+        command = [sys.executable, *"-m pytest -x -q -p no:cacheprovider --nbval --nbval-current-env".split()]
+        command.append(f"chapters/{chapter}")
         here = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "EVERY_BYTE_NOTES": str(notes)}
         try:
             if path:
@@ -156,7 +151,7 @@ def outcome(book: Book, constant: Constant, chapters: dict[str, set[str]]) -> di
     """For each chapter that has loaded the constant's file: "fails", "passes", or "unused" if no size has changed."""
     found = {}
     for chapter, noted in chapters.items():
-        if f"utils.{constant.file}" in noted:
+        if module(constant.file) in noted:
             passes, now = book.run(chapter, constant)
             found[chapter[:2]] = "fails" if not passes else "unused" if now == noted else "passes"
     return found

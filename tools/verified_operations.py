@@ -15,7 +15,7 @@ from places import RECORDED  # noqa: E402
 from reference_files import all_files, load  # noqa: E402
 from running import Environment, cases, run_case, up_to_last_mark  # noqa: E402
 
-from every_byte.gpu.record import file_name, read  # noqa: E402
+from every_byte.gpu.cases.files import file_name, read  # noqa: E402
 from utils import Trace  # noqa: E402
 
 PAGE = ROOT / "book" / "verified_operations.md"

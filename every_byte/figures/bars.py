@@ -29,7 +29,7 @@ _STYLE = {
 
 
 @contextmanager
-def book_figure(title: str, height: float, width: float = 8) -> Iterator[tuple[Figure, plt.Axes]]:
+def titled_figure(title: str, height: float, width: float = 8) -> Iterator[tuple[Figure, plt.Axes]]:
     """A figure in the book's style, for as long as it is drawn; its title says what one should see."""
     with plt.rc_context(_STYLE):
         figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
@@ -54,7 +54,7 @@ def stacked_bars(title: str, bars: Mapping[str, Mapping[str, int]], unit: str = 
     Unit: bars in bytes; the axis is in MiB.
     """
     colours = assign(term for terms in bars.values() for term in terms)
-    with book_figure(title, 0.9 + 0.55 * len(bars)) as (figure, axes):
+    with titled_figure(title, 0.9 + 0.55 * len(bars)) as (figure, axes):
         for row, terms in enumerate(bars.values()):
             left = 0.0
             for name, n_bytes in terms.items():
@@ -78,7 +78,7 @@ def predicted_beside(title: str, peaks: Mapping[str, tuple[int, int, int]]) -> F
     Unit:   bytes; the axis is in GiB.
     """
     looks = list(assign(_PREDICTED).items())
-    with book_figure(title, 0.9 + 0.95 * len(peaks)) as (figure, axes):
+    with titled_figure(title, 0.9 + 0.95 * len(peaks)) as (figure, axes):
         for row, found in enumerate(peaks.values()):
             for place, ((name, colour), n_bytes) in enumerate(zip(looks, found, strict=True)):
                 at = row + 0.27 * (place - 1)
@@ -117,7 +117,7 @@ def timeline(
     order = {name: place for place, name in enumerate(CATEGORIES)}
     names = sorted({name for level in levels for name in level})
     names.sort(key=lambda name: order.get(NARROWER.get(name, name), len(order)))
-    with book_figure(title, 3.6) as (figure, axes):
+    with titled_figure(title, 3.6) as (figure, axes):
         _draw_areas(axes, names, levels)
         if category is None:
             _shade_phases(axes, _phases(trace)[first : last + 1])

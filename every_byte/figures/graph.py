@@ -11,7 +11,7 @@ from every_byte.ledger.saved_tensors import SavedTensor, graph_nodes, node_name
 from every_byte.palette import CATEGORIES, PALETTE
 from every_byte.units import short
 
-from .bars import INK, book_figure
+from .bars import INK, titled_figure
 
 _ASIDE = {"AccumulateGrad", "TBackward0"}  # they keep nothing, and a transposed weight is no step of its own
 _FORWARD, _KEPT, _BACKWARD = 2.0, 1.0, 0.0
@@ -28,7 +28,7 @@ def graph(title: str, output: torch.Tensor, rows: Sequence[SavedTensor]) -> Figu
     """
     nodes = [node for node in graph_nodes(output) if node_name(node) not in _ASIDE]
     columns = _columns(nodes, rows)
-    with book_figure(title, 3.4, width=max(4.0, 1.75 * len(nodes) + 1)) as (figure, axes):
+    with titled_figure(title, 3.4, width=max(4.0, 1.75 * len(nodes) + 1)) as (figure, axes):
         axes.set_axis_off()
         axes.set_xlim(-1.05, len(nodes) - 0.4)
         axes.set_ylim(-0.4, 2.45)

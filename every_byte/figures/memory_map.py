@@ -10,7 +10,7 @@ from every_byte.gpu.memory.storages import RECORDS
 from every_byte.palette import assign
 from every_byte.units import MiB, short
 
-from .bars import INK, book_figure, legend
+from .bars import INK, titled_figure, legend
 
 _HEIGHT = 0.66
 _FREE = {"facecolor": "none", "edgecolor": INK, "linestyle": "--", "label": "free", "clip_on": False}
@@ -31,7 +31,7 @@ def memory_map(title: str, snapshot: list[dict], tensors: Mapping[str, torch.Ten
     with_bytes = {name: tensor for name, tensor in (tensors or {}).items() if tensor.untyped_storage().nbytes()}
     names = {block_address(tensor): name for name, tensor in with_bytes.items()}
     widest = max(segment["total_size"] for segment in snapshot)
-    with book_figure(title, 1.1 + 0.5 * len(snapshot)) as (figure, axes):
+    with titled_figure(title, 1.1 + 0.5 * len(snapshot)) as (figure, axes):
         for row, segment in enumerate(snapshot):
             for block in segment["blocks"]:
                 _draw(axes, row, block, segment["address"], names, widest)

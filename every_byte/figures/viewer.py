@@ -13,7 +13,7 @@ from every_byte.palette import CATEGORIES, Colour, assign
 from every_byte.tables import text_table
 from every_byte.units import MiB, short
 
-from .bars import INK, book_figure, legend, mark_peak
+from .bars import INK, titled_figure, legend, mark_peak
 from .stacking import Block, stacked
 
 SMALLER = "smaller blocks"
@@ -51,7 +51,7 @@ def active_memory(
     seen = [block for block in stack if block.highest_bytes > from_bytes]
     names = [name for name in CATEGORIES if any(category[block.number] == name for block in seen)]
     colours = assign(names)
-    with book_figure(title, 4.2) as (figure, axes):
+    with titled_figure(title, 4.2) as (figure, axes):
         for name in names:
             of_name = [block for block in seen if category[block.number] == name]
             _draw_blocks(axes, name, of_name, colours[name], n_events, (highest - from_bytes) // _THIN)
@@ -140,7 +140,7 @@ def segments(title: str, snapshot: Iterable[dict], trace: Trace, position: int |
     names = [name for name in CATEGORIES if name in owner.values()]
     colours = assign(names)
     widest = max(segment["total_size"] for segment in snapshot)
-    with book_figure(title, 1.2 + 0.36 * len(snapshot)) as (figure, axes):
+    with titled_figure(title, 1.2 + 0.36 * len(snapshot)) as (figure, axes):
         for row, segment in enumerate(snapshot):
             for block in segment["blocks"]:
                 _draw_block(axes, row, block, segment["address"], owner, colours, widest)

@@ -8,7 +8,7 @@ from functools import cache
 
 from every_byte.rounding import ROUNDING_BYTES
 
-BOOK_LETTERS = ("b", "s", "d", "a", "L", "V", "t", "e")  # the order in which a product names them; others follow
+LETTERS = ("b", "s", "d", "a", "L", "V", "t", "e")  # the order in which a product names them; others follow
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -38,7 +38,7 @@ def in_order(letters) -> list[str]:
 
 
 def _rank(letter: str) -> tuple:
-    known = BOOK_LETTERS.index(letter) if letter in BOOK_LETTERS else len(BOOK_LETTERS)
+    known = LETTERS.index(letter) if letter in LETTERS else len(LETTERS)
     return (known, letter.startswith(BRACKETS), letter)
 
 

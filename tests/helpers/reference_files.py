@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from places import RECORDED
 
-from every_byte.gpu.record import file_name, read
+from every_byte.gpu.cases.files import file_name, read
 
 
 def all_files() -> list[tuple[str, str]]:

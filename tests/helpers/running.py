@@ -9,7 +9,9 @@ from types import ModuleType
 import torch
 from places import RECORDED, REFERENCE
 
-from every_byte.gpu.record import READINGS, file_name, load_cases, read
+from every_byte.gpu.cases.files import file_name, read
+from every_byte.gpu.cases.programs import load_cases
+from every_byte.gpu.cases.recorder import READINGS
 from utils import SimulatedGPU, Trace
 
 GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "rtx3090-24gb"}

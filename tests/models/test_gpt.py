@@ -8,7 +8,7 @@ import pytest
 import torch
 from reference_files import load
 
-from every_byte.gpu.record import READINGS
+from every_byte.gpu.cases.recorder import READINGS
 from utils import GPT, SimulatedGPU
 from utils.models.gpt import SIZES
 

@@ -16,7 +16,7 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from every_byte.gpu.record import load_module
+from every_byte.gpu.cases.programs import load_module
 
 transformers = load_module(Path(__file__).with_name("transformer_cases.py"))
 copies = load_module(Path(__file__).with_name("autocast_cache_cases.py"))

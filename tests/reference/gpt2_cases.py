@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from every_byte.gpu.record import load_module
+from every_byte.gpu.cases.programs import load_module
 
 reference = load_module(Path(__file__).with_name("cases.py"))
 

@@ -19,7 +19,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from every_byte.gpu.record import load_module
+from every_byte.gpu.cases.programs import load_module
 
 reference = load_module(Path(__file__).with_name("cases.py"))
 

@@ -20,7 +20,7 @@ import sys
 import zlib
 from pathlib import Path
 
-from every_byte.gpu.record import save
+from every_byte.gpu.cases.files import save
 from every_byte.units import KiB, MiB
 
 HERE = Path(__file__).resolve().parent

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
+from every_byte.gpu.cases.files import save
 from every_byte.gpu.live.gpu import LiveGPU
-from every_byte.gpu.record import save
 from every_byte.units import MiB
 from utils.exercises.start import CROWDED_REQUEST, crowded
 from utils.experiments.first_programs import fragmented, tensor_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from every_byte.gpu.record import save
+from every_byte.gpu.cases.files import save
 
 FILE = Path(__file__).parent / torch.__version__.split("+")[0] / "snapshots" / "mlp_step.a100.json.gz"
 KEPT = ("action", "addr", "size", "stream")

@@ -6,7 +6,8 @@ import pytest
 import torch
 from places import RECORDED, REFERENCE
 
-from every_byte.gpu.record import load_cases, write
+from every_byte.gpu.cases.files import write
+from every_byte.gpu.cases.programs import load_cases
 from tools.cuda_build import label
 from tools.cuda_build import record as tool
 

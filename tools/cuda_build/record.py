@@ -25,21 +25,20 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from every_byte.gpu.live.gpu import LiveGPU  # noqa: E402
-from every_byte.gpu.record import (  # noqa: E402
-    CASES,
+from every_byte.gpu.cases.files import file_name, read, write  # noqa: E402
+from every_byte.gpu.cases.programs import (  # noqa: E402
     SETTINGS,
     chosen,
-    file_name,
     load_cases,
-    read,
-    record_case,
     report,
     run_in_a_process,
     say,
     summary,
-    write,
 )
+from every_byte.gpu.cases.recorder import record_case  # noqa: E402
+from every_byte.gpu.live.gpu import LiveGPU  # noqa: E402
+
+CASES = HERE.parent.parent / "tests" / "reference" / "cases.py"
 
 # Settings of the stub libraries that change what a case allocates, or whether it has room.
 STUB_SETTINGS = ("STUB_CUDA_MEM", "STUB_CUDA_CONTEXT", "STUB_CUDA_OCC", "STUB_CUDA_CUDNN_WS")

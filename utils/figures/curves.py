@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
 
-from every_byte.figures.bars import INK, book_figure
+from every_byte.figures.bars import INK, titled_figure
 from every_byte.ledger.trace import Trace
 from every_byte.palette import assign
 from every_byte.units import MiB, short
@@ -25,7 +25,7 @@ def over_output(
     """
     _must_have_styles(functions=functions)
     colours = assign(functions)
-    with book_figure(title, 3.6) as (figure, axes):
+    with titled_figure(title, 3.6) as (figure, axes):
         for (name, function), style in zip(functions.items(), STYLES, strict=False):
             _, y, slope = (values[::_THINNED] for values in curve(function))
             shown = (y >= outputs[0]) & (y <= outputs[1])
@@ -53,7 +53,7 @@ def curves(title: str, traces: Mapping[str, Trace], *, unit_bytes: int = MiB) ->
     """
     _must_have_styles(traces=traces)
     colours = assign(traces)
-    with book_figure(title, 3.6) as (figure, axes):
+    with titled_figure(title, 3.6) as (figure, axes):
         for (name, trace), style in zip(traces.items(), STYLES, strict=False):
             totals, end = _totals(trace, unit_bytes)
             colour = colours[name].light
@@ -102,7 +102,7 @@ def over_length(
     colours = assign(forms)
     longest = max(s for points in found.values() for s in points)
     lengths = [longest * i // 64 for i in range(1, 65)]
-    with book_figure(title, 3.4) as (figure, axes):
+    with titled_figure(title, 3.4) as (figure, axes):
         for (name, form), style in zip(forms.items(), STYLES, strict=False):
             colour, points = colours[name].light, found[name]
             axes.plot(lengths, [form(s) / MiB for s in lengths], style, color=colour, label=name)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from every_byte.figures.bars import INK, book_figure
+from every_byte.figures.bars import INK, titled_figure
 from every_byte.palette import assign
 from every_byte.units import MiB
 from utils.experiments.speed_memory import TECHNIQUES, Point, dominated
@@ -37,7 +37,7 @@ def speed_memory(
     if unknown:
         raise ValueError(f"names must be those of points: got {unknown[0]!r}.")
     colours = assign(TECHNIQUES)
-    with book_figure(title, 4.6) as (figure, axes):
+    with titled_figure(title, 4.6) as (figure, axes):
         for technique in TECHNIQUES:
             found = [point for point in points if point.technique == technique]
             _draw(axes, technique, found, beaten, by, colours[technique].light)

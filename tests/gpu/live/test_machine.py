@@ -6,8 +6,8 @@ import sys
 import pytest
 import torch
 
+from every_byte.gpu.cases.programs import SETTINGS as LEFT_OUT_WHEN_RECORDING
 from every_byte.gpu.live.machine import SETTINGS, conditions, this_machine
-from every_byte.gpu.record import SETTINGS as LEFT_OUT_WHEN_RECORDING
 
 DEVICE = torch.device("cuda", 0)
 

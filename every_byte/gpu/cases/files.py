@@ -1,0 +1,29 @@
+"""The files that hold recordings, such as those of tests/reference: their names, and how they are read and written."""
+
+import gzip
+import json
+from pathlib import Path
+
+
+def file_name(case: str, card: str) -> str:
+    """Under which name a recording lies in its folder."""
+    return f"{case}.{card}.json.gz"
+
+
+def read(path: Path) -> dict:
+    """What a file holds: see tests/reference/README.md."""
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+def save(content: dict, path: Path) -> None:
+    """Write a file that `read` reads: the same content gives the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
+        zipped.write(json.dumps(content, separators=(",", ":")).encode())
+
+
+def write(result: dict, folder: Path) -> Path:
+    """Write a recording under its name, and return where it is."""
+    path = folder / file_name(result["case"], result["card"])
+    save(result, path)
+    return path

@@ -1,0 +1,77 @@
+"""Files of cases: which of them are chosen, each run in a process of its own, and a line printed for each."""
+
+import fnmatch
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+
+# Settings that change what PyTorch allocates: a case is run without them.
+SETTINGS = (
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "CUBLAS_WORKSPACE_CONFIG",
+)
+
+
+def load_module(path: Path) -> ModuleType:
+    """A Python file as a module of its own."""
+    spec = importlib.util.spec_from_file_location(str(path), path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_cases(path: Path) -> dict[str, Callable]:
+    """The `CASES` of a file such as tests/reference/cases.py, by name.
+
+    Raises: ValueError for a file that does not exist.
+    """
+    if not path.is_file():
+        raise ValueError(f"--cases must be a Python file with a dict CASES: got {path}, which does not exist.")
+    return load_module(path).CASES
+
+
+def summary(result: dict, path: Path) -> str:
+    """What was recorded, in a line."""
+    peak = max((mark["peak"] for mark in result["marks"]), default=0)
+    return f"largest peak {peak:,d} bytes: {path}"
+
+
+def chosen(names: list[str], cases: dict[str, Callable]) -> list[str]:
+    """The cases that one of the names stands for, in the order of the file; all of them without names.
+
+    Raises: ValueError for a name that stands for none.
+    """
+    for name in names:
+        if not any(fnmatch.fnmatchcase(case, name) for case in cases):
+            raise ValueError(
+                f"names must be those of cases, with * and ?: got {name!r}; try one of {', '.join(cases)}."
+            )
+    return [case for case in cases if not names or any(fnmatch.fnmatchcase(case, name) for name in names)]
+
+
+def run_in_a_process(command: list[str], unset: Iterable[str], **settings: str) -> tuple[bool, str]:
+    """Record one case in a process of its own: whether that went well, and the last that it said."""
+    environment = {key: value for key, value in os.environ.items() if key not in unset} | settings
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        return False, done.stderr.strip()[-1500:]
+    return True, done.stdout.strip().split("\n")[-1]
+
+
+def say(title: str, good: bool, said: str) -> bool:
+    """Print in a line how one case went."""
+    print(f"{title:44s} {said if good else f'FAILED: {said}'}", flush=True)
+    return good
+
+
+def report(outcomes: list[bool]) -> int:
+    """Print how many cases went well, and return the command's exit status: 1 if one did not."""
+    print(f"{sum(outcomes)} recorded, {len(outcomes) - sum(outcomes)} failed")
+    return 0 if all(outcomes) else 1

@@ -1,0 +1,88 @@
+"""Runs one case on this machine's GPU, and makes of the allocator's history what a file holds of the run."""
+
+import gc
+import re
+import subprocess
+from collections.abc import Callable
+
+import torch
+
+from every_byte.gpu.live.gpu import LiveGPU
+
+from .events import check, compact
+
+READINGS = {
+    "requested": "requested_bytes.all.current",
+    "allocated": "allocated_bytes.all.current",
+    "reserved": "reserved_bytes.all.current",
+    "peak": "allocated_bytes.all.peak",
+}
+COUNTERS = ("allocation.all.allocated", "allocation.all.freed")
+
+
+class Recorder:
+    """What a case is given as `env`: this machine's GPU, autocast on it, and marks."""
+
+    def __init__(self, gpu: LiveGPU):
+        self.gpu, self.device = gpu, gpu.device
+        self.marks: list[dict] = []
+        self.positions: list[tuple[int, int]] = []
+
+    def autocast(self, dtype: torch.dtype, **options) -> torch.autocast:
+        return self.gpu.autocast(dtype, **options)
+
+    def mark(self, name: str) -> None:
+        """Note the allocator's figures of this instant, and how many allocations and frees came before it."""
+        self.gpu.synchronize()
+        stats = self.gpu.memory_stats()
+        self.marks.append({"name": name} | {reading: stats[key] for reading, key in READINGS.items()})
+        self.positions.append(tuple(stats[counter] for counter in COUNTERS))
+        self.gpu.reset_peak_memory_stats()
+
+
+def record_case(case: Callable, gpu: LiveGPU, keep_events: bool) -> dict:
+    """Run a case on a GPU, in a process where nothing has run on it, and return what its file holds of the run.
+
+    Raises: ValueError if the result does not add up.
+    """
+    torch.manual_seed(0)
+    torch.backends.cuda.enable_cudnn_sdp(case.cudnn_sdp)
+    # Labels come from the stacks of C++, which are slow to note.
+    detail = {"stacks": "all", "context": "all"} if keep_events else {"stacks": "python", "context": None}
+    torch.cuda.memory._record_memory_history(max_entries=10_000_000, **detail)
+    gc.collect()
+    gc.disable()
+    try:
+        recorder = Recorder(gpu)
+        case(recorder)
+        trace = torch.cuda.memory._snapshot()["device_traces"][gpu.device.index]
+    finally:
+        gc.enable()
+        torch.cuda.memory._record_memory_history(enabled=None)
+    events = compact(trace, recorder.marks, recorder.positions)
+    check(events, recorder.marks)
+    result = {"cudnn_sdp": case.cudnn_sdp, "marks": recorder.marks}
+    return result | ({"events": events} if keep_events else {})
+
+
+def description(gpu: LiveGPU) -> dict:
+    """What a file says of the machine that it was recorded on."""
+    spec = gpu.spec
+    facts = ("capability", "total_bytes", "multiprocessors", "threads_per_multiprocessor")
+    return {
+        "torch": torch.__version__,
+        "card": re.sub(r"\W+", "-", gpu.name).lower(),
+        "device_name": gpu.name,
+        "gpu": {fact: getattr(spec, fact) for fact in facts},
+        "driver": driver_version(),
+        "origin": gpu.origin,
+    }
+
+
+def driver_version() -> str | None:
+    """The driver's version, as nvidia-smi gives it; None where there is no nvidia-smi."""
+    try:
+        command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split("\n")[0]
+    except (OSError, subprocess.SubprocessError):
+        return None
