@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 
 from every_byte import rounding
-from every_byte.formula.expressions import LETTERS, ROUNDING_BYTES, Expression
+from every_byte.formula.expressions import LETTER_ORDER, ROUNDING_BYTES, Expression
 from every_byte.formula.formula import Formula, Term
 from every_byte.units import short
 from utils.formulas.block import ATTENTIONS, PARTS, block_parts, block_saved
@@ -82,7 +82,7 @@ def page() -> str:
 
 
 def _head() -> str:
-    known = ", ".join(f"<b>{letter}</b> {LETTERS[letter]}" for letter in LETTERS)
+    known = ", ".join(f"<b>{letter}</b> {LETTERS[letter]}" for letter in LETTER_ORDER)
     rounded = Expression("blocks(x)")
     return (
         f"<h1>Every Byte: formula sheet</h1><p>{known}. All sizes are bytes, as requested; the allocator rounds each "

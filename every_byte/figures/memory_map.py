@@ -10,7 +10,7 @@ from every_byte.gpu.memory.storages import RECORDS
 from every_byte.palette import assign
 from every_byte.units import MiB, short
 
-from .bars import INK, titled_figure, legend
+from .bars import INK, legend, titled_figure
 
 _HEIGHT = 0.66
 _FREE = {"facecolor": "none", "edgecolor": INK, "linestyle": "--", "label": "free", "clip_on": False}

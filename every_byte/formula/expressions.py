@@ -8,7 +8,7 @@ from functools import cache
 
 from every_byte.rounding import ROUNDING_BYTES
 
-LETTERS = ("b", "s", "d", "a", "L", "V", "t", "e")  # the order in which a product names them; others follow
+LETTER_ORDER = ("b", "s", "d", "a", "L", "V", "t", "e")  # the order in which a product names them; others follow
 _OPERATORS = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -38,7 +38,7 @@ def in_order(letters) -> list[str]:
 
 
 def _rank(letter: str) -> tuple:
-    known = LETTERS.index(letter) if letter in LETTERS else len(LETTERS)
+    known = LETTER_ORDER.index(letter) if letter in LETTER_ORDER else len(LETTER_ORDER)
     return (known, letter.startswith(BRACKETS), letter)
 
 

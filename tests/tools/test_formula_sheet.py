@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from every_byte.formula.expressions import LETTERS, Expression
+from every_byte.formula.expressions import LETTER_ORDER, Expression
 from tools.formula_sheet import ESTIMATES, LETTERS, MOMENTS, PAGE, page
 from utils.formulas.estimates import parameter_count
 from utils.formulas.gpt import GPTSettings, held_after_forward, held_in_loss
@@ -36,7 +36,7 @@ def test_it_is_up_to_date():
 
 
 def test_every_letter_is_explained():
-    assert set(LETTERS) == set(LETTERS)
+    assert set(LETTERS) == set(LETTER_ORDER)
     sizes = re.findall(r"<td>[^<]*</td><td>([^<]*·[^<]*)</td>", shown())
     assert len(sizes) > 50
     sizes = [size for size in sizes if not size.startswith(("all rows", "parameters"))]

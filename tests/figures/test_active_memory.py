@@ -1,24 +1,13 @@
-"""The figures in the viewer's manner draw each block with its owner's colour and its own size."""
+"""Each block over time, as it is drawn: one shape each, its owner's colour and hatch, and the peak on top."""
 
 import pytest
 
-from every_byte.figures.viewer import active_memory, largest_blocks, owners_by_address, segments
+from every_byte.figures.active_memory import active_memory, largest_blocks
 from every_byte.palette import assign
 from every_byte.units import MiB, exact
-from utils import Ledger, SimulatedGPU
-from utils.experiments.gpt_article import gpt_steps
+from utils import Ledger
 
 PART = {"after": "step 1 zero_grad", "until": "step 2 zero_grad"}
-
-
-@pytest.fixture(scope="module")
-def step():
-    """The trace of two steps of a small GPT, and the snapshot between them."""
-    snapshots = {}
-    with SimulatedGPU("a100-80gb") as gpu:
-        keep = lambda mark: snapshots.update({mark: gpu.memory_snapshot()})  # noqa: E731
-        gpt_steps(gpu, b=2, s=256, n_layers=2, at_mark=keep)
-    return gpu.trace, snapshots["step 1 zero_grad"]
 
 
 def test_every_block_is_drawn_once(step):
@@ -98,37 +87,3 @@ def test_the_numbers_are_those_of_the_table(step):
     assert [row.split()[0] for row in rows] == ["1", "2", "3"]
     assert "nll_loss_backward" in rows[-1]
     assert f"{2 * 256 * 50304 * 4:,}" in rows[-1]
-
-
-def test_segments_have_their_owners_colours(step):
-    trace, snapshot = step
-    figure = segments("Segments", snapshot, trace, "step 1 zero_grad")
-    drawn = list(figure.axes[0].patches)
-    by_owner = {}
-    for patch in drawn:
-        by_owner[patch.get_label()] = by_owner.get(patch.get_label(), 0) + patch.get_width() * MiB
-    free_bytes = by_owner.pop("free")
-    groups = {
-        group.key[0]: group.n_bytes + group.slack_bytes for group in Ledger.at(trace, "step 1 zero_grad").by("category")
-    }
-    assert by_owner == groups
-    assert free_bytes + sum(groups.values()) == sum(segment["total_size"] for segment in snapshot)
-    colours = assign(groups)
-    assert all(
-        (patch.get_hatch() or "") == 3 * colours[patch.get_label()].hatch
-        for patch in drawn
-        if patch.get_label() != "free"
-    )
-
-
-def test_owners_lie_where_the_snapshot_has_blocks(step):
-    trace, snapshot = step
-    used = {b["address"]: b["requested_size"] for s in snapshot for b in s["blocks"] if b["state"] != "inactive"}
-    owners = owners_by_address(trace, "step 1 zero_grad")
-    assert {address: row.n_bytes for address, row in owners.items()} == used
-
-
-def test_no_segments(step):
-    trace, _ = step
-    with pytest.raises(ValueError, match="snapshot must hold a segment: got an empty one"):
-        segments("", [], trace, 0)
