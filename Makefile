@@ -38,6 +38,8 @@ NBVAL = --nbval --nbval-current-env --nbval-cell-timeout=300 $(SPREAD) $(shell p
 ROOT_OK := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# compiled once, not in each of the tests' hundreds of processes
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help lab test $(PARTS) nightly chapters site screenshots benchmark format clean
