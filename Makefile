@@ -88,6 +88,7 @@ lab: $(LAB_STAMP)
 	@$(if $(FIRST),,echo 'There is no chapter in chapters/.'; exit 1)
 	$(PY) -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/$(FIRST) \
 	  --ServerApp.contents_manager_class=tools.lab_contents.Chapters \
+	  --LabApp.extra_labextensions_path=$$($(PY) -m tools.lab_extension) \
 	  $(if $(PORT),--ServerApp.port=$(PORT)) $(ROOT_OK) $(ARGS)
 
 # ----------------------------------------------------------------------------------------------------------------- test

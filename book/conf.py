@@ -21,6 +21,7 @@ extensions = [
     "book.extensions.chapters",
     "book.extensions.page_notes",
     "book.extensions.explorers",
+    "book.extensions.diagrams",
     "book.extensions.formula_sheet",
     "book.extensions.search_sections",
     "book.extensions.glossary",
@@ -43,9 +44,10 @@ bibtex_bibfiles = ["references.bib"]
 
 html_theme = "sphinx_book_theme"
 html_static_path = [str(BUILD / "static"), "_static"]
-html_css_files = ["katex.min.css", "fonts.css", "book.css", "print.css"]
+html_css_files = ["katex.min.css", "fonts.css", "book.css", "predictions.css", "print.css"]
 html_js_files = [
-    (name, {"defer": "defer"}) for name in ("menus.js", "storage.js", "progress.js", "results.js", "scrolling.js")
+    (f"{name}.js", {"defer": "defer"})
+    for name in "menus storage progress predictions predictions_page results scrolling".split()
 ]
 html_logo = "_static/logo.svg"
 html_favicon = "_static/logo.svg"

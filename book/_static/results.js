@@ -1,4 +1,4 @@
-// "Hide results": each result of a chapter then waits behind a button of its own, for a reader who predicts first.
+// What waits behind a button: the results that a question asks for, until they are asked for; all of them with "Hide results".
 
 {
   const outputs = [...document.querySelectorAll("div.cell > .cell_output")].filter((output) => output.previousElementSibling);
@@ -22,6 +22,7 @@
   const show = (output) => {
     output.hidden = false;
     if (output.previousElementSibling.matches(".show-result")) output.previousElementSibling.remove();
+    output.dispatchEvent(new Event("every-byte:shown"));
   };
 
   if (bar && outputs.length && location.pathname.includes("/chapters/")) {
@@ -30,16 +31,22 @@
     toggle.className = "hide-results";
     bar.prepend(toggle);
 
-    const set = (hidden) => {
-      outputs.forEach(hidden ? hide : show);
-      toggle.textContent = hidden ? "Show results" : "Hide results";
+    const isHidden = { yes: () => true, no: () => false, null: (output) => "predicted" in output.dataset };
+    const set = (choice) => {
+      outputs.forEach((output) => (isHidden[choice](output) ? hide : show)(output));
+      name();
       document.dispatchEvent(new Event("every-byte:layout"));
     };
+    const name = () => { toggle.textContent = outputs.some((output) => output.hidden) ? "Show results" : "Hide results"; };
     toggle.addEventListener("click", () => {
-      const hidden = toggle.textContent === "Hide results";
-      everyByteStorage.set("hide-results", hidden ? "yes" : null);
-      set(hidden);
+      const choice = toggle.textContent === "Hide results" ? "yes" : "no";
+      everyByteStorage.set("hide-results", choice);
+      set(choice);
     });
-    set(everyByteStorage.get("hide-results") === "yes");
+    outputs.forEach((output) => {
+      output.addEventListener("every-byte:ask", () => show(output));
+      output.addEventListener("every-byte:shown", name);
+    });
+    set(everyByteStorage.get("hide-results"));
   }
 }

@@ -15,7 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 QUESTION = re.compile(r"\*\*The question\.\*\*\s(.+?)\n\n", re.DOTALL)
-MINUTES = re.compile(r"\*\*Time:\*\*\s(\d+) minutes")
+MINUTES = re.compile(r"\*\*Time:\*\*\s(\d+) minutes, and (\d+) for the exercises")
 
 
 class Opening(NamedTuple):

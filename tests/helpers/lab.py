@@ -15,6 +15,7 @@ from pathlib import Path
 
 from places import ROOT
 
+from tools import lab_extension
 from tools.chromium import chromium
 
 START_SECONDS = 120  # a first start on a slow machine; it takes 3 to 5 here
@@ -31,8 +32,8 @@ def lab_server(folder: Path, scratch: Path):
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
         "--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}",
         "--ServerApp.contents_manager_class=tools.lab_contents.Chapters",
+        f"--LabApp.extra_labextensions_path={lab_extension.build(scratch / 'extensions')}",
     ]  # fmt: skip
-    scratch.mkdir(parents=True, exist_ok=True)
     log_path = scratch / "server.log"
     with open(log_path, "wb") as log:
         server = subprocess.Popen(command, cwd=folder, env=_environment(scratch), stdout=log, stderr=log)

@@ -8,11 +8,13 @@ from statistics import median
 import ipywidgets
 import nbformat
 from nbformat import NotebookNode
+from prediction_rules import is_folded, the_folds, the_predictions
 
 from book.extensions.chapters import MINUTES, QUESTION
 from book.extensions.explorers import OTHER_WIDGETS
 from book.extensions.page_notes import STORED_RESULTS
 from tools.notebooks import is_readable
+from tools.reading_time import count_words, reading
 
 LIVE = "nbval-ignore-output"
 EXPECTED_ERROR = "raises-exception"
@@ -45,7 +47,12 @@ WIDGETS = {
 OPENING = {
     "# N. Title": re.compile(r"^# \d+\. \S"),
     "**The question.** and an empty line behind it": QUESTION,
+    "**Why it matters.**": re.compile(r"\*\*Why it matters\.\*\*\s"),
+    "its answer, folded: <details><summary>The answer in one sentence</summary>": re.compile(
+        r"<details>\s*<summary>The answer in one sentence</summary>"
+    ),
     "**Time:** N minutes": MINUTES,
+    "**Short path:**": re.compile(r"\*\*Short path:\*\*\s"),
     "**Needs a GPU:**": re.compile(r"\*\*Needs a GPU:\*\*"),
     f"a paragraph that begins: {STORED_RESULTS}": re.compile(rf"\n\n[*_]?{re.escape(STORED_RESULTS)}"),
 }
@@ -154,20 +161,22 @@ def the_code_cells(notebook: NotebookNode) -> Iterator[str]:
             yield f"cell {name} must have at most {MOST_LINES} lines: got {length}; move what is longer to utils/"
     if lengths and median(lengths.values()) > MEDIAN_LINES:
         yield f"half of the code cells must have at most {MEDIAN_LINES} lines: the median is {median(lengths.values())}"
-    for kind, run in groupby(notebook.cells, key=lambda cell: cell.cell_type):
+    in_sight = [cell for cell in notebook.cells if not is_folded(cell)]
+    for kind, run in groupby(in_sight, key=lambda cell: cell.cell_type):
         names = [cell.id for cell in run]
         if kind == "code" and len(names) > MOST_CODE_CELLS_IN_A_ROW:
             yield f"at most {MOST_CODE_CELLS_IN_A_ROW} code cells without prose: got {', '.join(names)}"
 
 
 def the_pictures(notebook: NotebookNode) -> Iterator[str]:
-    """Every picture has a text in its place, for those who do not see it."""
+    """Every picture has a text in its place, for those who do not see it; a diagram brings its own."""
     for cell in code_cells(notebook):
         data = [(mime, text) for output in cell.outputs for mime, text in output.get("data", {}).items()]
         alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "").strip()
-        if any(mime.startswith("image/") for mime, _ in data) and not alt:
+        own = [text for mime, text in data if mime == "image/svg+xml"]
+        if any(mime.startswith("image/") for mime, _ in data) and not (alt or own):
             yield f"cell {cell.id} shows a picture: say what it shows in its metadata, mystnb.image.alt"
-        for page in (text for mime, text in data if mime == "text/html"):
+        for page in (text for mime, text in data if mime in ("text/html", "image/svg+xml")):
             yield from (f"cell {cell.id}: {reason}" for reason in pictures_without_text(page))
     yield from pictures_without_text(prose(notebook))
     if re.search(r"!\[\s*\]\(", prose(notebook)):
@@ -180,18 +189,13 @@ def pictures_without_text(page: str) -> Iterator[str]:
             yield f"a picture has neither alt nor aria-label: {tag[:60]}"
 
 
-def count_words(text: str) -> int:
-    """Words of prose: neither equations, nor code, nor markup, nor table rules count."""
-    text = re.sub(
-        r"```.*?```|\$\$.*?\$\$|\\begin\{(\w+\*?)\}.*?\\end\{\1\}|<!--.*?-->|<[^>]+>", " ", text, flags=re.DOTALL
-    )
-    text = re.sub(r"\$[^$\n]+\$|\]\([^)]*\)", " ", text)
-    return len(re.findall(r"[^\W\d_][\w'’-]*", text))
-
-
 def the_length(notebook: NotebookNode) -> Iterator[str]:
-    """A chapter is 30 to 60 minutes of reading."""
+    """A chapter has so many words, and says how long it takes by the rule of tools/reading_time.py."""
     words = count_words(prose(notebook))
+    said, found = MINUTES.search(notebook.cells[0].source), reading(notebook)
+    if said and (int(said[1]), int(said[2])) != (found.minutes, found.exercise_minutes):
+        minutes = f"{found.minutes} minutes, and {found.exercise_minutes} for the exercises"
+        yield f"the opening must say **Time:** {minutes}: got {said[0]}"
     if words not in WORDS:
         yield f"a chapter must have {WORDS.start:,} to {WORDS.stop - 1:,} words of its own: got {words:,}"
 
@@ -245,5 +249,7 @@ RULES = [
     the_pictures,
     the_length,
     the_order,
+    the_predictions,
+    the_folds,
     the_exercises,
 ]

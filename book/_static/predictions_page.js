@@ -1,0 +1,50 @@
+// A chapter's questions on its page: a field behind each, its result behind a button until asked for, and a line at the end.
+
+{
+  const chapter = location.pathname.match(/\/chapters\/([^/]+)\.html$/)?.[1];
+  const article = document.querySelector(".bd-article");
+  const name = `predicted.${chapter}`;
+  const kept = JSON.parse(everyByteStorage.get(name) ?? "{}");
+  const forms = [];
+
+  const resultBehind = (node) => {
+    const outputs = [...article.querySelectorAll("div.cell > .cell_output")];
+    return outputs.find((output) => node.compareDocumentPosition(output) & Node.DOCUMENT_POSITION_FOLLOWING);
+  };
+
+  const ask = (comment, labels) => {
+    const output = resultBehind(comment);
+    if (!output) return;
+    const key = `${labels.map(({ label }) => label).join("|")} ${forms.length}`;
+    const one = everyBytePredictions.form(labels, {
+      ask: () => output.dispatchEvent(new Event("every-byte:ask")),
+      result: () => (output.hidden ? "" : everyBytePredictions.textOf(output)),
+      kept: kept[key],
+      keep: (said) => { kept[key] = said; everyByteStorage.set(name, JSON.stringify(kept)); },
+    });
+    output.dataset.predicted = "";
+    output.addEventListener("every-byte:shown", one.settle);
+    forms.push(one);
+    (comment.parentElement.closest("p, li") ?? comment).after(one.element);
+  };
+
+  if (chapter && article) {
+    const comments = document.createTreeWalker(article, NodeFilter.SHOW_COMMENT);
+    const found = [];
+    while (comments.nextNode()) found.push(comments.currentNode);
+    for (const comment of found) {
+      const labels = everyBytePredictions.labelsOf(comment.data);
+      if (labels) ask(comment, labels);
+    }
+    const end = article.querySelector("section#takeaways > :is(h1, h2)");
+    if (forms.length && end) {
+      const line = document.createElement("p");
+      line.className = "eb-tally";
+      end.after(line);
+      const count = () => { line.textContent = everyBytePredictions.tally(forms); line.hidden = !line.textContent; };
+      article.addEventListener("submit", () => setTimeout(count));
+      article.addEventListener("click", () => setTimeout(count));
+      setTimeout(count);
+    }
+  }
+}
