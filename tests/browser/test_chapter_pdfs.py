@@ -81,7 +81,7 @@ def test_a_printed_chapter_says_where_its_solutions_are_and_where_cells_run():
             text = page.locator("article").inner_text()
             assert "run in JupyterLab, which make lab opens in a clone of the book." in text
             assert "how to run the book" not in text  # a link, of which paper would keep half a sentence
-            assert not page.get_by_text("Hide results, above").is_visible()
+            assert not page.get_by_text("Show results, above").is_visible()
 
 
 @pytest.mark.usefixtures("site")
