@@ -31,7 +31,7 @@ def speak_of_the_page(paragraph: nodes.paragraph, address: str) -> None:
     """In the place of JupyterLab's menu: where results wait, where that works, and where cells run."""
     last = paragraph[-1]
     words = nodes.emphasis("", MENU.sub("", last.astext()).rstrip("."))
-    field = nodes.emphasis("", ": the field below it compares; its result waits until you ask, or for Show results, above")
+    field = nodes.emphasis("", ": its field compares, and its result waits until you ask, or for Show results, above")
     paragraph.replace(last, [words, nodes.inline("", "", field, classes=["pst-js-only"]), nodes.emphasis("", ". ")])
     paragraph += nodes.emphasis("", "Cells can be changed and run in JupyterLab, which ")
     paragraph += [nodes.literal("", "make lab"), nodes.emphasis("", " opens in a clone of the book")]

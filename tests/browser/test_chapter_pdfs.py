@@ -14,7 +14,8 @@ PAGE = """<!doctype html><title>1. A chapter</title><article><section id="here">
 front page</a>, <a href="#">the top</a>, <a href="#nowhere">nowhere</a> and <a href="https://example.org/x">another</a>.</p>
 <details><summary>The answer in one sentence</summary><p>It is four.</p></details>
 <div class="cell tag_check"><details class="hide"><summary>Check</summary><p>assert 2 + 2 == 4</p></details></div>
-<details><summary>Answers</summary><p>1. Four.</p></details></section><section><h3>Exercise 1: a fold</h3><div class="cell"><details class="hide"><summary>Solution</summary>
+<details><summary>Answers</summary><p>1. Four.</p></details></section><section>
+<h3>Exercise 1: a fold</h3><div class="cell"><details class="hide"><summary>Solution</summary>
 <p>answer = 4</p></details></div></section></article>"""
 
 

@@ -1,4 +1,4 @@
-"""A chapter's minutes, by the printed rule: prose, predictions, results and equations before the exercises, and these."""
+"""A chapter's minutes, by the printed rule: what stands before the exercises, and these apart."""
 
 from nbformat import v4
 
