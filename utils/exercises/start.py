@@ -141,7 +141,7 @@ def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor
 
 
 def mixed_program(gpu) -> dict[str, torch.Tensor]:
-    """A program in which a view, a clone, a matrix product and several segments meet; the tensors that have names yet."""
+    """A program in which a view, a clone, a product and several segments meet; what has a name at its end."""
     table = torch.empty(13, 1024, 1024, dtype=torch.uint8, device=gpu.device)
     row = table[0]
     x = torch.empty(300, 768, device=gpu.device)
