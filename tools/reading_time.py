@@ -48,10 +48,9 @@ def _to_five(minutes: float) -> int:
 
 def count_words(text: str) -> int:
     """Words of prose: neither equations, nor code, nor markup, nor table rules count."""
-    text = re.sub(
-        r"```.*?```|\$\$.*?\$\$|\\begin\{(\w+\*?)\}.*?\\end\{\1\}|<!--.*?-->|<[^>]+>", " ", text, flags=re.DOTALL
-    )
+    text = re.sub(r"```.*?```|\$\$.*?\$\$|\\begin\{(\w+\*?)\}.*?\\end\{\1\}", " ", text, flags=re.DOTALL)
     text = re.sub(r"\$[^$\n]+\$|\]\([^)]*\)", " ", text)
+    text = re.sub(r"<!--.*?-->|</?[a-z][^>]*>", " ", text, flags=re.DOTALL)  # a "<" in a formula is no tag
     return len(re.findall(r"[^\W\d_][\w'’-]*", text))
 
 
