@@ -88,3 +88,12 @@ def test_the_alt_text_says_the_sum():
         n_bytes = block_saved(attention=attention, activation="gelu").bytes(**LETTERS)
         assert f"With {attention} attention {short(n_bytes)} are kept" in alt
     assert alt.count("statistics") == 4
+
+
+def test_under_autocast_what_goes_round_stays_float32():
+    diagram = block_tensors(attention="explicit", autocast=True, **LETTERS)
+    said, stream = texts(diagram), f"{short(4 * 3 * 96 * 64)} float32"
+    assert said[said.index("y, the next block's x") + 1] == stream
+    assert said[said.index("norm2's result") + 1] == f"{stream}, freed"
+    assert ["x + attention", stream] in filled(diagram)
+    assert ["norm2's result, cast", f"{short(2 * 3 * 96 * 64)} bfloat16"] in filled(diagram)
