@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from every_byte.ledger.levels import levels as ledger_levels
 from every_byte.ledger.trace import Trace
@@ -14,6 +15,7 @@ from every_byte.units import GiB, MiB, exact, short
 
 _PREDICTED = ("estimate", "closed form", "simulated")
 INK = "#7a7f87"  # read on white and on black alike: figures have no background of their own
+_DARK_INK = "#23272d"  # on a white ground of its own
 _STYLE = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
@@ -224,15 +226,10 @@ def _shade_phases(axes: plt.Axes, phases: list[str]) -> None:
 def _mark_level(axes: plt.Axes, name: str, n_bytes: int) -> None:
     """A dashed line at what a mark ends with, its bytes on a ground of their own, which can be read on every area."""
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-    axes.axhline(n_bytes / MiB, color=INK, linewidth=1.2, linestyle="--")
-    place = {
-        "transform": axes.get_yaxis_transform(),
-        "ha": "center",
-        "va": "center",
-        "bbox": ground,
-        "color": "#23272d",
-    }
-    axes.text(0.5, n_bytes / MiB, f"after {name}: {exact(n_bytes)}", **place)
+    edge = [withStroke(linewidth=4, foreground="white")]
+    axes.axhline(n_bytes / MiB, color=_DARK_INK, linewidth=1.6, linestyle="--", path_effects=edge)
+    place = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "ha": "center", "bbox": ground}
+    axes.annotate(f"after {name}: {exact(n_bytes)}", (0.5, n_bytes / MiB), (0, 7), color=_DARK_INK, **place)
 
 
 def mark_peak(axes: plt.Axes, totals: Sequence[int]) -> None:
