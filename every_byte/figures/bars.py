@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from every_byte.ledger.levels import levels as ledger_levels
 from every_byte.ledger.trace import Trace
@@ -14,6 +15,7 @@ from every_byte.units import GiB, MiB, exact, short
 
 _PREDICTED = ("estimate", "closed form", "simulated")
 INK = "#7a7f87"  # read on white and on black alike: figures have no background of their own
+_DARK_INK = "#23272d"  # on a white ground of its own
 _STYLE = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
@@ -96,26 +98,38 @@ def predicted_beside(title: str, peaks: Mapping[str, tuple[int, int, int]]) -> F
 
 
 def timeline(
-    title: str, trace: Trace, category: Mapping[int, str] | None = None, *, after: str = "", until: str = ""
+    title: str,
+    trace: Trace,
+    category: Mapping[int, str] | None = None,
+    *,
+    after: str = "",
+    until: str = "",
+    level: str = "",
+    around_peak: int = 0,
 ) -> Figure:
     """A trace as areas over its events, stacked by category; the peak is labelled.
 
     The categories are those of the ledger, slack apart; forward, backward and step are shaded and named. Or `category`
     names each allocation by its number, and marks part the phases. `after` and `until` are marks: the part between them
-    is drawn; without, all up to the last mark, or to the end where there is none.
+    is drawn; without, all up to the last mark, or to the end where there is none. Of that part, `around_peak` leaves so
+    many allocations and frees on either side of the peak. What the mark `level` ends with is a dashed line.
 
     Counts: whole blocks where the trace knows them (simulated, measured), requested bytes where not (recorded).
-    Unit:   the axis is in MiB; the label of the peak in bytes.
+    Unit:   the axis is in MiB; the labels of the peak and of the level in bytes.
     Raises: ValueError for a mark that the trace does not have.
     """
-    for mark in filter(None, (after, until)):
+    for mark in filter(None, (after, until, level)):
         trace.position(mark)
     marks, levels = _levels(trace, category) if category is not None else _ledger_levels(trace)
     first = marks[after] if after else 0
     last = marks[until] if until else max(marks.values(), default=len(levels) - 1)
+    level_bytes = sum(levels[marks[level]].values()) if level else 0
+    if around_peak:
+        peak = max(range(first, last + 1), key=lambda at: sum(levels[at].values()))
+        first, last = max(first, peak - around_peak), min(last, peak + around_peak)
     levels = levels[first : last + 1]
     order = {name: place for place, name in enumerate(CATEGORIES)}
-    names = sorted({name for level in levels for name in level})
+    names = sorted({name for parts in levels for name in parts})
     names.sort(key=lambda name: order.get(NARROWER.get(name, name), len(order)))
     with titled_figure(title, 3.6) as (figure, axes):
         _draw_areas(axes, names, levels)
@@ -124,7 +138,9 @@ def timeline(
         else:
             within = {name: at - first for name, at in marks.items() if first <= at <= last}
             _draw_phases(axes, {"": 0} | within if first == 0 else within)
-        mark_peak(axes, [sum(level.values()) for level in levels])
+        if level:
+            _mark_level(axes, level, level_bytes)
+        mark_peak(axes, [sum(parts.values()) for parts in levels])
         axes.set_xlabel("allocations and frees, in order")
         whole = any(event.block_bytes for event in trace)
         axes.set_ylabel(f"MiB {'allocated' if whole else 'requested'}")
@@ -205,6 +221,15 @@ def _shade_phases(axes: plt.Axes, phases: list[str]) -> None:
         axes.axvspan(start, end, facecolor=INK, alpha=shade, linewidth=0, zorder=0)
         if end - start > 0.0125 * len(phases[start]) * axes.get_xlim()[1]:
             axes.text((start + end) / 2, 0.97, phases[start], **place)
+
+
+def _mark_level(axes: plt.Axes, name: str, n_bytes: int) -> None:
+    """A dashed line at what a mark ends with, its bytes on a ground of their own, which can be read on every area."""
+    ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+    edge = [withStroke(linewidth=4, foreground="white")]
+    axes.axhline(n_bytes / MiB, color=_DARK_INK, linewidth=1.6, linestyle="--", path_effects=edge)
+    place = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "ha": "center", "bbox": ground}
+    axes.annotate(f"after {name}: {exact(n_bytes)}", (0.5, n_bytes / MiB), (0, 7), color=_DARK_INK, **place)
 
 
 def mark_peak(axes: plt.Axes, totals: Sequence[int]) -> None:

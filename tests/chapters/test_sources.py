@@ -49,7 +49,7 @@ TAUGHT = {
     "D4": (NANOGPT, "Between two steps"),
     "D5": (NANOGPT, "Activations under autocast, tensor by tensor"),
     "D6": (NANOGPT, "The formula that says 12 GiB"),
-    "D7": (NANOGPT, "Where the peak falls, and why"),
+    "D7": (NANOGPT, "The peak"),
     "D8": (NANOGPT, "Reading a snapshot"),
     "D9": (START, "The cuBLAS workspace"),
     "D10": (MANY, "Who holds the states"),

@@ -10,8 +10,7 @@ from utils.models.gpt import letters
 
 NE, NA = 12 * 1024 * 768, 12 * 12 * 1024**2
 N_BLOCK = 12 * 768**2 + 2 * 768
-MEDIUM = 354_599_936
-BETWEEN = 12 * MEDIUM + 131_072 + 17_039_360 + 588 + 4
+RELU = 12 * 8 * NE
 ONE_MORE = 16 * N_BLOCK + 24 + 5 * 1024**2 + 36 * NE + 6 * NA + 16 * 12 * 1024 + 24 * 768**2
 
 
@@ -22,17 +21,11 @@ def right_gqa(b, s, d, a, g):
 @pytest.mark.parametrize(
     ("exercise", "answer", "reply"),
     [
-        (nanogpt.between_steps, BETWEEN, "Right: 4,272,370,256 bytes"),
-        (nanogpt.between_steps, BETWEEN + 4 * MEDIUM, "Gradients are dropped in this run."),
-        (nanogpt.between_steps, BETWEEN - 588, "counts its steps on the GPU"),
-        (nanogpt.between_steps, BETWEEN - 17_039_360, "each have a cuBLAS workspace"),
-        (nanogpt.between_steps, BETWEEN + 24 * 4 * 1024**2, "Only explicit attention has masks."),
-        (nanogpt.between_steps, 12 * MEDIUM, "The large part is right."),
-        (nanogpt.between_steps, 12 * MEDIUM + 131_072, "cuBLAS's workspaces stay, and two kinds of small things"),
-        (nanogpt.between_steps, 12 * MEDIUM + 17_039_360, "The last batch is still there, and two kinds"),
-        (nanogpt.between_steps, 12 * MEDIUM + 131_072 + 8_519_680, "There are two cuBLAS workspaces; AdamW's counts"),
-        (nanogpt.between_steps, BETWEEN - 4 * MEDIUM, "AdamW has two averages"),
-        (nanogpt.between_steps, None, "No answer yet"),
+        (nanogpt.relu_instead, RELU, "Right: 905,969,664 bytes"),
+        (nanogpt.relu_instead, RELU // 12, "That is one block."),
+        (nanogpt.relu_instead, 2 * RELU, "one hidden tensor goes, and it is in half precision"),
+        (nanogpt.relu_instead, 0, "Which tensor has no reader left?"),
+        (nanogpt.relu_instead, None, "No answer yet"),
         (nanogpt.one_more_block, ONE_MORE, "Right: 1,378,574,360 bytes"),
         (nanogpt.one_more_block, 36 * NE + 6 * NA, "the large activations alone"),
         (nanogpt.one_more_block, 16 * N_BLOCK + 36 * NE + 6 * NA, "The large terms are right."),
@@ -44,13 +37,6 @@ def right_gqa(b, s, d, a, g):
         (nanogpt.one_more_block, ONE_MORE - 24 * 768**2, "a copy of each weight"),
         (nanogpt.one_more_block, ONE_MORE - 1024**2, "a mask of bools"),
         (nanogpt.one_more_block, None, "No answer yet"),
-        (nanogpt.largest_batch, 20, "Right: three steps fit with 20, and not with 21"),
-        (nanogpt.largest_batch, 22, "does not fit: its peak requests 22,951,552,600 bytes (21.4 GiB), less than"),
-        (nanogpt.largest_batch, 30, "there are 24,708,841,472 bytes (23 GiB) beside the context."),
-        (nanogpt.largest_batch, 12, "a batch of 12 fits, and so does 13."),
-        (nanogpt.largest_batch, 1000, "does not fit: far too many."),
-        (nanogpt.largest_batch, 20.0, "a batch is a whole number from 1: got 20.0."),
-        (nanogpt.largest_batch, None, "No answer yet"),
         (nanogpt.saves_most, ("flash attention", "pure bfloat16"), "Right: they save 44,486,098,656 bytes"),
         (nanogpt.saves_most, ("flash attention", "flash attention"), "at s = 256, 'flash attention' saves 2,714,"),
         (nanogpt.saves_most, ("logits let go", "pure bfloat16"), "at s = 4096, 'logits let go' saves 1,236,271,104"),

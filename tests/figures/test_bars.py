@@ -156,6 +156,20 @@ def test_a_timeline_by_the_ledger_between_marks(trace):
     assert axes.get_xlim() == old.get_xlim()
 
 
+def test_a_timeline_around_its_peak_with_a_level(trace):
+    whole = {"after": "iteration 1 zero_grad", "until": "iteration 2 zero_grad"}
+    axes = timeline("Near the peak", trace, **whole, level="iteration 1 zero_grad", around_peak=5).axes[0]
+    peak = Ledger.at_peak(trace, **whole).allocated_bytes
+    level = Ledger.at(trace, "iteration 1 zero_grad").allocated_bytes
+    assert axes.get_xlim() == (0, 10)
+    line, dot = axes.lines
+    assert dot.get_xdata()[0] == 5
+    assert list(line.get_ydata()) == pytest.approx([level / MiB] * 2)
+    assert {f"peak {exact(peak)}", f"after iteration 1 zero_grad: {exact(level)}"} <= set(words(axes))
+    with pytest.raises(ValueError, match="mark must be one of this trace's: got 'none'"):
+        timeline("Near the peak", trace, **whole, level="none")
+
+
 def test_bars_of_a_ledger(script):
     peak = Ledger.at_peak(script)
     figure = stacked_bars("At the peak", {"peak": peak.parts}, unit="MiB allocated")

@@ -15,14 +15,11 @@ from utils.contexts import SavedTensorContext
 from utils.experiments.gpt_article import gpt_steps, requested_at_peak, step_peak
 from utils.experiments.training import StepSettings
 from utils.formulas.gpt import GPTSettings, held_in_loss
-from utils.formulas.settings import A100_WORKSPACE_BYTES
 from utils.models.gpt import letters
 
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
 
-BF16 = StepSettings(autocast=torch.bfloat16)
 DROPPED = StepSettings(autocast=torch.bfloat16, keep_outputs=False)
-SMALL_CARD = "rtx3090-24gb"
 BASE = GPTSettings("autocast", "explicit", holds_gradients=True)
 CHANGES = {
     "flash attention": {"attention": "flash"},
@@ -40,36 +37,23 @@ GQA_SHAPES = (
 )
 
 
-def between_steps(answer: int | None) -> Verdict:
-    """Exercise 1: what GPT-2 medium with flash attention requests between two steps, gradients and logits dropped."""
-    return check(answer, *_between_steps())
+def relu_instead(answer: int | None) -> Verdict:
+    """Exercise 1: by how much the peak of the article's run, in requested bytes, falls with ReLU in place of GELU."""
+    return check(answer, *_relu_instead())
 
 
 @cache
-def _between_steps() -> tuple[int, dict[int, str]]:
-    with SimulatedGPU("a100-80gb") as gpu:
-        run = gpt_steps(gpu, "gpt2-medium", b=8, kind="sdpa", settings=DROPPED, n_steps=1)
-    workspaces, data, steps = 2 * A100_WORKSPACE_BYTES, 2 * 8 * 1024 * 8, 4 * (6 * 24 + 3)
-    N = sum(row.n_bytes for row in Ledger.at(gpu.trace, "step 1 zero_grad").of(category="parameters")) // 4
-    truth = run[1, "zero_grad"].requested_bytes
-    assert truth == 12 * N + data + workspaces + steps + 4
+def _relu_instead() -> tuple[int, dict[int, str]]:
+    with_gelu, with_relu = (requested_at_peak(b=12, act_fn=name) for name in ("gelu", "relu"))
+    truth, e = with_gelu - with_relu, 12 * 1024 * 768
+    assert truth == 12 * 8 * e
     mistakes = {
-        truth + 4 * N: "Gradients are dropped in this run.",
-        truth - workspaces: "Forward and backward each have a cuBLAS workspace.",
-        truth - workspaces // 2: "There are two cuBLAS workspaces, one for forward and one for backward.",
-        truth - steps: "Fused AdamW counts its steps on the GPU, for each parameter tensor, in float32.",
-        truth - 4: "One scalar still has a name.",
-        truth
-        - 4
-        - steps: "Two kinds of small things are missing: one scalar that still has a name, and AdamW's counts.",
-        12 * N: "The large part is right. What do the last batch, cuBLAS, AdamW's counts and the loss add?",
-        12 * N + data: "cuBLAS's workspaces stay, and two kinds of small things: AdamW's counts and a scalar.",
-        12 * N + workspaces: "The last batch is still there, and two kinds of small things.",
-        12 * N + data + workspaces // 2: "There are two cuBLAS workspaces; AdamW's counts and a scalar are missing.",
-        8 * N + data + workspaces + steps + 4: "AdamW has two averages, 8 bytes a parameter; the weights have 4 more.",
-        truth - data: "The last batch is still there: tokens and targets.",
-        truth - data // 2: "Targets are integers of 8 bytes as well.",
-        truth + 4 * 24 * 1024**2: "Only explicit attention has masks.",
+        8 * e: "That is one block.",
+        truth // 4: "The hidden tensors have the width 4d.",
+        truth // 2: "They have 2 bytes an element, and 4d numbers for each position.",
+        0: "`down` keeps its input in any case. Which tensor has no reader left?",
+        12 * 18 * e: "ReLU's output is `down`'s input and stays; the norm's and `up`'s input stay as well.",
+        2 * truth: "ReLU's output is `down`'s input, and stays: one hidden tensor goes, and it is in half precision.",
     }
     return truth, mistakes
 
@@ -103,38 +87,6 @@ def _one_more_block() -> tuple[int, dict[int, str]]:
         "AdamW's counts add?",
     }
     return truth, mistakes
-
-
-def largest_batch(answer: int | None) -> Verdict:
-    """Exercise 3: with which batch GPT-2 small still trains on a 24 GB card, flash attention, logits held."""
-    if answer is None:
-        return NO_ANSWER
-    if isinstance(answer, bool) or not isinstance(answer, int) or answer < 1:
-        return not_yet(f"a batch is a whole number from 1: got {answer!r}.")
-    if answer > 64 or (complaint := _does_not_fit(answer)):
-        why = "far too many." if answer > 64 else complaint
-        return not_yet(f"a batch of {answer} does not fit: {why}")
-    if not _does_not_fit(answer + 1):
-        return not_yet(f"a batch of {answer} fits, and so does {answer + 1}.")
-    return right(f"three steps fit with {answer}, and not with {answer + 1}: {_does_not_fit(answer + 1)}")
-
-
-@cache
-def _does_not_fit(b: int) -> str:
-    """Why three steps do not run; empty where they do."""
-    try:
-        with SimulatedGPU(SMALL_CARD) as gpu:
-            gpt_steps(gpu, b=b, kind="sdpa", settings=BF16, n_steps=3)
-    except torch.OutOfMemoryError:
-        needed_bytes = held_in_loss(GPTSettings("autocast", "flash")).bytes(b=b, **letters("gpt2"))
-        room_bytes = gpu.spec.allocator_bytes
-        if needed_bytes > room_bytes:
-            return f"its peak requests {exact(needed_bytes)}, and there are {exact(room_bytes)} beside the context."
-        return (
-            f"its peak requests {exact(needed_bytes)}, less than the {exact(room_bytes)} beside the context, but the "
-            "allocator cannot place them: what is free lies in pieces."
-        )
-    return ""
 
 
 def saves_most(answer: tuple[str, str] | None) -> Verdict:

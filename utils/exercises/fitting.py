@@ -1,0 +1,92 @@
+"""The exercise of chapter 4 that hands over a run that dies: its settings are tried on a simulated T4."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.units import exact
+from utils.experiments.gpt_article import gpt_steps, step_peak
+from utils.experiments.training import StepSettings
+from utils.formulas.gpt import GPTSettings, held_in_loss
+from utils.models.gpt import letters
+
+from .judge import NO_ANSWER, Verdict, not_yet, right
+
+SMALL_CARD = "t4-16gb"
+DIES = {"b": 12, "attention": "explicit", "keeps_logits": True, "set_to_none": False}
+"""Settings with which GPT-2 medium does not train on a T4."""
+BEST = {"attention": "fused", "keeps_logits": False, "set_to_none": True}
+SCALER_BYTES = 4 * 4  # its scale and count, the scaled loss and that one's gradient
+
+
+def fits_on_a_t4(settings: Mapping[str, object] | None) -> Verdict:
+    """Exercise 3: settings, those of DIES, with which three steps of GPT-2 medium run on a 16 GB T4, and most of b."""
+    if settings is None:
+        return NO_ANSWER
+    if wrong := _wrong_settings(settings):
+        return not_yet(wrong)
+    if settings["b"] > 64:
+        return not_yet(f"a batch of {settings['b']} is far too many.")
+    room, needed, run = find_spec(SMALL_CARD).allocator_bytes, _at_peak(**settings), _on_a_t4(**settings)
+    if run.dies:
+        why = f"short of its peak by {exact(needed - room)}"
+        if needed <= room:
+            why = f"enough for the {exact(needed)} of its peak, but not in one piece where one is asked for"
+        return not_yet(f"{run.dies} Beside the context the T4 has {exact(room)}: {why}.")
+    said = f"three steps run, and their peak requests {exact(run.peak_bytes)}, {exact(room - run.peak_bytes)} less than"
+    said += " there are beside the context."
+    best = settings | BEST
+    if not _on_a_t4(**(best | {"b": settings["b"] + 1})).dies:
+        waste = needed - _at_peak(**best)
+        how = f"{exact(waste)} of it need not be there" if waste else "nothing of it is in vain"
+        return not_yet(f"{said} But {how}, and a larger batch fits.")
+    return right(f"{said} With one sequence more: {_on_a_t4(**(best | {'b': settings['b'] + 1})).dies}")
+
+
+def _wrong_settings(settings: object) -> str:
+    """What is wrong with settings as such; empty where nothing is."""
+    if not isinstance(settings, Mapping) or settings.keys() != DIES.keys():
+        return f"settings are a dict of {', '.join(map(repr, DIES))}: got {settings!r}."
+    b, attention = settings["b"], settings["attention"]
+    if isinstance(b, bool) or not isinstance(b, int) or b < 1:
+        return f"b must be a whole number from 1: got {b!r}."
+    if attention not in ("explicit", "fused"):
+        return f"attention must be 'explicit' or 'fused': got {attention!r}."
+    for name in ("keeps_logits", "set_to_none"):
+        if not isinstance(settings[name], bool):
+            return f"{name} must be True or False: got {settings[name]!r}."
+    return ""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """How three steps end: `dies` says where; empty where they get through, and then there is a peak."""
+
+    dies: str = ""
+    peak_bytes: int = 0
+
+
+@cache
+def _on_a_t4(b: int, attention: str, keeps_logits: bool, set_to_none: bool) -> _Run:
+    how = StepSettings(autocast=torch.float16, scaler=True, keep_outputs=keeps_logits, set_to_none=set_to_none)
+    kind = "explicit" if attention == "explicit" else "sdpa"
+    try:
+        with SimulatedGPU(SMALL_CARD) as gpu:
+            gpt_steps(gpu, "gpt2-medium", b=b, kind=kind, settings=how, n_steps=3)
+    except torch.OutOfMemoryError as error:
+        step = 1 + sum(event.name.endswith("zero_grad") for event in gpu.trace if event.action == "mark")
+        operation, asked = re.search(r"(?:aten::)?(\S+) asked for ([\d,]+)", str(error)).groups()
+        return _Run(f"step {step} dies in {gpu.trace.events[-1].phase}: {operation} asks for {asked} bytes.")
+    return _Run(peak_bytes=max(step_peak(gpu.trace, step).requested_bytes for step in (1, 2, 3)))
+
+
+def _at_peak(b: int, attention: str, keeps_logits: bool, set_to_none: bool) -> int:
+    """The bytes requested at the peak of a step from the second on, whether or not a T4 has them."""
+    kernel = "explicit" if attention == "explicit" else "efficient"  # a T4 has no flash attention
+    held = GPTSettings("autocast", kernel, holds_logits=keeps_logits, holds_gradients=not set_to_none)
+    return held_in_loss(held).bytes(**(letters("gpt2-medium") | {"b": b})) + SCALER_BYTES
