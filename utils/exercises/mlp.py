@@ -161,7 +161,8 @@ def _where_bytes_go(rows: list[SavedTensor], goal_bytes: int) -> str:
         return f"{row.node}.{row.slot} has {exact(row.storage_bytes)}: how many does an element of a mask need?"
     if len(wide) > 2 or any("Relu" not in row.node and "Addmm" not in row.node for row in wide.values()):
         names = ", ".join(f"{row.node}.{row.slot}" for row in wide.values())
-        return f"{len(wide)} tensors are as large as h: {names}. A mask needs a byte an element; ReLU and down can share one tensor."
+        hint = "A mask needs a byte an element; ReLU and down can share one tensor."
+        return f"{len(wide)} tensors are as large as h: {names}. {hint}"
     if len(wide) == 2:
         return (
             "ReLU's result and the input of down are two tensors, with dropout between them. A mask and 1/0.9 are not "
