@@ -48,10 +48,9 @@ def _to_five(minutes: float) -> int:
 
 def count_words(text: str) -> int:
     """Words of prose: neither equations, nor code, nor markup, nor table rules count."""
-    text = re.sub(
-        r"```.*?```|\$\$.*?\$\$|\\begin\{(\w+\*?)\}.*?\\end\{\1\}|<!--.*?-->|<[^>]+>", " ", text, flags=re.DOTALL
-    )
+    text = re.sub(r"```.*?```|\$\$.*?\$\$|\\begin\{(\w+\*?)\}.*?\\end\{\1\}", " ", text, flags=re.DOTALL)
     text = re.sub(r"\$[^$\n]+\$|\]\([^)]*\)", " ", text)
+    text = re.sub(r"<!--.*?-->|</?[a-z][^>]*>", " ", text, flags=re.DOTALL)  # a "<" in a formula is no tag
     return len(re.findall(r"[^\W\d_][\w'’-]*", text))
 
 
@@ -64,7 +63,7 @@ def reading(notebook: NotebookNode) -> Reading:
     everywhere = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     return Reading(
         words=count_words(prose),
-        predictions=len(re.findall(r"\*\*Predict\b", prose)),
+        predictions=len(re.findall(r"<!--\s*predict\b", prose)),
         results=sum(not FOLDED & set(cell.metadata.get("tags", [])) for cell in results),
         equations=len(re.findall(r"\\tag\{", prose)),
         exercises=len(re.findall(r"^### Exercise\b", everywhere, re.MULTILINE)),

@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from utils.exercises import activations
+from utils.models import activations as ours
 
-BSD = 4 * 2048 * 2048
-REST = 16 * 4 * 2048 + 4 * 16 * 4 * 2048 + 24
+BSD, SCORES = 4 * 512 * 1024, 16 * 4 * 512**2
+REST = 16 * 4 * 512 + 512**2
 
 
 class Asinh(torch.autograd.Function):
@@ -86,13 +88,74 @@ class SquareFromInput(Square):
         return gradient * 2 * ctx.saved_tensors[0]
 
 
+class Thrifty(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, h):
+        y = F.softsign(F.leaky_relu(h, 0.1))
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (y,) = ctx.saved_tensors
+        return gradient * (1 - y.abs()).square() * torch.where(y > 0, 1.0, 0.1)
+
+
+class ThriftyWrongSlope(Thrifty):
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (1 - ctx.saved_tensors[0].abs()).square()
+
+
+class ThriftyInPlace(Thrifty):
+    @staticmethod
+    def forward(ctx, h):
+        y = F.softsign(F.leaky_relu_(h.detach(), 0.1))
+        ctx.save_for_backward(y)
+        return y
+
+
+class ThriftyWithBool(Thrifty):
+    @staticmethod
+    def forward(ctx, h):
+        y = F.softsign(F.leaky_relu(h, 0.1))
+        ctx.save_for_backward(y, h > 0)
+        return y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        y, is_above = ctx.saved_tensors
+        return gradient * (1 - y.abs()).square() * torch.where(is_above, 1.0, 0.1)
+
+
+def wasteful(h):
+    h = F.leaky_relu(h, 0.1, inplace=True)
+    return h / (1 + h.abs())
+
+
+def one_after_the_other(h):
+    return ours.Softsign()(ours.LeakyReLU(0.1)(h))
+
+
+def frozen_bytes(bsd, frozen, ours):
+    g = 8 * bsd if ours or frozen == "up" else 0
+    return g + (0 if ours else 8 * bsd) + (2 * bsd if frozen == "down" else 0)
+
+
+def output_forgotten(bsd, frozen, ours):
+    """Right if somebody else kept the activation's output, also where nobody does."""
+    return frozen_bytes(bsd, frozen, ours) - (8 * bsd if ours and frozen != "up" else 0)
+
+
 @pytest.mark.parametrize(
     ("exercise", "answer", "reply"),
     [
-        (activations.block_by_hand, 34 * BSD + REST, "Right: 571,080,728 bytes"),
-        (activations.block_by_hand, 32 * BSD + REST, "You left the two masks of dropout out."),
-        (activations.block_by_hand, 34 * BSD, "what is smaller is missing"),
-        (activations.block_by_hand, 34 * BSD + REST - 8, "16 bytes and 8"),
+        (activations.block_by_hand, 66 * BSD + 9 * SCORES + REST, "Right: 289,701,888 bytes"),
+        (activations.block_by_hand, 34 * BSD + 5 * SCORES + REST, "That is half precision"),
+        (activations.block_by_hand, 64 * BSD + 4 * SCORES + REST, "You left dropout out"),
+        (activations.block_by_hand, 68 * BSD + 10 * SCORES + REST, "An element of a mask takes one byte"),
+        (activations.block_by_hand, 66 * BSD + 9 * SCORES + 16 * 4 * 512, "The causal mask is missing"),
+        (activations.block_by_hand, 66 * BSD + 9 * SCORES + REST + 16 * 4 * 512, "they do not double"),
         (activations.block_by_hand, None, "No answer yet"),
         (activations.tell, ["exp(x)", "x + sin(x)", "x^3", "x |x|"], "Right: those that never turn round"),
         (activations.tell, ["exp(x)", "x^3"], "there are more that never turn round: 2."),
@@ -100,18 +163,26 @@ class SquareFromInput(Square):
         (activations.tell, ["tan(x)"], "'tan(x)' is none of exp(x), sin(x)"),
         (activations.tell, 4, "the answer is a list of names: got 4."),
         (activations.tell, None, "No answer yet"),
+        (activations.frozen_linears, frozen_bytes, "Right: your function agrees to the byte in all 6 settings."),
+        (activations.frozen_linears, lambda bsd, frozen, ours: 10 * bsd if ours else 18 * bsd, "is that wanted here?"),
+        (activations.frozen_linears, lambda **how: frozen_bytes(**how) // 2, "at how many bytes each?"),
+        (activations.frozen_linears, output_forgotten, "For bsd=8,388,608, frozen=down, ours=True: not yet"),
+        (activations.frozen_linears, output_forgotten, "Who keeps the output of the activation then?"),
+        (activations.frozen_linears, lambda bsd, frozen, ours: None, "no answer yet"),
         (
-            activations.last_bytes,
-            lambda b, s, a: 16 * b * s + 4 * a * b * s + 24,
-            "Right: your function agrees to the byte in all 3 settings.",
+            activations.thrifty_block,
+            Thrifty.apply,
+            "Right: the block keeps 201,719,832 bytes (192 MiB), as one with ReLU",
         ),
-        (activations.last_bytes, lambda b, s, a: 8 * b * s + 4 * a * b * s + 24, "There are two norms."),
-        (activations.last_bytes, lambda b, s, a: 16 * b * s + 2 * a * b * s + 24, "is in float32, whatever"),
-        (activations.last_bytes, lambda b, s, a: None, "no answer yet"),
-        (activations.reglu, lambda b, s, d, w, e: (d + 3 * w) * b * s * e, "Right: your function agrees"),
-        (activations.reglu, lambda b, s, d, w, e: (d + 4 * w) * b * s * e, "That is SwiGLU."),
-        (activations.reglu, lambda b, s, d, w, e: (d + 2 * w) * b * s * e, "are three tensors"),
-        (activations.reglu, lambda b, s, d, w, e: None, "no answer yet"),
+        (activations.thrifty_block, wasteful, "it changes h, which somebody may still need"),
+        (activations.thrifty_block, wasteful, "And the block keeps 335,937,560 bytes (320 MiB), and 201,719,832 bytes"),
+        (activations.thrifty_block, one_after_the_other, "Two outputs are kept, one for each function."),
+        (activations.thrifty_block, ThriftyInPlace.apply, "Not yet: it changes h"),
+        (activations.thrifty_block, ThriftyWithBool.apply, "what does the sign of the output say?"),
+        (activations.thrifty_block, torch.relu, "the values are wrong"),
+        (activations.thrifty_block, ThriftyWrongSlope.apply, "the gradient at x = -0.25 is"),
+        (activations.thrifty_block, lambda h: h.nonsense(), "your function raised AttributeError"),
+        (activations.thrifty_block, None, "pass your function"),
         (activations.asinh_from_output, Asinh.apply, "Right: gradcheck agrees, and it keeps its output and nothing"),
         (activations.asinh_from_output, torch.asinh, "beside its output it keeps 4,000,000 bytes (3.81 MiB). That is"),
         (activations.asinh_from_output, AsinhFromInput.apply, "is it x, or another one made of y in forward?"),

@@ -4,18 +4,25 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.units import exact
+from utils.contexts import SavedTensorContext
 from utils.experiments.activations import plain, widest_fold
 from utils.experiments.blocks import block_forward
-from utils.experiments.first_programs import gated_rows
+from utils.formulas.block import block_saved
+from utils.layers import MLP
+from utils.models import activations
 
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
-from .mlp import GATED_SHAPES
 
-BLOCK = {"b": 4, "s": 2048, "d": 2048, "a": 16}
-LAST_BYTES_SHAPES = ({"b": 2, "s": 4096, "a": 6}, {"b": 1, "s": 5, "a": 3}, {"b": 3, "s": 7, "a": 1})
+BLOCK = {"b": 4, "s": 512, "d": 1024, "a": 16}
+FROZEN = ("up", "down", "both")
+FROZEN_SHAPES = [
+    {"bsd": 2 * 4096 * 1024, "frozen": frozen, "ours": ours} for frozen in FROZEN for ours in (False, True)
+]
+THRIFTY = {"b": 2, "s": 4096, "d": 1024, "a": 8}
 CANDIDATES = {
     "exp(x)": torch.exp,
     "sin(x)": torch.sin,
@@ -29,21 +36,29 @@ ELEMENTS = 1_000_000
 
 
 def block_by_hand(answer: int | None) -> Verdict:
-    """Exercise 1: what BLOCK keeps in bfloat16 with GELU, dropout and flash attention."""
+    """Exercise 1: what BLOCK keeps in float32 with GELU, dropout and explicit attention."""
     b, s, a, bsd = BLOCK["b"], BLOCK["s"], BLOCK["a"], BLOCK["b"] * BLOCK["s"] * BLOCK["d"]
+    how = {"activation": "gelu", "dropout": 0.1, "attention": "explicit", "dtype": torch.float32}
     with SimulatedGPU("a100-80gb") as gpu:
-        truth = block_forward(gpu, **BLOCK, activation="gelu", dropout=0.1, attention="flash").saved_bytes
-    rest = 16 * b * s + 4 * a * b * s + 24
-    assert truth == 34 * bsd + rest
+        truth = block_forward(gpu, **BLOCK, **how).saved_bytes
+    scores = a * b * s**2
+    rest = 16 * b * s + s**2
+    assert truth == 66 * bsd + 9 * scores + rest
     mistakes = {
-        32 * bsd + rest: "You left the two masks of dropout out.",
-        33 * bsd + rest: "There are two dropouts outside the kernel: behind attention, and behind the MLP.",
-        34 * bsd: "The multiples of bsd are right; what is smaller is missing.",
-        26 * bsd + rest: "That is ReLU.",
-        24 * bsd + rest: "That is ReLU, without dropout.",
-        36 * bsd + rest: "The output of the block is not kept by it, and an element of a mask takes one byte.",
-        truth - 8: "Flash attention keeps two of dropout's scalars: 16 bytes and 8.",
+        34 * bsd + 5 * scores + rest: "That is half precision: what has e bytes an element has 4 here.",
+        68 * bsd + 10 * scores + rest: "An element of a mask takes one byte in float32 too.",
+        68 * bsd + 10 * scores + 2 * rest: "Masks and the norms' statistics do not double.",
+        64 * bsd + 4 * scores + rest: "You left dropout out: three masks, and the dropped weights.",
+        66 * bsd + 5 * scores + rest: "Dropout makes other weights of the softmax's result: both are kept.",
+        66 * bsd + 8 * scores + rest: "The dropout of the weights has a mask too, a byte an element.",
+        66 * bsd + 13 * scores + rest: "Nobody keeps the scores.",
+        66 * bsd + 9 * scores: "The large terms are right; what is smaller is missing.",
+        truth - s**2: "The causal mask is missing: a bool for each pair of positions.",
+        truth - 16 * b * s: "Each of the two norms keeps its statistics.",
         truth - 8 * b * s: "Each of the two norms keeps its statistics.",
+        truth + 16 * b * s: "The norms' statistics have 4 bytes in half precision too: they do not double.",
+        truth + 4 * a * b * s: "Explicit attention keeps the weights themselves, and no logsumexp.",
+        50 * bsd + 9 * scores + rest: "That is ReLU.",
     }
     return check(answer, truth, mistakes)
 
@@ -72,41 +87,26 @@ def tell(answer: list[str] | None) -> Verdict:
     return right("those that never turn round, and no others.")
 
 
-def last_bytes(function: Callable[..., int | None]) -> Verdict:
-    """Exercise 3: what a block with flash attention and no dropout keeps besides multiples of bsd, in bfloat16."""
+def frozen_linears(function: Callable[..., int | None]) -> Verdict:
+    """Exercise 3: what an MLP with LeakyReLU keeps in bfloat16 if `up`, `down` or both are frozen."""
     mistakes = {
-        "The norms are missing.": lambda b, s, a: 4 * a * b * s + 24,
-        "The logsumexp is missing.": lambda b, s, a: 16 * b * s + 24,
-        "There are two norms.": lambda b, s, a: 8 * b * s + 4 * a * b * s + 24,
-        "There are two scalars more, of 16 bytes and 8.": lambda b, s, a: 16 * b * s + 4 * a * b * s,
-        "That is the efficient kernel's random state; flash keeps 16 and 8.": lambda b, s, a: (
-            16 * b * s + 4 * a * b * s + 16
+        "A Linear keeps its input for the gradient of its own weight; is that wanted here?": lambda bsd, frozen, ours: (
+            2 * bsd + (8 if ours else 16) * bsd
         ),
-        "The logsumexp is kept for each head.": lambda b, s, a: 16 * b * s + 4 * b * s + 24,
-        "The logsumexp is in float32, whatever the precision of the block.": lambda b, s, a: (
-            16 * b * s + 2 * a * b * s + 24
+        "A frozen Linear does not keep its input. Who keeps the output of the activation then?": (
+            lambda bsd, frozen, ours: (
+                (0 if frozen in ("up", "both") else 2 * bsd)
+                + (0 if ours else 8 * bsd)
+                + (0 if frozen in ("down", "both") else 8 * bsd)
+            )
         ),
-        "A norm keeps two numbers for each position, in float32.": lambda b, s, a: 8 * b * s + 2 * a * b * s + 24,
+        "That many elements; at how many bytes each?": lambda **setting: _frozen_bytes(**setting) // 2,
     }
-    return check_function(function, _last_bytes, LAST_BYTES_SHAPES, mistakes)
-
-
-def reglu(function: Callable[..., int | None]) -> Verdict:
-    """Exercise 4: what a gated MLP of hidden width w keeps if its gate opens with ReLU."""
-    mistakes = {
-        "That is SwiGLU. ReLU keeps its result; who else keeps that?": lambda b, s, d, w, e: (d + 4 * w) * b * s * e,
-        "The gate's result, the other branch and their product are three tensors.": lambda b, s, d, w, e: (
-            (d + 2 * w) * b * s * e
-        ),
-        "Two of width d: is x counted twice?": lambda b, s, d, w, e: (2 * d + 3 * w) * b * s * e,
-        "That many elements; at how many bytes each?": lambda b, s, d, w, e: (d + 3 * w) * b * s,
-        "The input is missing.": lambda b, s, d, w, e: 3 * w * b * s * e,
-    }
-    return check_function(function, _reglu_bytes, GATED_SHAPES, mistakes)
+    return check_function(function, _frozen_bytes, FROZEN_SHAPES, mistakes)
 
 
 def asinh_from_output(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdict:
-    """Exercise 5: an asinh that keeps its output and nothing else."""
+    """Exercise 4: an asinh that keeps its output and nothing else."""
     return _judge(
         function,
         torch.asinh,
@@ -116,7 +116,7 @@ def asinh_from_output(function: Callable[[torch.Tensor], torch.Tensor] | None) -
 
 
 def square_with_a_byte(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdict:
-    """Exercise 6: a square that keeps its output and one byte for each element."""
+    """Exercise 5: a square that keeps its output and one byte for each element."""
     hints = {
         4: "That is a tensor as large as the input. Which question about x does y leave open, and how many bits "
         "answer it?",
@@ -124,6 +124,63 @@ def square_with_a_byte(function: Callable[[torch.Tensor], torch.Tensor] | None) 
         8: "That is an int64 tensor: which type has 1 byte?",
     }
     return _judge(function, torch.square, 1, hints)
+
+
+def thrifty_block(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdict:
+    """Exercise 6: softsign of LeakyReLU, in a block that keeps no more than one with ReLU."""
+    if not callable(function) or isinstance(function, type):
+        return not_yet("pass your function, or the `apply` of your Function.")
+    try:
+        complaint = _wrong(lambda x: function(x * 1), _softsign_of_leaky)  # x itself is a leaf: nothing may change it
+        kept_bytes = 0 if complaint else _kept_by_block(function)
+        spoils = not complaint and _changes_its_argument(function)
+    except Exception as error:
+        complaint = raised(error)
+    if complaint:
+        return not_yet(complaint)
+    goal_bytes = block_saved(attention="flash", activation="relu").bytes(**THRIFTY, e=2)
+    complaints = ["it changes h, which somebody may still need: h + activation(h) would be wrong."] if spoils else []
+    if kept_bytes > goal_bytes:
+        hint = _THRIFTY_HINTS.get((kept_bytes - goal_bytes) // (THRIFTY["b"] * THRIFTY["s"] * THRIFTY["d"]), "")
+        enough = f"the block keeps {exact(kept_bytes)}, and {exact(goal_bytes)} are enough."
+        complaints.append(f"{enough} {hint}".rstrip())
+    if complaints:
+        return not_yet(" And ".join(complaints))
+    return right(f"the block keeps {exact(kept_bytes)}, as one with ReLU, and h is left as it was.")
+
+
+_THRIFTY_HINTS = {  # by the bytes for each element of x above the goal
+    16: "Beside the result that is two tensors of the hidden width, which division and abs keep.",
+    8: "Two outputs are kept, one for each function. Does one behind the other ever turn round?",
+    4: "A bool for each element is not needed: what does the sign of the output say?",
+}
+
+
+class _Act(nn.Module):
+    """A reader's function as a module."""
+
+    def __init__(self, function: Callable):
+        super().__init__()
+        self.function = function
+
+    def forward(self, h: torch.Tensor) -> torch.Tensor:
+        return self.function(h)
+
+
+def _softsign_of_leaky(h: torch.Tensor) -> torch.Tensor:
+    return F.softsign(F.leaky_relu(h, 0.1))
+
+
+def _changes_its_argument(function: Callable) -> bool:
+    h = torch.tensor([-1.0, 2.0], dtype=torch.float64)
+    before = h.clone()
+    function(h)
+    return not torch.equal(h, before)
+
+
+def _kept_by_block(function: Callable) -> int:
+    with SimulatedGPU("a100-80gb") as gpu:
+        return block_forward(gpu, **THRIFTY, activation=_Act(function), attention="flash").saved_bytes
 
 
 def _judge(function, truth: Callable, bytes_each: int, hints: dict[int, str]) -> Verdict:
@@ -171,13 +228,14 @@ def _too_large(function: Callable, bytes_each: int, hints: dict[int, str]) -> st
     return f"the gradient is right, and beside its output it keeps {exact(n_bytes)}. {hint}".rstrip()
 
 
-def _last_bytes(b: int, s: int, a: int) -> int:
-    d = 8 * a
+def _frozen_bytes(bsd: int, frozen: str, ours: bool) -> int:
+    d = 1024
     with SimulatedGPU("a100-80gb") as gpu:
-        kept_bytes = block_forward(gpu, b=b, s=s, d=d, a=a, activation="relu", attention="flash").saved_bytes
-    return kept_bytes - 24 * b * s * d
-
-
-def _reglu_bytes(b: int, s: int, d: int, w: int, e: int) -> int:
-    rows = gated_rows(b=b, s=s, d=d, w=w, e=e, function=F.relu)
-    return sum({row.storage: row.storage_bytes for row in rows}.values())
+        act_fn = activations.LeakyReLU() if ours else nn.LeakyReLU()
+        mlp = MLP(d, act_fn, device=gpu.device, dtype=torch.bfloat16)
+        for name in ("up", "down"):
+            getattr(mlp, name).requires_grad_(frozen not in (name, "both"))
+        x = torch.empty(bsd // d, d, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
+        with SavedTensorContext(mlp.parameters()) as saved:
+            _y = mlp(x)
+        return saved.saved_tensor_mem
