@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from every_byte.formula.formula import Formula, Selector, Term
 from every_byte.units import MiB
 from utils import SimulatedGPU
-from utils.exercises import mlp, start
+from utils.exercises import start
 from utils.exercises.judge import check, check_function
 from utils.experiments.first_programs import SMALL_GPU
 
@@ -53,62 +52,6 @@ def test_check_function(function, reply):
     verdict = check_function(function, lambda b: 9 * b, [{"b": 1}, {"b": 2}], mistakes)
     assert str(verdict).startswith(reply)
     assert bool(verdict) == reply.startswith("Right")
-
-
-BSD_1, BSD_2 = 8 * 2048 * 4096, 2 * 4096 * 1024
-
-
-@pytest.mark.parametrize(
-    ("exercise", "answer", "reply"),
-    [
-        (mlp.by_hand, 19 * BSD_1, "Right: 1,275,068,416 bytes"),
-        (mlp.by_hand, 18 * BSD_1, "You left the mask out."),
-        (mlp.by_hand, 20 * BSD_1, "takes one byte, not two."),
-        (mlp.by_hand, None, "No answer yet"),
-        (mlp.freezing, 8 * BSD_2, "Right: 67,108,864 bytes"),
-        (mlp.freezing, 16 * BSD_2, "GELU need not keep its input."),
-        (mlp.freezing, 10 * BSD_2, "Only the weight of `up` needs x"),
-        (mlp.freezing, None, "No answer yet"),
-        (mlp.packed_mask, lambda b, s, d, e: 5 * b * s * d * e + (b * s * d + 7) // 8, "Right: your function agrees"),
-        (mlp.packed_mask, lambda b, s, d, e: 5 * b * s * d * e + b * s * d // 8, "Round up"),
-        (mlp.packed_mask, lambda b, s, d, e: 5 * b * s * d * e + b * s * d, "a byte for each element"),
-        (mlp.packed_mask, lambda b, s, d, e: None, "no answer yet"),
-        (mlp.gated, lambda b, s, d, w, e: (d + 4 * w) * b * s * e, "Right: your function agrees"),
-        (mlp.gated, lambda b, s, d, w, e: (2 * d + 4 * w) * b * s * e, "is x counted twice, or the output"),
-        (mlp.gated, lambda b, s, d, w, e: (d + 3 * w) * b * s * e, "keeps both its factors"),
-        (mlp.gated, lambda b, s, d, w, e: None, "no answer yet"),
-    ],
-)
-def test_chapter_two(exercise, answer, reply):
-    assert reply in str(exercise(answer))
-
-
-def gated_terms(width="b*s*w", opened="self"):
-    mm, mul = "MmBackward*", "MulBackward*"
-    return (
-        Term("input", "b*s*d", "e", (Selector("gate", mm, "self"), Selector("up", mm, "self"))),
-        Term("gate", "b*s*w", "e", (Selector("*", "SiluBackward*", "self"),)),
-        Term("opened gate", width, "e", (Selector("*", mul, opened),)),
-        Term("value", "b*s*w", "e", (Selector("*", mul, "other"),)),
-        Term("down input", "b*s*w", "e", (Selector("down", mm, "self"),)),
-    )
-
-
-@pytest.mark.parametrize(
-    ("terms", "reply"),
-    [
-        (gated_terms(), "Right: all 5 terms agree to the byte in all 3 settings."),
-        ((), "No terms yet"),
-        (
-            gated_terms("b*s*d"),
-            "term 'opened gate': Not yet: 16,777,216 bytes (16 MiB) is 50,331,648 bytes (48 MiB) too few",
-        ),
-        (gated_terms()[:4], "no term of 'gated MLP' selects 67,108,864 bytes"),
-        (gated_terms(opened="other"), "terms 'opened gate' and 'value' of 'gated MLP' both select"),
-    ],
-)
-def test_the_formula_of_a_gated_mlp(terms, reply):
-    assert reply in str(mlp.gated_formula(Formula("gated MLP", terms)))
 
 
 def block(n_bytes, largest_slack_bytes=MiB):

@@ -15,7 +15,8 @@ from torch.nn.modules import activation as torch_activations
 
 from every_byte.ledger.saved_tensors import SavedTensor
 from utils import MLP, SavedTensorContext, SimulatedGPU
-from utils.formulas.mlp import ACTIVATIONS, mlp_saved
+from utils.experiments.first_programs import mlp_forward
+from utils.formulas.mlp import ACTIVATIONS, mlp_saved, mlp_saved_dropout_inside
 
 LABELS = sorted(variants())
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
@@ -124,6 +125,42 @@ class TestAgainstAutograd:
         assert formula.compare(rows, b=3, s=7, d=5, e=2).is_exact
         assert formula.bytes(b=3, s=7, d=5, e=2) == saved_bytes
 
+    @given(setting=settings(), s=st.integers(1, 300), d=st.integers(1, 90))
+    @example(setting=small("ReLU", sizes=(1, 9, 1), dtype=torch.float64, bias=False), s=299, d=89)
+    def test_drawn_settings_on_the_simulated_gpu(self, setting, s, d):
+        name, b = variants()[setting["label"]][0], setting["sizes"][0]
+        chosen = {"activation": name, "dropout": setting["dropout"], "bias": setting["bias"]}
+        if name.startswith("Threshold"):
+            return  # without default settings
+        with SimulatedGPU("a100-80gb") as gpu, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".* is not modelled")
+            forward = mlp_forward(gpu, b=b, s=s, d=d, dtype=setting["dtype"], **chosen)
+        assert mlp_saved(**chosen).compare(forward.rows, b=b, s=s, d=d, e=setting["dtype"].itemsize).is_exact
+
+    @pytest.mark.parametrize("label", [label for label in LABELS if "inplace" not in label])
+    def test_dropout_inside_on_the_simulated_gpu(self, label):
+        name, make = variants()[label]
+        with SimulatedGPU("a100-80gb") as gpu, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".* is not modelled")
+            mlp = MLP(5, make(), 0.2, device=gpu.device, dtype=torch.bfloat16).to(gpu.device, torch.bfloat16)
+            mlp.forward = lambda x: mlp.down(mlp.dropout(mlp.activation(mlp.up(x))))
+            x = torch.ones(3, 7, 5, device=gpu.device, dtype=torch.bfloat16)
+            rows, saved_bytes = saved_by(mlp, x)
+        formula = mlp_saved_dropout_inside(activation=name)
+        assert formula.compare(rows, b=3, s=7, d=5, e=2).is_exact
+        assert formula.bytes(b=3, s=7, d=5, e=2) == saved_bytes
+
+    @pytest.mark.parametrize("activation", ["gelu", "relu"])
+    def test_dropout_inside_as_torchs_own_layer_has_it(self, activation):
+        with SimulatedGPU("a100-80gb") as gpu:
+            layer = nn.TransformerEncoderLayer(8, 2, 32, 0.1, activation, batch_first=True, device=gpu.device)
+            with SavedTensorContext(layer.parameters()) as saved:
+                _y = layer._ff_block(torch.ones(2, 3, 8, device=gpu.device))  # with a second dropout behind linear2
+        b_s_d = 2 * 3 * 8
+        assert (
+            saved.saved_tensor_mem == mlp_saved_dropout_inside(activation=activation).bytes(b=2, s=3, d=8, e=4) + b_s_d
+        )
+
     def test_log_sigmoid_keeps_more_on_a_cpu_and_the_account_says_so(self):
         rows, saved_bytes = saved_by(MLP(5, "log_sigmoid"), torch.ones(2, 3, 5))
         formula = mlp_saved(activation="log_sigmoid")
@@ -178,6 +215,10 @@ class TestMLPFormula:
         message = f"activation must be one whose backward is known: got {name!r}; one of CELU, CELU_, ELU"
         with pytest.raises(ValueError, match=message):
             mlp_saved(activation=name)
+
+    def test_dropout_inside_of_an_in_place_form_is_refused(self):
+        with pytest.raises(ValueError, match="activation must not be in place: got 'relu_'; try 'relu'."):
+            mlp_saved_dropout_inside(activation="relu_")
 
     @pytest.mark.parametrize("dropout", [1, 1.0, -0.5, 7])
     def test_dropout_has_a_range(self, dropout):

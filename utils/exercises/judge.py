@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from every_byte.formula.formula import Formula
 from every_byte.units import exact
 
 
@@ -95,25 +94,6 @@ def first_wrong(
 def raised(error: Exception, whose: str = "your function") -> str:
     """What is said of an exception: its name and the first line of its message."""
     return f"{whose} raised {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-
-
-def check_formula(formula: Formula, run: Callable[..., Sequence], settings: Sequence[Mapping[str, int]]) -> Verdict:
-    """Whether a formula's terms are what `run` keeps, term by term; if not, the first that is not.
-
-    `run` gives the rows of `SavedTensorContext.rows` for a setting.
-    """
-    if not formula.terms:
-        return Verdict("No terms yet: write one for each storage and run the cell again.")
-    for setting in settings:
-        shown = ", ".join(f"{name}={value}" for name, value in setting.items())
-        try:
-            comparison = formula.compare(run(**setting), **setting)
-        except ValueError as error:
-            return not_yet(f"for {shown}: {error}")
-        for name, predicted, accounted in comparison.rows:
-            if predicted != accounted:
-                return Verdict(f"For {shown}, term {name!r}: {check(predicted, accounted)}")
-    return right(f"all {len(formula.terms)} terms agree to the byte in all {len(settings)} settings.")
 
 
 def _legible(value: object) -> str:

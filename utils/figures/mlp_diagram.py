@@ -1,11 +1,63 @@
-"""The MLP as a diagram: each tensor of its forward pass, and which of them backward will find."""
+"""The MLP as diagrams: the tensors of its forward pass, which of them backward will find, and who reads them there."""
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from every_byte.formula.formula import Formula
 from every_byte.units import short
-from utils.formulas.mlp import mlp_saved
+from utils.formulas.mlp import mlp_saved, mlp_saved_dropout_inside
 
-from .diagram import Box, Diagram
+from .diagram import WIDTH, Box, Diagram
 
-_STEPS = ("up", "φ", "down")
+_NAMES = {"gelu": "GELU", "relu": "ReLU"}
+_READERS = {"weight gradient of up": "W₁", "weight gradient of down": "W₂", "derivative of": "φ′"}
+_COLUMN, _ROW, _BOX = 184, 74, 46  # a column's width; from one tensor to the next; the height of a tensor's box
+_MASK_TERM = "dropout mask"
+
+
+class _Tensor(NamedTuple):
+    """One tensor of a column: its letter, its multiple of bsd elements, the term that keeps it, what makes it."""
+
+    letter: str
+    width: int
+    term: str
+    step: str = ""
+
+
+_PLAIN = (
+    _Tensor("x", 1, "input"),
+    _Tensor("h", 4, "activation input", "up"),
+    _Tensor("g", 4, "down input", "φ"),
+    _Tensor("y", 1, "", "down"),
+)
+_DROPOUT_LAST = (*_PLAIN, _Tensor("z", 1, "", "dropout"))
+_DROPOUT_INSIDE = (
+    *_PLAIN[:2],
+    _Tensor("g", 4, "activation output", "φ"),
+    _Tensor("g̃", 4, "down input", "dropout"),
+    _PLAIN[3],
+)
+
+
+def mlp_guess(**letters: int) -> Diagram:
+    """The four tensors of the forward pass in a row, with their bytes, and nothing said of what is kept.
+
+    `letters` are b, s, d and e.
+
+    Unit: bytes of each tensor, rounded.
+    """
+    sizes = [f"{tensor.letter} {short(_bytes(tensor, letters))}" for tensor in _PLAIN]
+    diagram = Diagram(f"The tensors of an MLP's forward pass: {', '.join(sizes)}.", 84)
+    gap, x, above = 34, 1, None
+    unit = (WIDTH - 2 - 3 * gap) / 10
+    for tensor in _PLAIN:
+        width = unit * (2 if tensor.width == 1 else 3)
+        box = diagram.box(x, 24, width, 56, tensor.letter, short(_bytes(tensor, letters)), dashed=True)
+        if above:
+            diagram.arrow(above.right, box.left)
+            diagram.text((above.right[0] + box.left[0]) / 2, 12, tensor.step, anchor="middle", size=13)
+        x, above = x + width + gap, box
+    return diagram
 
 
 def mlp_tensors(activations=("gelu", "relu"), **letters: int) -> Diagram:
@@ -15,27 +67,66 @@ def mlp_tensors(activations=("gelu", "relu"), **letters: int) -> Diagram:
 
     Unit: bytes of each tensor, rounded.
     """
-    names = {"gelu": "GELU", "relu": "ReLU"}
-    kept = {name: mlp_saved(activation=name).by_term(**letters) for name in activations}
-    bsd = letters["b"] * letters["s"] * letters["d"] * letters["e"]
-    tensors = (("x", bsd, "input"), ("h", 4 * bsd, "activation input"), ("g", 4 * bsd, "down input"), ("y", bsd, ""))
-    said = []
-    for name in activations:
-        is_kept = [letter for letter, _, term in tensors if term in kept[name]]
-        said.append(f"{names[name]}: {', '.join(is_kept)} are kept, {short(sum(kept[name].values()))}")
-    diagram = Diagram(f"The tensors of an MLP, from x over h and g to y. {'; '.join(said)}.", 330)
-    for column, name in enumerate(activations):
-        x = 20 + 215 * column
-        diagram.text(x + 92, 18, names[name], anchor="middle")
-        above: Box | None = None
-        for row, (letter, n_bytes, term) in enumerate(tensors):
-            width = 184 if n_bytes > bsd else 92
-            colour = "activations" if term in kept[name] else ""
-            place = x + (184 - width) / 2, 36 + 68 * row, width, 40
-            box = diagram.box(*place, f"{letter}  {short(n_bytes)}", colour=colour, dashed=not colour)
-            if above:
-                diagram.arrow(above.bottom, box.top)
-                diagram.text(above.bottom[0] + 8, above.bottom[1] + 14, _STEPS[row - 1], tone="faint", size=13)
-            above = box
-        diagram.text(x + 92, 302, f"kept: {short(sum(kept[name].values()))}", anchor="middle")
+    columns = {_NAMES[name]: (_PLAIN, mlp_saved(activation=name)) for name in activations}
+    return _columns("The tensors of an MLP, from x over h and g to y", columns, letters)
+
+
+def dropout_places(activation: str = "relu", **letters: int) -> Diagram:
+    """Two columns for one activation: dropout behind `down`, and dropout between the activation and `down`.
+
+    `letters` are b, s, d and e.
+
+    Unit: bytes of each tensor, rounded.
+    """
+    columns = {
+        "dropout last": (_DROPOUT_LAST, mlp_saved(activation=activation, dropout=True)),
+        "dropout behind φ": (_DROPOUT_INSIDE, mlp_saved_dropout_inside(activation=activation)),
+    }
+    return _columns(f"The tensors of an MLP with {_NAMES[activation]} and dropout", columns, letters)
+
+
+def _columns(title: str, columns: Mapping[str, tuple[tuple[_Tensor, ...], Formula]], letters: dict) -> Diagram:
+    said, n_rows = [], max(len(tensors) for tensors, _ in columns.values())
+    for name, (tensors, formula) in columns.items():
+        by_term = formula.by_term(**letters)
+        kept = [tensor.letter for tensor in tensors if tensor.term in by_term] + ["m"] * (_MASK_TERM in by_term)
+        said.append(f"{name}: {', '.join(kept)} are kept, {short(sum(by_term.values()))}")
+    diagram = Diagram(f"{title}. {'; '.join(said)}.", 36 + _ROW * n_rows + 6)
+    for number, (name, (tensors, formula)) in enumerate(columns.items()):
+        x = 20 + 215 * number
+        diagram.text(x + _COLUMN / 2, 18, name, anchor="middle")
+        _column(diagram, x, tensors, formula, letters)
+        total = f"kept: {short(formula.bytes(**letters))}"
+        diagram.text(x + _COLUMN / 2, 36 + _ROW * n_rows - 10, total, anchor="middle")
     return diagram
+
+
+def _column(diagram: Diagram, x: float, tensors: tuple[_Tensor, ...], formula: Formula, letters: dict) -> None:
+    why = {term.name: term.why for term in formula.terms}
+    above: Box | None = None
+    for row, tensor in enumerate(tensors):
+        otherwise = "freed" if row < len(tensors) - 1 else "output"
+        is_kept, width = tensor.term in why, _COLUMN if tensor.width > 1 else 104
+        box = diagram.box(
+            *(x + (_COLUMN - width) / 2, 34 + _ROW * row, width, _BOX),
+            f"{tensor.letter}  {short(_bytes(tensor, letters))}",
+            f"kept for {_readers(why[tensor.term])}" if is_kept else otherwise,
+            colour="activations" if is_kept else "",
+            dashed=not is_kept,
+        )
+        if above:
+            diagram.arrow(above.bottom, box.top)
+            diagram.text(above.bottom[0] + 8, above.bottom[1] + 14, tensor.step, tone="faint", size=13)
+        if tensor.step == "dropout":
+            mask = f"m  {short(formula.by_term(**letters)[_MASK_TERM])}"
+            diagram.box(x, box.y - 25, _COLUMN / 2 - 6, 22, mask, colour="activations")
+        above = box
+
+
+def _readers(why: str) -> str:
+    """Who reads a tensor in backward, from what its term says: the gradient of a weight, or the function's slope."""
+    return " and ".join(_READERS[start] for part in why.split("; ") for start in _READERS if part.startswith(start))
+
+
+def _bytes(tensor: _Tensor, letters: dict) -> int:
+    return tensor.width * letters["b"] * letters["s"] * letters["d"] * letters["e"]

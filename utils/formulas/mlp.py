@@ -83,6 +83,28 @@ def mlp_saved(
     return Formula(f"MLP with {shown}{extras}: kept for backward", tuple(terms))
 
 
+def mlp_saved_dropout_inside(*, activation: str) -> Formula:
+    """The same with dropout between the activation and `down`, where the first transformers and torch.nn's have it.
+
+    `down` keeps dropout's output, so that an activation which reads its own result keeps one tensor more.
+
+    Shapes: x[b,s,d] -> h[b,s,4d] -> g[b,s,4d] -> dropped[b,s,4d] -> y[b,s,d], elements of e bytes
+    Counts: as `mlp_saved`.
+    Unit:   bytes, exact; no allocator rounding.
+    Raises: ValueError for an activation whose backward is not known, and for an in-place form.
+    """
+    name = _activation(activation)
+    if name.endswith("_"):
+        raise ValueError(f"activation must not be in place: got {activation!r}; try {activation.rstrip('_')!r}.")
+    *before, down_input = mlp_saved(activation="Identity" if name in _READS_RESULT else activation).terms
+    if name in _READS_RESULT:
+        why = f"derivative of {name}, from its output"
+        before += [_term("activation output", "4*b*s*d", [("activation", "*", "result")], why)]
+    mask = Selector("dropout", "NativeDropoutBackward*", "result1")
+    terms = (*before, down_input, Term("dropout mask", "4*b*s*d", 1, (mask,), "which elements dropout let pass"))
+    return Formula(f"MLP with {name}, dropout inside: kept for backward", terms)
+
+
 def _activation_terms(name: str) -> list[Term]:
     in_place = [("activation", "CopySlices", "")] if name.endswith("_") else []
     terms = []
