@@ -26,8 +26,8 @@ glossary_unlinked_in = {conf.glossary_unlinked_in}
 # Where a word is linked that is used there in another sense, name it in book/conf.py: glossary_unlinked, or ..._in.
 LINKED = {
     "00_start_here": """
-        CUDA-context autograd caching-allocator driver peak pool segment simulated-GPU slack storage temporary trace
-        view workspace
+        CUDA-context autograd caching-allocator driver fused optimizer-state owner peak pool segment simulated-GPU slack
+        storage temporary trace view workspace
     """,
     "01_what_backward_needs": """
         allocated-bytes autograd bucket closed-form explorer foreach frozen fused in-place-operation meta node
@@ -38,7 +38,7 @@ LINKED = {
         optimizer-state owner peak saved-tensor segment selector simulated-GPU slot storage trace view workspace
     """,
     "03_activations_from_outputs": """
-        autograd autonomous-equation causal-mask explorer flash-attention in-place-operation peak random-state
+        autocast autograd autonomous-equation causal-mask explorer flash-attention in-place-operation peak random-state
         saved-tensor simulated-GPU storage transformer-block view workspace
     """,
     "04_every_byte_of_nanogpt": """
