@@ -1,32 +1,32 @@
 """What a reader of chapter 6 is told about an answer."""
 
+from dataclasses import replace
+
 import pytest
+import torch
+from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
 from utils.exercises import ranks
-from utils.formulas.data_parallel import gathered_at_peak
-from utils.formulas.settings import GPTSettings
-from utils.models.gpt import letters
 
-SBD = 4 * 2048 * 6144
-SCORES = 5 * 64 * 2048**2 * 4
 WHOLE = ["the input of norm2", "the input of up", "the mask of the dropout behind down"]
+PADDING = 4 * 768 * (8 * 6283 - 50_257)
 
 
 @pytest.mark.parametrize(
     ("answer", "reply"),
     [
-        (SBD * 16 + SCORES // 4, "Right: 2,147,483,648 bytes"),
-        (SBD * 34 + SCORES, "That is one GPU's"),
-        ((SBD * 34 + SCORES) // 4, "ten bytes of the stream stay whole"),
-        (SBD * 16, "The scores are missing"),
-        (SBD * 16 + SCORES, "a quarter of the heads"),
+        (2 * PADDING, "Right: 43,008 bytes"),
+        (0, "more rows than the table has"),
+        (PADDING, "That is what the weights are padded by"),
+        (4 * PADDING, "the last rank's are fewer"),
+        (3 * PADDING, "Adam has two averages"),
         (None, "No answer yet"),
     ],
 )
-def test_a_layer_by_hand(answer, reply):
-    assert reply in ranks.layer_by_hand(answer).text
+def test_padding(answer, reply):
+    assert reply in ranks.padding(answer).text
 
 
 @pytest.mark.parametrize(
@@ -43,52 +43,6 @@ def test_a_layer_by_hand(answer, reply):
 )
 def test_whole_or_divided(answer, reply):
     assert ranks.whole(answer).text.startswith(reply)
-
-
-def right_states(N, n, stage):
-    return 4 * N // (n if stage > 2 else 1) + 4 * N // (n if stage > 1 else 1) + 8 * N // (n if stage else 1)
-
-
-@pytest.mark.parametrize(
-    ("function", "reply"),
-    [
-        (right_states, "Right: your function agrees to the byte in all 16 settings."),
-        (lambda N, n, stage: right_states(N, n, max(0, stage - 1)), "Stage 1 divides something already"),
-        (lambda N, n, stage: 16 * N // (n if stage else 1), "too few"),
-        (lambda N, n, stage: 1 / 0, "your function raised ZeroDivisionError"),
-        (3, "pass your function itself"),
-    ],
-)
-def test_states(function, reply):
-    assert reply in ranks.states(function).text
-
-
-def most(R, B, L, reshard):
-    return max(2 * R + 2 * B, R + (3 if reshard else L + 2) * B)
-
-
-@pytest.mark.parametrize(
-    ("function", "reply"),
-    [
-        (most, "Right: your function agrees"),
-        (lambda R, B, L, reshard: 2 * R + 2 * B, "That is the first block's moment"),
-        (lambda R, B, L, reshard: R + (3 if reshard else L + 2) * B, "That is a later block's moment"),
-        (lambda R, B, L, reshard: R + (1 if reshard else L) * B, "a second copy, of the root and of a block"),
-    ],
-)
-def test_the_most_that_is_gathered(function, reply):
-    assert reply in ranks.gathered(function).text
-
-
-@pytest.mark.parametrize("reshard", [None, False])
-@pytest.mark.parametrize("name", ["gpt2", "gpt2-xl"])
-def test_the_most_that_is_gathered_is_the_books(name, reshard):
-    found = letters(name)
-    R = 4 * (found["d"] * (found["V"] + 1024) + found["d"])
-    B = 4 * (12 * found["d"] ** 2 + 2 * found["d"])
-    sizes = found | {"b": 1, "s": 1024, "n": 8}
-    _, n_bytes = gathered_at_peak(GPTSettings(), reshard_after_forward=reshard, **sizes)
-    assert n_bytes == most(R, B, found["L"], reshard is None)
 
 
 def plan(up, down):
@@ -112,3 +66,80 @@ def plan(up, down):
 )
 def test_a_plan(function, reply):
     assert reply in ranks.plan(function).text
+
+
+def replaced(parameters):
+    for parameter in parameters:
+        parameter.grad = parameter.grad.clamp(-1, 1)
+
+
+def copied(parameters):
+    for parameter in parameters:
+        parameter.grad.copy_(parameter.grad.clamp(-1, 1))
+
+
+def in_place(parameters):
+    for parameter in parameters:
+        parameter.grad.clamp_(-1, 1)
+
+
+def dropped(parameters):
+    for parameter in parameters:
+        parameter.grad = None
+
+
+@pytest.mark.parametrize(
+    ("function", "reply"),
+    [
+        (in_place, "Right: the gradients are clipped where they lie"),
+        (lambda parameters: nn.utils.clip_grad_value_(parameters, 1.0), "Right: "),
+        (replaced, "Not yet: 4,198,400 bytes (4 MiB) more are held when it is done"),
+        (copied, "Not yet: nothing stays, but 4,194,304 bytes (4 MiB) more stand there for a moment"),
+        (dropped, "Not yet: a gradient is gone"),
+        (list, "Not yet: a gradient reaches "),
+        (lambda parameters: nn.utils.clip_grad_norm_(parameters, 1.0), "or another number in it has changed"),
+        (lambda parameters: 1 / 0, "your function raised ZeroDivisionError"),
+        (None, "pass your function itself"),
+    ],
+)
+def test_clipping(function, reply):
+    torch.manual_seed(1)
+    assert reply in ranks.clipped(function).text
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply"),
+    [
+        (2 * 50_304 * 768, "Right: 77,266,944 bytes"),
+        (2 * (12 * 12 * 768**2 + 50_304 * 768), "So many are there without checkpoints"),
+        (2 * 50_304 * 768 // 8, "it is whole on each rank"),
+        (4 * 50_304 * 768, "in half precision"),
+        (2 * 12 * 12 * 768**2, "what the checkpoints let go"),
+        (0, "One product lies in no block"),
+        (None, "No answer yet"),
+    ],
+)
+def test_copies_of_a_model_of_checkpoints(answer, reply):
+    assert reply in ranks.copies(answer).text
+
+
+@pytest.mark.parametrize(
+    ("changed", "reply"),
+    [
+        ({}, "Not yet: 2,407,333,888 bytes (2.24 GiB) short"),
+        ({"stage": "3"}, "more than the step you were given"),
+        ({"sequence": "on"}, "above the least that we know"),
+        ({"b": 2, "t": 8, "sequence": "on, gathered again", "stage": "none"}, "nobody we know does with less"),
+        ({"t": 8}, "there are 8 GPUs, t times the groups: yours are 16"),
+        ({"t": 8, "stage": "none"}, "a step has 2 sequences, b in each group: yours has 1"),
+        ({"recompute": "full"}, "recompute must stay 'none': got 'full'"),
+        ({"s": 1024}, "s must stay 40960"),
+        ({"stage": "2"}, "your step raised ValueError: PyTorch has no engine"),
+    ],
+)
+def test_a_step_that_has_to_fit(changed, reply):
+    assert reply in ranks.fits(replace(ranks.CROWDED, **changed)).text
+
+
+def test_a_step_is_asked_for():
+    assert ranks.fits(None).text == "Not yet: pass a MeshStep: got None."

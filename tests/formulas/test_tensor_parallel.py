@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from every_byte.formula.notation import plain
 from every_byte.gpu.ranks import ranks
 from utils import GPT, Block, Ledger, SavedTensorContext, SimulatedGPU
+from utils.experiments.rank_steps import as_rank
 from utils.formulas.block import block_saved
 from utils.formulas.estimates import half_precision_activations
 from utils.formulas.tensor_parallel import not_in_paper, rank_gpt_saved, rank_saved
@@ -182,3 +183,18 @@ def test_one_rank_is_the_whole():
         one = rank_saved(**choices, sequence=sequence)
         assert in_symbols(one, t=1) == in_symbols(block_saved(**choices))
     assert one.title.endswith("core checkpointed, a rank of t: kept for backward")
+
+
+@EACH_T
+@pytest.mark.parametrize("core", [True, False], ids=["kept", "selective"])
+@pytest.mark.parametrize("way", ["tensor", "sequence", "gathered again"])
+def test_the_ways_of_a_block_of_gpt3(t, way, core):
+    """Each way of chapter 6 to divide a block; by term where no checkpoint holds some, which autograd does not list."""
+    sequence, again = way != "tensor", way == "gathered again"
+    size = dict(b=1, s=2048, d=12288, a=96)
+    step = as_rank(t, **size, sequence=sequence, again=again, core=core)
+    settings = dict(attention="explicit", activation="gelu", dropout=0.1)
+    formula = rank_saved(**settings, sequence=sequence, gathers_again=again, core=core)
+    assert formula.bytes(**size, t=t, e=2) == step.saved_bytes
+    if core and not again:
+        assert formula.compare(step.rows, **size, t=t, e=2).is_exact

@@ -1,21 +1,27 @@
-"""The exercises of chapter 6: each answer is held to a closed form that tests hold to runs, or to a run as a rank."""
+"""The exercises of chapter 6: each answer is held to what simulated ranks hold."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from functools import cache
 
 import torch
+from torch import nn
 from torch.distributed.tensor.parallel import parallelize_module
 
 from every_byte.gpu.ranks import ranks
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact
 from utils.contexts import SavedTensorContext
-from utils.formulas.estimates import half_precision_activations
+from utils.experiments.mesh_step import MeshRun, MeshStep
 from utils.formulas.tensor_parallel import rank_saved
 from utils.layers import MLP
+from utils.models.data_parallel import fully_sharded, replicated
+from utils.models.gpt import GPT
+from utils.models.regions import set_regions
 
-from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
+from .judge import NO_ANSWER, Verdict, check, not_yet, raised, right
 
-LAYER = {"b": 4, "s": 2048, "d": 6144, "a": 64, "t": 4, "L": 1}
 TENSORS = {
     "the input of norm2": "norm2: input",
     "q, k and v": "attention: q, k, v",
@@ -25,33 +31,42 @@ TENSORS = {
     "GELU's input": "mlp: activation input",
     "the mask of the dropout behind down": "mlp: dropout mask",
 }
-STATES = tuple({"N": 124_373_760, "n": n, "stage": stage} for n in (1, 2, 8, 64) for stage in (0, 1, 2, 3))
-MODELS = (
-    {"R": 157_682_688, "B": 28_317_696, "L": 12, "reshard": True},
-    {"R": 157_682_688, "B": 28_317_696, "L": 12, "reshard": False},
-    {"R": 1000, "B": 3000, "L": 40, "reshard": True},
-    {"R": 9000, "B": 1000, "L": 2, "reshard": False},
-)
 T, B, S, D = 4, 2, 64, 128
+ROWS, WIDTH, N_RANKS = 50_257, 768, 8
+CROWDED = MeshStep(
+    model="gpt2-medium", s=40_960, b=1, t=4, sequence="off", recompute="none", attention="flash", stage="0", n=2,
+    gpu="rtx3090-24gb",
+)  # fmt: skip
+_GIVEN = ("model", "s", "recompute", "attention", "gpu")
 
 
-def layer_by_hand(answer: int | None) -> Verdict:
-    """Exercise 1: what a rank of four keeps of a layer in tensor parallel, by the paper's count."""
-    paper = half_precision_activations()
-    scores = 5 * LAYER["a"] * LAYER["s"] ** 2 * LAYER["b"]
-    truth = paper.bytes(**LAYER)
+def padding(answer: int | None) -> Verdict:
+    """Exercise 1: what eight ranks hold of a table and its training beyond 16 bytes a number, all together."""
+    one = 4 * WIDTH * (-ROWS % N_RANKS)
+    truth = sum(map(_of_table, range(N_RANKS))) - 16 * ROWS * WIDTH
     return check(
         answer,
         truth,
         {
-            paper.bytes(**LAYER | {"t": 1}): "That is one GPU's: what do four ranks divide?",
-            half_precision_activations(sequence=True).bytes(**LAYER): (
-                "That is a quarter of everything; ten bytes of the stream stay whole where the sequence is not divided."
-            ),
-            truth - scores // 4: "The scores are missing: softmax, its mask, and what dropout left.",
-            truth + scores - scores // 4: "Each rank has a quarter of the heads, and so of the scores.",
+            0: "Eight shares of as many rows each are more rows than the table has.",
+            one: "That is what the weights are padded by. What else has their shape, with what the rank does not own?",
+            4 * one: "Adam's averages are those of the rows that a rank owns: the last rank's are fewer.",
+            3 * one: "Adam has two averages, and neither is padded.",
+            one // 4: "That is the numbers; each takes four bytes.",
         },
     )
+
+
+@cache
+def _of_table(rank: int) -> int:
+    """What a rank holds of weights, gradients and Adam's averages of the table, requested."""
+    with SimulatedGPU("a100-80gb") as gpu, ranks(N_RANKS, rank) as mesh:
+        table = fully_sharded(nn.Embedding(ROWS, WIDTH, device=gpu.device), mesh)
+        optimizer = torch.optim.AdamW(table.parameters(), foreach=True)
+        table(torch.zeros(4, dtype=torch.int64, device=gpu.device)).sum().backward()
+        optimizer.step()
+        parts = Ledger.now(gpu).parts
+        return sum(parts[name] for name in ("parameters", "gradients", "optimizer state"))
 
 
 def whole(answer: Collection[str] | None) -> Verdict:
@@ -72,49 +87,8 @@ def whole(answer: Collection[str] | None) -> Verdict:
     return right(f"{len(truth)} of {len(TENSORS)}, as the closed form has it for 8 ranks and for 1.")
 
 
-def states(function: Callable[..., int | None]) -> Verdict:
-    """Exercise 3: bytes of weights, gradients and Adam's averages on each of n ranks, by ZeRO's stage."""
-
-    def truth(N: int, n: int, stage: int) -> int:
-        return sum(n_bytes * N // (n if stage >= first else 1) for n_bytes, first in ((4, 3), (4, 2), (8, 1)))
-
-    def one_late(N: int, n: int, stage: int) -> int:
-        return truth(N, n, max(stage - 1, 0))
-
-    def order(N: int, n: int, stage: int) -> int:
-        return sum(n_bytes * N // (n if stage >= first else 1) for n_bytes, first in ((4, 1), (4, 2), (8, 3)))
-
-    mistakes = {
-        "Stage 1 divides something already: the optimizer's state.": one_late,
-        "The optimizer's state goes first, the weights last.": order,
-    }
-    return check_function(function, truth, STATES, mistakes)
-
-
-def gathered(function: Callable[..., int | None]) -> Verdict:
-    """Exercise 4: the most that FSDP2 has gathered in a forward through two or more blocks."""
-
-    def truth(R: int, B: int, L: int, reshard: bool) -> int:
-        return max(2 * R + 2 * B, R + (3 if reshard else L + 2) * B)
-
-    def only_first(R: int, B: int, L: int, reshard: bool) -> int:
-        return 2 * R + 2 * B
-
-    def only_last(R: int, B: int, L: int, reshard: bool) -> int:
-        return R + (3 if reshard else L + 2) * B
-
-    mistakes = {
-        "That is the first block's moment; a later one may have more.": only_first,
-        "That is a later block's moment; the first finds the root in two copies.": only_last,
-        "The buffer that arrives is a second copy, of the root and of a block.": lambda R, B, L, reshard: (
-            R + (1 if reshard else L) * B
-        ),
-    }
-    return check_function(function, truth, MODELS, mistakes)
-
-
 def plan(function: Callable[[], Mapping]) -> Verdict:
-    """Exercise 5: a plan for `parallelize_module` that splits an MLP over ranks and keeps as little as it can."""
+    """Exercise 3: a plan for `parallelize_module` that splits an MLP over ranks and keeps as little as it can."""
     if not callable(function):
         return not_yet(f"pass your function itself: got {function!r}.")
     try:
@@ -152,3 +126,120 @@ def rank_mlp_bytes() -> dict[str, int]:
     formula = rank_saved(attention="explicit", activation="gelu")
     terms = formula.by_term(b=B, s=S, d=D, a=T, e=4, t=T)
     return {name: n_bytes for name, n_bytes in terms.items() if name.startswith("mlp: ")}
+
+
+def clipped(function: Callable[[Iterable[nn.Parameter]], None]) -> Verdict:
+    """Exercise 4: clips gradients to -1 .. 1 where they lie, in DDP's buckets, and takes nothing for it."""
+    if not callable(function):
+        return not_yet(f"pass your function itself: got {function!r}.")
+    try:
+        wrong = _wrong_gradients(function)
+        stays_bytes, more_bytes = _taken_by(function)
+    except Exception as error:
+        return not_yet(raised(error))
+    if wrong:
+        return not_yet(wrong)
+    if stays_bytes:
+        return not_yet(
+            f"{exact(stays_bytes)} more are held when it is done: a gradient is a tensor of its own now, and its "
+            "bucket is still there."
+        )
+    if more_bytes:
+        return not_yet(f"nothing stays, but {exact(more_bytes)} more stand there for a moment: a copy of a gradient.")
+    return right("the gradients are clipped where they lie: 0 bytes more, after it and within.")
+
+
+def _wrong_gradients(function: Callable) -> str:
+    """What is wrong with the gradients that a function leaves, on the CPU; "" if nothing is."""
+    torch.manual_seed(0)
+    layer = nn.Linear(5, 3)
+    for parameter in layer.parameters():
+        parameter.grad = 3 * torch.randn_like(parameter)
+    expected = [parameter.grad.clamp(-1, 1) for parameter in layer.parameters()]
+    function(list(layer.parameters()))
+    for parameter, gradient in zip(layer.parameters(), expected, strict=True):
+        if parameter.grad is None:
+            return "a gradient is gone: the optimizer needs it."
+        if not torch.equal(parameter.grad, gradient):
+            return f"a gradient reaches {float(parameter.grad.abs().max()):.3g}, or another number in it has changed."
+    return ""
+
+
+def _taken_by(function: Callable) -> tuple[int, int]:
+    """By how much more is held after a function has clipped the gradients of a layer in DDP, and while it does."""
+    with SimulatedGPU("a100-80gb") as gpu, ranks(N_RANKS) as mesh:
+        layer = nn.Linear(1024, 1024, device=gpu.device)
+        model = replicated(layer, mesh, gradient_as_bucket_view=True)
+        for _ in range(2):
+            model(torch.empty(8, 1024, device=gpu.device)).sum().backward()
+        before = gpu.memory_stats()["requested_bytes.all.current"]
+        gpu.reset_peak_memory_stats()
+        function(list(layer.parameters()))
+        after = gpu.memory_stats()
+        return after["requested_bytes.all.current"] - before, after["requested_bytes.all.peak"] - before
+
+
+def copies(answer: int | None) -> Verdict:
+    """Exercise 5: autocast's copies on a rank of eight under FSDP2, after forward, if each block is a checkpoint."""
+    truth, all_copies = _copies("every block"), _copies("none")
+    return check(
+        answer,
+        truth,
+        {
+            all_copies: "So many are there without checkpoints: what does one keep of its block?",
+            0: "One product lies in no block.",
+            truth // 8: "A copy is made of the gathered weight: it is whole on each rank.",
+            2 * truth: "A copy is in half precision.",
+            all_copies - truth: "That is what the checkpoints let go.",
+        },
+    )
+
+
+@cache
+def _copies(regions: str) -> int:
+    with SimulatedGPU("a100-80gb") as gpu, ranks(N_RANKS) as mesh:
+        model = set_regions(fully_sharded(GPT.from_name("gpt2", context_length=64, device=gpu.device), mesh), regions)
+        tokens = torch.zeros(1, 64, dtype=torch.int64, device=gpu.device)
+        with gpu.autocast(torch.bfloat16):
+            _, loss = model(tokens, tokens)
+        n_bytes = Ledger.now(gpu).parts["autocast copies"]
+        loss.backward()
+        return n_bytes
+
+
+def fits(step: MeshStep) -> Verdict:
+    """Exercise 6: the step of `CROWDED` on the same GPUs, with as many sequences, so that it fits."""
+    if not isinstance(step, MeshStep):
+        return not_yet(f"pass a MeshStep: got {step!r}.")
+    for name in _GIVEN:
+        if getattr(step, name) != getattr(CROWDED, name):
+            return not_yet(f"{name} must stay {getattr(CROWDED, name)!r}: got {getattr(step, name)!r}.")
+    if step.n_ranks != CROWDED.n_ranks:
+        return not_yet(f"there are {CROWDED.n_ranks} GPUs, t times the groups: yours are {step.n_ranks}.")
+    if (n_sequences := _sequences(step)) != _sequences(CROWDED):
+        return not_yet(f"a step has {_sequences(CROWDED)} sequences, b in each group: yours has {n_sequences}.")
+    try:
+        found = _run(step).fit()
+    except ValueError as error:
+        return not_yet(raised(error, "your step"))
+    if not found.fits:
+        given = found.needed_bytes - _run(CROWDED).fit().needed_bytes
+        beside = f"{exact(abs(given))} {'more' if given > 0 else 'fewer'} than the step you were given" if given else ""
+        least = f"the ranks have to reserve {exact(found.needed_bytes)} at least"
+        short = f"{exact(-found.margin_bytes)} short"
+        return not_yet(f"{short}: {least}{', ' + beside if beside else ', as in the step you were given'}.")
+    above = found.needed_bytes - _run(LEAST).fit().needed_bytes
+    score = f"{exact(above)} above the least that we know" if above > 0 else "nobody we know does with less"
+    return right(f"it reserves {exact(found.needed_bytes)}, {exact(found.margin_bytes)} to spare; {score}.")
+
+
+LEAST = replace(CROWDED, b=2, t=8, sequence="on, gathered again", stage="none")
+
+
+def _sequences(step: MeshStep) -> int:
+    return step.b * step.n_ranks // step.t
+
+
+@cache
+def _run(step: MeshStep) -> MeshRun:
+    return step.run()

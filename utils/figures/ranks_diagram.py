@@ -1,0 +1,116 @@
+"""Tensor parallelism as diagrams: how ranks exchange tensors, and what is whole and what is cut in a block."""
+
+from every_byte.units import short
+from utils.formulas.tensor_parallel import rank_saved
+
+from .diagram import Diagram
+
+_RANKS = 4
+_LETTERS = "ABCD"
+_EXCHANGES = {
+    "all-reduce": ("each has a tensor, and gets the sum Σ of all", "whole", "sum"),
+    "all-gather": ("each has a share, and gets them all", "share", "all"),
+    "reduce-scatter": ("each has a tensor, and gets its share of Σ", "whole", "share of sum"),
+}
+# What each step of a block takes, by the term that counts the tensor; what the ranks divide it by; whether its
+# forward ends a rank's term of a sum.
+_STEPS = (
+    ("norm1", "norm1: input", "positions"),
+    ("qkv", "attention: input", "positions"),
+    ("attention", "attention: q, k, v", "heads"),
+    ("out", "attention: output", "heads"),
+    ("sum", "norm1: input", "positions"),
+    ("norm2", "norm2: input", "positions"),
+    ("up", "mlp: input", "positions"),
+    ("φ", "mlp: activation input", "hidden numbers"),
+    ("down", "mlp: down input", "hidden numbers"),
+    ("sum", "norm2: input", "positions"),
+)
+
+
+def three_exchanges() -> Diagram:
+    """What each of four ranks has before and after an all-reduce, an all-gather and a reduce-scatter."""
+    said = "; ".join(f"{name}: {what}" for name, (what, _, _) in _EXCHANGES.items())
+    diagram = Diagram(f"Three exchanges between {_RANKS} ranks. {said}.", 372)
+    for rank in range(_RANKS):
+        diagram.text(_column(rank) + 42, 14, f"rank {rank}", anchor="middle")
+    for panel, (name, (what, before, after)) in enumerate(_EXCHANGES.items()):
+        y = 32 + 116 * panel
+        diagram.text(8, y + 8, f"{name}: {what}")
+        for row, (when, content) in enumerate((("before", before), ("after", after))):
+            top = y + 22 + 42 * row
+            diagram.text(8, top + 14, when, tone="faint", size=13)
+            for rank in range(_RANKS):
+                _held(diagram, _column(rank), top, rank, content)
+    return diagram
+
+
+def _column(rank: int) -> int:
+    return 66 + 93 * rank
+
+
+def _held(diagram: Diagram, x: float, y: float, rank: int, content: str) -> None:
+    """A rank's tensor: whole, or of its four parts those that the rank has."""
+    if content in ("whole", "sum"):
+        diagram.box(x, y, 84, 28, _LETTERS[rank] if content == "whole" else "Σ", colour="blue")
+        return
+    if content != "all":
+        diagram.box(x, y, 84, 28, dashed=True)
+    for part in range(_RANKS):
+        if content == "all" or part == rank:
+            name = f"Σ{part}" if content == "share of sum" else str(part)
+            diagram.box(x + 21 * part + 1, y, 19, 28, name, colour="blue")
+
+
+def split_block(*, sequence: bool = False, **letters: int) -> Diagram:
+    """The forward of a block on one of t ranks: what each step takes, whole or cut, and where ranks exchange.
+
+    `letters` are b, s, d, a, t and e.
+
+    Unit: bytes of each tensor on the rank, rounded.
+    Source: the terms of `rank_saved`.
+    """
+    settings = dict(attention="explicit", activation="gelu", sequence=sequence)
+    on_rank, on_one = (rank_saved(**settings).by_term(**letters | {"t": t}) for t in (letters["t"], 1))
+    rows = _with_exchanges(sequence)
+    title = "tensor and sequence parallel" if sequence else "tensor parallel"
+    n_whole = sum(on_rank[term] == on_one[term] for _, term, _ in _STEPS)
+    exchanges = ", ".join(name for name, term, _ in rows if not term)
+    alt = f"A block on one of {letters['t']} ranks, {title}: {n_whole} of {len(_STEPS)} steps take a whole tensor"
+    diagram = Diagram(f"{alt}; between them, in order: {exchanges}.", 34 + sum(_height(term) for _, term, _ in rows))
+    diagram.text(8, 15, "step")
+    diagram.text(108, 15, f"what it takes, on one of {letters['t']} ranks")
+    y = 32
+    for name, term, divided in rows:
+        if not term:
+            diagram.box(8, y, 424, 22, name, dashed=True)
+        else:
+            _step(diagram, y, name, on_rank[term], on_one[term], f"1/{letters['t']} of the {divided}")
+        y += _height(term)
+    return diagram
+
+
+def _step(diagram: Diagram, y: float, name: str, own_bytes: int, whole_bytes: int, share: str) -> None:
+    diagram.box(8, y, 88, 26, name)
+    width = 324 * own_bytes / whole_bytes
+    if own_bytes == whole_bytes:
+        diagram.box(108, y, width, 26, f"whole: {short(own_bytes)}", colour="activations")
+    else:
+        diagram.box(108, y, width, 26, colour="activations")
+        diagram.text(108 + width + 8, y + 13, f"{share}: {short(own_bytes)}")
+
+
+def _with_exchanges(sequence: bool) -> list[tuple[str, str, str]]:
+    """The steps, with the exchanges before the products that need all positions and behind a sum's terms."""
+    rows = []
+    for step in _STEPS:
+        if step[0] in ("qkv", "up") and sequence:
+            rows.append(("all-gather", "", ""))
+        if step[0] == "sum":
+            rows.append(("reduce-scatter" if sequence else "all-reduce", "", ""))
+        rows.append(step)
+    return rows
+
+
+def _height(term: str) -> int:
+    return 32 if term else 28

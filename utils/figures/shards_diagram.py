@@ -1,0 +1,91 @@
+"""ZeRO and FSDP2 as diagrams: which rank holds which bytes of a weight, and what stands gathered in forward."""
+
+from every_byte.units import short
+from utils.formulas.data_parallel import STAGES, gathered
+from utils.formulas.settings import GPTSettings
+
+from .diagram import Diagram
+
+STATE_BYTES = {"weight": (4, 3, "parameters"), "gradient": (4, 2, "gradients"), "averages": (8, 1, "optimizer state")}
+"""Of a weight's state in float32: its bytes, from which of ZeRO's stages on it is divided, and its colour."""
+_UNIT = 7  # of a byte
+
+
+def stage_bytes(stage: int, n: int) -> dict[str, float]:
+    """What one of n ranks holds for each of the model's weights, in bytes, by ZeRO's stage."""
+    return {name: size / n if stage >= first else size for name, (size, first, _) in STATE_BYTES.items()}
+
+
+def zero_stages(n: int = 4) -> Diagram:
+    """For each stage the states of a model on n ranks: a box for each, filled where the rank holds it."""
+    totals = {stage: sum(stage_bytes(stage, n).values()) for stage in STAGES}
+    said = "; ".join(f"stage {stage}, {total:g}" for stage, total in totals.items())
+    diagram = Diagram(f"The bytes of a weight's state that each of {n} ranks holds. {said}.", 352)
+    for panel, (stage, total) in enumerate(totals.items()):
+        x, y = 92 + 176 * (panel % 2), 20 + 176 * (panel // 2)
+        diagram.text(x + 80, y - 6, f"stage {stage}: {total:g} bytes", anchor="middle")
+        if panel % 2 == 0:
+            _names(diagram, y + 8)
+        for rank in range(n):
+            _states_of(diagram, x + 160 / n * rank, y + 8, 160 / n - 6, stage, rank, n)
+            diagram.text(x + 160 / n * (rank + 0.5) - 3, y + 138, f"{rank}", anchor="middle", tone="faint", size=13)
+    diagram.text(8, 20 + 138, "rank", tone="faint", size=13)
+    diagram.text(8, 196 + 138, "rank", tone="faint", size=13)
+    return diagram
+
+
+def _names(diagram: Diagram, y: float) -> None:
+    for name, (size, _, _) in STATE_BYTES.items():
+        diagram.text(8, y + _UNIT * size / 2, f"{name} {size}", size=13)
+        y += _UNIT * size + 4
+
+
+def _states_of(diagram: Diagram, x: float, y: float, width: float, stage: int, rank: int, n: int) -> None:
+    for size, first, colour in STATE_BYTES.values():
+        height = _UNIT * size
+        own = height / n if stage >= first else height
+        if own < height:
+            diagram.box(x, y, width, height, dashed=True)
+        diagram.box(x, y + (rank * own if own < height else 0), width, own, colour=colour)
+        y += height + 4
+
+
+def gathered_frames(**letters: int) -> Diagram:
+    """What FSDP2 has gathered of a GPT at five instants of forward, as boxes, with the sum below.
+
+    `letters` are those of `gathered`. R is what lies outside the blocks and B a block's weights: filled where they are
+    copied out, dashed for the buffer in which they arrived, rank behind rank.
+
+    Unit: bytes, rounded.
+    """
+    at = {moment: gathered(GPTSettings(), moment).bytes(**letters) for moment in ("first block", "last block", "head")}
+    stays = gathered(GPTSettings(), "last block", reshard_after_forward=False).bytes(**letters)
+    L = letters["L"]
+    block = stays - gathered(GPTSettings(), "head", reshard_after_forward=False).bytes(**letters)
+    root = at["head"] - block
+    frames = (
+        (("root", "gathered"), ("R", "buffer R"), "2R", 2 * root),
+        (("block 1", "gathered"), ("R", "buffer R", "B", "buffer B"), "2R + 2B", at["first block"]),
+        (("block 2,", "and later"), ("R", "buffer B", "B", "buffer B"), "R + 3B", at["last block"]),
+        (("behind the", "last block"), ("R", "buffer B"), "R + B", at["head"]),
+        (("last block,", "all kept"), ("R", f"{L - 1} B", "buffer B", "B", "buffer B"), f"R + {L + 2}B", stays),
+    )
+    said = "; ".join(f"{' '.join(name)}: {total}, {short(n_bytes)}" for name, _, total, n_bytes in frames)
+    diagram = Diagram(f"What FSDP2 has gathered in forward. {said}.", 290)
+    for column, (name, boxes, total, n_bytes) in enumerate(frames):
+        x = 4 + 87 * column
+        for line, words in enumerate(name):
+            diagram.text(x + 42, 12 + 17 * line, words, anchor="middle")
+        _stack(diagram, x, 240, boxes)
+        diagram.text(x + 42, 256, total, anchor="middle")
+        diagram.text(x + 42, 275, short(n_bytes), anchor="middle", tone="faint", size=13)
+    return diagram
+
+
+def _stack(diagram: Diagram, x: float, y: float, boxes: tuple[str, ...]) -> None:
+    """Boxes one above the other, the first below."""
+    for words in boxes:
+        height = 44 if "R" in words else 60 if words[0].isdigit() else 24
+        y -= height + 3
+        is_buffer = words.startswith("buffer")
+        diagram.box(x, y, 84, height, words, colour="" if is_buffer else "gathered parameters", dashed=is_buffer)
