@@ -78,7 +78,7 @@ def two_layers(*, b: int, d: int, e: int = 4) -> Diagram:
 
 
 def chain_graph(output: torch.Tensor, rows: Sequence[SavedTensor]) -> Diagram:
-    """The graph of `output`, whose operations form a chain: forward downwards, backward upwards, between them what waits.
+    """The graph of `output`, a chain of operations: forward downwards, backward upwards, between them what waits.
 
     `rows` are those of `SavedTensorContext.rows(output)`. A storage that two operations read is drawn once.
 
