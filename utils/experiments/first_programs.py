@@ -147,15 +147,15 @@ def gated_rows(*, b: int, s: int, d: int, w: int, e: int, function=nn.functional
         return saved.rows(y)
 
 
-def kept(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: Sequence[torch.Tensor] = ()) -> str:
-    """Which operations of `function(*inputs, *weights)` keep a tensor, in which slot: "Mm.self, Relu.result".
+def kept(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: Sequence[torch.Tensor] = ()) -> list[str]:
+    """Which operations of `function(*inputs, *weights)` keep a tensor, in which slot: ["Mm.self", "Relu.result"].
 
     Counts: slots, not storages; not the weights, nor views of them.
     """
     with SavedTensorContext(weights) as saved:
         y = function(*inputs, *weights)
     rows = saved.rows(y) if y.requires_grad else []
-    return ", ".join(f"{row.node.split('Backward')[0]}.{row.slot}" for row in rows) or "nothing"
+    return [f"{row.node.split('Backward')[0]}.{row.slot}" for row in rows]
 
 
 def forward_alone(gpu, mode: Callable[[], AbstractContextManager], *, training: bool = True) -> tuple[int, int]:
