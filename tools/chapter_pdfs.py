@@ -6,11 +6,19 @@ from pathlib import Path
 
 from tools.chromium import chromium
 
-# On paper nothing unfolds: solutions come last, under the names of their exercises, and other answers lie open.
+# On paper nothing unfolds: the answer in one sentence and the solutions come last, these under the names of their
+# exercises, other answers lie open, and what is folded to look behind, checks and bodies of functions, is left out.
 SOLUTIONS_TO_THE_END = """() => {
-  const FOLDED = "A solution is folded below each.";
+  const FOLDED = "A solution is folded below each.", ANSWER = "The answer in one sentence";
   const article = document.querySelector("article");
   const heading = (level, words) => Object.assign(document.createElement(level), { textContent: words });
+  article.querySelectorAll("div.cell:is(.tag_check, .tag_body)").forEach((cell) => cell.remove());
+  const answer = [...article.querySelectorAll("details")].find((fold) => fold.firstElementChild.textContent === ANSWER);
+  if (answer) {
+    answer.firstElementChild.remove();
+    article.append(heading("h2", ANSWER), ...answer.childNodes);
+    answer.remove();
+  }
   const folded = [...article.querySelectorAll("div.cell:has(> details.hide)")];
   if (folded.length) article.append(heading("h2", "Solutions"));
   for (const cell of folded) {

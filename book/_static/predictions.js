@@ -6,7 +6,7 @@
 
 const everyBytePredictions = (() => {
   const QUESTION = /^\s*predict\s*(?::([^]*))?$/;
-  const NUMBER = /[-+−]?\d[\d,]*(?:\.\d+)?/g;
+  const NUMBER = /[-+−]?\d+(?:,\d{3})*(?:\.\d+)?/g;
   const UNITS = { b: 1, byte: 1, bytes: 1, kb: 1e3, mb: 1e6, gb: 1e9, kib: 2 ** 10, mib: 2 ** 20, gib: 2 ** 30, tib: 2 ** 40 };
   const NEAR = 0.1;
 

@@ -12,7 +12,10 @@ from tools.site import HTML, ROOT
 PAGE = """<!doctype html><title>1. A chapter</title><article><section id="here"><h2>1.1 Here</h2>
 <p>See <a href="#here">section 1.1</a>, <a href="02_second.html#there">section 2.1</a>, <a href="../index.html">the
 front page</a>, <a href="#">the top</a>, <a href="#nowhere">nowhere</a> and <a href="https://example.org/x">another</a>.</p>
-</section><section><h3>Exercise 1: a fold</h3><div class="cell"><details class="hide"><summary>Solution</summary>
+<details><summary>The answer in one sentence</summary><p>It is four.</p></details>
+<div class="cell tag_check"><details class="hide"><summary>Check</summary><p>assert 2 + 2 == 4</p></details></div>
+<details><summary>Answers</summary><p>1. Four.</p></details></section><section>
+<h3>Exercise 1: a fold</h3><div class="cell"><details class="hide"><summary>Solution</summary>
 <p>answer = 4</p></details></div></section></article>"""
 
 
@@ -54,13 +57,16 @@ def test_a_page_is_printed_again_when_it_has_changed(tmp_path):
     assert after[1] != before[1]
 
 
-def test_solutions_come_last_under_their_exercises_and_unfolded():
+def test_the_answer_and_solutions_come_last_unfolded_and_checks_are_left_out():
     with chromium() as page:
         page.set_content(PAGE)
         page.evaluate(SOLUTIONS_TO_THE_END)
-        lines = page.locator("article").inner_text().split("\n")
-        assert [line for line in lines if line][-3:] == ["Solutions", "Exercise 1: a fold", "answer = 4"]
-        assert page.locator("details").count() == 0  # one without a summary would be headed "Details"
+        lines = [line for line in page.locator("article").inner_text().split("\n") if line]
+        assert lines[-5:-3] == ["The answer in one sentence", "It is four."]
+        assert lines[-3:] == ["Solutions", "Exercise 1: a fold", "answer = 4"]
+        assert page.locator("details").count() == 1  # one without a summary would be headed "Details"
+        assert page.get_by_text("1. Four.").is_visible()
+        assert page.get_by_text("assert 2 + 2 == 4").count() == 0
 
 
 @pytest.mark.usefixtures("site")
@@ -81,7 +87,7 @@ def test_a_printed_chapter_says_where_its_solutions_are_and_where_cells_run():
             text = page.locator("article").inner_text()
             assert "run in JupyterLab, which make lab opens in a clone of the book." in text
             assert "how to run the book" not in text  # a link, of which paper would keep half a sentence
-            assert not page.get_by_text("Hide results, above").is_visible()
+            assert not page.get_by_text("Show results, above").is_visible()
 
 
 @pytest.mark.usefixtures("site")

@@ -227,12 +227,34 @@ def test_a_chapter_read_to_the_end_is_marked_until_the_reader_says_forget():
         assert seen.open("index.html").locator(".read-mark").count() == 0
 
 
-def test_results_wait_for_a_reader_who_hides_them():
+def test_a_predicted_result_waits_for_the_guess_which_is_compared_and_kept():
     with visit(FILES, viewport=WIDE) as seen:
         page = seen.open(chapter_page(CHAPTERS[0]))
         outputs = page.locator("div.cell > .cell_output")
-        shown = outputs.locator("visible=true").count()
-        assert shown > 10
+        n_shown, n_covered = outputs.locator("visible=true").count(), page.locator("[data-predicted]").count()
+        assert n_shown > 10
+        assert n_covered > 10
+        assert page.locator("[data-predicted]:visible").count() == 0
+        assert page.locator(".eb-tally:visible").count() == 0
+        field = page.locator(".eb-predict").first.locator("input")
+        field.fill("4 bytes")
+        field.press("Enter")
+        assert outputs.locator("visible=true").count() == n_shown + 1
+        assert page.locator(".eb-verdict").first.inner_text() == "it is 512: 128 times what you said"
+        assert page.locator(".eb-tally").inner_text().startswith("You predicted 1 of ")
+        page.reload()
+        assert page.locator(".eb-predict input").first.input_value() == "4 bytes"
+        page.get_by_role("button", name="Show the result").first.click()
+        assert page.locator(".eb-verdict").first.inner_text() == "it is 512: 128 times what you said"
+
+
+def test_all_results_show_or_wait_as_a_reader_says():
+    with visit(FILES, viewport=WIDE) as seen:
+        page = seen.open(chapter_page(CHAPTERS[0]))
+        outputs = page.locator("div.cell > .cell_output")
+        page.get_by_role("button", name="Show results").click()
+        assert page.locator(".show-result").count() == 0
+        assert outputs.locator("visible=true").count() == outputs.count()
         page.get_by_role("button", name="Hide results").click()
         assert outputs.locator("visible=true").count() == 0
         page.get_by_role("button", name="Show the result").first.click()
@@ -247,6 +269,7 @@ def test_hidden_results_are_printed_and_stay_hidden_on_the_screen():
     with visit(FILES, viewport=WIDE) as seen:
         page = seen.open(chapter_page(CHAPTERS[0]))
         outputs, shown = page.locator("div.cell > .cell_output"), "nodes => nodes.map((one) => one.checkVisibility())"
+        page.get_by_role("button", name="Show results").click()
         all_shown = outputs.evaluate_all(shown)
         page.get_by_role("button", name="Hide results").click()
         page.get_by_role("button", name="Show the result").first.click()

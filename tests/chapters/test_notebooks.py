@@ -56,7 +56,18 @@ OPENING = """# 9. A chapter
 
 **The question.** What?
 
-**Time:** 40 minutes to read. **Needs a GPU:** no.
+**Why it matters.** It does.
+
+<details>
+<summary>The answer in one sentence</summary>
+
+So.
+
+</details>
+
+**Time:** 30 minutes, and 35 for the exercises. **Needs a GPU:** no.
+
+**Short path:** section 1.
 
 *The results are stored below the cells.*"""
 
@@ -69,8 +80,9 @@ def good():
     cells = [
         text("opening", OPENING),
         code("imports", "from utils import open_gpu"),
-        text("story", "word " * 3_000),
-        code("account", "print(83_886_080)", printed("83,886,080 bytes")),
+        text("story", "word " * 3_000 + "**Predict** it. <!-- predict: it takes -->"),
+        code("account", "print(83_886_080)", printed("it takes 83,886,080 bytes")),
+        code("account-check", "assert True", tags=["check", "hide-cell"], jupyter={"source_hidden": True}),
         text("drawing", "See:"),
         code("figure", "draw()", picture, mystnb={"image": {"alt": "Two bars of the same height"}}),
         text("here", "And on this machine:"),
@@ -113,7 +125,7 @@ def adds_prose(source):
 
 def adds_code_cells(number):
     def change(notebook):
-        notebook.cells[4:4] = [code(f"more-{count}", "1") for count in range(number)]
+        notebook.cells[5:5] = [code(f"more-{count}", "1") for count in range(number)]
 
     return change
 
@@ -178,15 +190,30 @@ BREAKS = [
     ("the_length", sets("story", source="word " * 2_000), "words of its own: got 2,0"),
     ("the_length", sets("story", source="word " * 5_000), "words of its own: got 5,0"),
     ("the_length", sets("story", source="$x$ `a`\n```\n" + "word " * 3_000 + "\n```"), "words of its own: got"),
+    (
+        "the_length",
+        sets("opening", source=OPENING.replace("30 min", "25 min")),
+        "must say **Time:** 30 minutes, and 35",
+    ),
     ("the_order", sets("opening", source="Hello: 5 minutes, no GPU"), "begin with the title"),
     ("the_order", sets("opening", source=OPENING.replace("9. ", "")), "the opening must have: # N. Title"),
     ("the_order", sets("opening", source=OPENING.replace(".** What", "** What")), "must have: **The question.**"),
-    ("the_order", sets("opening", source=OPENING.replace("40 min", "forty min")), "must have: **Time:** N minutes"),
+    ("the_order", sets("opening", source=OPENING.replace("30 min", "thirty min")), "must have: **Time:** N minutes"),
     ("the_order", sets("opening", source=OPENING.replace("GPU", "card")), "must have: **Needs a GPU:**"),
+    ("the_order", sets("opening", source=OPENING.replace("**Why it", "**It")), "must have: **Why it matters.**"),
+    ("the_order", sets("opening", source=OPENING.replace("details", "div")), "must have: its answer, folded"),
+    ("the_order", sets("opening", source=OPENING.replace("Short", "Long")), "must have: **Short path:**"),
     ("the_order", sets("opening", source=OPENING.replace("stored", "kept")), "begins: The results are stored below"),
     ("the_order", sets("exercises", source="## 2.12 Exercises"), "got ['Takeaways', 'Sources']"),
     ("the_order", sets("imports", source="import math"), "must be the import cell"),
     ("the_order", sets("sources", source="The end"), "got ['Takeaways', 'Exercises']"),
+    ("the_predictions", adds_prose("**Predict:** it."), "asks for 1 predictions: 0 have a comment"),
+    ("the_predictions", adds_prose("<!-- predict: slack -->"), "asks for 'slack', which stands before no number in"),
+    ("the_predictions", adds_prose("<!-- predict: it takes @2 -->"), "which stands before no number"),
+    ("the_predictions", sets("account", source="x = 1\nassert x"), "cell account answers a prediction and asserts"),
+    ("the_folds", sets("account-check", metadata={"tags": ["check", "hide-cell"]}), "account-check must be folded"),
+    ("the_folds", sets("account-check", outputs=[SHOWN]), "the check account-check must show nothing"),
+    ("the_folds", sets("account", cell_type="markdown"), "must stand right behind the cell that it is about"),
     ("the_exercises", sets("exercise-4", source="More"), "4 to 8 headings `### Exercise`: got 3"),
     ("the_exercises", sets("solution-4", metadata={}), "each of 4 exercises must have one code cell tagged solution"),
     ("the_exercises", sets("solution-4", metadata={"tags": ["solution", "hide-cell"]}), "must be folded"),

@@ -11,7 +11,7 @@ FOLDED = {CHECK, BODY}
 PREDICT = re.compile(r"\*\*Predict\b")
 QUESTION = re.compile(r"<!--\s*predict\s*(?::(.*?))?-->", re.DOTALL)
 LABEL = re.compile(r"(?:([^=]*?)\s*=\s*)?(.*?)(?:\s*@(\d+))?")
-NUMBER = re.compile(r"[-+−]?\d[\d,]*(?:\.\d+)?")
+NUMBER = re.compile(r"[-+−]?\d+(?:,\d{3})*(?:\.\d+)?")
 ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
 
 

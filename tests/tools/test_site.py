@@ -170,8 +170,9 @@ def test_a_page_says_that_nothing_runs_and_that_results_can_be_hidden(app):
     assert "This page runs nothing." not in resolved(app, "index").astext()
     text = resolved(app, "chapters/01_first").astext()
     assert (
-        "do it before you look: the button Hide results, above, hides them all. Cells can be changed and run in "
-        "JupyterLab, which make lab opens in a clone of the book (how to run the book).\n\nMove it. A storage" in text
+        "do it before you look: its field compares, and its result waits until you ask, or for Show results, "
+        "above. Cells can be changed and run in JupyterLab, which make lab opens in a clone of the book (how to run "
+        "the book).\n\nMove it. A storage" in text
     )
 
 
