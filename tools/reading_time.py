@@ -64,7 +64,7 @@ def reading(notebook: NotebookNode) -> Reading:
     everywhere = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     return Reading(
         words=count_words(prose),
-        predictions=len(re.findall(r"\*\*Predict\b", prose)),
+        predictions=len(re.findall(r"<!--\s*predict\b", prose)),
         results=sum(not FOLDED & set(cell.metadata.get("tags", [])) for cell in results),
         equations=len(re.findall(r"\\tag\{", prose)),
         exercises=len(re.findall(r"^### Exercise\b", everywhere, re.MULTILINE)),

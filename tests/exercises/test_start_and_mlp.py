@@ -164,12 +164,6 @@ def named_output(model, batches):
         (start.vectors, 74_240, "That is one tensor of that many elements"),
         (start.vectors, 48 * 7 * 512, "That is float32"),
         (start.vectors, None, "No answer yet"),
-        (start.what_is_left, 4 * MiB + 40_960, "Right: 4,235,264 bytes"),
-        (start.what_is_left, 40_960, "it keeps the storage of x."),
-        (start.what_is_left, 8 * MiB, "it does not keep z."),
-        (start.what_is_left, 4 * MiB, "w is a clone, with a storage of its own."),
-        (start.what_is_left, 12 * MiB, "w is ten rows of z, not all."),
-        (start.what_is_left, None, "No answer yet"),
         (start.block_bytes, block, "Right: your function agrees to the byte in all 10 settings."),
         (start.block_bytes, lambda n_bytes: n_bytes, "For n_bytes=4: not yet"),
         (start.block_bytes, rounded, "For n_bytes=154,533,888: not yet"),
@@ -217,6 +211,38 @@ def named_output(model, batches):
 )
 def test_chapter_zero(exercise, answer, reply):
     assert reply in str(exercise(answer))
+
+
+BLOCKS, SEGMENTS, WORKSPACE = 14 * MiB + 921_600 + 2_359_296 + 30_720 + 8_519_680, 36 * MiB, 8_519_680
+
+
+@pytest.mark.parametrize(
+    ("allocated", "reserved", "reply"),
+    [
+        (BLOCKS, SEGMENTS, "Right: 26,511,360 bytes (25.3 MiB) in blocks, 37,748,736 bytes (36 MiB) in segments."),
+        (BLOCKS - WORKSPACE, SEGMENTS, "Not yet: allocated: 17,991,680 bytes (17.2 MiB) is 8,519,680 bytes"),
+        (BLOCKS - WORKSPACE, SEGMENTS, "The first product of a thread takes a workspace"),
+        (BLOCKS + WORKSPACE, SEGMENTS, "here is no backward."),
+        (BLOCKS - MiB, SEGMENTS, "a rest of exactly 1 MiB"),
+        (BLOCKS - MiB - WORKSPACE, SEGMENTS, "Two things are missing"),
+        (BLOCKS - 14 * MiB, SEGMENTS, "row is a view of the table"),
+        (BLOCKS - 13 * MiB, SEGMENTS, "not 1 MiB of it."),
+        (BLOCKS + 921_600, SEGMENTS, "y is gone"),
+        (BLOCKS - 30_720, SEGMENTS, "few is a clone, with a storage of its own."),
+        (BLOCKS, 34 * MiB, "Not yet: reserved: 35,651,584 bytes (34 MiB) is 2,097,152 bytes (2 MiB) too few"),
+        (BLOCKS, 34 * MiB, "segments of the small pool."),
+        (BLOCKS, 38 * MiB, "fit into one segment of 2 MiB."),
+        (BLOCKS, 22 * MiB, "a view keeps it in use."),
+        (BLOCKS, 56 * MiB, "fit into one segment of 20 MiB."),
+        (BLOCKS, 16 * MiB, "below 10: they lie in a segment of 20 MiB."),
+        (BLOCKS, BLOCKS, "reserved counts segments, whole."),
+        (BLOCKS - MiB, 34 * MiB, " And reserved: "),
+        (BLOCKS, None, "No answer yet"),
+        (None, SEGMENTS, "No answer yet"),
+    ],
+)
+def test_both_counters_of_chapter_zero(allocated, reserved, reply):
+    assert reply in str(start.both_counters(allocated, reserved))
 
 
 def test_the_crowded_gpu_of_chapter_zero_has_no_room():

@@ -37,7 +37,7 @@ def shown_by(cell: NotebookNode) -> str:
 def the_predictions(notebook: NotebookNode) -> Iterator[str]:
     """Each prediction is asked for in a comment, found in the next result, and not given away beforehand."""
     for number, cell in enumerate(notebook.cells):
-        if cell.cell_type != "markdown":
+        if cell.cell_type != "markdown" or number == 0:  # the opening says what **Predict** asks for, and asks nothing
             continue
         questions, n_asked = QUESTION.findall(cell.source), len(PREDICT.findall(cell.source))
         if n_asked > len(questions):

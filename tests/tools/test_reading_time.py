@@ -6,7 +6,7 @@ from tools.reading_time import main, reading
 
 
 def chapter(words=0, predictions=0, results=0, equations=0, exercises=0):
-    prose = "word " * words + "**Predict** it. " * predictions + r"$$x \tag{1}$$ " * equations
+    prose = "word " * words + "**Predict** it. <!-- predict: it --> " * predictions + r"$$x \tag{1}$$ " * equations
     shown = [v4.new_output("stream", text="1")]
     cells = [v4.new_markdown_cell(prose)]
     cells += [v4.new_code_cell("f()", outputs=shown) for _ in range(results)]

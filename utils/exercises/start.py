@@ -39,29 +39,8 @@ def vectors(answer: int | None) -> Verdict:
     return check(answer, truth, mistakes)
 
 
-def what_is_left(answer: int | None) -> Verdict:
-    """Exercise 2: what is allocated when a program with a view and a clone has ended."""
-    mistakes = {
-        8 * MiB + 40_960: "x and z have no names any more: what still refers to their storages?",
-        4 * MiB: "w is a clone, with a storage of its own.",
-        40_960: "y is a view of x: it keeps the storage of x.",
-        8 * MiB: "w is a clone: it does not keep z. And it has a storage of its own.",
-        4 * MiB + 4_096: "w has ten rows.",
-        12 * MiB: "y is a view; w is ten rows of z, not all.",
-    }
-    with SimulatedGPU("a100-80gb") as gpu:
-        x = torch.empty(1024, 1024, device=gpu.device)
-        y = x.t()
-        z = x + 1
-        w = z[:10].clone()
-        del x, z
-        truth = gpu.memory_allocated()
-        del y, w
-    return check(answer, truth, mistakes)
-
-
 def block_bytes(function: Callable[..., int | None]) -> Verdict:
-    """Exercise 3: the block that a fresh GPU gives to a request."""
+    """Exercise 2: the block that a fresh GPU gives to a request."""
     mistakes = {  # where two of them give the same number, the later one's hint is given
         "That is the segment, whole; what is left over of it is split off if it is worth it.": _segment,
         "From 10 MiB on the segment is cut to the request; is the rest worth a block of its own?": lambda n_bytes: (
@@ -84,7 +63,7 @@ def crowded(gpu) -> dict[str, torch.Tensor]:
 
 
 def one_deletion(answer: str | None) -> Verdict:
-    """Exercise 4: the tensor of `crowded` without which 12 MiB fit."""
+    """Exercise 3: the tensor of `crowded` without which 12 MiB fit."""
     if answer is None:
         return NO_ANSWER
     with SimulatedGPU(SMALL_GPU) as gpu:
@@ -119,7 +98,7 @@ def program(gpu) -> dict[str, object]:
 
 
 def what_holds(answer: Iterable[str] | None) -> Verdict:
-    """Exercise 5: the names of `program` that have to go before `hidden` does; no more than that."""
+    """Exercise 4: the names of `program` that have to go before `hidden` does; no more than that."""
     if answer is None:
         return NO_ANSWER
     names = [answer] if isinstance(answer, str) else list(answer) if isinstance(answer, Iterable) else [answer]
@@ -140,7 +119,7 @@ def what_holds(answer: Iterable[str] | None) -> Verdict:
 
 
 def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor | None]) -> Verdict:
-    """Exercise 6: the mean of an MLP's outputs over several batches, with no more memory at the peak than one needs."""
+    """Exercise 5: the mean of an MLP's outputs over several batches, with no more memory at the peak than one needs."""
     wrong = _wrong_mean(function)
     if wrong is not None:
         return wrong
@@ -159,6 +138,54 @@ def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor
         enough = f"and {exact(goal.n_bytes)} are enough"
         return not_yet(f"the peak no longer grows, but it is {exact(many.n_bytes)}, {enough}. {hint}")
     return right(f"the peak is {exact(many.n_bytes)}, with 2 batches or 8.")
+
+
+def mixed_program(gpu) -> dict[str, torch.Tensor]:
+    """A program in which a view, a clone, a product and several segments meet; what has a name at its end."""
+    table = torch.empty(13, 1024, 1024, dtype=torch.uint8, device=gpu.device)
+    row = table[0]
+    x = torch.empty(300, 768, device=gpu.device)
+    w = torch.empty(768, 768, device=gpu.device)
+    y = x @ w
+    few = y[:10].clone()
+    del table, y
+    return {"row": row, "x": x, "w": w, "few": few}
+
+
+def both_counters(allocated: int | None, reserved: int | None) -> Verdict:
+    """Exercise 6: what is allocated and what is reserved at the end of `mixed_program`."""
+    if allocated is None or reserved is None:
+        return NO_ANSWER
+    with SimulatedGPU("a100-80gb") as gpu:
+        _kept = mixed_program(gpu)
+        of_blocks, of_segments = gpu.memory_allocated(), gpu.memory_reserved()
+        workspace_bytes = gpu.spec.cublas_workspace_bytes
+    blocks = {
+        of_blocks - workspace_bytes: "The first product of a thread takes a workspace, and keeps it.",
+        of_blocks + workspace_bytes: "A second workspace is backward's, and here is no backward.",
+        of_blocks - MiB: "13 MiB are a request that leaves a rest of exactly 1 MiB in its segment (section 0.3).",
+        of_blocks - MiB - workspace_bytes: "Two things are missing: the slack of the table, and what a product takes.",
+        of_blocks - 14 * MiB: "row is a view of the table: it keeps its storage.",
+        of_blocks - 13 * MiB: "row is a view: it keeps the whole storage of the table, not 1 MiB of it.",
+        of_blocks + 300 * 768 * 4: "y is gone: few is a clone, and does not keep it.",
+        of_blocks - 10 * 768 * 4: "few is a clone, with a storage of its own.",
+    }
+    segments = {
+        of_segments - 2 * MiB: "Requests up to 1 MiB lie in segments of the small pool.",
+        of_segments + 2 * MiB: "x, y and few fit into one segment of 2 MiB.",
+        of_segments - 14 * MiB: "The table has a segment of its own, and a view keeps it in use.",
+        of_segments + 20 * MiB: "w and the workspace fit into one segment of 20 MiB.",
+        of_segments - 20 * MiB: "w and the workspace are above 1 MiB and below 10: they lie in a segment of 20 MiB.",
+        of_blocks: "That is what is allocated; reserved counts segments, whole.",
+    }
+    wrong = {
+        "allocated": check(allocated, of_blocks, blocks),
+        "reserved": check(reserved, of_segments, segments),
+    }
+    said = [f"{name}: {verdict.text[0].lower()}{verdict.text[1:]}" for name, verdict in wrong.items() if not verdict]
+    if said:
+        return not_yet(" And ".join(said).replace("not yet: ", ""))
+    return right(f"{exact(of_blocks)} in blocks, {exact(of_segments)} in segments.")
 
 
 def _segment(n_bytes: int) -> int:
