@@ -147,7 +147,9 @@ def gated_rows(*, b: int, s: int, d: int, w: int, e: int, function=nn.functional
         return saved.rows(y)
 
 
-def kept(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: Sequence[torch.Tensor] = ()) -> list[str]:
+def kept(
+    function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: Sequence[torch.Tensor] = ()
+) -> list[str]:
     """Which operations of `function(*inputs, *weights)` keep a tensor, in which slot: ["Mm.self", "Relu.result"].
 
     Counts: slots, not storages; not the weights, nor views of them.
