@@ -30,7 +30,7 @@ def product_graph(*, b: int, d: int, d_out: int, e: int = 4) -> Diagram:
     diagram = Diagram(alt, 252)
     diagram.text(68, 14, "forward", anchor="middle", tone="faint")
     diagram.text(362, 14, "backward", anchor="middle", tone="faint")
-    y = diagram.box(98, 117, 92, _HEIGHT, *shown["y"], dashed=True)
+    y = diagram.box(86, 117, 106, _HEIGHT, *shown["y"], dashed=True)
     gradient = diagram.box(232, 117, 56, _HEIGHT, "ȳ")
     diagram.arrow(y.right, gradient.left, dashed=True)
     for top, factor, result in ((32, "x", "W̄ = xᵀ ȳ"), (202, "W", "x̄ = ȳ Wᵀ")):
