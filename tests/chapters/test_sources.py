@@ -30,7 +30,7 @@ TAUGHT = {
     "A10": (NANOGPT, "The missing 262,184,964 bytes"),
     "B1": (BACKWARD, "The chain rule, term by term"),
     "B2": (BACKWARD, "When an input need not be kept"),
-    "B3": (BACKWARD, "Backward gives back as it goes"),
+    "B3": (BACKWARD, "Backward, event by event"),
     "B4": (BACKWARD, "The five phases"),
     "B5": (BACKWARD, "Freezing two hundred layers"),
     "B6": (BACKWARD, "The peak, and a rule of thumb"),

@@ -5,7 +5,7 @@ import torch
 
 from utils.exercises import backward
 
-EACH = 64 * 100 * 4
+FORWARD, BACKWARD = 8_906_752, 17_769_472
 
 
 def sign_in(dtype):
@@ -85,12 +85,6 @@ class KeptAside(torch.autograd.Function):
         (backward.product_and_exp, 2_000_000, "at how many bytes each?"),
         (backward.product_and_exp, 4_000_000, "Two operations keep something"),
         (backward.product_and_exp, None, "No answer yet"),
-        (backward.first_half_frozen, 101 * EACH, "Right: 2,585,600 bytes"),
-        (backward.first_half_frozen, 102 * EACH, "Who would keep the batch?"),
-        (backward.first_half_frozen, 202 * EACH, "nothing frozen"),
-        (backward.first_half_frozen, 100 * EACH, "how many are trained?"),
-        (backward.first_half_frozen, 99 * EACH, "The input of `last` is kept too"),
-        (backward.first_half_frozen, None, "No answer yet"),
         (
             backward.last_frozen,
             lambda L, b, d, f, relu: (L + 2 if relu else L + 2 - f) * b * d * 4,
@@ -108,13 +102,6 @@ class KeptAside(torch.autograd.Function):
             "Count the batch as well",
         ),
         (backward.last_frozen, lambda L, b, d, f, relu: None, "no answer yet"),
-        (backward.collected_losses, 10 * (202 * EACH + 512), "Right: 51,717,120 bytes"),
-        (backward.collected_losses, 10 * 202 * EACH, "each loss itself takes a block"),
-        (backward.collected_losses, 10 * 512, "what does its grad_fn hold?"),
-        (backward.collected_losses, 10 * (201 * EACH + 512), "Each graph holds its batch as well"),
-        (backward.collected_losses, 202 * EACH + 512, "each of the ten has a graph of its own"),
-        (backward.collected_losses, 10 * (202 * EACH + 4), "the allocator hands out whole blocks"),
-        (backward.collected_losses, None, "No answer yet"),
         (backward.peak_moves, 200, "Right: from 200 on the peak is in backward."),
         (backward.peak_moves, 199, "with a batch of 199 the peak is still in the step"),
         (backward.peak_moves, 202, "with a batch of 202 the peak is in backward, and with 201 it was so already"),
@@ -140,3 +127,27 @@ class KeptAside(torch.autograd.Function):
 )
 def test_a_reply(exercise, answer, reply):
     assert reply in str(exercise(answer))
+
+
+@pytest.mark.parametrize(
+    ("answers", "reply"),
+    [
+        ((FORWARD, BACKWARD), "Right: 8,906,752 bytes (8.49 MiB), then 17,769,472 bytes (16.9 MiB)."),
+        ((None, None), "After forward: no answer yet"),
+        ((FORWARD, None), "After backward: no answer yet"),
+        ((FORWARD - 8_519_680, None), "The first product takes a workspace"),
+        ((FORWARD + 8_704, None), "h is kept by nobody, and exp's result and sin's input are one tensor"),
+        ((FORWARD - 8_704, None), "x waits for w's gradient"),
+        ((FORWARD - 2 * 8_704, None), "who else holds them?"),
+        ((300 * 300 * 4 + 3 * 8_400 + 4, None), "without blocks of 512 bytes, and without the workspace"),
+        ((300 * 300 * 4 + 3 * 8_400 + 4 + 8_519_680, None), "hands out whole blocks of 512 bytes"),
+        ((FORWARD - 512, None), "The loss takes a block"),
+        ((FORWARD, BACKWARD - 8_519_680), "a workspace of its own"),
+        ((FORWARD, BACKWARD - 360_448), "w has its gradient now."),
+        ((FORWARD, FORWARD - 2 * 8_704), "and the thread of backward a workspace"),
+        ((FORWARD, BACKWARD + 2 * 8_704), "x and y are held by nobody"),
+        ((FORWARD, BACKWARD - 8_704), "z still has its name"),
+    ],
+)
+def test_a_reply_about_two_readings(answers, reply):
+    assert reply in str(backward.names_and_graph(*answers))

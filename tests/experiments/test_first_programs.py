@@ -48,9 +48,9 @@ def test_bad_sizes():
 
 def test_kept_names_operations_and_slots():
     x, w = (torch.ones(2, 2, requires_grad=True) for _ in range(2))
-    assert kept(lambda x, w: (x @ w).relu().exp(), x, weights=[w]) == "Mm.self, Relu.result, Exp.result"
-    assert kept(torch.mm, x, w) == "Mm.mat2, Mm.self"
-    assert kept(torch.mm, x.detach(), weights=[w.detach()]) == "nothing"
+    assert kept(lambda x, w: (x @ w).relu().exp(), x, weights=[w]) == ["Mm.self", "Relu.result", "Exp.result"]
+    assert kept(torch.mm, x, w) == ["Mm.mat2", "Mm.self"]
+    assert kept(torch.mm, x.detach(), weights=[w.detach()]) == []
 
 
 def test_forward_alone_keeps_all_inputs_or_has_two_at_once():

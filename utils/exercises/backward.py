@@ -7,7 +7,7 @@ import torch
 
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.units import exact
-from utils.contexts import AllocatedMemContext, SavedTensorContext
+from utils.contexts import SavedTensorContext
 from utils.experiments.first_programs import train_stack
 from utils.formulas.phases import frozen_layers
 from utils.layers import LinearStack
@@ -21,6 +21,7 @@ LAST_FROZEN_SETTINGS = (
     {"L": 4, "b": 1, "d": 9, "f": 4, "relu": True},
 )
 ABS_ELEMENTS = 1_000_000
+WORKSPACE, ROWS = 8_519_680, 8_704  # of cuBLAS on an A100; the block of a tensor of 7 x 300 in float32
 
 
 def product_and_exp(answer: int | None) -> Verdict:
@@ -42,18 +43,55 @@ def product_and_exp(answer: int | None) -> Verdict:
     return check(answer, truth, mistakes)
 
 
-def first_half_frozen(answer: int | None) -> Verdict:
-    """Exercise 2: what forward adds if the first 101 layers of the chain are frozen."""
+def names_and_graph(after_forward: int | None, after_backward: int | None) -> Verdict:
+    """Exercise 2: what is allocated after the forward and after the backward of a program that deletes names."""
     with SimulatedGPU("a100-80gb") as gpu:
-        truth = train_stack(gpu, frozen=range(101))[3, "forward"].change_bytes
-    each = 64 * 100 * 4
-    mistakes = {
-        202 * each: "That is with nothing frozen.",
-        102 * each: "Who would keep the batch? It is the input of a frozen layer.",
-        100 * each: "202 layers less 101: how many are trained?",
-        99 * each: "The input of `last` is kept too, and it has the full width.",
+        w = torch.empty(300, 300, device=gpu.device, requires_grad=True)
+        x = torch.empty(7, 300, device=gpu.device)
+        h = x @ w
+        y = h.exp()
+        z = y.sin()
+        del x, h, y
+        loss = z.sum()
+        forward_bytes = gpu.memory_allocated()
+        loss.backward()
+        backward_bytes = gpu.memory_allocated()
+        del w, z, loss
+    verdict = check(after_forward, forward_bytes, _of_forward(forward_bytes))
+    if verdict:
+        verdict = check(after_backward, backward_bytes, _of_backward(backward_bytes))
+        return right(f"{exact(forward_bytes)}, then {exact(backward_bytes)}.") if verdict else _of(verdict, "backward")
+    return _of(verdict, "forward")
+
+
+def _of_forward(truth: int) -> dict[int, str]:
+    requested = 300 * 300 * 4 + 3 * 7 * 300 * 4 + 4
+    return {
+        truth - WORKSPACE: "The first product takes a workspace, which stays: see chapter 0.",
+        truth + ROWS: "One too many: h is kept by nobody, and exp's result and sin's input are one tensor.",
+        truth
+        - ROWS: "One too few: x waits for w's gradient, y for the derivatives of exp and sin, and z has its name.",
+        truth - 2 * ROWS: "x and y lost their names; who else holds them?",
+        requested: "That is what was requested, without blocks of 512 bytes, and without the workspace.",
+        requested + WORKSPACE: "That is what was requested: the allocator hands out whole blocks of 512 bytes.",
+        truth - 512: "The loss takes a block.",
     }
-    return check(answer, truth, mistakes)
+
+
+def _of_backward(truth: int) -> dict[int, str]:
+    weight = 360_448
+    return {
+        truth - WORKSPACE: "Backward runs on a thread of its own, which takes a workspace of its own.",
+        truth - weight: "w has its gradient now.",
+        truth - weight - WORKSPACE: "w has its gradient now, and the thread of backward a workspace.",
+        truth + 2 * ROWS: "Backward has let go of what it kept: x and y are held by nobody.",
+        truth + ROWS: "Backward has let go of what it kept: x and y are held by nobody.",
+        truth - ROWS: "z still has its name.",
+    }
+
+
+def _of(verdict: Verdict, phase: str) -> Verdict:
+    return Verdict(f"After {phase}: {verdict.text[0].lower()}{verdict.text[1:]}")
 
 
 def last_frozen(function: Callable[..., int | None]) -> Verdict:
@@ -69,26 +107,6 @@ def last_frozen(function: Callable[..., int | None]) -> Verdict:
         "The inputs of `first` and `last` count too.": lambda L, b, d, f, relu: (L if relu else L - f) * b * d * 4,
     }
     return check_function(function, _kept_with_last_frozen, LAST_FROZEN_SETTINGS, mistakes)
-
-
-def collected_losses(answer: int | None) -> Verdict:
-    """Exercise 4: what ten collected losses hold."""
-    with SimulatedGPU("a100-80gb") as gpu:
-        stack = LinearStack(device=gpu.device)
-        with AllocatedMemContext(gpu) as mem:
-            losses = [stack(torch.empty(64, 100, device=gpu.device)).sum() for _ in range(10)]
-        truth = mem.delta["current"]
-        del losses
-    activations = 202 * 64 * 100 * 4
-    mistakes = {
-        10 * activations: "Almost: each loss itself takes a block.",
-        10 * (activations + 4): "A loss has 4 bytes, and the allocator hands out whole blocks.",
-        10 * 512: "A loss is not only its number: what does its grad_fn hold?",
-        10 * 4: "A loss is not only its number: what does its grad_fn hold?",
-        activations + 512: "That is one of them; each of the ten has a graph of its own.",
-        10 * (activations - 25_600 + 512): "Each graph holds its batch as well: it is the input of `first`.",
-    }
-    return check(answer, truth, mistakes)
 
 
 def peak_moves(answer: int | None) -> Verdict:

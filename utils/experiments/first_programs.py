@@ -147,15 +147,17 @@ def gated_rows(*, b: int, s: int, d: int, w: int, e: int, function=nn.functional
         return saved.rows(y)
 
 
-def kept(function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: Sequence[torch.Tensor] = ()) -> str:
-    """Which operations of `function(*inputs, *weights)` keep a tensor, in which slot: "Mm.self, Relu.result".
+def kept(
+    function: Callable[..., torch.Tensor], *inputs: torch.Tensor, weights: Sequence[torch.Tensor] = ()
+) -> list[str]:
+    """Which operations of `function(*inputs, *weights)` keep a tensor, in which slot: ["Mm.self", "Relu.result"].
 
     Counts: slots, not storages; not the weights, nor views of them.
     """
     with SavedTensorContext(weights) as saved:
         y = function(*inputs, *weights)
     rows = saved.rows(y) if y.requires_grad else []
-    return ", ".join(f"{row.node.split('Backward')[0]}.{row.slot}" for row in rows) or "nothing"
+    return [f"{row.node.split('Backward')[0]}.{row.slot}" for row in rows]
 
 
 def forward_alone(gpu, mode: Callable[[], AbstractContextManager], *, training: bool = True) -> tuple[int, int]:
@@ -182,6 +184,8 @@ def train_stack(
     *,
     b: int = 64,
     d: int = 100,
+    n_in: int = 100,
+    n_out: int = 10,
     n_hidden: int = 200,
     relu: bool = False,
     frozen: range = range(0),
@@ -191,7 +195,7 @@ def train_stack(
 ) -> Readings:
     """Train a `LinearStack` on an open GPU, and read its memory after each phase; `optimizer` is one of OPTIMIZERS.
 
-    Shapes: x[b, d] -> [b, d] (n_hidden + 1 times) -> y[b, 10]
+    Shapes: x[b, n_in] -> [b, d] (n_hidden + 1 times) -> y[b, n_out]
     Raises: ValueError as `LinearStack` and `train_in_phases` do; torch.OutOfMemoryError if it does not fit.
     """
     check_positive(b=b)
@@ -199,8 +203,8 @@ def train_stack(
         raise ValueError(f"optimizer must be one of {'; '.join(OPTIMIZERS)}: got optimizer={optimizer!r}.")
     return train_in_phases(
         gpu,
-        lambda: LinearStack(d, d, 10, n_hidden, relu=relu, frozen=frozen, device=gpu.device, dtype=dtype),
-        lambda: torch.empty(b, d, device=gpu.device, dtype=dtype),
+        lambda: LinearStack(n_in, d, n_out, n_hidden, relu=relu, frozen=frozen, device=gpu.device, dtype=dtype),
+        lambda: torch.empty(b, n_in, device=gpu.device, dtype=dtype),
         OPTIMIZERS[optimizer],
         n_iterations=n_iterations,
     )

@@ -18,7 +18,7 @@ def account(settings: dict) -> Account:
     """Two iterations on a fresh GPU: the first one's end, and each phase of the second."""
     L, f = settings["L"], settings["f"]
     frozen = frozen_layers(settings["frozen"], L=L, f=f)
-    choices = {name: settings[name] for name in ("b", "d", "relu", "optimizer")}
+    choices = {name: settings[name] for name in ("b", "d", "n_in", "n_out", "relu", "optimizer")}
     with fresh_gpu(gpu_and_rest(settings)[0]) as gpu:
         found_bytes = gpu.memory_allocated()
         run = train_stack(gpu, **choices, n_hidden=L, frozen=frozen, n_iterations=2)
@@ -37,6 +37,8 @@ def phases_explorer() -> Explorer:
             Control.range("L", "hidden layers", 1, 200, value=200, unit="layers"),
             Control.range("b", "batch", 1, 1024, value=64, log=True, unit="rows"),
             Control.range("d", "width", 1, 256, value=100, unit="features"),
+            Control.range("n_in", "inputs", 1, 256, value=100, unit="features"),
+            Control.range("n_out", "outputs", 1, 256, value=10, unit="features"),
             Control.choice("frozen", "which are frozen", list(FROZEN)),
             Control.range("f", "layers to freeze", 1, 200, value=100, unit="layers", when={"frozen": WITH_F}),
             Control.toggle("relu", "ReLU behind each hidden layer"),

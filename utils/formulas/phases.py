@@ -5,14 +5,14 @@ from every_byte.formula.formula import Formula, Term
 from .settings import A100_WORKSPACE_BYTES
 
 # Of the L + 2 layers of a LinearStack: the parameters that are trained in bytes, how many parameters these are, and how
-# many of the inputs of the layers behind the first are kept, without and with a ReLU behind each hidden layer. The last
-# bias has 10 numbers: a block of 512 bytes.
-_EVERY = "(L + 1)*blocks(4*d**2) + blocks(4*d) + blocks(40*d) + 512"
+# many of the inputs of the layers behind the first are kept, without and with a ReLU behind each hidden layer.
+_FIRST, _LAST = "blocks(4*n_in*d) + blocks(4*d)", "blocks(4*n_out*d) + blocks(4*n_out)"
+_EVERY = f"L*blocks(4*d**2) + {_FIRST} + {_LAST}"
 _TRAINED = {
     "none": (_EVERY, "L + 4", "L + 1", "L + 1"),
-    "the first f": ("(L + 1 - f)*blocks(4*d**2) + blocks(40*d) + 512", "L + 3 - f", "L + 2 - f", "L + 2 - f"),
-    "the last f": ("(L + 2 - f)*blocks(4*d**2) + blocks(4*d)", "L + 3 - f", "L + 1 - f", "L + 1"),
-    "all hidden": ("blocks(4*d**2) + blocks(4*d) + blocks(40*d) + 512", "4", "1", "L"),
+    "the first f": (f"(L + 1 - f)*blocks(4*d**2) + {_LAST}", "L + 3 - f", "L + 2 - f", "L + 2 - f"),
+    "the last f": (f"(L + 1 - f)*blocks(4*d**2) + {_FIRST}", "L + 3 - f", "L + 1 - f", "L + 1"),
+    "all hidden": (f"{_FIRST} + {_LAST}", "4", "1", "L"),
 }
 _STATES = {"SGD with momentum": 1, "Adam": 2, "Adam, fused": 2}  # numbers for each parameter; SGD has no state
 WITH_F = ("the first f", "the last f")
@@ -31,11 +31,11 @@ def stack_phases(
     The moments are "model to device" and the end of "iteration 1"; the phases, the same in all later iterations, are
     "forward", "backward", "step" and "zero_grad".
 
-    The stack has L hidden layers of width d, an input of that width and an output of 10, in float32; b is the batch and
-    f, from 1 to L, the number of frozen layers where `frozen` is "the first f" or "the last f". `workspace_bytes` is
-    the cuBLAS workspace of the GPU, an A100's unless given, or a letter for it: "W".
+    The stack has L hidden layers of width d, n_in inputs and n_out outputs, in float32; b is the batch and f, from 1 to
+    L, the number of frozen layers where `frozen` is "the first f" or "the last f". `workspace_bytes` is the cuBLAS
+    workspace of the GPU, an A100's unless given, or a letter for it: "W".
 
-    Shapes: x[b, d] -> [b, d] (L + 1 times) -> y[b, 10]
+    Shapes: x[b, n_in] -> [b, d] (L + 1 times) -> y[b, n_out]
     Counts: whole blocks of 512 bytes; exact while no tensor is above 1 MiB, where the allocator splits to the
             block. Not the temporaries that come and go within a phase.
     Unit:   bytes.
@@ -55,10 +55,9 @@ def stack_phases(
         _term("cuBLAS workspace", f"2*{workspace_bytes}", "one for each thread: forward, backward"),
         _term("loss", "512", "4 bytes, in a block"),
     ]
-    kept_inputs = [
-        *([_term("input", "blocks(4*b*d)", "weight gradient of the first layer")] if frozen != "the first f" else []),
-        _term("activations", f"({kept_with_relu if relu else kept})*blocks(4*b*d)", "inputs of the layers behind"),
-    ]
+    behind = _term("activations", f"({kept_with_relu if relu else kept})*blocks(4*b*d)", "inputs of the layers behind")
+    batch = _term("input", "blocks(4*b*n_in)", "weight gradient of the first layer")
+    kept_inputs = [behind] if frozen == "the first f" else [batch, behind]
     phases = {
         "model to device": [parameters],
         "iteration 1": always,

@@ -1,0 +1,80 @@
+"""The autograd graphs as diagrams: what their boxes say is what autograd keeps, and changes with the letters."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from every_byte.units import short
+from utils import LinearStack, SavedTensorContext
+from utils.figures.graph_diagram import TRAINED, chain_graph, product_graph, two_layers
+
+
+def words(diagram) -> list[str]:
+    """Its texts, in the order in which they are drawn."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", diagram.svg())
+
+
+def test_a_product_says_the_bytes_of_each_tensor():
+    shown = words(product_graph(b=8, d=4, d_out=16))
+    assert {"x: 8 × 4", "128 B", "W: 4 × 16", "256 B", "y: 8 × 16", "512 B"} < set(shown)
+    assert words(product_graph(b=16, d=4, d_out=16, e=2)) != shown
+    gradients = ("W̄ = xᵀ ȳ", "reads x"), ("x̄ = ȳ Wᵀ", "reads W")
+    assert all(shown[shown.index(gradient) + 1] == reads for gradient, reads in gradients)
+
+
+@pytest.mark.parametrize("case", TRAINED)
+@pytest.mark.parametrize(("b", "d"), [(8, 4), (32, 16)])
+def test_the_filled_boxes_are_what_autograd_keeps(case, b, d):
+    x, w1, w2 = torch.empty(b, d), *(torch.empty(d, d, requires_grad=trained) for trained in TRAINED[case])
+    with SavedTensorContext([w1, w2]) as saved:
+        h = x @ w1
+        g = nn.functional.gelu(h)
+        y = g @ w2
+    kept = {row.storage for row in saved.rows(y)} if y.requires_grad else set()
+    shown = words(two_layers(b=b, d=d))
+    own = shown[shown.index(case) :][:9]
+    assert f"kept {short(len(kept) * b * d * 4)}" in own
+    for name, tensor in (("x", x), ("h", h), ("g", g)):
+        is_kept = tensor.untyped_storage()._cdata in kept
+        assert (f"{name}  {short(b * d * 4)}" if is_kept else f"{name}  gone") in own
+
+
+def stack_and_rows(**sizes):
+    stack = LinearStack(**sizes)
+    with SavedTensorContext(stack.parameters()) as saved:
+        loss = stack(torch.empty(5, sizes["n_in"])).sum()
+    return loss, saved.rows(loss)
+
+
+def test_a_chain_is_drawn_as_it_is_read():
+    diagram = chain_graph(*stack_and_rows(n_in=3, width=4, n_out=2, n_hidden=1, relu=True))
+    shown = words(diagram)
+    assert [text for text in shown if " B" in text] == ["5 × 3, 60 B", "5 × 4, 80 B", "5 × 4, 80 B"]
+    assert [text for text in shown if text in ("mat1", "self", "result = mat1")] == ["mat1", "self", "result = mat1"]
+    assert shown.count("backward") == 6  # the column, and five operations
+    assert "result = mat1 5 × 4, 80 B, for activation: Relu and last: Addmm" in diagram.alt
+    wider = words(chain_graph(*stack_and_rows(n_in=6, width=8, n_out=2, n_hidden=1, relu=True)))
+    assert [text for text in wider if " B" in text] == ["5 × 6, 120 B", "5 × 8, 160 B", "5 × 8, 160 B"]
+
+
+def test_without_a_relu_each_layer_has_a_box_of_its_own():
+    shown = words(chain_graph(*stack_and_rows(n_in=3, width=4, n_out=2, n_hidden=2)))
+    assert [text for text in shown if " B" in text] == ["5 × 3, 60 B", *["5 × 4, 80 B"] * 3]
+
+
+def test_a_graph_that_is_no_chain_is_refused():
+    x = torch.ones(2, 2, requires_grad=True)
+    h = x.exp()
+    y = h.sin() + h.cos()
+    with SavedTensorContext() as saved:
+        pass
+    with pytest.raises(ValueError, match="the graph must be a chain of operations: "):
+        chain_graph(y, saved.rows(y))
+
+
+def test_their_text_can_be_read_on_a_telephone():
+    for diagram in (product_graph(b=64, d=100, d_out=100), two_layers(b=8, d=4)):
+        assert diagram.width == 440
+        assert min(float(size) for size in re.findall(r'font-size="([\d.]+)"', diagram.svg())) >= 13

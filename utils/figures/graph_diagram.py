@@ -1,0 +1,147 @@
+"""Autograd graphs as diagrams: one product, a chain of two layers by who is trained, and a chain read from PyTorch."""
+
+from collections.abc import Sequence
+
+import torch
+
+from every_byte.ledger.saved_tensors import SavedTensor, graph_nodes, node_name
+from every_byte.units import short
+
+from .diagram import Box, Diagram
+
+TRAINED = {"W₁ alone": (True, False), "W₂ alone": (False, True), "W₁ and W₂": (True, True), "neither": (False, False)}
+"""Who is trained in a chain of two layers, by the name that a diagram has for it."""
+
+_ASIDE = {"AccumulateGrad", "TBackward0"}  # they keep nothing, and a transposed weight is no step of its own
+_TOP, _ROW, _HEIGHT = 36, 60, 42
+_FORWARD, _KEPT, _BACKWARD = (8, 116), (154, 132), (316, 116)  # where each column begins, and how wide it is
+
+
+def product_graph(*, b: int, d: int, d_out: int, e: int = 4) -> Diagram:
+    """y = x W with its two gradients: what each of them reads of the forward pass.
+
+    Shapes: x[b, d], W[d, d_out] -> y[b, d_out]
+    Unit:   bytes of each tensor, rounded.
+    """
+    sizes = {"x": (b, d), "W": (d, d_out), "y": (b, d_out)}
+    shown = {name: (f"{name}: {rows} × {across}", short(rows * across * e)) for name, (rows, across) in sizes.items()}
+    said = "; ".join(", ".join(lines) for lines in shown.values())
+    alt = f"The product y = x W and its gradients. {said}. The gradient of W reads x, that of x reads W; none reads y."
+    diagram = Diagram(alt, 252)
+    diagram.text(68, 14, "forward", anchor="middle", tone="faint")
+    diagram.text(362, 14, "backward", anchor="middle", tone="faint")
+    y = diagram.box(86, 117, 106, _HEIGHT, *shown["y"], dashed=True)
+    gradient = diagram.box(232, 117, 56, _HEIGHT, "ȳ")
+    diagram.arrow(y.right, gradient.left, dashed=True)
+    for top, factor, result in ((32, "x", "W̄ = xᵀ ȳ"), (202, "W", "x̄ = ȳ Wᵀ")):
+        start = diagram.box(8, top, 120, _HEIGHT, *shown[factor])
+        end = diagram.box(292, top, 140, _HEIGHT, result, f"reads {factor}")
+        diagram.arrow(start.right, end.left)
+        diagram.text(210, start.right[1] - 11, f"{factor} waits", anchor="middle", size=13, tone="faint")
+        inner = 0 if top > y.y else _HEIGHT  # the side of both boxes that looks at y
+        diagram.arrow((50, top + inner), (50, y.left[1]), y.left)
+        diagram.arrow(gradient.right, (end.top[0], gradient.right[1]), (end.top[0], top + inner))
+    return diagram
+
+
+def two_layers(*, b: int, d: int, e: int = 4) -> Diagram:
+    """h = x W₁, g = φ(h), y = g W₂, a column for each case of TRAINED: filled what is kept, dashed what is gone.
+
+    φ is a function that is not linear and keeps its input. A layer's input is kept for its own weight; h for what lies
+    upstream of φ.
+
+    Shapes: x[b, d] -> h[b, d] -> g[b, d] -> y[b, d]
+    Counts: not the weights.
+    Unit:   bytes of each tensor, rounded.
+    """
+    n_bytes = b * d * e
+    kept = {name: {"x": first, "h": first, "g": second} for name, (first, second) in TRAINED.items()}
+    totals = {name: short(n_bytes * sum(own.values())) for name, own in kept.items()}
+    said = [f"{name}: {', '.join(t for t in own if own[t]) or 'nothing'}, {totals[name]}" for name, own in kept.items()]
+    diagram = Diagram(f"What is kept of x, h and g, by which weight is trained. {'; '.join(said)}.", 292)
+    for column, (name, own) in enumerate(kept.items()):
+        left, above = 7 + 108 * column, None
+        diagram.text(left + 51, 14, name, anchor="middle")
+        for row, tensor in enumerate(own):
+            words = f"{tensor}  {short(n_bytes)}" if own[tensor] else f"{tensor}  gone"
+            colour = "activations" if own[tensor] else ""
+            box = diagram.box(left, 34 + 72 * row, 102, 36, words, colour=colour, dashed=not colour)
+            if above:
+                diagram.arrow(above.bottom, box.top)
+                diagram.text(above.bottom[0] + 8, above.bottom[1] + 16, ("W₁", "φ")[row - 1], tone="faint", size=13)
+            above = box
+        diagram.arrow(above.bottom, (above.bottom[0], above.bottom[1] + 32))
+        diagram.text(above.bottom[0] + 8, above.bottom[1] + 14, "W₂", tone="faint", size=13)
+        diagram.text(above.bottom[0], above.bottom[1] + 42, "y", anchor="middle")
+        diagram.text(above.bottom[0], 282, f"kept {totals[name]}", anchor="middle", size=13)
+    return diagram
+
+
+def chain_graph(output: torch.Tensor, rows: Sequence[SavedTensor]) -> Diagram:
+    """The graph of `output`, a chain of operations: forward downwards, backward upwards, between them what waits.
+
+    `rows` are those of `SavedTensorContext.rows(output)`. A storage that two operations read is drawn once.
+
+    Unit:   bytes of each storage, rounded.
+    Raises: ValueError for a graph that is no chain, and for an output without a grad_fn.
+    """
+    nodes = [node for node in graph_nodes(output) if node_name(node) not in _ASIDE]
+    for before, node in zip([None, *nodes], nodes, strict=False):
+        sources = [source for source, _ in node.next_functions if source in nodes]
+        if sources != ([before] if before else []):
+            raise ValueError(f"the graph must be a chain of operations: {node_name(node)} has {len(sources)} sources.")
+    readers, modules = _readers([node_name(node) for node in nodes], rows)
+    names = [node_name(node).split("Backward")[0] for node in nodes]
+    named = [f"{modules[i]}: {name}" if i in modules else name for i, name in enumerate(names)]
+    kept = [
+        (numbers, " = ".join(dict.fromkeys(row.slot for row in found)), found[0]) for numbers, found in readers.values()
+    ]
+    said = "; ".join(
+        f"{slots} {_shape(row)}, {short(row.storage_bytes)}, for {' and '.join(named[number] for number in numbers)}"
+        for numbers, slots, row in kept
+    )
+    alt = f"A chain of operations, forward: {', '.join(named)}; backward the other way. Between them wait: {said}."
+    diagram = Diagram(alt, _TOP + _ROW * len(nodes) - _ROW + _HEIGHT + 8)
+    for (left, width), title in ((_FORWARD, "forward"), (_KEPT, "kept"), (_BACKWARD, "backward")):
+        diagram.text(left + width / 2, 14, title, anchor="middle", tone="faint")
+    tops = [_TOP + _ROW * number for number in range(len(nodes))]
+    forward = [_column(diagram, _FORWARD, top, *one.split(": ")) for top, one in zip(tops, named, strict=True)]
+    backward = [_column(diagram, _BACKWARD, top, one, "backward") for top, one in zip(tops, names, strict=True)]
+    for number in range(1, len(nodes)):
+        diagram.arrow(forward[number - 1].bottom, forward[number].top)
+        diagram.arrow(backward[number].top, backward[number - 1].bottom)
+    for numbers, slots, row in kept:
+        middle = (tops[numbers[0]] + tops[numbers[-1]]) / 2
+        lines = slots, f"{_shape(row)}, {short(row.storage_bytes)}"
+        box = diagram.box(_KEPT[0], middle, _KEPT[1], _HEIGHT, *lines, colour="activations")
+        for number in numbers:
+            diagram.arrow(forward[number].right, box.left)
+            diagram.arrow(box.right, backward[number].left)
+    return diagram
+
+
+def _readers(names: list[str], rows: Sequence[SavedTensor]) -> tuple[dict, dict[int, str]]:
+    """By storage, the places of the operations that read it and their rows; and the module of each place that has one.
+
+    Rows come in the order of forward, a node's own together, and are dealt out in turn.
+    """
+    left, readers, modules = list(rows), {}, {}
+    for place, name in enumerate(names):
+        slots = set()
+        while left and left[0].node == name and left[0].slot not in slots:
+            row = left.pop(0)
+            slots.add(row.slot)
+            numbers, found = readers.setdefault(row.storage, ([], []))
+            numbers.append(place)
+            found.append(row)
+            if row.module:
+                modules[place] = row.module
+    return readers, modules
+
+
+def _column(diagram: Diagram, column: tuple[int, int], top: float, *lines: str) -> Box:
+    return diagram.box(column[0], top, column[1], _HEIGHT, *lines)
+
+
+def _shape(row: SavedTensor) -> str:
+    return " × ".join(map(str, row.shape))
