@@ -1,15 +1,23 @@
 """Folds cells under one word, which screen readers say as well: a solution, a check, a function's body."""
 
+from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 
 WORDS = {"tag_check": "Check", "tag_body": "How it is made"}
 
 
+def name_folds(_app: Sphinx, document: nodes.document, _name: str) -> None:
+    """Give the fold of a cell the word that its tag stands for; without such a tag it is a solution."""
+    for cell in document.findall(nodes.container):
+        for fold in (child for child in cell.children if isinstance(child, HideCodeCellNode)):
+            words = (word for tag, word in WORDS.items() if tag in cell["classes"])
+            fold["prompt_show"] = next(words, fold["prompt_show"])
+
+
 def open_fold(writer, node: HideCodeCellNode) -> None:
     """The fold and its word."""
-    word = next((word for tag, word in WORDS.items() if tag in node.parent["classes"]), node["prompt_show"])
-    writer.body.append(f'<details class="hide {" ".join(node["classes"])}"><summary>{word}</summary>\n')
+    writer.body.append(f'<details class="hide {" ".join(node["classes"])}"><summary>{node["prompt_show"]}</summary>\n')
 
 
 def close_fold(writer, _node: HideCodeCellNode) -> None:
@@ -21,4 +29,5 @@ def setup(app: Sphinx) -> dict:
     """Tells Sphinx of it."""
     app.setup_extension("myst_nb")
     app.add_node(HideCodeCellNode, override=True, html=(open_fold, close_fold))
+    app.connect("doctree-resolved", name_folds)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
