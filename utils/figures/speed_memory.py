@@ -49,8 +49,8 @@ def speed_memory(
             _draw(axes, technique, found, beaten, by, colours[technique].light)
         axes.set_xlabel("GFLOP computed again in backward")
         axes.set_ylabel(_AXES[by])
-        axes.set_ylim(bottom=0)
         axes.margins(x=0.1, y=0.08)
+        axes.set_ylim(bottom=0)
         axes.legend(frameon=False, labelcolor=INK)
         _write_names(axes, points, by, said)
     return figure
