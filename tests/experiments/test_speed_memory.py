@@ -134,7 +134,9 @@ def test_all_points_and_their_figure():
 
 
 def test_names_cover_no_other_name():
-    found = [Point("checkpoint", f"a name of number {i}", (100 + i % 3) << 20, 100, 10**9 * (200 + 9 * i)) for i in range(5)]
+    found = [
+        Point("checkpoint", f"a name of number {i}", (100 + i % 3) << 20, 100, 10**9 * (200 + 9 * i)) for i in range(5)
+    ]
     figure = speed_memory("A title", found)
     (axes,) = figure.axes
     for text in axes.texts:

@@ -20,7 +20,7 @@ _NEAR = 8  # points; a name that stands farther from its mark has a line to it
 _TEXT = {"textcoords": "offset points", "size": 8, "color": INK, "va": "center", "linespacing": 1.05}
 _SPOTS = [
     *((sign * 7, rise, "left" if sign > 0 else "right") for rise in (0, 7, -7) for sign in (1, -1)),
-    *((aside, rise, "center") for rise in (14, 24, 36, 50, 64) for aside in (0, -18)),
+    *((aside, rise, "center") for rise in (14, -14, 24, -24, 36, 50, 64) for aside in (0, -18)),
 ]
 """Where a name may stand, in points from its mark: the nearest first, beside it before above."""
 
@@ -93,7 +93,7 @@ def _write(axes: Axes, place: tuple[float, float], words: str, taken: list[Bbox]
             best = covered, box, (dx, dy, ha)
     _, box, (dx, dy, ha) = best
     line = {"arrowstyle": "-", "color": INK, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 4}
-    axes.annotate(words, place, (dx, dy), ha=ha, arrowprops=line if dy > _NEAR else None, **_TEXT)
+    axes.annotate(words, place, (dx, dy), ha=ha, arrowprops=line if abs(dy) > _NEAR else None, **_TEXT)
     return box
 
 
