@@ -309,3 +309,31 @@ def scaled_head(x, weight, targets):
 )
 def test_a_loss_in_pieces(function, reply):
     assert reply in str(exercises.loss_in_pieces(function))
+
+
+def run(b=12, micro_batches=2, regions="attention only", **more):
+    return {"b": b, "micro_batches": micro_batches, "regions": regions} | more
+
+
+@pytest.mark.parametrize(
+    ("settings", "reply"),
+    [
+        (run(), "Right: its peak is 13,858,221,396 bytes (12.9 GiB), and 2.2% more FLOPs."),
+        (run(24, 1, "none"), "torch.OutOfMemoryError: its peak is "),
+        (run(24, 1), "torch.OutOfMemoryError: its peak is "),
+        (run(regions="every k-th block", k=6), "torch.OutOfMemoryError: its peak is "),
+        (run(regions="every k-th block", k=4), "and 4.4% more FLOPs; 3% may be added."),
+        (run(24, 1, "every block"), "and 17.7% more FLOPs; 3% may be added. What has most bytes for its FLOPs?"),
+        (run(8, 3), "b must be 12 at least: got 8; fewer leave the card idle."),
+        (run(16, 1), "b * micro_batches must be 24: got 16."),
+        (run(12.0, 2), "b and micro_batches must be integers: got 12.0 and 2."),
+        (run(regions="k segments", k=3), "regions must be one of none; every block;"),
+        (run(regions="every k-th block"), "the run raised ValueError"),
+        (run(dropout=1), "the run raised TypeError"),
+        ({"b": 12}, "the answer must have micro_batches, regions"),
+        ([12], "the answer is a dict of settings: got [12]."),
+        (None, "No answer yet"),
+    ],
+)
+def test_a_run_that_must_fit(settings, reply):
+    assert reply in str(exercises.fits(settings))

@@ -11,10 +11,14 @@ import torch.nn.functional as F
 
 from every_byte.gpu.simulated import SimulatedGPU
 from utils.contexts import SavedTensorContext
+from utils.experiments.checkpointed_runs import in_regions, step_flops, trains
 from utils.layers import Block
 from utils.models.checkpointing import checkpoint
+from utils.models.regions import region_lengths
 
 N_SMALL = 101  # positions, a prime: no number of pieces below it makes them equal
+SMALL_CARD, N_SEQUENCES, FEWEST_AT_ONCE = "rtx3090-24gb", 24, 12
+"""Where the run of exercise 7 must fit, the sequences of its step, and how many it must take at once."""
 LOSS = {"n": 12 * 1024, "d": 768, "V": 50304}
 """The last positions of GPT-2 small at a batch of 12."""
 
@@ -174,6 +178,29 @@ def large_loss(function: Callable) -> Step:
         held_bytes = _requested(gpu) - before_bytes
         loss.backward()
         return Step(held_bytes, _requested(gpu, "peak") - before_bytes)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether a run of GPT-2 small fits on SMALL_CARD; its peak on a larger card, and the FLOPs that it adds."""
+
+    fits: bool
+    peak_bytes: int
+    more_flops: float
+
+
+@cache
+def fit(b: int, micro_batches: int, regions: str, k: int | None = None) -> Fit:
+    """Two steps with explicit attention under autocast, in so many micro-batches of b sequences.
+
+    Unit:   bytes, requested; FLOPs of attention and products as a share of the step's without a checkpoint.
+    Raises: as `set_regions`; ValueError for regions of several blocks, whose FLOPs are not counted here.
+    """
+    name, share = (regions, 1.0) if k is None else ("every block", len(region_lengths(regions, L=12, k=k)) / 12)
+    more = step_flops(name, kind="explicit") / step_flops("none", kind="explicit") - 1
+    how = {"kind": "explicit", "micro_batches": micro_batches}
+    run = in_regions(regions, k, b=b, **how)
+    return Fit(trains(SMALL_CARD, regions, k=k, b=b, **how), run.peak_bytes, share * more)
 
 
 def _leaf(generator: torch.Generator, *shape: int) -> torch.Tensor:

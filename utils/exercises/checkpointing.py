@@ -1,17 +1,22 @@
 """The exercises of chapter 5: each answer is held to runs, on the simulated GPU or on small real tensors."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import product
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
+from every_byte.gpu.memory.specs import find_spec
 from every_byte.units import MiB, exact
 
 from .checkpoint_runs import (
+    FEWEST_AT_ONCE,
+    N_SEQUENCES,
     N_SMALL,
+    SMALL_CARD,
     Trained,
+    fit,
     freed_bytes,
     kept_by,
     large_loss,
@@ -49,6 +54,9 @@ STACKS = (
 SEEDS = range(6)
 LARGEST_SHARE = 4
 """A loss in pieces may have a peak of one part in so many of the plain one's."""
+MOST_FLOPS = 0.03
+"""What the run of exercise 7 may compute again, as a share of the step."""
+_WITH_FLOPS = ("none", "every block", "every k-th block", "attention only")
 
 _OMISSIONS = {
     "The input stays: a checkpoint keeps it.": lambda b, s, d, a: -4 * b * s * d,
@@ -243,3 +251,42 @@ def _too_high(function: Callable) -> str:
     if step.held_bytes > whole.held_bytes // 2:
         return f"{said} All logits are held when backward begins: which pieces are checkpoints?"
     return f"{said} Little is held when backward begins; what is there when a piece has run again?"
+
+
+def fits(settings: Mapping[str, object] | None) -> Verdict:
+    """Exercise 7: GPT-2 small with explicit attention on SMALL_CARD, N_SEQUENCES a step, few FLOPs run again."""
+    if settings is None:
+        return NO_ANSWER
+    if complaint := _wrong_settings(settings):
+        return not_yet(complaint)
+    try:
+        found = fit(**settings)
+    except (TypeError, ValueError) as error:
+        return not_yet(raised(error, "the run"))
+    room_bytes = find_spec(SMALL_CARD).allocator_bytes
+    peak = f"its peak is {exact(found.peak_bytes)}"
+    if not found.fits:
+        over = found.peak_bytes - room_bytes
+        why = f"{exact(over)} more than" if over > 0 else "and with what segments waste it is too much for"
+        return not_yet(f"torch.OutOfMemoryError: {peak}, {why} the {exact(room_bytes)} of {SMALL_CARD}.")
+    said = f"{peak}, and {found.more_flops:.1%} more FLOPs"
+    if found.more_flops > MOST_FLOPS:
+        return not_yet(f"it fits, {said}; {MOST_FLOPS:.0%} may be added. What has most bytes for its FLOPs?")
+    return right(f"{said}.")
+
+
+def _wrong_settings(settings: object) -> str:
+    if not isinstance(settings, Mapping):
+        return f"the answer is a dict of settings: got {settings!r}."
+    if missing := {"b", "micro_batches", "regions"} - settings.keys():
+        return f"the answer must have {', '.join(sorted(missing))}: got {settings!r}."
+    b, micro_batches, regions = (settings[name] for name in ("b", "micro_batches", "regions"))
+    if not all(isinstance(number, int) for number in (b, micro_batches)):
+        return f"b and micro_batches must be integers: got {b!r} and {micro_batches!r}."
+    if b * micro_batches != N_SEQUENCES:
+        return f"b * micro_batches must be {N_SEQUENCES}: got {b * micro_batches}."
+    if b < FEWEST_AT_ONCE:
+        return f"b must be {FEWEST_AT_ONCE} at least: got {b}; fewer leave the card idle."
+    if regions not in _WITH_FLOPS:
+        return f"regions must be one of {'; '.join(_WITH_FLOPS)}: got {regions!r}."
+    return ""

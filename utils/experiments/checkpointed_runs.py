@@ -135,14 +135,17 @@ def step_flops(regions: str, *, name: str = "gpt2", s: int = 1024, **model) -> i
     return one + (letters(name)["L"] - 1) * (two - one)
 
 
-def trains(card: str, regions: str, *, b: int, name: str = "gpt2", **model) -> bool:
-    """Whether two training steps run on a simulated card; else memory runs out.
+def trains(
+    card: str, regions: str, *, b: int, k: int | None = None, micro_batches: int = 1, name: str = "gpt2", **model
+) -> bool:
+    """Whether two training steps run on a simulated card; else memory runs out. `b` is that of each micro-batch.
 
     Raises: as `set_regions`, `gpt_steps`; ValueError for a card that is not known.
     """
+    how = replace(AUTOCAST, micro_batches=micro_batches)
     try:
         with SimulatedGPU(card) as gpu:
-            gpt_steps(gpu, name, b=b, settings=AUTOCAST, wrap=_with(regions), **_KIND | model)
+            gpt_steps(gpu, name, b=b, settings=how, wrap=_with(regions, k), **_KIND | model)
     except torch.OutOfMemoryError:
         return False
     return True
