@@ -318,7 +318,7 @@ def run(b=12, micro_batches=2, regions="attention only", **more):
 @pytest.mark.parametrize(
     ("settings", "reply"),
     [
-        (run(), "Right: its peak is 13,858,221,396 bytes (12.9 GiB), and 2.2% more FLOPs."),
+        (run(), "Right: its peak is 13,858,263,356 bytes (12.9 GiB), and 2.2% more FLOPs."),
         (run(24, 1, "none"), "torch.OutOfMemoryError: its peak is "),
         (run(24, 1), "torch.OutOfMemoryError: its peak is "),
         (run(regions="every k-th block", k=6), "torch.OutOfMemoryError: its peak is "),
