@@ -18,7 +18,7 @@ from utils.models.regions import region_lengths
 
 N_SMALL = 101  # positions, a prime: no number of pieces below it makes them equal
 SMALL_CARD, N_SEQUENCES, FEWEST_AT_ONCE = "rtx3090-24gb", 24, 12
-"""Where the run of exercise 7 must fit, the sequences of its step, and how many it must take at once."""
+"""Where the run of exercise 6 must fit, the sequences of its step, and how many it must take at once."""
 LOSS = {"n": 12 * 1024, "d": 768, "V": 50304}
 """The last positions of GPT-2 small at a batch of 12."""
 
@@ -37,40 +37,6 @@ def freed_bytes(b: int, s: int, d: int, a: int) -> int:
                 _y = run(block, x)
             held.append(_requested(gpu) - before_bytes)
     return held[0] - held[1]
-
-
-class _Layer(torch.autograd.Function):
-    """A layer that keeps so many bytes for backward, and not its input."""
-
-    @staticmethod
-    def forward(ctx, x, kept_bytes):
-        ctx.save_for_backward(torch.empty(kept_bytes, dtype=torch.uint8, device=x.device))
-        return torch.empty_like(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        _kept = ctx.saved_tensors  # as if it were used: only then does a checkpoint run again
-        return torch.empty_like(gradient), None
-
-
-@cache
-def segment_peaks(L: int, A: int, x: int) -> dict[int, int]:
-    """By each k that divides L the peak of a step in which L layers run as k checkpoints."""
-    return {k: _segments_peak(L, A, x, k) for k in range(1, L + 1) if L % k == 0}
-
-
-def _segments_peak(L: int, A: int, x: int, k: int) -> int:
-    def segment(y: torch.Tensor) -> torch.Tensor:
-        for _ in range(L // k):
-            y = _Layer.apply(y, A)
-        return y
-
-    with SimulatedGPU("a100-80gb") as gpu:
-        y = torch.empty(x, dtype=torch.uint8, device=gpu.device).view(torch.float32).requires_grad_()
-        for _ in range(k):
-            y = checkpoint(segment, y)
-        y.backward(torch.empty_like(y))
-        return _requested(gpu, "peak")
 
 
 def moody_layer(x, weight, mean):
