@@ -58,52 +58,6 @@ def test_what_a_checkpoint_frees(function, reply):
     assert reply in str(exercises.freed(function))
 
 
-def divisors(L):
-    return [k for k in range(1, L + 1) if L % k == 0]
-
-
-def nearest(root):
-    return lambda L, A, x: min(divisors(L), key=lambda k: abs(k - root(L, A, x)))
-
-
-def lowest(L, A, x):
-    return min(divisors(L), key=lambda k: k * x + L // k * A)
-
-
-@pytest.mark.parametrize(
-    ("function", "reply"),
-    [
-        (lowest, "Right: no other k has a lower peak in any of 4 stacks."),
-        (
-            nearest(lambda L, A, x: L**0.5),
-            "For L=12, A=37,748,736, x=4,194,304: not yet: the peak with k=3 is 79,691,776 bytes (76 MiB) above the "
-            "lowest. sqrt(L) is for layers that keep as much as an input takes; here it is 9 times as much.",
-        ),
-        (nearest(lambda L, A, x: (L * x / A) ** 0.5), "is it the right way round?"),
-        (lambda L, A, x: 1, "Shorter segments save multiples of A, fewer segments multiples of x"),
-        (
-            lambda L, A, x: L,
-            "x=4,194,304: not yet: the peak with k=48 is 58,720,256 bytes (56 MiB) above",
-        ),
-        (lambda L, A, x: 5, "k must be an int that divides L: got 5."),
-        (lambda L, A, x: 4.0, "k must be an int that divides L: got 4.0."),
-        (lambda L, A, x: 1 // 0, "your function raised ZeroDivisionError"),
-        (lambda L, A, x: None, "For L=12, A=37,748,736, x=4,194,304: no answer yet"),
-        (12, "pass your function itself: got 12."),
-    ],
-)
-def test_segments(function, reply):
-    assert reply in str(exercises.segments(function))
-
-
-@pytest.mark.parametrize("stack", exercises.STACKS)
-def test_a_run_in_segments_peaks_where_inputs_and_one_segment_do(stack):
-    """Beside these there are what passes through a layer, in and out, and its gradients: 3 x, or 4."""
-    L, A, x = stack.values()
-    for k, peak_bytes in checkpoint_runs.segment_peaks(**stack).items():
-        assert peak_bytes - k * x - L // k * A == (3 if k == L else 4) * x
-
-
 def saving(*operators, instead=CheckpointPolicy.PREFER_RECOMPUTE):
     return lambda ctx, operator, *args, **kwargs: CheckpointPolicy.MUST_SAVE if operator in operators else instead
 
@@ -309,3 +263,31 @@ def scaled_head(x, weight, targets):
 )
 def test_a_loss_in_pieces(function, reply):
     assert reply in str(exercises.loss_in_pieces(function))
+
+
+def run(b=12, micro_batches=2, regions="attention only", **more):
+    return {"b": b, "micro_batches": micro_batches, "regions": regions} | more
+
+
+@pytest.mark.parametrize(
+    ("settings", "reply"),
+    [
+        (run(), "Right: its peak is 13,858,263,356 bytes (12.9 GiB), and 2.2% more FLOPs."),
+        (run(24, 1, "none"), "torch.OutOfMemoryError: its peak is "),
+        (run(24, 1), "torch.OutOfMemoryError: its peak is "),
+        (run(regions="every k-th block", k=6), "torch.OutOfMemoryError: its peak is "),
+        (run(regions="every k-th block", k=4), "and 4.4% more FLOPs; 3% may be added."),
+        (run(24, 1, "every block"), "and 17.7% more FLOPs; 3% may be added. What has most bytes for its FLOPs?"),
+        (run(8, 3), "b must be 12 at least: got 8; fewer leave the card idle."),
+        (run(16, 1), "b * micro_batches must be 24: got 16."),
+        (run(12.0, 2), "b and micro_batches must be integers: got 12.0 and 2."),
+        (run(regions="k segments", k=3), "regions must be one of none; every block;"),
+        (run(regions="every k-th block"), "the run raised ValueError"),
+        (run(dropout=1), "the run raised TypeError"),
+        ({"b": 12}, "the answer must have micro_batches, regions"),
+        ([12], "the answer is a dict of settings: got [12]."),
+        (None, "No answer yet"),
+    ],
+)
+def test_a_run_that_must_fit(settings, reply):
+    assert reply in str(exercises.fits(settings))

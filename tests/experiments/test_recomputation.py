@@ -9,7 +9,7 @@ import torch
 from places import CHAPTERS
 from torch import nn
 
-from utils.experiments.block_stack import Stack, in_segments
+from utils.experiments.block_stack import Stack
 from utils.experiments.recomputation import (
     eager,
     equal,
@@ -19,7 +19,6 @@ from utils.experiments.recomputation import (
     let_go_by_compiler,
     peak_in_units,
     prices,
-    seconds,
     sines,
 )
 from utils.models.checkpointing import Minimal
@@ -82,10 +81,6 @@ def test_which_goes_first_depends_on_length_and_width():
     assert short[attention] == 0.5 > short["addmm 1"] >= short["addmm 3"]
     assert long[attention] == 0.0 < long["addmm 3"] <= long["addmm 1"]
     assert short["gelu 1"] == long["gelu 1"] == 0.5
-
-
-def test_seconds():
-    assert 0 < seconds(Stack(b=1, s=8, d=8, a=2, L=1), lambda *args: in_segments(*args, length=1), torch.device("cpu"))
 
 
 def test_the_chapter_shows_the_books_own_class():

@@ -11,10 +11,14 @@ import torch.nn.functional as F
 
 from every_byte.gpu.simulated import SimulatedGPU
 from utils.contexts import SavedTensorContext
+from utils.experiments.checkpointed_runs import in_regions, step_flops, trains
 from utils.layers import Block
 from utils.models.checkpointing import checkpoint
+from utils.models.regions import region_lengths
 
 N_SMALL = 101  # positions, a prime: no number of pieces below it makes them equal
+SMALL_CARD, N_SEQUENCES, FEWEST_AT_ONCE = "rtx3090-24gb", 24, 12
+"""Where the run of exercise 6 must fit, the sequences of its step, and how many it must take at once."""
 LOSS = {"n": 12 * 1024, "d": 768, "V": 50304}
 """The last positions of GPT-2 small at a batch of 12."""
 
@@ -33,40 +37,6 @@ def freed_bytes(b: int, s: int, d: int, a: int) -> int:
                 _y = run(block, x)
             held.append(_requested(gpu) - before_bytes)
     return held[0] - held[1]
-
-
-class _Layer(torch.autograd.Function):
-    """A layer that keeps so many bytes for backward, and not its input."""
-
-    @staticmethod
-    def forward(ctx, x, kept_bytes):
-        ctx.save_for_backward(torch.empty(kept_bytes, dtype=torch.uint8, device=x.device))
-        return torch.empty_like(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        _kept = ctx.saved_tensors  # as if it were used: only then does a checkpoint run again
-        return torch.empty_like(gradient), None
-
-
-@cache
-def segment_peaks(L: int, A: int, x: int) -> dict[int, int]:
-    """By each k that divides L the peak of a step in which L layers run as k checkpoints."""
-    return {k: _segments_peak(L, A, x, k) for k in range(1, L + 1) if L % k == 0}
-
-
-def _segments_peak(L: int, A: int, x: int, k: int) -> int:
-    def segment(y: torch.Tensor) -> torch.Tensor:
-        for _ in range(L // k):
-            y = _Layer.apply(y, A)
-        return y
-
-    with SimulatedGPU("a100-80gb") as gpu:
-        y = torch.empty(x, dtype=torch.uint8, device=gpu.device).view(torch.float32).requires_grad_()
-        for _ in range(k):
-            y = checkpoint(segment, y)
-        y.backward(torch.empty_like(y))
-        return _requested(gpu, "peak")
 
 
 def moody_layer(x, weight, mean):
@@ -174,6 +144,29 @@ def large_loss(function: Callable) -> Step:
         held_bytes = _requested(gpu) - before_bytes
         loss.backward()
         return Step(held_bytes, _requested(gpu, "peak") - before_bytes)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether a run of GPT-2 small fits on SMALL_CARD; its peak on a larger card, and the FLOPs that it adds."""
+
+    fits: bool
+    peak_bytes: int
+    more_flops: float
+
+
+@cache
+def fit(b: int, micro_batches: int, regions: str, k: int | None = None) -> Fit:
+    """Two steps with explicit attention under autocast, in so many micro-batches of b sequences.
+
+    Unit:   bytes, requested; FLOPs of attention and products as a share of the step's without a checkpoint.
+    Raises: as `set_regions`; ValueError for regions of several blocks, whose FLOPs are not counted here.
+    """
+    name, share = (regions, 1.0) if k is None else ("every block", len(region_lengths(regions, L=12, k=k)) / 12)
+    more = step_flops(name, kind="explicit") / step_flops("none", kind="explicit") - 1
+    how = {"kind": "explicit", "micro_batches": micro_batches}
+    run = in_regions(regions, k, b=b, **how)
+    return Fit(trains(SMALL_CARD, regions, k=k, b=b, **how), run.peak_bytes, share * more)
 
 
 def _leaf(generator: torch.Generator, *shape: int) -> torch.Tensor:

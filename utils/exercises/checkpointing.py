@@ -1,28 +1,32 @@
 """The exercises of chapter 5: each answer is held to runs, on the simulated GPU or on small real tensors."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import product
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
-from every_byte.units import MiB, exact
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.units import exact
 
 from .checkpoint_runs import (
+    FEWEST_AT_ONCE,
+    N_SEQUENCES,
     N_SMALL,
+    SMALL_CARD,
     Trained,
+    fit,
     freed_bytes,
     kept_by,
     large_loss,
     means_of_means,
     moody_layer,
     plain_loss,
-    segment_peaks,
     small_loss,
     train_moody,
 )
-from .judge import NO_ANSWER, Verdict, check_function, first_wrong, not_yet, raised, right
+from .judge import NO_ANSWER, Verdict, check_function, not_yet, raised, right
 from .selective_runs import (
     ATTENTION_RUNS,
     BUDGET_BYTES,
@@ -40,15 +44,12 @@ BLOCKS = (
     {"b": 1, "s": 5, "d": 16, "a": 2},
     {"b": 3, "s": 7, "d": 64, "a": 1},
 )
-STACKS = (
-    {"L": 12, "A": 36 * MiB, "x": 4 * MiB},
-    {"L": 48, "A": 36 * MiB, "x": 4 * MiB},
-    {"L": 36, "A": 2 * MiB, "x": 2 * MiB},
-    {"L": 36, "A": MiB, "x": 4 * MiB},
-)
 SEEDS = range(6)
 LARGEST_SHARE = 4
 """A loss in pieces may have a peak of one part in so many of the plain one's."""
+MOST_FLOPS = 0.03
+"""What the run of exercise 6 may compute again, as a share of the step."""
+_WITH_FLOPS = ("none", "every block", "every k-th block", "attention only")
 
 _OMISSIONS = {
     "The input stays: a checkpoint keeps it.": lambda b, s, d, a: -4 * b * s * d,
@@ -99,37 +100,8 @@ def _hint(omitted: Iterable[str]) -> str:
     return " ".join([f"{len(hints)} things.", *hints] if len(hints) > 1 else hints)
 
 
-def segments(function: Callable[..., int | None]) -> Verdict:
-    """Exercise 2: into how many equal segments L layers of A bytes each are best cut, if an input takes x bytes."""
-    wrong = first_wrong(function, STACKS, _judge_segments)
-    return right(f"no other k has a lower peak in any of {len(STACKS)} stacks.") if wrong is None else wrong
-
-
-def _judge_segments(k: object, **stack) -> Verdict:
-    if k is None:
-        return NO_ANSWER
-    peaks = segment_peaks(**stack)
-    if isinstance(k, bool) or not isinstance(k, int) or k not in peaks:
-        return not_yet(f"k must be an int that divides L: got {k!r}.")
-    if over := peaks[k] - min(peaks.values()):
-        hint = _segments_hint(k, **stack)
-        return not_yet(f"the peak with k={k} is {exact(over)} above the lowest. {hint}".strip())
-    return right(f"k={k}.")
-
-
-def _segments_hint(k: int, L: int, A: int, x: int) -> str:
-    def nearest(root: float) -> int:
-        return min((n for n in range(1, L + 1) if L % n == 0), key=lambda n: abs(n - root))
-
-    if k == nearest((L * x / A) ** 0.5) and A != x:
-        return "Shorter segments save multiples of A, fewer segments multiples of x: is it the right way round?"
-    if k == nearest(L**0.5):
-        return f"sqrt(L) is for layers that keep as much as an input takes; here it is {A / x:g} times as much."
-    return ""
-
-
 def keeps_attention(policy: Callable[..., CheckpointPolicy | None]) -> Verdict:
-    """Exercise 3: a policy that keeps attention and nothing else, whichever kernel runs it."""
+    """Exercise 2: a policy that keeps attention and nothing else, whichever kernel runs it."""
     if not callable(policy):
         return NO_ANSWER if policy is None else not_yet(f"pass your function itself: got {policy!r}.")
     found = []
@@ -146,7 +118,7 @@ def keeps_attention(policy: Callable[..., CheckpointPolicy | None]) -> Verdict:
 
 
 def within_budget(answer: Collection[str] | None) -> Verdict:
-    """Exercise 4: which of `calls` to keep in BUDGET_BYTES, so that the fewest FLOPs run again."""
+    """Exercise 3: which of `calls` to keep in BUDGET_BYTES, so that the fewest FLOPs run again."""
     if answer is None:
         return NO_ANSWER
     if not isinstance(answer, Collection) or isinstance(answer, str) or not all(isinstance(n, str) for n in answer):
@@ -164,7 +136,7 @@ def within_budget(answer: Collection[str] | None) -> Verdict:
 
 
 def mended(function: Callable[..., torch.Tensor | None]) -> Verdict:
-    """Exercise 5: `moody_layer` as a checkpoint that has the same effects as the layer itself."""
+    """Exercise 4: `moody_layer` as a checkpoint that has the same effects as the layer itself."""
     if not callable(function):
         return NO_ANSWER if function is None else not_yet(f"pass your function itself: got {function!r}.")
     try:
@@ -204,7 +176,7 @@ def _differs(found: Trained, true: Trained) -> str:
 
 
 def loss_in_pieces(function: Callable[..., torch.Tensor | None]) -> Verdict:
-    """Exercise 6: the head and the loss of a GPT without all logits being there at once."""
+    """Exercise 5: the head and the loss of a GPT without all logits being there at once."""
     if not callable(function):
         return NO_ANSWER if function is None else not_yet(f"pass your function itself: got {function!r}.")
     try:
@@ -243,3 +215,42 @@ def _too_high(function: Callable) -> str:
     if step.held_bytes > whole.held_bytes // 2:
         return f"{said} All logits are held when backward begins: which pieces are checkpoints?"
     return f"{said} Little is held when backward begins; what is there when a piece has run again?"
+
+
+def fits(settings: Mapping[str, object] | None) -> Verdict:
+    """Exercise 6: GPT-2 small with explicit attention on SMALL_CARD, N_SEQUENCES a step, few FLOPs run again."""
+    if settings is None:
+        return NO_ANSWER
+    if complaint := _wrong_settings(settings):
+        return not_yet(complaint)
+    try:
+        found = fit(**settings)
+    except (TypeError, ValueError) as error:
+        return not_yet(raised(error, "the run"))
+    room_bytes = find_spec(SMALL_CARD).allocator_bytes
+    peak = f"its peak is {exact(found.peak_bytes)}"
+    if not found.fits:
+        over = found.peak_bytes - room_bytes
+        why = f"{exact(over)} more than" if over > 0 else "and with what segments waste it is too much for"
+        return not_yet(f"torch.OutOfMemoryError: {peak}, {why} the {exact(room_bytes)} of {SMALL_CARD}.")
+    said = f"{peak}, and {found.more_flops:.1%} more FLOPs"
+    if found.more_flops > MOST_FLOPS:
+        return not_yet(f"it fits, {said}; {MOST_FLOPS:.0%} may be added. What has most bytes for its FLOPs?")
+    return right(f"{said}.")
+
+
+def _wrong_settings(settings: object) -> str:
+    if not isinstance(settings, Mapping):
+        return f"the answer is a dict of settings: got {settings!r}."
+    if missing := {"b", "micro_batches", "regions"} - settings.keys():
+        return f"the answer must have {', '.join(sorted(missing))}: got {settings!r}."
+    b, micro_batches, regions = (settings[name] for name in ("b", "micro_batches", "regions"))
+    if not all(isinstance(number, int) for number in (b, micro_batches)):
+        return f"b and micro_batches must be integers: got {b!r} and {micro_batches!r}."
+    if b * micro_batches != N_SEQUENCES:
+        return f"b * micro_batches must be {N_SEQUENCES}: got {b * micro_batches}."
+    if b < FEWEST_AT_ONCE:
+        return f"b must be {FEWEST_AT_ONCE} at least: got {b}; fewer leave the card idle."
+    if regions not in _WITH_FLOPS:
+        return f"regions must be one of {'; '.join(_WITH_FLOPS)}: got {regions!r}."
+    return ""

@@ -55,6 +55,21 @@ class RegionRun:
         event = self.trace.events[self._peak - 1]
         return f"{event.module} {event.operation.removeprefix('aten::')}".strip()
 
+    def over_step(self) -> tuple[list[int], int]:
+        """The bytes before the second step and after each of its allocations and frees; where its forward ends."""
+        first, last = (self.trace.position(f"step {n} zero_grad") for n in (1, 2))
+        live = {number: event.n_bytes for number, event in self.trace.live_at(first).items()}
+        totals, end = [sum(live.values())], 0
+        for event in self.trace.events[first:last]:
+            if event.action == "alloc":
+                live[event.allocation] = event.n_bytes
+                totals.append(totals[-1] + event.n_bytes)
+            elif event.action == "free":
+                totals.append(totals[-1] - live.pop(event.allocation))
+            elif event.action == "mark" and event.name == self.forward:
+                end = len(totals) - 1
+        return totals, end
+
     @cached_property
     def _peak(self) -> int:
         return self.trace.peak_position(after="step 1 zero_grad", until="step 2 zero_grad")
@@ -120,14 +135,17 @@ def step_flops(regions: str, *, name: str = "gpt2", s: int = 1024, **model) -> i
     return one + (letters(name)["L"] - 1) * (two - one)
 
 
-def trains(card: str, regions: str, *, b: int, name: str = "gpt2", **model) -> bool:
-    """Whether two training steps run on a simulated card; else memory runs out.
+def trains(
+    card: str, regions: str, *, b: int, k: int | None = None, micro_batches: int = 1, name: str = "gpt2", **model
+) -> bool:
+    """Whether two training steps run on a simulated card; else memory runs out. `b` is that of each micro-batch.
 
     Raises: as `set_regions`, `gpt_steps`; ValueError for a card that is not known.
     """
+    how = replace(AUTOCAST, micro_batches=micro_batches)
     try:
         with SimulatedGPU(card) as gpu:
-            gpt_steps(gpu, name, b=b, settings=AUTOCAST, wrap=_with(regions), **_KIND | model)
+            gpt_steps(gpu, name, b=b, settings=how, wrap=_with(regions, k), **_KIND | model)
     except torch.OutOfMemoryError:
         return False
     return True

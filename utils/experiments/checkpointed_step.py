@@ -26,15 +26,6 @@ from .training import random_tokens
 
 OPTIMAL = "optimal within the budget"
 POLICIES = (*LISTED, OPTIMAL)
-_LISTED = {"policy": "keep compute-intensive"}
-SAMPLE = (
-    *({"regions": name, "k": 5} for name in ("every k-th block", "k segments", "sqrt(L) segments", "attention only")),
-    *({"policy": name} for name in LISTED[1:]),
-    *({"precision": name} | _LISTED for name in ("float32", "half")),
-    {"attention": "explicit"} | _LISTED,
-    *({"regions": "attention only", "attention": name} | _LISTED for name in ("fused", "explicit")),
-)
-"""Settings that between them use each closed form of regions and policies."""
 
 _OPERATORS = {"keep matmuls": MATMULS, "keep compute-intensive": COMPUTE_INTENSIVE}
 _N_KNOWN = 16  # runs and recordings that are not made again: those of the last settings

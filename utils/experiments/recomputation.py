@@ -1,6 +1,5 @@
-"""Small experiments of checkpointing: a chain of sines, a block's bytes and prices, some blocks' time, gradients."""
+"""Small experiments of checkpointing: a chain of sines, a block's bytes and prices, gradients."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -17,7 +16,7 @@ from utils.models.operations import Operation, Region
 from utils.models.policies import Plan
 from utils.models.regions import library_checkpoint
 
-from .block_stack import Run, Stack
+from .block_stack import Stack
 
 _REQUESTED = "requested_bytes.all.current"
 
@@ -110,19 +109,6 @@ def let_go_by_compiler(stack: Stack, budgets: Iterable[float]) -> dict[str, floa
     with SimulatedGPU("a100-80gb") as gpu:
         block, x = stack.blocks(gpu.device)[0], stack.input(gpu.device)
         return first_to_go(lambda: block, (x,), budgets)
-
-
-def seconds(stack: Stack, run: Run, device: torch.device) -> float:
-    """The time of one forward and backward of a stack's blocks: the least of nine, after one to warm up."""
-    blocks, x = stack.blocks(device), stack.input(device)
-    times = []
-    for _ in range(10):
-        started = time.perf_counter()
-        run(blocks, x).sum().backward()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - started)
-    return min(times[1:])
 
 
 def gradients(function: Callable, run: Callable, *args, seed: int = 1, **kwargs) -> list[torch.Tensor | None]:

@@ -1,9 +1,11 @@
 """The speed-memory diagram as a figure: bytes over what is computed again, one mark for each technique."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from every_byte.figures.bars import INK, titled_figure
 from every_byte.palette import assign
@@ -13,44 +15,90 @@ from utils.experiments.speed_memory import TECHNIQUES, Point, dominated
 _MARKS = dict(zip(TECHNIQUES, ("*", "s", "^", "D", "o"), strict=True))
 _AXES = {"held_bytes": "MiB held at the start of backward", "peak_bytes": "MiB at the peak of forward and backward"}
 _GIGA = 10**9
+_MARK = 5  # pixels from a mark's middle to its edge
+_NEAR = 8  # points; a name that stands farther from its mark has a line to it
+_TEXT = {"textcoords": "offset points", "size": 8, "color": INK, "va": "center", "linespacing": 1.05}
+_SPOTS = [
+    *((sign * 7, rise, "left" if sign > 0 else "right") for rise in (0, 7, -7) for sign in (1, -1)),
+    *((aside, rise, "center") for rise in (14, -14, 24, -24, 36, 50, 64) for aside in (0, -18)),
+]
+"""Where a name may stand, in points from its mark: the nearest first, beside it before above."""
 
 
 def speed_memory(
-    title: str,
-    points: Iterable[Point],
-    *,
-    by: str = "held_bytes",
-    names: Mapping[str, tuple[int, int]] | None = None,
-    said: Mapping[str, str] | None = None,
+    title: str, points: Iterable[Point], *, by: str = "held_bytes", said: Mapping[str, str] | None = None
 ) -> Figure:
-    """All points; hollow ones are beaten by another in both. The optimal ones are joined by a dotted line.
+    """All points with their names; hollow ones are beaten by another in both. The optimal ones are joined by a line.
 
-    `names` has the points whose names are written beside them, and how far away, in points to the right and up; `said`
-    what is written in place of a name.
+    Where several points lie in one place, their names stand below each other. `said` has what is written in place of a
+    name; "" writes nothing. The optimal ones have no names but in `said`: the dotted line is theirs.
 
     Unit:   MiB, simulated; 10^9 FLOPs beyond eager mode's.
-    Raises: ValueError for an unknown `by` and for a name that no point has.
+    Raises: ValueError for an unknown `by` and for a name in `said` that no point has.
     """
-    points, names, said = list(points), names or {}, said or {}
+    points, said = list(points), dict(said or {})
     beaten = dominated(points, by)
-    unknown = sorted({*names, *said} - {point.name for point in points})
+    unknown = sorted(said.keys() - {point.name for point in points})
     if unknown:
-        raise ValueError(f"names must be those of points: got {unknown[0]!r}.")
+        raise ValueError(f"said must have names of points: got {unknown[0]!r}.")
+    said = {point.name: "" for point in points if point.technique == "optimal"} | said
     colours = assign(TECHNIQUES)
-    with titled_figure(title, 4.6) as (figure, axes):
+    with titled_figure(title, 5.4) as (figure, axes):
         for technique in TECHNIQUES:
             found = [point for point in points if point.technique == technique]
             _draw(axes, technique, found, beaten, by, colours[technique].light)
-        for point in points:
-            if point.name in names:
-                how = {"textcoords": "offset points", "size": 8, "color": INK}
-                axes.annotate(said.get(point.name, point.name), _place(point, by), names[point.name], **how)
         axes.set_xlabel("GFLOP computed again in backward")
         axes.set_ylabel(_AXES[by])
+        axes.margins(x=0.1, y=0.08)
         axes.set_ylim(bottom=0)
-        axes.margins(x=0.1)
         axes.legend(frameon=False, labelcolor=INK)
+        _write_names(axes, points, by, said)
     return figure
+
+
+def _write_names(axes: Axes, points: Iterable[Point], by: str, said: Mapping[str, str]) -> None:
+    """Each name beside its mark, at the first of _SPOTS where it covers no mark and no other name."""
+    places: dict[tuple[float, float], list[str]] = {}
+    for point in points:
+        places.setdefault(_place(point, by), []).append(said.get(point.name, point.name))
+    axes.figure.draw_without_rendering()
+    taken = [_around(*axes.transData.transform(place)) for place in places]
+    taken += [_around(*axes.transData.transform(place), 1) for place in _along(points, by)]
+    taken.append(axes.get_legend().get_window_extent())
+    for place, names in sorted(places.items(), reverse=True):  # the crowded end first
+        if names := list(dict.fromkeys(filter(None, names))):
+            taken.append(_write(axes, place, "\n".join(names), taken))
+
+
+def _along(points: Iterable[Point], by: str) -> Iterator[tuple[float, float]]:
+    """Places on the dotted line."""
+    optimal = sorted(_place(point, by) for point in points if point.technique == "optimal")
+    for (x0, y0), (x1, y1) in pairwise(optimal):
+        yield from ((x0 + (x1 - x0) * i / 20, y0 + (y1 - y0) * i / 20) for i in range(21))
+
+
+def _around(x: float, y: float, half: float = _MARK) -> Bbox:
+    return Bbox.from_extents(x - half, y - half, x + half, y + half)
+
+
+def _write(axes: Axes, place: tuple[float, float], words: str, taken: list[Bbox]) -> Bbox:
+    inside = axes.get_window_extent()
+    best: tuple[int, Bbox, tuple] | None = None
+    for dx, dy, ha in _SPOTS:
+        text = axes.annotate(words, place, (dx, dy), ha=ha, **_TEXT)
+        box = text.get_window_extent()
+        text.remove()
+        covered = sum(box.overlaps(other) for other in taken) + 10 * (not _within(box, inside))
+        if best is None or covered < best[0]:
+            best = covered, box, (dx, dy, ha)
+    _, box, (dx, dy, ha) = best
+    line = {"arrowstyle": "-", "color": INK, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 4}
+    axes.annotate(words, place, (dx, dy), ha=ha, arrowprops=line if abs(dy) > _NEAR else None, **_TEXT)
+    return box
+
+
+def _within(box: Bbox, outer: Bbox) -> bool:
+    return box.x0 >= outer.x0 and box.x1 <= outer.x1 and box.y0 >= outer.y0 and box.y1 <= outer.y1
 
 
 def _place(point: Point, by: str) -> tuple[float, float]:
