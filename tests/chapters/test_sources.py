@@ -57,7 +57,7 @@ TAUGHT = {
     "E2": (CHECKPOINTING, "The speed–memory diagram"),
     "E3": (CHECKPOINTING, "Choosing regions"),
     "E4": (CHECKPOINTING, "What the compiler keeps"),
-    "E5": (CHECKPOINTING, "Two policies that match nothing"),
+    "E5": (CHECKPOINTING, "A policy for each operation"),
     "E6": (CHECKPOINTING, "What the compiler keeps"),
 }
 
