@@ -31,7 +31,8 @@ LINKED = {
     """,
     "01_what_backward_needs": """
         allocated-bytes autograd bucket closed-form explorer foreach frozen fused gradient-accumulation
-        in-place-operation node optimizer-state peak requested-bytes saved-tensor simulated-GPU slot temporary trace view workspace
+        in-place-operation node optimizer-state peak requested-bytes saved-tensor simulated-GPU slot temporary trace
+        view workspace
     """,
     "02_mlp_memory": """
         CUDA-context autograd caching-allocator driver explorer fragmentation frozen fused in-place-operation node
