@@ -22,7 +22,7 @@
       kept: kept[key],
       keep: (said) => { kept[key] = said; everyByteStorage.set(name, JSON.stringify(kept)); },
     });
-    output.dataset.predicted = "";
+    output.dataset.asked = "";
     output.addEventListener("every-byte:shown", one.settle);
     forms.push(one);
     (comment.parentElement.closest("p, li") ?? comment).after(one.element);

@@ -31,7 +31,7 @@
     toggle.className = "hide-results";
     bar.prepend(toggle);
 
-    const isHidden = { yes: () => true, no: () => false, null: (output) => "predicted" in output.dataset };
+    const isHidden = { yes: () => true, no: () => false, null: (output) => "asked" in output.dataset };
     const set = (choice) => {
       outputs.forEach((output) => (isHidden[choice](output) ? hide : show)(output));
       name();

@@ -231,10 +231,10 @@ def test_a_predicted_result_waits_for_the_guess_which_is_compared_and_kept():
     with visit(FILES, viewport=WIDE) as seen:
         page = seen.open(chapter_page(CHAPTERS[0]))
         outputs = page.locator("div.cell > .cell_output")
-        n_shown, n_covered = outputs.locator("visible=true").count(), page.locator("[data-predicted]").count()
+        n_shown, n_covered = outputs.locator("visible=true").count(), page.locator("[data-asked]").count()
         assert n_shown > 10
         assert n_covered > 10
-        assert page.locator("[data-predicted]:visible").count() == 0
+        assert page.locator("[data-asked]:visible").count() == 0
         assert page.locator(".eb-tally:visible").count() == 0
         field = page.locator(".eb-predict").first.locator("input")
         field.fill("4 bytes")
