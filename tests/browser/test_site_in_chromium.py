@@ -283,18 +283,19 @@ def test_hidden_results_are_printed_and_stay_hidden_on_the_screen():
         assert outputs.evaluate_all(shown) == one_shown
 
 
-def test_solutions_are_folded_and_open():
+def test_solutions_checks_and_bodies_are_folded_and_open():
     with visit(FILES) as seen:
         for notebook in CHAPTERS:
             page = seen.open(chapter_page(notebook))
-            solutions = [
-                c for c in nbformat.read(notebook, as_version=4).cells if "solution" in c.metadata.get("tags", [])
-            ]
+            words = {"check": "Check", "body": "How it is made", "solution": "Solution"}
+            tagged = [set(cell.metadata.get("tags", [])) for cell in nbformat.read(notebook, as_version=4).cells]
+            named = [words[tag] for tags in tagged for tag in words.keys() & tags]
             folds = page.locator("details.hide")
-            assert folds.count() == len(solutions)
+            assert folds.locator("summary").all_inner_texts() == named
+            assert set(named) == set(words.values())
             assert folds.locator("pre:visible").count() == 0
-            folds.first.locator("summary").click()
-            assert folds.first.locator("pre:visible").count() == 1
+            folds.last.locator("summary").click()
+            assert folds.last.locator("pre:visible").count() == 1
 
 
 def test_each_chapter_has_its_pdf():
