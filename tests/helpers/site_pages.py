@@ -4,6 +4,7 @@ import contextlib
 import functools
 import http.server
 import threading
+import time
 from collections.abc import Iterator
 
 from places import ROOT
@@ -19,7 +20,9 @@ NOTE_READY = """() => new MutationObserver((_, seen) => {
   window.readyMs = performance.now();
   seen.disconnect();
 }).observe(document, { subtree: true, childList: true, attributes: true })"""
-STORED_MS = 100  # so soon what a page stores may be missed by the next one, which has a process of its own
+STORED = "JSON.stringify(Object.entries(localStorage).sort())"
+NOTE_STORED = f"try {{ window.storedAtStart = {STORED}; }} catch {{ }}"  # none on about:blank
+STORED_SECONDS = 10  # so long what a page stores may be missed by the next one, which has a process of its own
 PAINTED = """async () => {
   await document.fonts.ready;
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -77,6 +80,7 @@ class Visit:
         self.context.on("weberror", lambda error: self.wrong.append(str(error.error)))
         self.context.on("requestfailed", self._failed)
         self.context.on("response", self._response)
+        self.context.add_init_script(NOTE_STORED)
         self.page = self.context.new_page()
 
     def _route(self, route) -> None:
@@ -99,8 +103,11 @@ class Visit:
 
     def open(self, name: str, *, until: str = "load"):
         """Opens a page of the site, and waits until it is painted; `until="networkidle"`: until it asks for nothing."""
-        self.page.wait_for_timeout(STORED_MS)
+        stored = None if self.page.url == "about:blank" else self.page.evaluate(STORED)
+        deadline = time.monotonic() + STORED_SECONDS
         self.page.goto(self.root + name, wait_until=until)
+        while stored not in {None, self.page.evaluate("window.storedAtStart")} and time.monotonic() < deadline:
+            self.page.reload(wait_until=until)
         self.page.evaluate(PAINTED)
         return self.page
 
