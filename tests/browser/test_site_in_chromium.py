@@ -14,6 +14,7 @@ FRONT_PAGE_BYTES = 1_500_000
 BAD = {"serious", "critical"}
 WIDE = {"width": 1280, "height": 900}
 NARROW = {"a phone": {"width": 360, "height": 740}, "1280 pixels at 200%": {"width": 640, "height": 450}}
+A4 = {"width": 665, "height": 979}  # within the margins of print.css, at 96 pixels an inch
 STATES = {"index.html#mlp?b=3": "absent", "chapters/03_activations_from_outputs.html#block?attention=flash": "failed"}
 """Explorers at settings that have no account, or one that fails."""
 EQUATIONS = """() => {
@@ -296,6 +297,17 @@ def test_solutions_checks_and_bodies_are_folded_and_open():
             assert folds.locator("pre:visible").count() == 0
             folds.last.locator("summary").click()
             assert folds.last.locator("pre:visible").count() == 1
+
+
+def test_a_drawing_shares_its_printed_page_with_its_call():
+    with visit(FILES, viewport=A4) as seen:
+        for notebook in CHAPTERS:
+            page = seen.open(chapter_page(notebook))
+            page.emulate_media(media="print")
+            cells = page.locator("div.cell:has(svg.eb-diagram)")
+            heights = cells.evaluate_all("cells => cells.map((one) => one.getBoundingClientRect().height)")
+            assert all(height < A4["height"] for height in heights), (notebook.stem, heights)
+            page.emulate_media(media="screen")
 
 
 def test_each_chapter_has_its_pdf():
