@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from every_byte.figures.bars import predicted_beside, stacked_bars, timeline
-from every_byte.figures.graph import graph
 from every_byte.ledger.events import Event
 from every_byte.ledger.readings import categories
 from every_byte.units import GiB, MiB, exact
-from utils import Ledger, LinearStack, SavedTensorContext, SimulatedGPU, Trace
+from utils import Ledger, LinearStack, SimulatedGPU, Trace
 from utils.experiments.training import train_in_phases
 
 
@@ -186,54 +185,6 @@ def test_a_timeline_of_a_recording_shows_requested_bytes():
     axes = timeline("Recorded", Trace.from_recording(recording), {}).axes[0]
     assert axes.get_ylabel() == "MiB requested"
     assert highest(axes) == 3.0
-
-
-def test_a_graph_shows_each_storage_once_and_every_reader():
-    with SimulatedGPU("a100-80gb") as gpu:
-        stack = LinearStack(3, 4, 2, 1, relu=True, device=gpu.device)
-        with SavedTensorContext(stack.parameters()) as saved:
-            y = stack(torch.empty(5, 3, device=gpu.device)).sum()
-        axes = graph("Kept", y, saved.rows(y)).axes[0]
-    assert [word for word in words(axes) if "\n" in word and "Backward" not in word] == [
-        "first\nAddmm",
-        "hidden.0\nMm",
-        "activation\nRelu",
-        "last\nAddmm",
-        "mat1 (5, 3)\n60 B",
-        "self (5, 4)\n80 B",
-        "result = mat1 (5, 4)\n80 B",
-    ]
-    arrows = [(note.xyann, note.xy) for note in axes.texts if note.get_text() == ""]
-    forward = [((i + 0.42, 2.0), (i + 0.58, 2.0)) for i in range(4)]
-    backward = [((i + 0.58, 0.0), (i + 0.42, 0.0)) for i in range(4)]
-    read = [((x, 0.79), (column, 0.21)) for x, column in ((0, 0), (1, 1), (2.5, 2), (2.5, 3))]
-    assert sorted(rounded(arrow) for arrow in arrows) == sorted(map(rounded, forward + backward + read))
-
-
-def rounded(arrow) -> tuple:
-    return tuple(round(float(number), 6) for point in arrow for number in point)
-
-
-def test_nodes_of_one_name_keep_their_own_storages():
-    with SimulatedGPU("a100-80gb") as gpu:
-        x = torch.empty(4, 4, device=gpu.device, requires_grad=True)
-        with SavedTensorContext() as saved:
-            y = x.exp().exp().exp()
-        axes = graph("Three", y, saved.rows(y)).axes[0]
-    kept = [text.get_position()[0] for text in axes.texts if text.get_text().startswith("result")]
-    assert kept == [0, 1, 2]
-
-
-def test_boxes_of_a_graph_do_not_touch():
-    with SimulatedGPU("a100-80gb") as gpu:
-        x, w = (torch.empty(4, 4, device=gpu.device, requires_grad=True) for _ in range(2))
-        with SavedTensorContext() as saved:
-            h = x @ w
-            y = (x + torch.sigmoid(h) * h).exp()
-        axes = graph("A residual", y, saved.rows(y)).axes[0]
-    boxes = [patch.get_bbox() for patch in axes.patches]
-    assert len(boxes) == 2 * 5 + 5
-    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
 
 
 def test_predictions_and_by_how_much_they_are_off():
