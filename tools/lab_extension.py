@@ -10,8 +10,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "every-byte-predictions"
-SOURCES = (ROOT / "book" / "_static" / "predictions.js", ROOT / "tools" / "lab_predictions" / "plugin.js")
-STYLES = (ROOT / "book" / "_static" / "predictions.css", ROOT / "tools" / "lab_predictions" / "plugin.css")
+_OF_PAGES = ROOT / "book" / "_static"
+SOURCES = (_OF_PAGES / "storage.js", _OF_PAGES / "predictions.js", ROOT / "tools" / "lab_predictions" / "plugin.js")
+STYLES = (_OF_PAGES / "predictions.css", ROOT / "tools" / "lab_predictions" / "plugin.css")
 _MODULE = """
 {{
   const style = document.createElement("style");

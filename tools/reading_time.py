@@ -14,11 +14,12 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode
 
+from book.extensions.solutions import WORDS as FOLDS
+
 ROOT = Path(__file__).resolve().parent.parent
 WORDS_A_MINUTE = 130
 MINUTES = {"prediction": 1.5, "result": 0.5, "equation": 0.5}
 MINUTES_AN_EXERCISE = 8
-FOLDED = {"check", "body", "solution"}
 
 
 class Reading(NamedTuple):
@@ -64,7 +65,7 @@ def reading(notebook: NotebookNode) -> Reading:
     return Reading(
         words=count_words(prose),
         predictions=len(re.findall(r"<!--\s*predict\b", prose)),
-        results=sum(not FOLDED & set(cell.metadata.get("tags", [])) for cell in results),
+        results=sum(not FOLDS.keys() & set(cell.metadata.get("tags", [])) for cell in results),
         equations=len(re.findall(r"\\tag\{", prose)),
         exercises=len(re.findall(r"^### Exercise\b", everywhere, re.MULTILINE)),
     )

@@ -4,8 +4,8 @@
   const chapter = location.pathname.match(/\/chapters\/([^/]+)\.html$/)?.[1];
   const article = document.querySelector(".bd-article");
   const name = `predicted.${chapter}`;
-  const kept = JSON.parse(everyByteStorage.get(name) ?? "{}");
-  const forms = [];
+  const kept = everyByteStorage.getObject(name);
+  const forms = [], { line, tell } = everyBytePredictions.tallyLine();
 
   const resultBehind = (node) => {
     const outputs = [...article.querySelectorAll("div.cell > .cell_output")];
@@ -21,6 +21,7 @@
       result: () => (output.hidden ? "" : everyBytePredictions.textOf(output)),
       kept: kept[key],
       keep: (said) => { kept[key] = said; everyByteStorage.set(name, JSON.stringify(kept)); },
+      told: () => tell(forms),
     });
     output.dataset.asked = "";
     output.addEventListener("every-byte:shown", one.settle);
@@ -36,15 +37,7 @@
       const labels = everyBytePredictions.labelsOf(comment.data);
       if (labels) ask(comment, labels);
     }
-    const end = article.querySelector("section#takeaways > :is(h1, h2)");
-    if (forms.length && end) {
-      const line = document.createElement("p");
-      line.className = "eb-tally";
-      end.after(line);
-      const count = () => { line.textContent = everyBytePredictions.tally(forms); line.hidden = !line.textContent; };
-      article.addEventListener("submit", () => setTimeout(count));
-      article.addEventListener("click", () => setTimeout(count));
-      setTimeout(count);
-    }
+    article.querySelector("section#takeaways > :is(h1, h2)")?.after(line);
+    tell(forms);
   }
 }

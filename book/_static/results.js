@@ -1,4 +1,4 @@
-// What waits behind a button: the results that a question asks for, until they are asked for; all of them with "Hide results".
+// What waits behind a button: the results that a question asks for, until they are asked for; or none of them, or all.
 
 {
   const outputs = [...document.querySelectorAll("div.cell > .cell_output")].filter((output) => output.previousElementSibling);
@@ -31,22 +31,35 @@
     toggle.className = "hide-results";
     bar.prepend(toggle);
 
-    const isHidden = { yes: () => true, no: () => false, null: (output) => "asked" in output.dataset };
-    const set = (choice) => {
-      outputs.forEach((output) => (isHidden[choice](output) ? hide : show)(output));
+    // What a reader may choose, each with what is hidden, and the button that leads to the next, in a circle.
+    const CHOICES = {
+      asked: { hidden: (output) => "asked" in output.dataset, next: "no", button: "Show results", now: "Predicted results wait" },
+      no: { hidden: () => false, next: "yes", button: "Hide results", now: "All results show" },
+      yes: { hidden: () => true, next: "asked", button: "Hide only predicted", now: "All results are hidden" },
+    };
+    const kept = everyByteStorage.get("hide-results");
+    let choice = CHOICES[kept] ? kept : "asked";
+
+    const state = () => (outputs.some((output) => output.hidden) ? choice : "no");
+    const name = () => {
+      const { button, now, next } = CHOICES[state()];
+      toggle.textContent = button;
+      toggle.title = `${now}. Next: ${CHOICES[next].now.toLowerCase()}; then: ${CHOICES[CHOICES[next].next].now.toLowerCase()}.`;
+    };
+    const set = () => {
+      outputs.forEach((output) => (CHOICES[choice].hidden(output) ? hide : show)(output));
       name();
       document.dispatchEvent(new Event("every-byte:layout"));
     };
-    const name = () => { toggle.textContent = outputs.some((output) => output.hidden) ? "Show results" : "Hide results"; };
     toggle.addEventListener("click", () => {
-      const choice = toggle.textContent === "Hide results" ? "yes" : "no";
-      everyByteStorage.set("hide-results", choice);
-      set(choice);
+      choice = CHOICES[state()].next;
+      everyByteStorage.set("hide-results", choice === "asked" ? null : choice);
+      set();
     });
     outputs.forEach((output) => {
       output.addEventListener("every-byte:ask", () => show(output));
       output.addEventListener("every-byte:shown", name);
     });
-    set(everyByteStorage.get("hide-results"));
+    set();
   }
 }

@@ -4,6 +4,12 @@ const everyByteStorage = {
   get(name) {
     try { return localStorage.getItem(`every-byte.${name}`); } catch { return null; }
   },
+  getObject(name) {  // what was stored as JSON; an empty object for nothing, and for what is none
+    try {
+      const found = JSON.parse(this.get(name));
+      return found instanceof Object ? found : {};
+    } catch { return {}; }
+  },
   set(name, value) {
     try {
       if (value === null) localStorage.removeItem(`every-byte.${name}`);

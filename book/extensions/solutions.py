@@ -4,14 +4,15 @@ from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 
-WORDS = {"tag_check": "Check", "tag_body": "How it is made"}
+WORDS = {"check": "Check", "body": "How it is made", "solution": "Solution"}
+"""By the tag of the folded cell, which is none of what a reader predicts or has in sight."""
 
 
 def name_folds(_app: Sphinx, document: nodes.document, _name: str) -> None:
-    """Give the fold of a cell the word that its tag stands for; without such a tag it is a solution."""
+    """Give the fold of a cell the word that its tag stands for."""
     for cell in document.findall(nodes.container):
         for fold in (child for child in cell.children if isinstance(child, HideCodeCellNode)):
-            words = (word for tag, word in WORDS.items() if tag in cell["classes"])
+            words = (word for tag, word in WORDS.items() if f"tag_{tag}" in cell["classes"])
             fold["prompt_show"] = next(words, fold["prompt_show"])
 
 

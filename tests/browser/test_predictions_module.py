@@ -2,7 +2,7 @@
 
 import pytest
 from places import ROOT
-from prediction_rules import answer_in
+from prediction_rules import Asked, answer_in, asked
 
 SOURCE = (ROOT / "book" / "_static" / "predictions.js").read_text(encoding="utf-8")
 RESULT = """requested 13,630,976, allocated 13,630,976
@@ -36,7 +36,9 @@ def of_page(page):
         ("3e6", 3_000_000),
         ("0.5", 0.5),
         ("", None),
+        ("3²", 9),
         ("9 bsd", None),
+        ("9%", None),
         ("many", None),
         ("2 +", None),
         ("1 / 0", None),
@@ -47,10 +49,38 @@ def test_a_guess_is_read(of_page, typed, value):
 
 
 @pytest.mark.parametrize(
+    ("typed", "unit", "value"),
+    [
+        ("29.3", "GiB", 29.3),
+        ("29.3 GiB", "GiB", 29.3),
+        ("3/2 GiB", "GiB", 1.5),
+        ("1536 MiB", "GiB", 1.5),
+        ("2^30 bytes", "GiB", 1),
+        ("9 GFLOP", "GiB", None),
+        ("60", "%", 60),
+        ("60%", "%", 60),
+        ("60 percent", "%", 60),
+        ("60 MiB", "%", None),
+        ("30.06 GFLOP", "GFLOP", 30.06),
+        ("30 GFLOPs", "GFLOP", 30),
+        ("18 bsd", "bsd", 18),
+        ("18 sbd", "bsd", None),
+        ("48 bsd^2", "bsd²", 48),
+        ("48 bsd²", "bsd²", 48),
+        ("1.5 times", "times", 1.5),
+        ("1 unit", "units", 1),
+    ],
+)
+def test_a_guess_may_name_the_unit_that_it_is_asked_for_in(of_page, typed, unit, value):
+    assert of_page.evaluate("([typed, unit]) => predictions.parse(typed, unit)", [typed, unit]) == value
+
+
+@pytest.mark.parametrize(
     ("comment", "labels"),
     [
-        (" predict: allocated: ", [("allocated", "allocated:", 1)]),
-        (" predict: GELU = gelu: | ReLU = relu: @2 ", [("GELU", "gelu:", 1), ("ReLU", "relu:", 2)]),
+        (" predict: allocated: ", [("allocated", "allocated:", 1, "")]),
+        (" predict: GELU = gelu: | ReLU = relu: @2 ", [("GELU", "gelu:", 1, ""), ("ReLU", "relu:", 2, "")]),
+        (" predict: x[0] | more = n = 64: @2 [GiB] ", [("x[0]", "x[0]", 1, ""), ("more", "n = 64:", 2, "GiB")]),
         (" predict ", []),
         (" predict: ", []),
         (" predicted elsewhere ", None),
@@ -59,8 +89,10 @@ def test_a_guess_is_read(of_page, typed, value):
 )
 def test_a_question_is_read(of_page, comment, labels):
     found = of_page.evaluate("comment => predictions.labelsOf(comment)", comment)
-    expected = labels and [dict(zip(("name", "label", "nth"), one, strict=True)) for one in labels]
-    assert found == expected
+    assert found == (labels and [Asked(*one)._asdict() for one in labels])
+    if labels:  # the rules read it as the page does, but for the colon that a name ends with
+        read = [asked(one) for one in comment.partition(":")[2].split("|")]
+        assert [one._replace(name=one.name.removesuffix(":")) for one in read] == [Asked(*one) for one in labels]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +110,7 @@ def test_the_answer_is_the_number_behind_its_label_to_the_page_and_to_the_rules(
     find = "([result, label]) => predictions.answerIn(result, predictions.labelsOf(`predict: ${label}`)[0])"
     found = of_page.evaluate(find, [RESULT, label])
     assert found == (None if value is None else float(value.replace(",", "")))
-    assert answer_in(RESULT, label) == value
+    assert answer_in(RESULT, asked(label)) == (value and (value, ""))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +129,43 @@ def test_the_answer_is_the_number_behind_its_label_to_the_page_and_to_the_rules(
 )
 def test_the_difference_is_said(of_page, guess, truth, kind, words):
     assert of_page.evaluate("([a, b]) => predictions.compare(a, b)", [guess, truth]) == {"kind": kind, "words": words}
+
+
+@pytest.mark.parametrize(
+    ("guess", "unit", "words"),
+    [
+        (29, "GiB", "it is 30 GiB: off by 1, 3.3%"),
+        (60, "%", "it is 30%: off by 30, 100%"),
+        (10, "bsd", "it is 30 bsd: 3 times what you said"),
+        (None, "%", "a number was asked for, such as 8 or 2*4 or 1.5%"),
+    ],
+)
+def test_what_it_is_is_said_in_its_unit(of_page, guess, unit, words):
+    assert of_page.evaluate("([a, unit]) => predictions.compare(a, 30, unit).words", [guess, unit]) == words
+
+
+FORM = """([comment, kept]) => {
+  const form = predictions.form(predictions.labelsOf(comment), {
+    ask: () => {}, result: () => "states 29.3 GiB, gathered 5.8 GiB", kept, keep: () => {}, told: () => {},
+  });
+  document.body.replaceChildren(form.element);
+  const { line, tell } = predictions.tallyLine();
+  tell([form]);
+  return line.textContent;
+}"""
+
+
+def test_a_field_shows_its_unit_and_says_it(of_page):
+    of_page.evaluate(FORM, [" predict: states [GiB] | gathered [GiB] ", {"typed": ["29.3 GiB", "3"]}])
+    assert of_page.get_by_label("Your prediction for gathered, in GiB").input_value() == "3"
+    texts = "rows => rows.map((row) => [...row.children].map((one) => one.textContent))"
+    rows = of_page.locator(".eb-guess").evaluate_all(texts)
+    assert rows == [["states", "", "GiB", "exactly"], ["gathered", "", "GiB", "it is 5.8 GiB: off by 2.8, 48%"]]
+
+
+def test_what_an_older_chapter_asked_for_is_not_counted(of_page):
+    said = of_page.evaluate(FORM, [" predict: states [GiB] ", {"typed": ["29.3", "1", "2"]}])
+    assert said.startswith("You predicted 1 of 1 figures")
 
 
 def test_a_table_s_rows_are_lines_of_text(of_page):

@@ -6,6 +6,7 @@ import nbformat
 import pytest
 from site_pages import CHAPTERS, FILES, book_pages, chapter_page, names, served, visit
 
+from book.extensions.solutions import WORDS as FOLDS
 from tools.site import HTML, NPM
 
 pytestmark = pytest.mark.usefixtures("site")
@@ -228,72 +229,15 @@ def test_a_chapter_read_to_the_end_is_marked_until_the_reader_says_forget():
         assert seen.open("index.html").locator(".read-mark").count() == 0
 
 
-def test_a_predicted_result_waits_for_the_guess_which_is_compared_and_kept():
-    with visit(FILES, viewport=WIDE) as seen:
-        page = seen.open(chapter_page(CHAPTERS[0]))
-        outputs = page.locator("div.cell > .cell_output")
-        n_shown, n_covered = outputs.locator("visible=true").count(), page.locator("[data-asked]").count()
-        assert n_shown > 10
-        assert n_covered > 10
-        assert page.locator("[data-asked]:visible").count() == 0
-        assert page.locator(".eb-tally:visible").count() == 0
-        field = page.locator(".eb-predict").first.locator("input")
-        field.fill("4 bytes")
-        field.press("Enter")
-        assert outputs.locator("visible=true").count() == n_shown + 1
-        assert page.locator(".eb-verdict").first.inner_text() == "it is 512: 128 times what you said"
-        assert page.locator(".eb-tally").inner_text().startswith("You predicted 1 of ")
-        page.reload()
-        assert page.locator(".eb-predict input").first.input_value() == "4 bytes"
-        page.get_by_role("button", name="Show the result").first.click()
-        assert page.locator(".eb-verdict").first.inner_text() == "it is 512: 128 times what you said"
-
-
-def test_all_results_show_or_wait_as_a_reader_says():
-    with visit(FILES, viewport=WIDE) as seen:
-        page = seen.open(chapter_page(CHAPTERS[0]))
-        outputs = page.locator("div.cell > .cell_output")
-        page.get_by_role("button", name="Show results").click()
-        assert page.locator(".show-result").count() == 0
-        assert outputs.locator("visible=true").count() == outputs.count()
-        page.get_by_role("button", name="Hide results").click()
-        assert outputs.locator("visible=true").count() == 0
-        page.get_by_role("button", name="Show the result").first.click()
-        assert outputs.locator("visible=true").count() == 1
-        page = seen.open(chapter_page(CHAPTERS[1]))
-        assert page.locator("div.cell > .cell_output:visible").count() == 0
-        page.get_by_role("button", name="Show results").click()
-        assert page.locator(".show-result").count() == 0
-
-
-def test_hidden_results_are_printed_and_stay_hidden_on_the_screen():
-    with visit(FILES, viewport=WIDE) as seen:
-        page = seen.open(chapter_page(CHAPTERS[0]))
-        outputs, shown = page.locator("div.cell > .cell_output"), "nodes => nodes.map((one) => one.checkVisibility())"
-        page.get_by_role("button", name="Show results").click()
-        all_shown = outputs.evaluate_all(shown)
-        page.get_by_role("button", name="Hide results").click()
-        page.get_by_role("button", name="Show the result").first.click()
-        one_shown = outputs.evaluate_all(shown)
-        assert one_shown.count(True) == 1 < all_shown.count(True)
-        page.emulate_media(media="print")
-        assert outputs.evaluate_all(shown) == all_shown
-        assert page.locator(".show-result:visible").count() == 0
-        page.pdf()  # with the events that a page gets before and after
-        page.emulate_media(media="screen")
-        assert outputs.evaluate_all(shown) == one_shown
-
-
 def test_solutions_checks_and_bodies_are_folded_and_open():
     with visit(FILES) as seen:
         for notebook in CHAPTERS:
             page = seen.open(chapter_page(notebook))
-            words = {"check": "Check", "body": "How it is made", "solution": "Solution"}
             tagged = [set(cell.metadata.get("tags", [])) for cell in nbformat.read(notebook, as_version=4).cells]
-            named = [words[tag] for tags in tagged for tag in words.keys() & tags]
+            named = [FOLDS[tag] for tags in tagged for tag in FOLDS.keys() & tags]
             folds = page.locator("details.hide")
             assert folds.locator("summary").all_inner_texts() == named
-            assert set(named) == set(words.values())
+            assert set(named) == set(FOLDS.values())
             assert folds.locator("pre:visible").count() == 0
             folds.last.locator("summary").click()
             assert folds.last.locator("pre:visible").count() == 1

@@ -110,6 +110,10 @@ def shows(line):
     return lambda notebook: cell_of(notebook, "account").outputs.append(printed(line))
 
 
+def shows_first(line):
+    return lambda notebook: cell_of(notebook, "account").update(outputs=[printed(line)])
+
+
 def shows_mime(mime, data):
     output = v4.new_output("display_data", {mime: data})
     return lambda notebook: cell_of(notebook, "account").outputs.append(output)
@@ -210,6 +214,14 @@ BREAKS = [
     ("the_predictions", adds_prose("**Predict:** it."), "asks for 1 predictions: 0 have a comment"),
     ("the_predictions", adds_prose("<!-- predict: slack -->"), "asks for 'slack', which stands before no number in"),
     ("the_predictions", adds_prose("<!-- predict: it takes @2 -->"), "which stands before no number"),
+    ("the_predictions", adds_prose("<!-- predict: it takes @2 [GiB] -->"), "which stands before no number"),
+    ("the_predictions", shows_first("it takes 60% of all"), "'it takes', which is 60 %: say so behind it, [%]"),
+    ("the_predictions", shows_first("it takes 2.5 GiB"), "'it takes', which is 2.5 GiB: say so behind it, [GiB]"),
+    ("the_predictions", shows_first("MiB held\nit takes 2.5"), "'it takes', 2.5 in a table of MiB: say the unit"),
+    ("the_predictions", adds_prose("<!-- predict: in GiB = it takes -->"), "asks for 'in GiB': say the unit behind"),
+    ("the_predictions", adds_prose("<!-- predict: percent = it takes -->"), "behind the label, [%]"),
+    ("the_predictions", sets("sources", source="## Sources\n<!-- predict: x -->"), "no result stands behind it"),
+    ("the_predictions", sets("account", outputs=[]), "no result stands behind it"),
     ("the_predictions", sets("account", source="x = 1\nassert x"), "cell account answers a prediction and asserts"),
     ("the_folds", sets("account-check", metadata={"tags": ["check", "hide-cell"]}), "account-check must be folded"),
     ("the_folds", sets("account-check", outputs=[SHOWN]), "the check account-check must show nothing"),

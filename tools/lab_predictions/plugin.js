@@ -2,77 +2,70 @@
 // or run, and a line at the takeaways. All of it stands beside the notebook, in the browser, and nothing of it in the file.
 
 const everyBytePlugin = (() => {
-  const remembered = (path) => `every-byte.predicted.${path.match(/([^/]+)\.ipynb$/)?.[1]}`;
-
-  const load = (path) => {
-    try { return JSON.parse(localStorage.getItem(remembered(path)) ?? "{}"); } catch { return {}; }
-  };
-  const save = (path, kept) => {
-    try { localStorage.setItem(remembered(path), JSON.stringify(kept)); } catch { /* then it lasts as long as the page */ }
-  };
+  const FOLDED = ["check", "body", "solution"];  // WORDS of book/extensions/solutions.py
 
   const textOf = (outputs) => outputs.toJSON().map(({ text, data }) => [text ?? data?.["text/plain"] ?? ""].flat().join("")).join("\n");
 
   // Puts the fields of one notebook in their places; called again whenever its cells change.
   const arrange = (panel, known) => {
-    const cells = panel.content.widgets, kept = known.kept;
-    let number = 0;
-    const forms = [];
+    const cells = panel.content.widgets, all = [];
+    known.forms.clear();
     cells.forEach((cell, index) => {
       if (cell.model.type !== "markdown") return;
       const questions = everyBytePredictions.questionsIn(cell.model.sharedModel.getSource());
-      const behind = cells.slice(index + 1).find((one) => one.model.type === "code" && !one.model.getMetadata("tags")?.some((tag) => tag === "check" || tag === "body"));
+      const behind = cells.slice(index + 1).find((one) => one.model.type === "code" && !one.model.getMetadata("tags")?.some((tag) => FOLDED.includes(tag)));
       cell.node.querySelectorAll(":scope > .eb-predict").forEach((old) => old.remove());
       if (!behind) return;
       for (const labels of questions) {
-        const key = `${labels.map(({ label }) => label).join("|")} ${number++}`;
+        const key = `${labels.map(({ label }) => label).join("|")} ${all.length}`;
         const one = everyBytePredictions.form(labels, {
-          ask: () => show(behind),
+          ask: () => show(behind, known),
           result: () => (behind.node.classList.contains("eb-covered") ? "" : textOf(behind.model.outputs)),
-          kept: kept[key],
-          keep: (said) => { kept[key] = said; save(panel.context.path, kept); },
+          kept: known.kept[key],
+          keep: (said) => { known.kept[key] = said; everyByteStorage.set(known.name, JSON.stringify(known.kept)); },
+          told: () => known.tell(all),
         });
         for (const event of ["keydown", "mousedown", "dblclick", "contextmenu"]) one.element.addEventListener(event, (e) => e.stopPropagation());
         cell.node.append(one.element);
-        forms.push(one);
-        cover(behind, one, known);
+        all.push(one);
+        known.forms.set(behind.model.id, [...(known.forms.get(behind.model.id) ?? []), one]);
+        attendResult(behind, known);
       }
     });
-    count(cells, forms);
+    known.line.remove();
+    cells.find((cell) => cell.model.type === "markdown" && /^## Takeaways/m.test(cell.model.sharedModel.getSource()))?.node.append(known.line);
+    known.tell(all);
   };
 
-  const show = (cell) => cell.node.classList.remove("eb-covered");
-
-  // Hides a stored result until it is asked for; a run shows it.
-  const cover = (cell, one, known) => {
-    if (!known.covered.has(cell.model.id)) {
-      known.covered.add(cell.model.id);
-      if (cell.model.outputs.length) cell.node.classList.add("eb-covered");
-      const button = document.createElement("button");
-      button.className = "eb-show-result";
-      button.textContent = "Show the result";
-      button.addEventListener("click", () => { show(cell); one.settle(); });
-      cell.node.append(button);
-    }
-    cell.model.outputs.changed.connect(() => { show(cell); one.settle(); });
+  // Shows a result and sets beside it what was typed in the fields that ask for it now.
+  const show = (cell, known) => {
+    cell.node.classList.remove("eb-covered");
+    known.forms.get(cell.model.id)?.forEach((one) => one.settle());
   };
 
-  const count = (cells, forms) => {
-    const end = cells.find((cell) => cell.model.type === "markdown" && /^## Takeaways/m.test(cell.model.sharedModel.getSource()));
-    if (!end || !forms.length) return;
-    let line = end.node.querySelector(":scope > .eb-tally");
-    if (!line) {
-      line = document.createElement("p");
-      line.className = "eb-tally";
-      end.node.append(line);
-    }
-    const tell = () => { line.textContent = everyBytePredictions.tally(forms); line.hidden = !line.textContent; };
-    for (const one of forms) for (const event of ["submit", "click"]) one.element.addEventListener(event, () => setTimeout(tell));
-    tell();
+  // Hides a stored result until it is asked for; a run shows it. Once for each cell, however often its forms are made anew.
+  const attendResult = (cell, known) => {
+    if (known.results.has(cell.model)) return;
+    known.results.add(cell.model);
+    cell.model.outputs.changed.connect(() => show(cell, known));
+    if (known.seen.has(cell.model.id)) return;
+    known.seen.add(cell.model.id);
+    if (!cell.model.outputs.length) return;
+    const button = document.createElement("button");
+    button.className = "eb-show-result";
+    button.textContent = "Show the result";
+    button.addEventListener("click", () => show(cell, known));
+    cell.node.classList.add("eb-covered");
+    cell.node.append(button);
   };
 
   const attend = (panel) => {
-    const known = { kept: load(panel.context.path), covered: new Set() };
+    const name = `predicted.${panel.context.path.match(/([^/]+)\.ipynb$/)?.[1]}`;
+    const known = {
+      name, kept: everyByteStorage.getObject(name), ...everyBytePredictions.tallyLine(),
+      forms: new Map(),  // those for each result, by its cell's id
+      results: new WeakSet(), seen: new Set(),  // models that are attended to; ids of cells, which a moved one keeps
+    };
     let waiting;
     const soon = () => { clearTimeout(waiting); waiting = setTimeout(() => arrange(panel, known), 200); };
     panel.context.ready.then(() => { soon(); panel.content.model.cells.changed.connect(soon); });
