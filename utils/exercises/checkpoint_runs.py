@@ -14,6 +14,7 @@ from utils.contexts import SavedTensorContext
 from utils.experiments.checkpointed_runs import in_regions, step_flops, trains
 from utils.layers import Block
 from utils.models.checkpointing import checkpoint
+from utils.models.gpt import letters
 from utils.models.regions import region_lengths
 
 N_SMALL = 101  # positions, a prime: no number of pieces below it makes them equal
@@ -162,7 +163,12 @@ def fit(b: int, micro_batches: int, regions: str, k: int | None = None) -> Fit:
     Unit:   bytes, requested; FLOPs of attention and products as a share of the step's without a checkpoint.
     Raises: as `set_regions`; ValueError for regions of several blocks, whose FLOPs are not counted here.
     """
-    name, share = (regions, 1.0) if k is None else ("every block", len(region_lengths(regions, L=12, k=k)) / 12)
+    L = letters("gpt2")["L"]
+    lengths = region_lengths(regions, L=L, k=k)
+    if max(lengths, default=0) > 1:
+        given = f"{regions=}" if k is None else f"{regions=}, {k=}, regions of up to {max(lengths)} blocks"
+        raise ValueError(f"each region must lie in one block, for its FLOPs: got {given}; try 'every k-th block'.")
+    name, share = (regions, 1.0) if k is None else ("every block", len(lengths) / L)
     more = step_flops(name, kind="explicit") / step_flops("none", kind="explicit") - 1
     how = {"kind": "explicit", "micro_batches": micro_batches}
     run = in_regions(regions, k, b=b, **how)
