@@ -10,12 +10,12 @@ from matplotlib.patheffects import withStroke
 
 from every_byte.ledger.levels import levels as ledger_levels
 from every_byte.ledger.trace import Trace
-from every_byte.palette import CATEGORIES, NARROWER, assign
+from every_byte.palette import CATEGORIES, NARROWER, assign, colour_of
 from every_byte.units import GiB, MiB, exact, short
 
 _PREDICTED = ("estimate", "closed form", "simulated")
 INK = "#7a7f87"  # read on white and on black alike: figures have no background of their own
-_DARK_INK = "#23272d"  # on a white ground of its own
+_DARK_INK = colour_of("ink").light  # on a white ground of its own
 _STYLE = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",

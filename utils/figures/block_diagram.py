@@ -79,8 +79,13 @@ def block_tensors(
 
     Counts: as `block_saved`: neither parameters, nor autocast's copies of them, nor y.
     Unit:   bytes of each tensor, rounded.
+    Raises: ValueError for none or more than two of them, and for an e that is not 2 or 4; as `block_saved`.
     """
     names = (attention,) if isinstance(attention, str) else tuple(attention)
+    if len(names) not in (1, 2):
+        raise ValueError(f"attention must be one or two, a column each: got {names}; draw the others by themselves.")
+    if letters.get("e", 2) not in (2, 4):
+        raise ValueError(f"e must be 2 or 4, the bytes of a type: got e={letters['e']}.")
     how = {"activation": activation, "autocast": autocast, "dropout": dropout, "from_output": from_output}
     columns = [_Column(name, how, half, letters) for name in names]
     largest_bytes = max(tensor.n_bytes for column in columns for tensor in column.tensors)
@@ -167,8 +172,7 @@ class _Column:
         return [*steps, _Step("times v")]
 
     def _kernel(self) -> list:
-        rows = next(term for term in self.terms["attention"] if "sum" in term)
-        kept = self._kept(rows, f"{rows} [a, b, s]"), self._kept("random state")
+        kept = self._kept("logsumexp", "logsumexp [a, b, s]"), self._kept("random state")
         return [_Step(f"{self.attention} attention"), _Note(_TILES), _Step("", kept)]
 
     def _dropped(self, step: str) -> tuple:
@@ -243,7 +247,7 @@ class _Drawn:
         else:
             self.diagram.arrow((x, self.y), (x, end))
             lines = step.name.split(", ") if step.kept else [step.name]
-            for number, line in enumerate(lines):
+            for number, line in enumerate(lines if step.name else []):
                 height = (self.y + end) / 2 - 2 + 16 * (number - (len(lines) - 1) / 2)
                 self.diagram.text(x + 9, height, line, tone="faint", size=13)
         for number, tensor in enumerate(step.kept):

@@ -15,7 +15,7 @@ TRAINED = {"W₁ alone": (True, False), "W₂ alone": (False, True), "W₁ and W
 
 _ASIDE = {"AccumulateGrad", "TBackward0"}  # they keep nothing, and a transposed weight is no step of its own
 _TOP, _ROW, _HEIGHT, _APART = 36, 60, 42, 8
-_FORWARD, _KEPT, _BACKWARD = (8, 116), (154, 132), (316, 116)  # where each column begins, and how wide it is
+_FORWARD, _KEPT, _BACKWARD = (4, 116), (142, 156), (320, 116)  # where each column begins, and how wide it is
 
 
 def product_graph(*, b: int, d: int, d_out: int, e: int = 4) -> Diagram:

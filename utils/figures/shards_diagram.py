@@ -9,6 +9,7 @@ from .diagram import Diagram
 STATE_BYTES = {"weight": (4, 3, "parameters"), "gradient": (4, 2, "gradients"), "averages": (8, 1, "optimizer state")}
 """Of a weight's state in float32: its bytes, from which of ZeRO's stages on it is divided, and its colour."""
 _UNIT = 7  # of a byte
+_MOST_RANKS = 8
 
 
 def stage_bytes(stage: int, n: int) -> dict[str, float]:
@@ -17,7 +18,12 @@ def stage_bytes(stage: int, n: int) -> dict[str, float]:
 
 
 def zero_stages(n: int = 4) -> Diagram:
-    """For each stage the states of a model on n ranks: a box for each, filled where the rank holds it."""
+    """For each stage the states of a model on n ranks: a box for each, filled where the rank holds it.
+
+    Raises: ValueError for more ranks than 8.
+    """
+    if n not in range(1, _MOST_RANKS + 1):
+        raise ValueError(f"n must be 1 to {_MOST_RANKS}, ranks that can be told apart: got {n=}; draw fewer.")
     totals = {stage: sum(stage_bytes(stage, n).values()) for stage in STAGES}
     said = "; ".join(f"stage {stage}, {total:g}" for stage, total in totals.items())
     diagram = Diagram(f"The bytes of a weight's state that each of {n} ranks holds. {said}.", 352)
