@@ -116,17 +116,15 @@ def timeline(
 
     Counts: whole blocks where the trace knows them (simulated, measured), requested bytes where not (recorded).
     Unit:   the axis is in MiB; the labels of the peak and of the level in bytes.
-    Raises: ValueError for a mark that the trace does not have.
+    Raises: ValueError for a mark that the trace does not have, and for a negative `around_peak`.
     """
     for mark in filter(None, (after, until, level)):
         trace.position(mark)
     marks, levels = _levels(trace, category) if category is not None else _ledger_levels(trace)
+    level_bytes = sum(levels[marks[level]].values()) if level else 0
     first = marks[after] if after else 0
     last = marks[until] if until else max(marks.values(), default=len(levels) - 1)
-    level_bytes = sum(levels[marks[level]].values()) if level else 0
-    if around_peak:
-        peak = max(range(first, last + 1), key=lambda at: sum(levels[at].values()))
-        first, last = max(first, peak - around_peak), min(last, peak + around_peak)
+    first, last = _around_peak(levels, first, last, around_peak)
     levels = levels[first : last + 1]
     order = {name: place for place, name in enumerate(CATEGORIES)}
     names = sorted({name for parts in levels for name in parts})
@@ -146,6 +144,16 @@ def timeline(
         axes.set_ylabel(f"MiB {'allocated' if whole else 'requested'}")
         legend(axes)
     return figure
+
+
+def _around_peak(levels: list[dict[str, int]], first: int, last: int, n_around: int) -> tuple[int, int]:
+    """Of a part its ends, drawn in to so many allocations and frees on either side of its peak; 0 leaves all."""
+    if n_around < 0:
+        raise ValueError(f"around_peak must be 0 or more: got {n_around}; 0 draws all between the marks.")
+    if not n_around:
+        return first, last
+    peak = max(range(first, last + 1), key=lambda at: sum(levels[at].values()))
+    return max(first, peak - n_around), min(last, peak + n_around)
 
 
 def _ledger_levels(trace: Trace) -> tuple[dict[str, int], list[dict[str, int]]]:

@@ -32,7 +32,8 @@ def too_wide(diagram) -> list[str]:
             is_in = 0 <= left < right <= diagram.width and 0 <= top < bottom <= diagram.height
             said += [] if is_in else [f"a box at {boxes[-1]}"]
             continue
-        across = TextPath((0, 0), shape.text, size=float(shape.get("font-size")), prop=WIDE).get_extents().width + MARGIN
+        text = TextPath((0, 0), shape.text, size=float(shape.get("font-size")), prop=WIDE)
+        across = text.get_extents().width + MARGIN
         left = x - across * {"start": 0, "middle": 0.5, "end": 1}[shape.get("text-anchor")]
         around = [box for box in boxes if box[0] <= x <= box[2] and box[1] <= y <= box[3]]
         first, last = (around[-1][0], around[-1][2]) if around else (0, diagram.width)
