@@ -4,6 +4,7 @@ import pytest
 from diagrams import words
 
 from every_byte.units import short
+from utils.experiments.rank_steps import as_rank
 from utils.figures.ranks_diagram import split_block, three_exchanges
 from utils.formulas.tensor_parallel import rank_saved
 
@@ -39,8 +40,6 @@ def test_what_is_whole_and_where_ranks_exchange():
 
 
 def test_the_exchanges_are_those_of_a_run():
-    from utils.experiments.rank_steps import as_rank
-
     for sequence in (False, True):
         step = as_rank(2, b=1, s=32, d=64, a=4, sequence=sequence)
         run = [name for phase, name, _ in step.exchanges if phase == "forward"]
