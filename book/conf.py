@@ -25,7 +25,7 @@ extensions = [
     "book.extensions.formula_sheet",
     "book.extensions.search_sections",
     "book.extensions.glossary",
-    "book.extensions.solutions",
+    "book.extensions.folds",
     "book.extensions.sources",
 ]
 templates_path = ["_templates"]

@@ -93,6 +93,19 @@ TERMS = {
 """The colour of each term that formulas of more than one place have."""
 
 
+def colour_of(name: str) -> Colour:
+    """The colour of a category, or the one of this name.
+
+    Raises: ValueError for a name that is neither.
+    """
+    own = CATEGORIES.get(name, name)
+    for known in PALETTE:
+        if known.name == own:
+            return known
+    names = ", ".join(known.name for known in PALETTE)
+    raise ValueError(f"a colour must be a category of memory or one of {names}: got {name!r}.")
+
+
 def assign(names) -> dict[str, Colour]:
     """A colour for each name: its own if it has one in the book, else the first that is free, in order of appearance.
 
@@ -109,5 +122,4 @@ def assign(names) -> dict[str, Colour]:
         if colour and colour not in own.values():  # the first comer keeps it where a term and a category meet
             own[name] = colour
     free = (colour.name for colour in PALETTE if colour.name not in own.values())
-    by_name = {colour.name: colour for colour in PALETTE}
-    return {name: by_name[own.get(name) or next(free)] for name in unique}
+    return {name: colour_of(own.get(name) or next(free)) for name in unique}

@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 from .running_text import replace_in_text
 
 STORED_RESULTS = "The results are stored below the cells."
-MENU = re.compile(r": opened\sby\smake\slab\b.+\bbrings its own back\.$", re.DOTALL)
+IN_THE_LAB = re.compile(r": opened\sby\smake\slab\b.+\bbrings its own back\.$", re.DOTALL)
 IN_BRACKETS = re.compile(r"\s*\(In JupyterLab\b[^()]*\)")
 
 
@@ -30,7 +30,7 @@ def add_notes(app: Sphinx, document: nodes.document) -> None:
 def speak_of_the_page(paragraph: nodes.paragraph, address: str) -> None:
     """In the place of JupyterLab's menu: where results wait, where that works, and where cells run."""
     last = paragraph[-1]
-    words = nodes.emphasis("", MENU.sub("", last.astext()).rstrip("."))
+    words = nodes.emphasis("", IN_THE_LAB.sub("", last.astext()).rstrip("."))
     field = nodes.emphasis("", ": its field compares, and its result waits until you ask, or for Show results, above")
     paragraph.replace(last, [words, nodes.inline("", "", field, classes=["pst-js-only"]), nodes.emphasis("", ". ")])
     paragraph += nodes.emphasis("", "Cells can be changed and run in JupyterLab, which ")

@@ -10,12 +10,12 @@ from matplotlib.patheffects import withStroke
 
 from every_byte.ledger.levels import levels as ledger_levels
 from every_byte.ledger.trace import Trace
-from every_byte.palette import CATEGORIES, NARROWER, assign
+from every_byte.palette import CATEGORIES, NARROWER, assign, colour_of
 from every_byte.units import GiB, MiB, exact, short
 
 _PREDICTED = ("estimate", "closed form", "simulated")
 INK = "#7a7f87"  # read on white and on black alike: figures have no background of their own
-_DARK_INK = "#23272d"  # on a white ground of its own
+_DARK_INK = colour_of("ink").light  # on a white ground of its own
 _STYLE = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
@@ -116,17 +116,15 @@ def timeline(
 
     Counts: whole blocks where the trace knows them (simulated, measured), requested bytes where not (recorded).
     Unit:   the axis is in MiB; the labels of the peak and of the level in bytes.
-    Raises: ValueError for a mark that the trace does not have.
+    Raises: ValueError for a mark that the trace does not have, and for a negative `around_peak`.
     """
     for mark in filter(None, (after, until, level)):
         trace.position(mark)
     marks, levels = _levels(trace, category) if category is not None else _ledger_levels(trace)
+    level_bytes = sum(levels[marks[level]].values()) if level else 0
     first = marks[after] if after else 0
     last = marks[until] if until else max(marks.values(), default=len(levels) - 1)
-    level_bytes = sum(levels[marks[level]].values()) if level else 0
-    if around_peak:
-        peak = max(range(first, last + 1), key=lambda at: sum(levels[at].values()))
-        first, last = max(first, peak - around_peak), min(last, peak + around_peak)
+    first, last = _around_peak(levels, first, last, around_peak)
     levels = levels[first : last + 1]
     order = {name: place for place, name in enumerate(CATEGORIES)}
     names = sorted({name for parts in levels for name in parts})
@@ -146,6 +144,16 @@ def timeline(
         axes.set_ylabel(f"MiB {'allocated' if whole else 'requested'}")
         legend(axes)
     return figure
+
+
+def _around_peak(levels: list[dict[str, int]], first: int, last: int, n_around: int) -> tuple[int, int]:
+    """Of a part its ends, drawn in to so many allocations and frees on either side of its peak; 0 leaves all."""
+    if n_around < 0:
+        raise ValueError(f"around_peak must be 0 or more: got {n_around}; 0 draws all between the marks.")
+    if not n_around:
+        return first, last
+    peak = max(range(first, last + 1), key=lambda at: sum(levels[at].values()))
+    return max(first, peak - n_around), min(last, peak + n_around)
 
 
 def _ledger_levels(trace: Trace) -> tuple[dict[str, int], list[dict[str, int]]]:

@@ -134,6 +134,29 @@ class Trace:
         """Bytes requested and not yet freed just before event number `position` (default: at the end)."""
         return sum(event.n_bytes for event in self.live_at(position).values())
 
+    def totals(self, *, after: str = "", until: str = "") -> tuple[list[int], dict[str, int]]:
+        """Bytes requested at first and after each allocation and free, between two marks if they are given.
+
+        Behind them, for each mark on the way: where among the totals it stands; of one name, the last.
+
+        Raises: ValueError for a mark that there is not, or an order that there is not.
+        """
+        if after and until:
+            self.between(after, until)
+        first = self.position(after) if after else 0
+        last = self.position(until) if until else len(self.events)
+        live = {number: event.n_bytes for number, event in self.live_at(first).items()}
+        totals, marks = [sum(live.values())], {}
+        for event in self.events[first:last]:
+            if event.action == "alloc":
+                live[event.allocation] = event.n_bytes
+                totals.append(totals[-1] + event.n_bytes)
+            elif event.action == "free":
+                totals.append(totals[-1] - live.pop(event.allocation, 0))
+            elif event.action == "mark":
+                marks[event.name] = len(totals) - 1
+        return totals, marks
+
     def sequence(self) -> list[tuple]:
         """The trace without its labels, in a form in which two runs of the same program are equal.
 

@@ -160,7 +160,7 @@ def output_forgotten(bsd, frozen, ours):
         (activations.tell, ["exp(x)", "x + sin(x)", "x^3", "x |x|"], "Right: those that never turn round"),
         (activations.tell, ["exp(x)", "x^3"], "there are more that never turn round: 2."),
         (activations.tell, ["exp(x)", "x + sin(x)", "x^2", "x^3", "x |x|"], "x^2 has the output 36.00 at x = -6.00"),
-        (activations.tell, ["tan(x)"], "'tan(x)' is none of exp(x), sin(x)"),
+        (activations.tell, ["tan(x)"], "'tan(x)' is none of exp(x); sin(x)"),
         (activations.tell, 4, "the answer is a list of names: got 4."),
         (activations.tell, None, "No answer yet"),
         (activations.frozen_linears, frozen_bytes, "Right: your function agrees to the byte in all 6 settings."),

@@ -1,6 +1,11 @@
 """What a reader of chapter 4 is told about settings for a small card."""
 
+import ast
+from types import MappingProxyType
+
+import nbformat
 import pytest
+from places import CHAPTERS
 
 from utils.exercises import fitting
 
@@ -15,7 +20,7 @@ FITS = fitting.BEST | {"b": 6}
         (FITS | {"set_to_none": False}, "step 3 dies in backward: nll_loss_backward asks for"),
         (FITS | {"keeps_logits": True}, "but not in one piece where one is asked for."),
         (FITS | {"b": 8}, "short of its peak by "),
-        (FITS | {"b": 5}, "But nothing of it is in vain, and a larger batch fits."),
+        (MappingProxyType(FITS | {"b": 5}), "But nothing of it is in vain, and a larger batch fits."),
         (FITS | {"b": 5, "keeps_logits": True}, "But 515,112,960 bytes (491 MiB) of it need not"),
         (FITS | {"b": 100}, "Not yet: a batch of 100 is far too many."),
         (FITS | {"b": 0}, "b must be a whole number from 1: got 0."),
@@ -33,3 +38,12 @@ def test_a_reply(settings, reply):
 def test_the_peak_that_the_judge_takes_is_that_of_a_run(changed):
     settings = FITS | changed
     assert fitting._on_a_t4(**settings).peak_bytes == fitting._at_peak(**settings)
+
+
+def test_the_chapter_hands_over_the_same_settings():
+    [cell] = (
+        cell
+        for cell in nbformat.read(next(CHAPTERS.glob("04_*.ipynb")), as_version=4).cells
+        if cell.id == "exercise-fit"
+    )
+    assert ast.literal_eval(cell.source.partition("fits = ")[2].partition("\n")[0]) == fitting.DIES

@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import nbformat
 import pytest
 import torch
+from places import CHAPTERS
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
@@ -37,7 +39,7 @@ def test_padding(answer, reply):
         (WHOLE[:2], "Not yet: the mask of the dropout behind down stands whole, too"),
         ([*WHOLE, "q, k and v"], "Not yet: q, k and v belongs to a rank's own heads"),
         (["k"], "Not yet: 'k' is none of the input of norm2; "),
-        ("q, k and v", "Not yet: a list of names, please"),
+        ("q, k and v", "Not yet: the answer is a list of names: got 'q, k and v'"),
         (None, "No answer yet"),
     ],
 )
@@ -61,7 +63,8 @@ def plan(up, down):
         (plan(ColwiseParallel(), ColwiseParallel()), "your plan raised "),
         (dict, "a rank keeps "),
         (lambda: None, "your plan raised TypeError"),
-        (None, "pass your function itself"),
+        (None, "No answer yet"),
+        (3, "pass your function itself: got 3"),
     ],
 )
 def test_a_plan(function, reply):
@@ -99,7 +102,8 @@ def dropped(parameters):
         (list, "Not yet: a gradient reaches "),
         (lambda parameters: nn.utils.clip_grad_norm_(parameters, 1.0), "or another number in it has changed"),
         (lambda parameters: 1 / 0, "your function raised ZeroDivisionError"),
-        (None, "pass your function itself"),
+        (None, "No answer yet"),
+        (3, "pass your function itself: got 3"),
     ],
 )
 def test_clipping(function, reply):
@@ -143,3 +147,14 @@ def test_a_step_that_has_to_fit(changed, reply):
 
 def test_a_step_is_asked_for():
     assert ranks.fits(None).text == "Not yet: pass a MeshStep: got None."
+
+
+def test_the_chapter_hands_over_the_same_step():
+    [cell] = (
+        cell
+        for cell in nbformat.read(next(CHAPTERS.glob("06_*.ipynb")), as_version=4).cells
+        if cell.id == "exercise-fits"
+    )
+    names = {}
+    exec(cell.source.replace("exercises.fits(step)", ""), names)
+    assert names["step"] == ranks.CROWDED

@@ -42,3 +42,5 @@ def test_the_table(found):
 def test_the_least_without_a_product(found):
     assert without_flops(found) is min((one for one in found if not one.flops), key=lambda one: one.held_bytes)
     assert without_flops(found[:1]) is found[0]
+    with pytest.raises(ValueError, match="one of these must compute no FLOPs again: got 0 that do; add a larger"):
+        without_flops([])

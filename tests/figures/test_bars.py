@@ -167,6 +167,8 @@ def test_a_timeline_around_its_peak_with_a_level(trace):
     assert {f"peak {exact(peak)}", f"after iteration 1 zero_grad: {exact(level)}"} <= set(words(axes))
     with pytest.raises(ValueError, match="mark must be one of this trace's: got 'none'"):
         timeline("Near the peak", trace, **whole, level="none")
+    with pytest.raises(ValueError, match="around_peak must be 0 or more: got -5; 0 draws all between the marks"):
+        timeline("Nowhere", trace, **whole, around_peak=-5)
 
 
 def test_bars_of_a_ledger(script):

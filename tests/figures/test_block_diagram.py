@@ -5,6 +5,7 @@ from collections import Counter
 from html import unescape
 
 import pytest
+from diagrams import words
 
 from every_byte.units import short
 from utils.figures.block_diagram import block_tensors
@@ -15,12 +16,8 @@ LETTERS = {"b": 3, "s": 96, "d": 64, "a": 4, "e": 2}
 
 def filled(diagram) -> list[list[str]]:
     """The lines of text in each filled box, box by box."""
-    parts = re.findall(r"<rect class=\"eb-d-green\"[^>]*/>((?:<text class=\"eb-d-on\".*?</text>)+)", diagram.svg())
+    parts = re.findall(r"<rect class=\"eb-d-fill-green\"[^>]*/>((?:<text class=\"eb-d-on\".*?</text>)+)", diagram.svg())
     return [[unescape(line) for line in re.findall(r">([^<]+)</text>", part)] for part in parts]
-
-
-def texts(diagram) -> list[str]:
-    return [unescape(text) for text in re.findall(r">([^<]+)</text>", diagram.svg())]
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
@@ -58,10 +55,10 @@ def test_dropout_has_its_masks():
 
 def test_s_by_s_stands_in_explicit_attention_alone():
     explicit, flash = (block_tensors(attention=name, **LETTERS) for name in ("explicit", "flash"))
-    assert {"scores [a, b, s, s]", "weights [a, b, s, s]"} <= set(texts(explicit))
-    assert not any("s, s]" in text for text in texts(flash))
-    assert "logsumexp [a, b, s]" in texts(flash)
-    assert {"explicit attention", "flash attention"} <= set(texts(block_tensors(**LETTERS)))
+    assert {"scores [a, b, s, s]", "weights [a, b, s, s]"} <= set(words(explicit))
+    assert not any("s, s]" in text for text in words(flash))
+    assert "logsumexp [a, b, s]" in words(flash)
+    assert {"explicit attention", "flash attention"} <= set(words(block_tensors(**LETTERS)))
 
 
 def test_what_is_freed_is_dashed_and_says_so():
@@ -69,9 +66,9 @@ def test_what_is_freed_is_dashed_and_says_so():
     h = f"{short(4 * 2 * 3 * 96 * 64)} bfloat16"
     assert ["h", h] in filled(gelu)
     assert ["h", h] not in filled(relu)
-    assert f"{h}, freed" in texts(relu)
+    assert f"{h}, freed" in words(relu)
     for diagram in (gelu, relu):
-        n_outlines = sum("freed" in text for text in texts(diagram)) + 1  # and the kernel's tiles
+        n_outlines = sum("freed" in text for text in words(diagram)) + 1  # and the kernel's tiles
         assert diagram.svg().count("stroke-dasharray") == n_outlines
 
 
@@ -92,7 +89,7 @@ def test_the_alt_text_says_the_sum():
 
 def test_under_autocast_what_goes_round_stays_float32():
     diagram = block_tensors(attention="explicit", autocast=True, **LETTERS)
-    said, stream = texts(diagram), f"{short(4 * 3 * 96 * 64)} float32"
+    said, stream = words(diagram), f"{short(4 * 3 * 96 * 64)} float32"
     assert said[said.index("y, the next block's x") + 1] == stream
     assert said[said.index("norm2's result") + 1] == f"{stream}, freed"
     assert ["x + attention", stream] in filled(diagram)

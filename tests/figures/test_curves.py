@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 from every_byte.ledger.trace import Trace
-from every_byte.units import MiB
+from every_byte.units import GiB, MiB
 from utils.experiments.activations import widest_fold
+from utils.experiments.checkpointed_runs import in_regions
 from utils.experiments.recomputation import sines
-from utils.figures.curves import curves, over_length, over_output
+from utils.figures.curves import curves, over_length, over_output, over_step
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +79,33 @@ def test_over_length():
     assert list(line.get_ydata()) == list(range(1, 65))
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("sequence length s", "MiB kept by a layer")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["square", "line"]
+
+
+# ---- a step, a panel for each run
+
+
+@pytest.fixture(scope="module")
+def runs():
+    small = {"b": 2, "s": 64, "n_layers": 2}
+    return {name: in_regions(name, **small) for name in ("none", "every block", "attention only")}
+
+
+def test_a_line_is_its_run_s_step(runs):
+    for run in runs.values():
+        totals, end = run.over_step()
+        assert max(totals) == run.peak_bytes
+        assert totals[end] == run.held_bytes
+        assert totals[-1] == run.trace.requested_bytes(run.trace.position("step 2 zero_grad"))
+
+
+def test_panels(runs):
+    figure = over_step("Three ways", runs)
+    assert figure.get_suptitle() == "Three ways"
+    lowest = min(run.peak_bytes for run in runs.values()) / GiB
+    assert len(figure.axes) == 3
+    for panel, (name, run) in zip(figure.axes, runs.items(), strict=True):
+        line, triangle, dot, dotted = panel.lines
+        assert max(line.get_ydata()) == run.peak_bytes / GiB == dot.get_ydata()[0]
+        assert triangle.get_ydata()[0] == run.held_bytes / GiB
+        assert dotted.get_ydata()[0] == lowest
+        assert [text.get_text() for text in panel.texts] == [f"{run.peak_bytes / GiB:.1f}", name]

@@ -1,5 +1,6 @@
 """A diagram says in SVG what it was told: its boxes, words and arrows, in colours for each page, and in words."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -38,7 +39,7 @@ def test_a_box_is_filled_or_an_outline_and_its_words_can_be_read_on_it():
     diagram.box(0, 0, 10, 10, "freed", dashed=True)
     diagram.box(0, 0, 10, 10, "plain")
     _, filled, dashed, plain = parsed(diagram).findall(f"{SVG}rect")
-    assert filled.get("class") == f"eb-d-{CATEGORIES['activations']}"
+    assert filled.get("class") == f"eb-d-fill-{CATEGORIES['activations']}"
     assert dashed.get("class") == plain.get("class") == "eb-d-box"
     assert dashed.get("stroke-dasharray")
     assert plain.get("stroke-dasharray") is filled.get("stroke-dasharray") is None
@@ -50,15 +51,23 @@ def test_each_colour_has_a_tone_for_light_pages_and_one_for_dark_ones(colour):
     diagram = Diagram("", 10)
     diagram.box(0, 0, 10, 10, colour=colour.name)
     light, dark = diagram.svg().split("@media screen")
-    assert f".eb-d-{colour.name}{{fill:{colour.light}}}" in light
-    assert f"[data-theme=dark] .eb-d-{colour.name}{{fill:{colour.dark}}}" in dark
+    assert f".eb-d-fill-{colour.name}{{fill:{colour.light}}}" in light
+    assert f"[data-theme=dark] .eb-d-fill-{colour.name}{{fill:{colour.dark}}}" in dark
 
 
 def test_a_colour_that_does_not_exist_is_refused():
     diagram = Diagram("", 10)
-    diagram.box(0, 0, 10, 10, colour="turquoise")
-    with pytest.raises(KeyError, match="turquoise"):
-        diagram.svg()
+    with pytest.raises(ValueError, match="a colour must be a category of memory or one of .*: got 'turquoise'"):
+        diagram.box(0, 0, 10, 10, colour="turquoise")
+
+
+def test_a_colour_named_as_a_tone_of_text_leaves_that_one_alone():
+    diagram = Diagram("", 10)
+    diagram.box(0, 0, 10, 10, colour="gathered parameters")
+    diagram.text(0, 0, "beside it")
+    [word] = parsed(diagram).findall(f"{SVG}text")
+    rules = re.findall(rf"\.{word.get('class')}{{fill:(\S+?)}}", diagram.svg())
+    assert rules == ["#23272d", "#dde2e7"], "on light pages, and on dark ones"
 
 
 def test_the_sides_of_a_box():

@@ -1,19 +1,16 @@
 """The autograd graphs as diagrams: what their boxes say is what autograd keeps, and changes with the letters."""
 
 import re
+from itertools import pairwise
 
 import pytest
 import torch
+from diagrams import words
 from torch import nn
 
 from every_byte.units import short
 from utils import LinearStack, SavedTensorContext
 from utils.figures.graph_diagram import TRAINED, chain_graph, product_graph, two_layers
-
-
-def words(diagram) -> list[str]:
-    """Its texts, in the order in which they are drawn."""
-    return re.findall(r"<text[^>]*>([^<]*)</text>", diagram.svg())
 
 
 def test_a_product_says_the_bytes_of_each_tensor():
@@ -64,17 +61,69 @@ def test_without_a_relu_each_layer_has_a_box_of_its_own():
     assert [text for text in shown if " B" in text] == ["5 × 3, 60 B", *["5 × 4, 80 B"] * 3]
 
 
-def test_a_graph_that_is_no_chain_is_refused():
-    x = torch.ones(2, 2, requires_grad=True)
-    h = x.exp()
-    y = h.sin() + h.cos()
+def graph_of(function, *inputs):
     with SavedTensorContext() as saved:
-        pass
-    with pytest.raises(ValueError, match="the graph must be a chain of operations: "):
-        chain_graph(y, saved.rows(y))
+        y = function(*inputs)
+    return y, saved.rows(y)
 
 
-def test_their_text_can_be_read_on_a_telephone():
-    for diagram in (product_graph(b=64, d=100, d_out=100), two_layers(b=8, d=4)):
-        assert diagram.width == 440
-        assert min(float(size) for size in re.findall(r'font-size="([\d.]+)"', diagram.svg())) >= 13
+def matrix():
+    return torch.ones(3, 3, requires_grad=True)
+
+
+def test_what_an_operation_reads_twice_is_said_once():
+    diagram = chain_graph(*graph_of(lambda x: x * x, matrix()))
+    assert diagram.alt.endswith("Between them wait: other = self 3 × 3, 36 B, for Mul.")
+    assert diagram.svg().count("<polyline") == 2
+    squared = chain_graph(*graph_of(lambda x: x.exp().square() * 1, matrix()))
+    assert "for Exp and Pow" in squared.alt
+
+
+def squared_sine(x):
+    h = x.sin()
+    return h * h
+
+
+def normed(x):
+    return nn.functional.layer_norm(x.exp(), (3,), torch.ones(3, requires_grad=True)).sin()
+
+
+@pytest.mark.parametrize(
+    ("output", "n_kept"),
+    [
+        (lambda x: x @ matrix(), 2),
+        (lambda x: ((x @ matrix()) @ matrix()) @ matrix(), 6),
+        (squared_sine, 2),
+        (normed, 5),
+    ],
+)
+def test_no_box_lies_on_another(output, n_kept):
+    diagram = chain_graph(*graph_of(output, matrix()))
+    tops = sorted(float(y) for y in re.findall(r'class="eb-d-fill-green" x="142" y="([\d.]+)"', diagram.svg()))
+    assert len(tops) == n_kept
+    assert all(below - above >= 42 for above, below in pairwise(tops))
+    assert tops[-1] + 42 <= diagram.height
+
+
+def sum_of_two(x):
+    h = x.exp()
+    return h.sin() + h.cos()
+
+
+def product_with_its_input(x):
+    h = x.exp()
+    return h * h.sin()
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (sum_of_two, "Cos comes behind Sin and reads Exp"),
+        (product_with_its_input, "Mul comes behind Sin and reads Exp and Sin"),
+        (lambda x: x.sin() + x.cos(), "Cos comes behind Sin and reads none of the others"),
+    ],
+)
+def test_a_graph_that_is_no_chain_is_refused(output, said):
+    rule = "output must come of a chain, each operation reading the one before and no other: "
+    with pytest.raises(ValueError, match=f"{rule}{said}; draw a part of it."):
+        chain_graph(*graph_of(output, matrix()))

@@ -4,22 +4,18 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from diagrams import SVG, words
 
 from every_byte.units import short
 from utils.figures.mlp_diagram import dropout_places, mlp_guess, mlp_tensors
 from utils.formulas.mlp import mlp_saved, mlp_saved_dropout_inside
 
-SVG = "{http://www.w3.org/2000/svg}"
 LETTERS = ({"b": 2, "s": 4096, "d": 1024, "e": 2}, {"b": 3, "s": 512, "d": 768, "e": 4})
-
-
-def words(diagram) -> list[str]:
-    return [text.text for text in ElementTree.fromstring(diagram.svg()).iter(f"{SVG}text")]
 
 
 def filled(diagram) -> int:
     boxes = ElementTree.fromstring(diagram.svg()).iter(f"{SVG}rect")
-    return sum(box.get("class") == "eb-d-green" for box in boxes)
+    return sum(box.get("class") == "eb-d-fill-green" for box in boxes)
 
 
 def kept(diagram) -> dict[str, list[str]]:

@@ -3,15 +3,12 @@
 import re
 
 import pytest
+from diagrams import words
 
 from utils.experiments.recomputation import peak_in_units, sines
 from utils.figures.segments_diagram import segments_held
 
 UNIT = 2**20
-
-
-def words(diagram):
-    return re.findall(r"<text[^>]*>([^<]*)</text>", diagram.svg())
 
 
 @pytest.mark.parametrize(("n", "ways"), [(16, (None, 1, 4)), (6, (2, None)), (8, (8,))])
@@ -26,8 +23,7 @@ def test_it_says_what_runs_hold(n, ways):
 
 def test_boxes_of_four_segments():
     svg = segments_held(16, (4,)).svg()
-    assert svg.count('class="eb-d-green"') == 4 + 4 + 1, "when forward ends, at the peak, in the legend"
-    assert svg.count('class="eb-d-orange"') == 3 + 1
+    assert svg.count('class="eb-d-fill-green"') == 4 + (4 + 3) + 2, "when forward ends, at the peak, in the legend"
     assert svg.count("stroke-dasharray") == 12 + 9 + 1
     assert words(segments_held(16, (4,))).count("2") == 3 + 1
 

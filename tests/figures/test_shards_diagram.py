@@ -3,17 +3,14 @@
 import re
 
 import pytest
+from diagrams import words
 
 from every_byte.units import short
-from utils.figures.shards_diagram import gathered_frames, stage_bytes, zero_stages
+from utils.figures.shards_diagram import bytes_per_weight, gathered_frames, zero_stages
 from utils.formulas.data_parallel import STAGES, gathered, gathered_at_peak, rank_states
 from utils.formulas.settings import GPTSettings
 
 LETTERS = {"s": 1024, "d": 768, "a": 12, "L": 12, "V": 50304, "n": 8}
-
-
-def words(diagram):
-    return re.findall(r"<text[^>]*>([^<]*)</text>", diagram.svg())
 
 
 @pytest.mark.parametrize("n", [4, 8])
@@ -24,12 +21,12 @@ def test_the_bytes_of_each_stage_are_those_of_the_closed_form(n):
     for stage in STAGES:
         terms = rank_states(GPTSettings(optimizer="AdamW, loop"), stage).by_term(**letters | {"P": N // n, "T": 1})
         terms.pop("gradient buckets", None)
-        assert sum(terms.values()) == N * sum(stage_bytes(stage, n).values())
+        assert sum(terms.values()) == N * sum(bytes_per_weight(stage, n).values())
         assert f"stage {stage}: {sum(terms.values()) / N:g} bytes" in words(zero_stages(n))
 
 
 def test_a_rank_s_part_is_filled():
-    parts = re.findall(r'class="eb-d-purple"[^>]* height="([\d.]+)"', zero_stages(4).svg())
+    parts = re.findall(r'class="eb-d-fill-purple"[^>]* height="([\d.]+)"', zero_stages(4).svg())
     assert parts == ["56"] * 4 + ["14"] * 12
 
 

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 from activation_variants import OTHERS, variants
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from places import RECORDED
 from torch import nn
@@ -130,8 +130,7 @@ class TestAgainstAutograd:
     def test_drawn_settings_on_the_simulated_gpu(self, setting, s, d):
         name, b = variants()[setting["label"]][0], setting["sizes"][0]
         chosen = {"activation": name, "dropout": setting["dropout"], "bias": setting["bias"]}
-        if name.startswith("Threshold"):
-            return  # without default settings
+        assume(not name.startswith("Threshold"))  # it has no default settings
         with SimulatedGPU("a100-80gb") as gpu, warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".* is not modelled")
             forward = mlp_forward(gpu, b=b, s=s, d=d, dtype=setting["dtype"], **chosen)

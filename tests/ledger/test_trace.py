@@ -102,6 +102,33 @@ def test_a_part_between_two_marks():
         trace.between("end", "start")
 
 
+def test_totals_between_two_marks():
+    trace = Trace("simulated", "none")
+    for event in (
+        Event("alloc", 10, 0),
+        Event("mark", name="start"),
+        Event("alloc", 20, 1),
+        Event("mark", name="middle"),
+        Event("free", 10, 0),
+        Event("free", 5, 7),
+        Event("mark", name="end"),
+        Event("alloc", 1, 2),
+    ):
+        trace.events.append(event)
+    assert trace.totals() == ([0, 10, 30, 20, 20, 21], {"start": 1, "middle": 2, "end": 4})
+    assert trace.totals(after="start", until="end") == ([10, 30, 20, 20], {"start": 0, "middle": 1})
+    with pytest.raises(ValueError, match="after must come before until: got after='end', until='start'"):
+        trace.totals(after="end", until="start")
+
+
+@pytest.mark.parametrize(("name", "card"), files_with_events())
+def test_totals_of_recordings(name, card):
+    trace = Trace.from_recording(load(name, card))
+    totals, _ = trace.totals()
+    assert totals[-1] == trace.requested_bytes()
+    assert min(totals) >= 0
+
+
 def test_a_trace_shows_itself_in_one_line(gpu):
     kept = [torch.ones(3, device=gpu.device) for _ in range(2)]
     assert repr(gpu.trace) == "Trace(simulated, a100-80gb, 3 events)", kept  # a segment, and two blocks of it

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from every_byte.palette import CATEGORIES, PALETTE, PRIORITY, STATE, TERMS, assign
+from every_byte.palette import CATEGORIES, PALETTE, PRIORITY, STATE, TERMS, assign, colour_of
 from utils.formulas.mlp import ACTIVATIONS, mlp_saved
 
 WHITE, BLACK = "#ffffff", "#101010"
@@ -95,3 +95,9 @@ def test_what_is_named_by_its_module_comes_before_what_is_not():
     assert set(in_order[: len(STATE)]) == STATE
     assert in_order[len(STATE) :] == ["inputs", "autocast copies", "activations", "outputs", "temporaries"]
     assert set(PRIORITY) < set(CATEGORIES)
+
+
+def test_a_colour_by_its_category_or_its_name():
+    assert colour_of("activations") == colour_of("green") == assign(["activations"])["activations"]
+    with pytest.raises(ValueError, match="a colour must be a category of memory or one of blue, .*: got 'turquoise'"):
+        colour_of("turquoise")

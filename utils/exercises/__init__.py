@@ -1,1 +1,1 @@
-"""The chapters' exercises: how an answer is judged, and for each chapter the truths, from runs, and known mistakes."""
+"""The chapters' exercises: how an answer is judged; for each chapter the truths, run or closed form, and mistakes."""

@@ -5,6 +5,7 @@ from functools import cache
 
 import torch
 
+from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.units import exact
 from utils.contexts import SavedTensorContext
@@ -12,7 +13,8 @@ from utils.experiments.first_programs import train_stack
 from utils.formulas.phases import frozen_layers
 from utils.layers import LinearStack
 
-from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
+from .elementwise import ELEMENTS, INT64, differs, extra_bytes
+from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, of_part, raised, right
 
 LAST_FROZEN_SETTINGS = (
     {"L": 200, "b": 64, "d": 100, "f": 101, "relu": True},
@@ -20,8 +22,8 @@ LAST_FROZEN_SETTINGS = (
     {"L": 3, "b": 5, "d": 7, "f": 1, "relu": False},
     {"L": 4, "b": 1, "d": 9, "f": 4, "relu": True},
 )
-ABS_ELEMENTS = 1_000_000
-WORKSPACE, ROWS = 8_519_680, 8_704  # of cuBLAS on an A100; the block of a tensor of 7 x 300 in float32
+WORKSPACE = find_spec("a100-80gb").cublas_workspace_bytes
+ROWS = 8_704  # the block of a tensor of 7 x 300 in float32
 
 
 def product_and_exp(answer: int | None) -> Verdict:
@@ -32,11 +34,10 @@ def product_and_exp(answer: int | None) -> Verdict:
             loss = (w * x).exp().sum()
         truth = saved.saved_tensor_mem
         del loss
+    one_more = truth * 3 // 2
     mistakes = {
         truth // 2: "Two operations keep something: the product and the exponential.",
-        truth
-        * 3
-        // 2: "Did you count w, which only the gradient of x would need? Or the input of exp beside its result?",
+        one_more: "Did you count w, which only the gradient of x would need? Or the input of exp beside its result?",
         truth * 2: "The product keeps one factor, and exp its result or its input, not both.",
         truth // 4: "That many elements; at how many bytes each?",
     }
@@ -60,17 +61,19 @@ def names_and_graph(after_forward: int | None, after_backward: int | None) -> Ve
     verdict = check(after_forward, forward_bytes, _of_forward(forward_bytes))
     if verdict:
         verdict = check(after_backward, backward_bytes, _of_backward(backward_bytes))
-        return right(f"{exact(forward_bytes)}, then {exact(backward_bytes)}.") if verdict else _of(verdict, "backward")
-    return _of(verdict, "forward")
+        if verdict:
+            return right(f"{exact(forward_bytes)}, then {exact(backward_bytes)}.")
+        return of_part("After backward", verdict)
+    return of_part("After forward", verdict)
 
 
 def _of_forward(truth: int) -> dict[int, str]:
     requested = 300 * 300 * 4 + 3 * 7 * 300 * 4 + 4
+    one_fewer = truth - ROWS
     return {
         truth - WORKSPACE: "The first product takes a workspace, which stays: see chapter 0.",
         truth + ROWS: "One too many: h is kept by nobody, and exp's result and sin's input are one tensor.",
-        truth
-        - ROWS: "One too few: x waits for w's gradient, y for the derivatives of exp and sin, and z has its name.",
+        one_fewer: "One too few: x waits for w's gradient, y for the derivatives of exp and sin, and z has its name.",
         truth - 2 * ROWS: "x and y lost their names; who else holds them?",
         requested: "That is what was requested, without blocks of 512 bytes, and without the workspace.",
         requested + WORKSPACE: "That is what was requested: the allocator hands out whole blocks of 512 bytes.",
@@ -88,10 +91,6 @@ def _of_backward(truth: int) -> dict[int, str]:
         truth + ROWS: "Backward has let go of what it kept: x and y are held by nobody.",
         truth - ROWS: "z still has its name.",
     }
-
-
-def _of(verdict: Verdict, phase: str) -> Verdict:
-    return Verdict(f"After {phase}: {verdict.text[0].lower()}{verdict.text[1:]}")
 
 
 def last_frozen(function: Callable[..., int | None]) -> Verdict:
@@ -131,7 +130,7 @@ def small_abs(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdic
         complaint = _wrong_abs(function) or _large_abs(function)
     except Exception as error:
         complaint = raised(error)
-    return not_yet(complaint) if complaint else right(f"it keeps {exact(ABS_ELEMENTS)} for as many elements.")
+    return not_yet(complaint) if complaint else right(f"it keeps {exact(ELEMENTS)} for as many elements.")
 
 
 def _wrong_abs(function: Callable[[torch.Tensor], torch.Tensor]) -> str:
@@ -143,25 +142,19 @@ def _wrong_abs(function: Callable[[torch.Tensor], torch.Tensor]) -> str:
     if x.grad.tolist() != [-1.0, 0.0, 1.0]:
         return f"the gradient at -2, 0, 3 is -1, 0, 1 in PyTorch: got {x.grad.tolist()}."
     drawn = torch.tensor([-1.5, -0.3, 0.2, 4.0], dtype=torch.float64, requires_grad=True)
-    right = torch.autograd.gradcheck(function, (drawn,), raise_exception=False)
-    return "" if right else "gradcheck finds another gradient than differences do: is the incoming one multiplied in?"
+    return differs(function, drawn)
 
 
 def _large_abs(function: Callable[[torch.Tensor], torch.Tensor]) -> str:
-    key = "requested_bytes.all.current"
-    with SimulatedGPU("a100-80gb") as gpu:
-        leaf = torch.empty(ABS_ELEMENTS, device=gpu.device, requires_grad=True)
-        before = gpu.memory_stats()[key]
-        y = function(2 * leaf)  # the input of the function is held by nobody else
-        n_bytes = gpu.memory_stats()[key] - before - y.nbytes
-    if n_bytes == ABS_ELEMENTS:
+    n_bytes = extra_bytes(function)
+    if n_bytes == ELEMENTS:
         return ""
     hint = {
-        4 * ABS_ELEMENTS: "That is a tensor of the input's size and type. What does the derivative really ask for?",
-        8 * ABS_ELEMENTS: "That is an int64 tensor: which type has 1 byte?",
+        4 * ELEMENTS: "That is a tensor of the input's size and type. What does the derivative really ask for?",
+        8 * ELEMENTS: INT64,
         0: "Nothing is kept, so the gradient cannot know the sign; is the output kept under another name?",
     }.get(n_bytes, "")
-    return f"the gradient is right, and it keeps {exact(n_bytes)} for {ABS_ELEMENTS:,d} elements. {hint}".rstrip()
+    return f"the gradient is right, and it keeps {exact(n_bytes)} for {ELEMENTS:,d} elements. {hint}".rstrip()
 
 
 def _kept_with_last_frozen(L: int, b: int, d: int, f: int, relu: bool) -> int:

@@ -12,8 +12,10 @@ import torch.nn.functional as F
 from every_byte.gpu.simulated import SimulatedGPU
 from utils.contexts import SavedTensorContext
 from utils.experiments.checkpointed_runs import in_regions, step_flops, trains
+from utils.experiments.readings import requested
 from utils.layers import Block
 from utils.models.checkpointing import checkpoint
+from utils.models.gpt import letters
 from utils.models.regions import region_lengths
 
 N_SMALL = 101  # positions, a prime: no number of pieces below it makes them equal
@@ -32,10 +34,10 @@ def freed_bytes(b: int, s: int, d: int, a: int) -> int:
             block = Block(d, a, "gelu", device=gpu.device, bias=False)
             x = torch.empty(b, s, d, device=gpu.device, requires_grad=True)
             gpu.load_libraries()
-            before_bytes = _requested(gpu)
+            before_bytes = requested(gpu)
             with torch.autocast("cuda", torch.bfloat16):
                 _y = run(block, x)
-            held.append(_requested(gpu) - before_bytes)
+            held.append(requested(gpu) - before_bytes)
     return held[0] - held[1]
 
 
@@ -139,11 +141,11 @@ def large_loss(function: Callable) -> Step:
         x, weight = (torch.empty(LOSS[n], LOSS["d"], device=gpu.device, requires_grad=True) for n in "nV")
         targets = torch.empty(LOSS["n"], dtype=torch.int64, device=gpu.device)
         gpu.load_libraries()
-        before_bytes = _requested(gpu)
+        before_bytes = requested(gpu)
         loss = function(x, weight, targets)
-        held_bytes = _requested(gpu) - before_bytes
+        held_bytes = requested(gpu) - before_bytes
         loss.backward()
-        return Step(held_bytes, _requested(gpu, "peak") - before_bytes)
+        return Step(held_bytes, requested(gpu, "peak") - before_bytes)
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,12 @@ def fit(b: int, micro_batches: int, regions: str, k: int | None = None) -> Fit:
     Unit:   bytes, requested; FLOPs of attention and products as a share of the step's without a checkpoint.
     Raises: as `set_regions`; ValueError for regions of several blocks, whose FLOPs are not counted here.
     """
-    name, share = (regions, 1.0) if k is None else ("every block", len(region_lengths(regions, L=12, k=k)) / 12)
+    L = letters("gpt2")["L"]
+    lengths = region_lengths(regions, L=L, k=k)
+    if max(lengths, default=0) > 1:
+        given = f"{regions=}" if k is None else f"{regions=}, {k=}, regions of up to {max(lengths)} blocks"
+        raise ValueError(f"each region must lie in one block, for its FLOPs: got {given}; try 'every k-th block'.")
+    name, share = (regions, 1.0) if k is None else ("every block", len(lengths) / L)
     more = step_flops(name, kind="explicit") / step_flops("none", kind="explicit") - 1
     how = {"kind": "explicit", "micro_batches": micro_batches}
     run = in_regions(regions, k, b=b, **how)
@@ -171,7 +178,3 @@ def fit(b: int, micro_batches: int, regions: str, k: int | None = None) -> Fit:
 
 def _leaf(generator: torch.Generator, *shape: int) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
-
-
-def _requested(gpu: SimulatedGPU, reading: str = "current") -> int:
-    return gpu.memory_stats()[f"requested_bytes.all.{reading}"]

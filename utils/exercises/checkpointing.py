@@ -26,7 +26,7 @@ from .checkpoint_runs import (
     small_loss,
     train_moody,
 )
-from .judge import NO_ANSWER, Verdict, check_function, not_yet, raised, right
+from .judge import NO_ANSWER, Verdict, check_function, no_function, no_names, not_yet, raised, right
 from .selective_runs import (
     ATTENTION_RUNS,
     BUDGET_BYTES,
@@ -102,8 +102,8 @@ def _hint(omitted: Iterable[str]) -> str:
 
 def keeps_attention(policy: Callable[..., CheckpointPolicy | None]) -> Verdict:
     """Exercise 2: a policy that keeps attention and nothing else, whichever kernel runs it."""
-    if not callable(policy):
-        return NO_ANSWER if policy is None else not_yet(f"pass your function itself: got {policy!r}.")
+    if (wrong := no_function(policy)) is not None:
+        return wrong
     found = []
     for gpu_name, dtype in ATTENTION_RUNS:
         asked = Asked(policy)
@@ -119,12 +119,8 @@ def keeps_attention(policy: Callable[..., CheckpointPolicy | None]) -> Verdict:
 
 def within_budget(answer: Collection[str] | None) -> Verdict:
     """Exercise 3: which of `calls` to keep in BUDGET_BYTES, so that the fewest FLOPs run again."""
-    if answer is None:
-        return NO_ANSWER
-    if not isinstance(answer, Collection) or isinstance(answer, str) or not all(isinstance(n, str) for n in answer):
-        return not_yet(f"the answer is a list of names: got {answer!r}.")
-    if unknown := [name for name in answer if name not in calls()]:
-        return not_yet(f"{unknown[0]!r} is none of {', '.join(calls())}.")
+    if (wrong := no_names(answer, calls())) is not None:
+        return wrong
     found, least = kept(frozenset(answer)), kept(best()).flops
     if (over := found.held_bytes - BUDGET_BYTES) > 0:
         return not_yet(f"they hold {exact(found.held_bytes)}, {exact(over)} too many.")
@@ -137,8 +133,8 @@ def within_budget(answer: Collection[str] | None) -> Verdict:
 
 def mended(function: Callable[..., torch.Tensor | None]) -> Verdict:
     """Exercise 4: `moody_layer` as a checkpoint that has the same effects as the layer itself."""
-    if not callable(function):
-        return NO_ANSWER if function is None else not_yet(f"pass your function itself: got {function!r}.")
+    if (wrong := no_function(function)) is not None:
+        return wrong
     try:
         for seed in SEEDS:
             found = train_moody(function, seed)
@@ -177,8 +173,8 @@ def _differs(found: Trained, true: Trained) -> str:
 
 def loss_in_pieces(function: Callable[..., torch.Tensor | None]) -> Verdict:
     """Exercise 5: the head and the loss of a GPT without all logits being there at once."""
-    if not callable(function):
-        return NO_ANSWER if function is None else not_yet(f"pass your function itself: got {function!r}.")
+    if (wrong := no_function(function)) is not None:
+        return wrong
     try:
         value, *gradients = small_loss(function)
         if value is None:
@@ -245,7 +241,7 @@ def _wrong_settings(settings: object) -> str:
     if missing := {"b", "micro_batches", "regions"} - settings.keys():
         return f"the answer must have {', '.join(sorted(missing))}: got {settings!r}."
     b, micro_batches, regions = (settings[name] for name in ("b", "micro_batches", "regions"))
-    if not all(isinstance(number, int) for number in (b, micro_batches)):
+    if not all(isinstance(number, int) and not isinstance(number, bool) for number in (b, micro_batches)):
         return f"b and micro_batches must be integers: got {b!r} and {micro_batches!r}."
     if b * micro_batches != N_SEQUENCES:
         return f"b * micro_batches must be {N_SEQUENCES}: got {b * micro_batches}."

@@ -40,7 +40,7 @@ def fits_on_a_t4(settings: Mapping[str, object] | None) -> Verdict:
         return not_yet(f"{run.dies} Beside the context the T4 has {exact(room)}: {why}.")
     said = f"three steps run, and their peak requests {exact(run.peak_bytes)}, {exact(room - run.peak_bytes)} less than"
     said += " there are beside the context."
-    best = settings | BEST
+    best = dict(settings) | BEST
     if not _on_a_t4(**(best | {"b": settings["b"] + 1})).dies:
         waste = needed - _at_peak(**best)
         how = f"{exact(waste)} of it need not be there" if waste else "nothing of it is in vain"

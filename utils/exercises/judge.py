@@ -1,6 +1,6 @@
 """Judges a reader's answer: right, or what is wrong with it and by how much."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from every_byte.units import exact
@@ -77,8 +77,8 @@ def first_wrong(
 
     `judge(answer, **setting)` judges the answer for a setting. What the function raises is said, and is not right.
     """
-    if not callable(function):
-        return not_yet(f"pass your function itself: got {function!r}.")
+    if (wrong := no_function(function)) is not None:
+        return wrong
     for setting in settings:
         shown = ", ".join(f"{name}={_legible(value)}" for name, value in setting.items())
         try:
@@ -87,7 +87,31 @@ def first_wrong(
             return not_yet(f"for {shown} {raised(error)}")
         verdict = judge(answer, **setting)
         if not verdict:
-            return Verdict(f"For {shown}: {verdict.text[0].lower()}{verdict.text[1:]}")
+            return of_part(f"For {shown}", verdict)
+    return None
+
+
+def of_part(part: str, verdict: Verdict) -> Verdict:
+    """A wrong answer's verdict with the part that it is about before it: "For b=1: not yet: …"."""
+    return Verdict(f"{part}: {verdict.text[0].lower()}{verdict.text[1:]}")
+
+
+def no_function(answer: object) -> Verdict | None:
+    """What is said where an answer is to be a function, and is none; None where it is one."""
+    if callable(answer):
+        return None
+    return NO_ANSWER if answer is None else not_yet(f"pass your function itself: got {answer!r}.")
+
+
+def no_names(answer: object, known: Collection[str] = ()) -> Verdict | None:
+    """What is said where an answer is to be a list of names, and is none, or has one that is not known; else None."""
+    if answer is None:
+        return NO_ANSWER
+    is_list = isinstance(answer, Collection) and not isinstance(answer, str)
+    if not is_list or not all(isinstance(name, str) for name in answer):
+        return not_yet(f"the answer is a list of names: got {answer!r}.")
+    if unknown := [name for name in answer if known and name not in known]:
+        return not_yet(f"{unknown[0]!r} is none of {'; '.join(known)}.")
     return None
 
 

@@ -1,4 +1,4 @@
-"""The exercises of chapter 6: each answer is held to what simulated ranks hold."""
+"""The exercises of chapter 6: each answer is held to simulated ranks and to the closed form of a rank."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -14,13 +14,14 @@ from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact
 from utils.contexts import SavedTensorContext
 from utils.experiments.mesh_step import MeshRun, MeshStep
+from utils.experiments.readings import requested
 from utils.formulas.tensor_parallel import rank_saved
 from utils.layers import MLP
 from utils.models.data_parallel import fully_sharded, replicated
 from utils.models.gpt import GPT
 from utils.models.regions import set_regions
 
-from .judge import NO_ANSWER, Verdict, check, not_yet, raised, right
+from .judge import Verdict, check, no_function, no_names, not_yet, raised, right
 
 TENSORS = {
     "the input of norm2": "norm2: input",
@@ -37,6 +38,7 @@ CROWDED = MeshStep(
     model="gpt2-medium", s=40_960, b=1, t=4, sequence="off", recompute="none", attention="flash", stage="0", n=2,
     gpu="rtx3090-24gb",
 )  # fmt: skip
+LEAST = replace(CROWDED, b=2, t=8, sequence="on, gathered again", stage="none")
 _GIVEN = ("model", "s", "recompute", "attention", "gpu")
 
 
@@ -71,12 +73,8 @@ def _of_table(rank: int) -> int:
 
 def whole(answer: Collection[str] | None) -> Verdict:
     """Exercise 2: which tensors each rank keeps whole in tensor parallel, without sequence parallel."""
-    if answer is None:
-        return NO_ANSWER
-    if isinstance(answer, str) or not isinstance(answer, Collection):
-        return not_yet(f"a list of names, please: got {answer!r}.")
-    if unknown := [name for name in answer if name not in TENSORS]:
-        return not_yet(f"{unknown[0]!r} is none of {'; '.join(TENSORS)}.")
+    if (wrong := no_names(answer, TENSORS)) is not None:
+        return wrong
     formula = rank_saved(attention="explicit", activation="gelu", dropout=0.1)
     one, eight = (formula.by_term(b=2, s=64, d=64, a=8, e=2, t=t) for t in (1, 8))
     truth = {name for name, term in TENSORS.items() if one[term] == eight[term]}
@@ -89,8 +87,8 @@ def whole(answer: Collection[str] | None) -> Verdict:
 
 def plan(function: Callable[[], Mapping]) -> Verdict:
     """Exercise 3: a plan for `parallelize_module` that splits an MLP over ranks and keeps as little as it can."""
-    if not callable(function):
-        return not_yet(f"pass your function itself: got {function!r}.")
+    if (wrong := no_function(function)) is not None:
+        return wrong
     try:
         shape, kept_bytes, exchanged = split_mlp(function())
     except Exception as error:
@@ -100,7 +98,7 @@ def plan(function: Callable[[], Mapping]) -> Verdict:
     least_bytes = sum(rank_mlp_bytes().values())
     if kept_bytes != least_bytes:
         return not_yet(
-            f"a rank keeps {exact(kept_bytes)}, and can do with {exact(least_bytes)}: x whole, and {1}/{T} of what "
+            f"a rank keeps {exact(kept_bytes)}, and can do with {exact(least_bytes)}: x whole, and 1/{T} of what "
             "GELU takes and gives."
         )
     if exchanged != ["all_reduce"]:
@@ -130,8 +128,8 @@ def rank_mlp_bytes() -> dict[str, int]:
 
 def clipped(function: Callable[[Iterable[nn.Parameter]], None]) -> Verdict:
     """Exercise 4: clips gradients to -1 .. 1 where they lie, in DDP's buckets, and takes nothing for it."""
-    if not callable(function):
-        return not_yet(f"pass your function itself: got {function!r}.")
+    if (wrong := no_function(function)) is not None:
+        return wrong
     try:
         wrong = _wrong_gradients(function)
         stays_bytes, more_bytes = _taken_by(function)
@@ -172,11 +170,10 @@ def _taken_by(function: Callable) -> tuple[int, int]:
         model = replicated(layer, mesh, gradient_as_bucket_view=True)
         for _ in range(2):
             model(torch.empty(8, 1024, device=gpu.device)).sum().backward()
-        before = gpu.memory_stats()["requested_bytes.all.current"]
+        before_bytes = requested(gpu)
         gpu.reset_peak_memory_stats()
         function(list(layer.parameters()))
-        after = gpu.memory_stats()
-        return after["requested_bytes.all.current"] - before, after["requested_bytes.all.peak"] - before
+        return requested(gpu) - before_bytes, requested(gpu, "peak") - before_bytes
 
 
 def copies(answer: int | None) -> Verdict:
@@ -231,9 +228,6 @@ def fits(step: MeshStep) -> Verdict:
     above = found.needed_bytes - _run(LEAST).fit().needed_bytes
     score = f"{exact(above)} above the least that we know" if above > 0 else "nobody we know does with less"
     return right(f"it reserves {exact(found.needed_bytes)}, {exact(found.margin_bytes)} to spare; {score}.")
-
-
-LEAST = replace(CROWDED, b=2, t=8, sequence="on, gathered again", stage="none")
 
 
 def _sequences(step: MeshStep) -> int:

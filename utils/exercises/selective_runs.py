@@ -10,6 +10,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.units import MiB, exact
+from utils.experiments.readings import requested
 from utils.layers import Block
 from utils.models.gated import GatedMLP
 from utils.models.operations import FlopCounter, Region, record
@@ -32,8 +33,6 @@ ATTENTION = (
 BUDGET_BYTES = 25 * MiB
 """What the plans of the gated block may hold."""
 
-_REQUESTED = "requested_bytes.all.current"
-
 
 @dataclass(frozen=True)
 class Selected:
@@ -50,10 +49,10 @@ def selected(gpu: SimulatedGPU, block: nn.Module, x: torch.Tensor, context_fn: C
     """
     with FlopCounter() as eager:
         block(x).sum().backward()  # on the way the GPU takes its workspaces
-    before_bytes = gpu.memory_stats()[_REQUESTED]
+    before_bytes = requested(gpu)
     with FlopCounter() as counter:
         y = checkpoint(block, x, use_reentrant=False, context_fn=context_fn)
-        held_bytes = gpu.memory_stats()[_REQUESTED] - before_bytes - y.nbytes
+        held_bytes = requested(gpu) - before_bytes - y.nbytes
         y.sum().backward()
     return Selected(held_bytes, counter.total - eager.total)
 

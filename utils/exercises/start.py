@@ -13,7 +13,7 @@ from every_byte.units import MiB, exact, short
 from utils.experiments.first_programs import SMALL_GPU, tensor_of
 from utils.layers import MLP
 
-from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
+from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, of_part, raised, right
 
 CROWDED_REQUEST = 12 * MiB
 BLOCK_REQUESTS = tuple(
@@ -182,7 +182,7 @@ def both_counters(allocated: int | None, reserved: int | None) -> Verdict:
         "allocated": check(allocated, of_blocks, blocks),
         "reserved": check(reserved, of_segments, segments),
     }
-    said = [f"{name}: {verdict.text[0].lower()}{verdict.text[1:]}" for name, verdict in wrong.items() if not verdict]
+    said = [of_part(name, verdict).text for name, verdict in wrong.items() if not verdict]
     if said:
         return not_yet(" And ".join(said).replace("not yet: ", ""))
     return right(f"{exact(of_blocks)} in blocks, {exact(of_segments)} in segments.")

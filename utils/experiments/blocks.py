@@ -12,6 +12,7 @@ from utils.contexts import AllocatedMemContext, SavedTensorContext
 from utils.layers import Block, check_positive
 
 from .first_programs import Forward
+from .readings import requested
 from .step_run import one_at_a_time
 
 _PYTORCH_KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
@@ -91,11 +92,10 @@ def block_forward(
     block = Block(d, a, activation, dropout, gpu.device, dtype, bias=bias, **explicit)
     x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
     chosen = sdpa_kernel(_BACKENDS[attention]) if attention in _BACKENDS else contextlib.nullcontext()
-    key = "requested_bytes.all.current"
     with one_at_a_time, chosen, AllocatedMemContext(gpu) as mem, SavedTensorContext(block.parameters()) as saved:
-        before_bytes = gpu.memory_stats()[key]
+        before_bytes = requested(gpu)
         y = block(x)
-        requested_bytes = gpu.memory_stats()[key] - before_bytes
+        requested_bytes = requested(gpu) - before_bytes
     return BlockForward(
         gpu.name,
         gpu.origin,

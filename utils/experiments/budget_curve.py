@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from functools import cache
 
-from torch.fx import Node
-
 from every_byte.tables import text_table
 from every_byte.units import MiB
 from utils.models.compiled import Compiled, Graphs
@@ -13,7 +11,7 @@ from .block_stack import Stack
 from .recomputation import held_by_a_block
 
 TENTHS = tuple(i / 10 for i in range(10, -1, -1))
-_OURS = ("primals", "tangents")  # how the graph names what it is given: inputs, and gradients that come in
+_GIVEN = ("primals", "tangents")  # how the graph names what it is given: inputs, and gradients that come in
 
 
 @dataclass(frozen=True)
@@ -58,11 +56,7 @@ def _calls(stack: Stack) -> list:
 
 def _weighed(graphs: Graphs) -> int:
     given = (node for node in graphs.backward.graph.nodes if node.op == "placeholder")
-    return sum(_n_bytes(node) for node in given if not node.name.startswith(_OURS))
-
-
-def _n_bytes(node: Node) -> int:
-    return node.meta["val"].nbytes
+    return sum(node.meta["val"].nbytes for node in given if not node.name.startswith(_GIVEN))
 
 
 def budget_table(found: list[Budgeted]) -> str:
@@ -82,5 +76,12 @@ def budget_table(found: list[Budgeted]) -> str:
 
 
 def without_flops(found: list[Budgeted]) -> Budgeted:
-    """Of these the one that holds least and computes no product and no attention again."""
-    return min((one for one in found if not one.flops), key=lambda one: one.held_bytes)
+    """Of these the one that holds least and computes no product and no attention again.
+
+    Raises: ValueError where each of them computes one again.
+    """
+    cheap = [one for one in found if not one.flops]
+    if not cheap:
+        n = len(found)
+        raise ValueError(f"one of these must compute no FLOPs again: got {n} that do; add a larger budget, such as 1.")
+    return min(cheap, key=lambda one: one.held_bytes)

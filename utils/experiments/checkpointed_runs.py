@@ -57,18 +57,8 @@ class RegionRun:
 
     def over_step(self) -> tuple[list[int], int]:
         """The bytes before the second step and after each of its allocations and frees; where its forward ends."""
-        first, last = (self.trace.position(f"step {n} zero_grad") for n in (1, 2))
-        live = {number: event.n_bytes for number, event in self.trace.live_at(first).items()}
-        totals, end = [sum(live.values())], 0
-        for event in self.trace.events[first:last]:
-            if event.action == "alloc":
-                live[event.allocation] = event.n_bytes
-                totals.append(totals[-1] + event.n_bytes)
-            elif event.action == "free":
-                totals.append(totals[-1] - live.pop(event.allocation))
-            elif event.action == "mark" and event.name == self.forward:
-                end = len(totals) - 1
-        return totals, end
+        totals, marks = self.trace.totals(after="step 1 zero_grad", until="step 2 zero_grad")
+        return totals, marks[self.forward]
 
     @cached_property
     def _peak(self) -> int:

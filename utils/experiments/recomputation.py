@@ -17,8 +17,7 @@ from utils.models.policies import Plan
 from utils.models.regions import library_checkpoint
 
 from .block_stack import Stack
-
-_REQUESTED = "requested_bytes.all.current"
+from .readings import requested
 
 
 def sines(n: int, segments: int | None = None, *, unit_bytes: int = 2**20) -> Trace:
@@ -71,10 +70,10 @@ def held_by_a_block(stack: Stack, run: Callable = library_checkpoint, **how) -> 
     with SimulatedGPU("a100-80gb") as gpu:
         block, x = stack.blocks(gpu.device)[0], stack.input(gpu.device)
         gpu.load_libraries()
-        before_bytes = gpu.memory_stats()[_REQUESTED]
+        before_bytes = requested(gpu)
         with SavedTensorContext([x, *block.parameters(), *block.buffers()]) as saved:
             output = run(block, x, **how)
-        held_bytes = gpu.memory_stats()[_REQUESTED] - before_bytes - output.nbytes
+        held_bytes = requested(gpu) - before_bytes - output.nbytes
         return held_bytes, saved.saved_tensor_mem
 
 

@@ -14,10 +14,10 @@ from utils.models.operations import FlopCounter
 from utils.models.optimal_policy import frontier, mixtures
 
 from .block_stack import Run, Stack, by_plans, compiled, eager, granularities, selective
+from .readings import requested
 
 TECHNIQUES = ("eager", "checkpoint", "selective", "compile", "optimal")
 BUDGETS = (1.0, 0.75, 0.5, 0.25, 0.0)
-_READING = "requested_bytes.all"
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ def simulate(stack: Stack, run: Run, *, technique: str, name: str) -> Point:
         blocks, x = stack.blocks(gpu.device), stack.input(gpu.device)
         with FlopCounter() as counter:  # on the way the GPU takes its workspaces, and what is compiled is compiled
             _step(blocks, x, run)
-        before = _requested(gpu, "current")
+        before = requested(gpu)
         gpu.reset_peak_memory_stats()
-        held = _step(blocks, x, run, at_backward=lambda: _requested(gpu, "current")) - before
-        peak = _requested(gpu, "peak") - before
+        held = _step(blocks, x, run, at_backward=lambda: requested(gpu)) - before
+        peak = requested(gpu, "peak") - before
     return Point(technique, name, held, peak, counter.total - _eager_flops(stack))
 
 
@@ -55,10 +55,6 @@ def _eager_flops(stack: Stack) -> int:
     with SimulatedGPU("a100-80gb") as gpu, FlopCounter() as counter:
         _step(stack.blocks(gpu.device), stack.input(gpu.device), eager)
     return counter.total
-
-
-def _requested(gpu: SimulatedGPU, reading: str) -> int:
-    return gpu.memory_stats()[f"{_READING}.{reading}"]
 
 
 def _step(blocks: nn.ModuleList, x: torch.Tensor, run: Run, at_backward: Callable[[], int] = int) -> int:

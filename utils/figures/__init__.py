@@ -1,1 +1,1 @@
-"""The book's own pictures: derivatives as curves, checkpointing and its price."""
+"""The book's own pictures: structures as diagrams, and derivatives, memory over time and its price as curves."""

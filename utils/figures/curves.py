@@ -1,6 +1,6 @@
 """Curves: an activation's derivative over its output, memory over a step's events, a layer's over its sequence."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import torch
@@ -8,11 +8,13 @@ from matplotlib.figure import Figure
 
 from every_byte.figures.bars import INK, titled_figure
 from every_byte.ledger.trace import Trace
-from every_byte.palette import assign
-from every_byte.units import MiB, short
+from every_byte.palette import assign, colour_of
+from every_byte.units import GiB, MiB, short
 from utils.experiments.activations import Fold, curve, widest_fold
+from utils.experiments.checkpointed_runs import RegionRun
 
 STYLES = ("-", "--", "-.", ":")
+_COLUMNS = 2  # of panels
 _THINNED = 40  # of the curve's points every so many are drawn
 
 
@@ -55,14 +57,10 @@ def curves(title: str, traces: Mapping[str, Trace], *, unit_bytes: int = MiB) ->
     colours = assign(traces)
     with titled_figure(title, 3.6) as (figure, axes):
         for (name, trace), style in zip(traces.items(), STYLES, strict=False):
-            totals, end = _totals(trace, unit_bytes)
+            totals, end = _to_forward(trace)
             colour = colours[name].light
-            axes.step(range(len(totals)), totals, style, where="post", color=colour, linewidth=1.8, label=name)
-            axes.plot(end, totals[end], "v", color=colour, markersize=7)
-            at = max(range(len(totals)), key=totals.__getitem__)
-            axes.plot(at, totals[at], "o", color=colour, markersize=4)
-            said = {"textcoords": "offset points", "ha": "center", "color": colour, "size": 9}
-            axes.annotate(f"{totals[at]:.0f}", (at, totals[at]), (0, 5), **said)
+            units = [n_bytes / unit_bytes for n_bytes in totals]
+            _line(axes, units, end, ".0f", colour, linestyle=style, color=colour, linewidth=1.8, label=name)
         axes.set_xlabel("allocations and frees, in order; a triangle where forward ends")
         axes.set_ylabel(f"units requested, of {short(unit_bytes)} each")
         axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
@@ -71,23 +69,51 @@ def curves(title: str, traces: Mapping[str, Trace], *, unit_bytes: int = MiB) ->
     return figure
 
 
-def _totals(trace: Trace, unit_bytes: int) -> tuple[list[float], int]:
-    """Units requested after each allocation and free, from none; and how many of them belong to forward."""
-    totals, n_bytes, end = [0.0], 0, None
-    sizes: dict[int, int] = {}
-    for event in trace:
-        if event.action == "alloc":
-            sizes[event.allocation] = event.n_bytes
-            n_bytes += event.n_bytes
-        elif event.action == "free":
-            n_bytes -= sizes.pop(event.allocation)
-        else:
-            end = len(totals) - 1 if event.action == "mark" and event.name == "forward" else end
-            continue
-        totals.append(n_bytes / unit_bytes)
-    if end is None:
+def _to_forward(trace: Trace) -> tuple[list[int], int]:
+    """Bytes requested after each allocation and free, from none; and how many of them belong to forward."""
+    totals, marks = trace.totals()
+    if "forward" not in marks:
         raise ValueError('traces must have the mark "forward": this one has not.')
-    return totals, end
+    return totals, marks["forward"]
+
+
+def _line(axes: plt.Axes, totals: Sequence[float], end: int, form: str, ink: str, **line) -> None:
+    """Totals as steps, with a triangle where forward ends, and at the peak a dot and its number."""
+    axes.step(range(len(totals)), totals, where="post", **line)
+    axes.plot(end, totals[end], "v", color=line["color"], markersize=7)
+    at = max(range(len(totals)), key=totals.__getitem__)
+    axes.plot(at, totals[at], "o", color=line["color"], markersize=4)
+    said = {"textcoords": "offset points", "ha": "center", "color": ink, "size": 9}
+    axes.annotate(f"{totals[at]:{form}}", (at, totals[at]), (0, 5), **said)
+
+
+def over_step(title: str, runs: Mapping[str, RegionRun]) -> Figure:
+    """Requested bytes over the second step's allocations and frees, a panel for each run, all on the same axes.
+
+    A triangle stands where forward ends, a dot with its number at the peak; a dotted line has the lowest peak's height.
+
+    Unit:   bytes; the axis is in GiB.
+    """
+    lines = {name: run.over_step() for name, run in runs.items()}
+    highest = {name: max(totals) / GiB for name, (totals, _) in lines.items()}
+    green, n_rows = colour_of("activations").light, -(-len(lines) // _COLUMNS)
+    with titled_figure("", 0.8 + 2.0 * n_rows) as (figure, whole):
+        whole.remove()  # panels stand in its place, below a title of their own
+        figure.suptitle(title, x=0.01, ha="left", color=INK, size="large")
+        panels = list(figure.add_gridspec(n_rows, _COLUMNS).subplots(sharex=True, sharey=True, squeeze=False).flat)
+        for panel, (name, (totals, end)) in zip(panels, lines.items(), strict=False):
+            _line(panel, [n_bytes / GiB for n_bytes in totals], end, ".1f", INK, color=green, linewidth=1.2)
+            panel.text(0.02, 0.95, name, transform=panel.transAxes, va="top", color=INK)
+            panel.spines[["top", "right"]].set_visible(False)
+            panel.axhline(min(highest.values()), color=INK, linestyle=":", linewidth=1)
+        panels[0].set_ylim(0, 1.15 * max(highest.values()))  # room for the number above the highest
+        for empty in panels[len(lines) :]:
+            empty.remove()
+        figure.supxlabel(
+            "allocations and frees of the step, in order; a triangle where forward ends", color=INK, size=10
+        )
+        figure.supylabel("GiB requested", color=INK, size=10)
+    return figure
 
 
 def over_length(

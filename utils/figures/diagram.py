@@ -3,13 +3,12 @@
 from dataclasses import dataclass, field
 from html import escape
 
-from every_byte.palette import CATEGORIES, PALETTE
+from every_byte.palette import Colour, colour_of
 
 WIDTH = 440
 """Units across, of which a telephone shows each as three quarters of a pixel: text of 14 can still be read there."""
 
-_TONES = {colour.name: colour for colour in PALETTE}
-_LIGHT = {"ink": "#23272d", "on": "#fff", "faint": "#6b7280", "paper": "#fff"}
+_LIGHT = {"ink": colour_of("ink").light, "on": "#fff", "faint": "#6b7280", "paper": "#fff"}
 _DARK = {"ink": "#dde2e7", "on": "#000", "faint": "#a6b0ba", "paper": "none"}
 _LINE = 17  # from one line of text to the next
 _ROUND = 5
@@ -53,10 +52,13 @@ class Diagram:
     height: float
     width: float = WIDTH
     _parts: list[str] = field(default_factory=list, init=False, repr=False)
-    _colours: set[str] = field(default_factory=set, init=False, repr=False)
+    _colours: dict[str, Colour] = field(default_factory=dict, init=False, repr=False)
 
     def box(self, x: float, y: float, width: float, height: float, *lines: str, colour: str = "", dashed=False) -> Box:
-        """A box with lines of text in its middle: filled with a colour, or an outline, which may be dashed."""
+        """A box with lines of text in its middle: filled with a colour, or an outline, which may be dashed.
+
+        Raises: ValueError for a colour that does not exist.
+        """
         style = 'class="eb-d-box"' + (' stroke-dasharray="5 4"' if dashed else "")
         if colour:
             style = f'class="{self._fill(colour)}"'
@@ -85,15 +87,15 @@ class Diagram:
             corners = f"{x:g},{y:g} {x - dx - dy / 2:g},{y - dy + dx / 2:g} {x - dx + dy / 2:g},{y - dy - dx / 2:g}"
             self._parts.append(f'<polygon class="eb-d-ink" points="{corners}"/>')
 
-    def _fill(self, colour: str) -> str:
-        name = CATEGORIES.get(colour, colour)
-        self._colours.add(name)
-        return f"eb-d-{name}"
+    def _fill(self, name: str) -> str:
+        found = colour_of(name)
+        self._colours[f"fill-{found.name}"] = found  # "ink" is a colour, and the tone of text too
+        return f"eb-d-fill-{found.name}"
 
     def svg(self) -> str:
         """The picture as SVG, with colours for light pages and, where a page says that it is dark, for dark ones."""
-        light = {**_LIGHT, **{name: _TONES[name].light for name in sorted(self._colours)}}
-        dark = {**_DARK, **{name: _TONES[name].dark for name in sorted(self._colours)}}
+        light = _LIGHT | {name: found.light for name, found in sorted(self._colours.items())}
+        dark = _DARK | {name: found.dark for name, found in sorted(self._colours.items())}
         rules = "".join(f".eb-d-{name}{{fill:{tone}}}" for name, tone in light.items())
         rules += f".eb-d-box,.eb-d-line{{fill:none;stroke:{light['ink']};stroke-width:1.2}}"
         night = "".join(f"[data-theme=dark] .eb-d-{name}{{fill:{tone}}}" for name, tone in dark.items())

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+from torch.autograd.graph import Node
 
 from every_byte.ledger.saved_tensors import SavedTensor, graph_nodes, node_name
 from every_byte.units import short
@@ -13,8 +14,8 @@ TRAINED = {"W₁ alone": (True, False), "W₂ alone": (False, True), "W₁ and W
 """Who is trained in a chain of two layers, by the name that a diagram has for it."""
 
 _ASIDE = {"AccumulateGrad", "TBackward0"}  # they keep nothing, and a transposed weight is no step of its own
-_TOP, _ROW, _HEIGHT = 36, 60, 42
-_FORWARD, _KEPT, _BACKWARD = (8, 116), (154, 132), (316, 116)  # where each column begins, and how wide it is
+_TOP, _ROW, _HEIGHT, _APART = 36, 60, 42, 8
+_FORWARD, _KEPT, _BACKWARD = (4, 116), (142, 156), (320, 116)  # where each column begins, and how wide it is
 
 
 def product_graph(*, b: int, d: int, d_out: int, e: int = 4) -> Diagram:
@@ -85,13 +86,9 @@ def chain_graph(output: torch.Tensor, rows: Sequence[SavedTensor]) -> Diagram:
     Unit:   bytes of each storage, rounded.
     Raises: ValueError for a graph that is no chain, and for an output without a grad_fn.
     """
-    nodes = [node for node in graph_nodes(output) if node_name(node) not in _ASIDE]
-    for before, node in zip([None, *nodes], nodes, strict=False):
-        sources = [source for source, _ in node.next_functions if source in nodes]
-        if sources != ([before] if before else []):
-            raise ValueError(f"the graph must be a chain of operations: {node_name(node)} has {len(sources)} sources.")
+    nodes = _chain(output)
     readers, modules = _readers([node_name(node) for node in nodes], rows)
-    names = [node_name(node).split("Backward")[0] for node in nodes]
+    names = [_short_name(node) for node in nodes]
     named = [f"{modules[i]}: {name}" if i in modules else name for i, name in enumerate(names)]
     kept = [
         (numbers, " = ".join(dict.fromkeys(row.slot for row in found)), found[0]) for numbers, found in readers.values()
@@ -101,23 +98,42 @@ def chain_graph(output: torch.Tensor, rows: Sequence[SavedTensor]) -> Diagram:
         for numbers, slots, row in kept
     )
     alt = f"A chain of operations, forward: {', '.join(named)}; backward the other way. Between them wait: {said}."
-    diagram = Diagram(alt, _TOP + _ROW * len(nodes) - _ROW + _HEIGHT + 8)
+    each = max(_ROW, (_HEIGHT + _APART) * len(kept) / len(nodes))  # where there are many, room for all
+    tops = [_TOP + each * number for number in range(len(nodes))]
+    places = _one_below_another([(tops[numbers[0]] + tops[numbers[-1]]) / 2 for numbers, _, _ in kept])
+    diagram = Diagram(alt, max(*tops, *places) + _HEIGHT + 8)
     for (left, width), title in ((_FORWARD, "forward"), (_KEPT, "kept"), (_BACKWARD, "backward")):
         diagram.text(left + width / 2, 14, title, anchor="middle", tone="faint")
-    tops = [_TOP + _ROW * number for number in range(len(nodes))]
     forward = [_column(diagram, _FORWARD, top, *one.split(": ")) for top, one in zip(tops, named, strict=True)]
     backward = [_column(diagram, _BACKWARD, top, one, "backward") for top, one in zip(tops, names, strict=True)]
     for number in range(1, len(nodes)):
         diagram.arrow(forward[number - 1].bottom, forward[number].top)
         diagram.arrow(backward[number].top, backward[number - 1].bottom)
-    for numbers, slots, row in kept:
-        middle = (tops[numbers[0]] + tops[numbers[-1]]) / 2
+    for top, (numbers, slots, row) in zip(places, kept, strict=True):
         lines = slots, f"{_shape(row)}, {short(row.storage_bytes)}"
-        box = diagram.box(_KEPT[0], middle, _KEPT[1], _HEIGHT, *lines, colour="activations")
+        box = diagram.box(_KEPT[0], top, _KEPT[1], _HEIGHT, *lines, colour="activations")
         for number in numbers:
             diagram.arrow(forward[number].right, box.left)
             diagram.arrow(box.right, backward[number].left)
     return diagram
+
+
+def _chain(output: torch.Tensor) -> list[Node]:
+    """The operations of a graph, in the order of forward, each of which reads the one before and no other."""
+    nodes = [node for node in graph_nodes(output) if node_name(node) not in _ASIDE]
+    for before, node in zip([None, *nodes], nodes, strict=False):
+        sources = list(dict.fromkeys(source for source, _ in node.next_functions if source in nodes))
+        if sources != ([before] if before else []):
+            read = " and ".join(map(_short_name, sources)) or "none of the others"
+            raise ValueError(
+                "output must come of a chain, each operation reading the one before and no other: "
+                f"{_short_name(node)} comes behind {_short_name(before)} and reads {read}; draw a part of it."
+            )
+    return nodes
+
+
+def _short_name(node: Node) -> str:
+    return node_name(node).split("Backward")[0]
 
 
 def _readers(names: list[str], rows: Sequence[SavedTensor]) -> tuple[dict, dict[int, str]]:
@@ -132,11 +148,21 @@ def _readers(names: list[str], rows: Sequence[SavedTensor]) -> tuple[dict, dict[
             row = left.pop(0)
             slots.add(row.slot)
             numbers, found = readers.setdefault(row.storage, ([], []))
-            numbers.append(place)
+            if place not in numbers:  # an operation may read a storage twice, as x * x does
+                numbers.append(place)
             found.append(row)
             if row.module:
                 modules[place] = row.module
     return readers, modules
+
+
+def _one_below_another(wanted: list[float]) -> list[float]:
+    """Heights for boxes, each where it is wanted, or further down if a box is there already."""
+    places, free = [0.0] * len(wanted), 0.0
+    for number in sorted(range(len(wanted)), key=wanted.__getitem__):
+        places[number] = max(wanted[number], free)
+        free = places[number] + _HEIGHT + _APART
+    return places
 
 
 def _column(diagram: Diagram, column: tuple[int, int], top: float, *lines: str) -> Box:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from every_byte.formula.formula import Formula
+from every_byte.formula.formula import Formula, Term
 from every_byte.units import short
 from utils.formulas.mlp import mlp_saved, mlp_saved_dropout_inside
 
 from .diagram import WIDTH, Box, Diagram
 
 _NAMES = {"gelu": "GELU", "relu": "ReLU"}
-_READERS = {"weight gradient of up": "W₁", "weight gradient of down": "W₂", "derivative of": "φ′"}
+_READERS = {"up": "W₁", "down": "W₂", "activation": "φ′"}  # by the module whose backward it is
 _COLUMN, _ROW, _BOX = 184, 74, 46  # a column's width; from one tensor to the next; the height of a tensor's box
 _MASK_TERM = "dropout mask"
 
@@ -39,13 +39,12 @@ _DROPOUT_INSIDE = (
 )
 
 
-def mlp_guess(**letters: int) -> Diagram:
+def mlp_guess(*, b: int, s: int, d: int, e: int) -> Diagram:
     """The four tensors of the forward pass in a row, with their bytes, and nothing said of what is kept.
-
-    `letters` are b, s, d and e.
 
     Unit: bytes of each tensor, rounded.
     """
+    letters = {"b": b, "s": s, "d": d, "e": e}
     sizes = [f"{tensor.letter} {short(_bytes(tensor, letters))}" for tensor in _PLAIN]
     diagram = Diagram(f"The tensors of an MLP's forward pass: {', '.join(sizes)}.", 84)
     gap, x, above = 34, 1, None
@@ -63,11 +62,14 @@ def mlp_guess(**letters: int) -> Diagram:
 def mlp_tensors(activations=("gelu", "relu"), **letters: int) -> Diagram:
     """A column for each activation: input, hidden tensors and output, filled if they are kept for backward.
 
-    `letters` are b, s, d and e.
+    `activations` are one or two of "gelu" and "relu"; `letters` are b, s, d and e.
 
-    Unit: bytes of each tensor, rounded.
+    Unit:   bytes of each tensor, rounded.
+    Raises: ValueError for other activations.
     """
-    columns = {_NAMES[name]: (_PLAIN, mlp_saved(activation=name)) for name in activations}
+    names = (activations,) if isinstance(activations, str) else tuple(activations)
+    _must_be_known(names)
+    columns = {_NAMES[name]: (_PLAIN, mlp_saved(activation=name)) for name in names}
     return _columns("The tensors of an MLP, from x over h and g to y", columns, letters)
 
 
@@ -76,13 +78,22 @@ def dropout_places(activation: str = "relu", **letters: int) -> Diagram:
 
     `letters` are b, s, d and e.
 
-    Unit: bytes of each tensor, rounded.
+    Unit:   bytes of each tensor, rounded.
+    Raises: ValueError for an activation that is not "gelu" or "relu".
     """
+    _must_be_known((activation,))
     columns = {
         "dropout last": (_DROPOUT_LAST, mlp_saved(activation=activation, dropout=True)),
         "dropout behind φ": (_DROPOUT_INSIDE, mlp_saved_dropout_inside(activation=activation)),
     }
     return _columns(f"The tensors of an MLP with {_NAMES[activation]} and dropout", columns, letters)
+
+
+def _must_be_known(activations: tuple[str, ...]) -> None:
+    if not activations or len(set(activations)) < len(activations) or set(activations) - _NAMES.keys():
+        names = ", ".join(map(repr, activations)) or "none"
+        known = " or ".join(map(repr, _NAMES))
+        raise ValueError(f"activation must be {known}, a column each: got {names}; mlp_saved has the others' terms.")
 
 
 def _columns(title: str, columns: Mapping[str, tuple[tuple[_Tensor, ...], Formula]], letters: dict) -> Diagram:
@@ -102,15 +113,15 @@ def _columns(title: str, columns: Mapping[str, tuple[tuple[_Tensor, ...], Formul
 
 
 def _column(diagram: Diagram, x: float, tensors: tuple[_Tensor, ...], formula: Formula, letters: dict) -> None:
-    why = {term.name: term.why for term in formula.terms}
+    keeps = {term.name: term for term in formula.terms}
     above: Box | None = None
     for row, tensor in enumerate(tensors):
         otherwise = "freed" if row < len(tensors) - 1 else "output"
-        is_kept, width = tensor.term in why, _COLUMN if tensor.width > 1 else 104
+        is_kept, width = tensor.term in keeps, _COLUMN if tensor.width > 1 else 104
         box = diagram.box(
             *(x + (_COLUMN - width) / 2, 34 + _ROW * row, width, _BOX),
             f"{tensor.letter}  {short(_bytes(tensor, letters))}",
-            f"kept for {_readers(why[tensor.term])}" if is_kept else otherwise,
+            f"kept for {_readers(keeps[tensor.term])}" if is_kept else otherwise,
             colour="activations" if is_kept else "",
             dashed=not is_kept,
         )
@@ -123,9 +134,9 @@ def _column(diagram: Diagram, x: float, tensors: tuple[_Tensor, ...], formula: F
         above = box
 
 
-def _readers(why: str) -> str:
-    """Who reads a tensor in backward, from what its term says: the gradient of a weight, or the function's slope."""
-    return " and ".join(_READERS[start] for part in why.split("; ") for start in _READERS if part.startswith(start))
+def _readers(term: Term) -> str:
+    """Who reads a tensor in backward, from the slots that its term names: the gradient of a weight, or the slope."""
+    return " and ".join(dict.fromkeys(_READERS[selector.module] for selector in term.selectors))
 
 
 def _bytes(tensor: _Tensor, letters: dict) -> int:

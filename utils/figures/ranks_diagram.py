@@ -6,6 +6,7 @@ from utils.formulas.tensor_parallel import rank_saved
 from .diagram import Diagram
 
 _RANKS = 4
+_WHOLE = 270  # across, of a whole tensor: with half of it, "1/2 of the hidden numbers" stands beside
 _LETTERS = "ABCD"
 _EXCHANGES = {
     "all-reduce": ("each has a tensor, and gets the sum Σ of all", "whole", "sum"),
@@ -52,52 +53,53 @@ def _column(rank: int) -> int:
 def _held(diagram: Diagram, x: float, y: float, rank: int, content: str) -> None:
     """A rank's tensor: whole, or of its four parts those that the rank has."""
     if content in ("whole", "sum"):
-        diagram.box(x, y, 84, 28, _LETTERS[rank] if content == "whole" else "Σ", colour="blue")
+        diagram.box(x, y, 84, 28, _LETTERS[rank] if content == "whole" else "Σ", colour="activations")
         return
     if content != "all":
         diagram.box(x, y, 84, 28, dashed=True)
     for part in range(_RANKS):
         if content == "all" or part == rank:
             name = f"Σ{part}" if content == "share of sum" else str(part)
-            diagram.box(x + 21 * part + 1, y, 19, 28, name, colour="blue")
+            diagram.box(x + 21 * part + 1, y, 19, 28, name, colour="activations")
 
 
-def split_block(*, sequence: bool = False, **letters: int) -> Diagram:
+def split_block(*, t: int, sequence: bool = False, **letters: int) -> Diagram:
     """The forward of a block on one of t ranks: what each step takes, whole or cut, and where ranks exchange.
 
-    `letters` are b, s, d, a, t and e.
+    `letters` are b, s, d, a and e.
 
     Unit: bytes of each tensor on the rank, rounded.
     Source: the terms of `rank_saved`.
     """
     settings = dict(attention="explicit", activation="gelu", sequence=sequence)
-    on_rank, on_one = (rank_saved(**settings).by_term(**letters | {"t": t}) for t in (letters["t"], 1))
+    on_rank, on_one = (rank_saved(**settings).by_term(**letters, t=ranks) for ranks in (t, 1))
     rows = _with_exchanges(sequence)
     title = "tensor and sequence parallel" if sequence else "tensor parallel"
     n_whole = sum(on_rank[term] == on_one[term] for _, term, _ in _STEPS)
     exchanges = ", ".join(name for name, term, _ in rows if not term)
-    alt = f"A block on one of {letters['t']} ranks, {title}: {n_whole} of {len(_STEPS)} steps take a whole tensor"
+    alt = f"A block on one of {t} ranks, {title}: {n_whole} of {len(_STEPS)} steps take a whole tensor"
     diagram = Diagram(f"{alt}; between them, in order: {exchanges}.", 34 + sum(_height(term) for _, term, _ in rows))
     diagram.text(8, 15, "step")
-    diagram.text(108, 15, f"what it takes, on one of {letters['t']} ranks")
+    diagram.text(108, 15, f"what it takes, on one of {t} ranks")
     y = 32
     for name, term, divided in rows:
         if not term:
             diagram.box(8, y, 424, 22, name, dashed=True)
         else:
-            _step(diagram, y, name, on_rank[term], on_one[term], f"1/{letters['t']} of the {divided}")
+            _step(diagram, y, name, on_rank[term], on_one[term], f"1/{t} of the {divided}")
         y += _height(term)
     return diagram
 
 
 def _step(diagram: Diagram, y: float, name: str, own_bytes: int, whole_bytes: int, share: str) -> None:
     diagram.box(8, y, 88, 26, name)
-    width = 324 * own_bytes / whole_bytes
+    width = _WHOLE * own_bytes / whole_bytes
     if own_bytes == whole_bytes:
         diagram.box(108, y, width, 26, f"whole: {short(own_bytes)}", colour="activations")
-    else:
-        diagram.box(108, y, width, 26, colour="activations")
-        diagram.text(108 + width + 8, y + 13, f"{share}: {short(own_bytes)}")
+        return
+    is_long = width > _WHOLE / 4  # then the words behind it have less room
+    diagram.box(108, y, width, 26, *([short(own_bytes)] if is_long else []), colour="activations")
+    diagram.text(108 + width + 8, y + 13, share if is_long else f"{share}: {short(own_bytes)}")
 
 
 def _with_exchanges(sequence: bool) -> list[tuple[str, str, str]]:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 
-from .diagram import Diagram
+from .diagram import WIDTH, Diagram
 
 _N_OF_NODE = 2  # what the node at the peak makes: (5.1)
 _STEP, _SIDE, _LEFT = 23, 20, 14
-_COLOURS = {"kept": "green", "again": "orange", "node": ""}
+_COLOURS = {"kept": "activations", "again": "activations", "node": ""}
 _LETTERS = {"kept": "", "again": "2", "node": "+"}
 _HEIGHT = 128  # of one way, both rows
+_MOST = (WIDTH - _LEFT) // _STEP - _N_OF_NODE  # layers that fit across
 
 
 def segments_held(n: int = 16, ways: Iterable[int | None] = (None, 1, 4)) -> Diagram:
@@ -18,8 +19,10 @@ def segments_held(n: int = 16, ways: Iterable[int | None] = (None, 1, 4)) -> Dia
     is forgotten; behind the chain stand the tensors of backward's first node.
 
     Counts: the units of (5.1) and (5.2); the result of the last layer, which nothing keeps, is not drawn.
-    Raises: ValueError for a number of segments that does not divide n.
+    Raises: ValueError for a number of segments that does not divide n, and for an n of more than 16 layers.
     """
+    if n not in range(1, _MOST + 1):
+        raise ValueError(f"n must be 1 to {_MOST}, the layers that fit across: got {n=}; draw a shorter chain.")
     ways = tuple(ways)
     said = [(_name(k), *_units(n, k)) for k in ways]
     alt = "; ".join(f"{name}: {kept} when forward ends, {_sum(kept, again)} at the peak" for name, kept, again in said)
@@ -38,8 +41,8 @@ def _units(n: int, k: int | None) -> tuple[int, int]:
     """What is kept when forward ends, and what has run again at the peak."""
     if k is None:
         return n, 0
-    if n % k:
-        raise ValueError(f"ways must divide n: got {k} segments, n={n}.")
+    if k not in (fit := [one for one in range(1, n + 1) if n % one == 0]):
+        raise ValueError(f"ways must divide n: got {k} segments, {n=}; one of {', '.join(map(str, fit))}, or None.")
     return k, n // k - 1
 
 

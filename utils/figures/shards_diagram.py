@@ -6,19 +6,30 @@ from utils.formulas.settings import GPTSettings
 
 from .diagram import Diagram
 
-STATE_BYTES = {"weight": (4, 3, "parameters"), "gradient": (4, 2, "gradients"), "averages": (8, 1, "optimizer state")}
+_STATES = {"weight": (4, 3, "parameters"), "gradient": (4, 2, "gradients"), "averages": (8, 1, "optimizer state")}
 """Of a weight's state in float32: its bytes, from which of ZeRO's stages on it is divided, and its colour."""
 _UNIT = 7  # of a byte
+_MOST_RANKS = 8
 
 
-def stage_bytes(stage: int, n: int) -> dict[str, float]:
-    """What one of n ranks holds for each of the model's weights, in bytes, by ZeRO's stage."""
-    return {name: size / n if stage >= first else size for name, (size, first, _) in STATE_BYTES.items()}
+def bytes_per_weight(stage: int, n: int) -> dict[str, float]:
+    """What one of n ranks holds for each of the model's weights, by ZeRO's stage: parts of a byte where n is large.
+
+    Counts: a weight, its gradient and Adam's two averages in float32; not DDP's buckets, nor what is gathered.
+    Unit:   bytes.
+    Source: Rajbhandari et al. 2020, section 5; held to the closed form of `rank_states` by its test.
+    """
+    return {name: size / n if stage >= first else size for name, (size, first, _) in _STATES.items()}
 
 
 def zero_stages(n: int = 4) -> Diagram:
-    """For each stage the states of a model on n ranks: a box for each, filled where the rank holds it."""
-    totals = {stage: sum(stage_bytes(stage, n).values()) for stage in STAGES}
+    """For each stage the states of a model on n ranks: a box for each, filled where the rank holds it.
+
+    Raises: ValueError for more ranks than 8.
+    """
+    if n not in range(1, _MOST_RANKS + 1):
+        raise ValueError(f"n must be 1 to {_MOST_RANKS}, ranks that can be told apart: got {n=}; draw fewer.")
+    totals = {stage: sum(bytes_per_weight(stage, n).values()) for stage in STAGES}
     said = "; ".join(f"stage {stage}, {total:g}" for stage, total in totals.items())
     diagram = Diagram(f"The bytes of a weight's state that each of {n} ranks holds. {said}.", 352)
     for panel, (stage, total) in enumerate(totals.items()):
@@ -35,13 +46,13 @@ def zero_stages(n: int = 4) -> Diagram:
 
 
 def _names(diagram: Diagram, y: float) -> None:
-    for name, (size, _, _) in STATE_BYTES.items():
+    for name, (size, _, _) in _STATES.items():
         diagram.text(8, y + _UNIT * size / 2, f"{name} {size}", size=13)
         y += _UNIT * size + 4
 
 
 def _states_of(diagram: Diagram, x: float, y: float, width: float, stage: int, rank: int, n: int) -> None:
-    for size, first, colour in STATE_BYTES.values():
+    for size, first, colour in _STATES.values():
         height = _UNIT * size
         own = height / n if stage >= first else height
         if own < height:

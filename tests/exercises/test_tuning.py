@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from utils.exercises.backward_runs import mended_tuning
+from utils.exercises.tuning import mended_tuning
 
 
 def tune(model, batches, *, retain=False, first=True, keep=float, optimizer=None, zero=True, freeze=11):
