@@ -14,7 +14,7 @@ from typing import NamedTuple
 import nbformat
 from nbformat import NotebookNode
 
-from book.extensions.solutions import WORDS as FOLDS
+from book.extensions.folds import WORDS as FOLDS
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS_A_MINUTE = 130

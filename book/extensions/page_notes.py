@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 from .running_text import replace_in_text
 
 STORED_RESULTS = "The results are stored below the cells."
-IN_THE_LAB = re.compile(r": opened\sby\smake\slab\b.+\bbrings its own back\.$", re.DOTALL)
+IN_THE_LAB = re.compile(r": opened\sby\smake\slab\b.+\bhides\sall\sof\sthem\.$", re.DOTALL)
 IN_BRACKETS = re.compile(r"\s*\(In JupyterLab\b[^()]*\)")
 
 

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from site_pages import CHAPTERS, FILES, book_pages, chapter_page, names, served, visit
 
-from book.extensions.solutions import WORDS as FOLDS
+from book.extensions.folds import WORDS as FOLDS
 from tools.site import HTML, NPM
 
 pytestmark = pytest.mark.usefixtures("site")

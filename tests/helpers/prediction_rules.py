@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from nbformat import NotebookNode
 
-from book.extensions.solutions import WORDS as FOLDS
+from book.extensions.folds import WORDS as FOLDS
 
 CHECK, BODY, SOLUTION = FOLDS
 PREDICT = re.compile(r"\*\*Predict\b")

@@ -11,8 +11,8 @@ kept?
 **Time:** 40 minutes, and 10 for the exercises.
 
 *The results are stored below the cells. Where the text says* **Predict**, *do it before you look: opened by make lab,
-JupyterLab has a field for it, and its result waits; elsewhere, Edit → Clear Outputs of All Cells hides them all, and
-each cell brings its own back.*
+JupyterLab covers its result until you do; elsewhere, Edit → Clear Outputs of All Cells hides all of
+them.*
 
 Move it. (In JupyterLab, run the
 cell first.) A storage, storages, a *Segment*, and its other name, a chunk. One slot. See

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from book.extensions.solutions import WORDS as FOLDS
+from book.extensions.folds import WORDS as FOLDS
 from tools.lab_extension import NAME, SOURCES, build
 
 # As JupyterLab loads a script that is built beforehand: it asks window._JUPYTERLAB for the module of each extension.

@@ -2,7 +2,7 @@
 // or run, and a line at the takeaways. All of it stands beside the notebook, in the browser, and nothing of it in the file.
 
 const everyBytePlugin = (() => {
-  const FOLDED = ["check", "body", "solution"];  // WORDS of book/extensions/solutions.py
+  const FOLDED = ["check", "body", "solution"];  // WORDS of book/extensions/folds.py
 
   const textOf = (outputs) => outputs.toJSON().map(({ text, data }) => [text ?? data?.["text/plain"] ?? ""].flat().join("")).join("\n");
 
