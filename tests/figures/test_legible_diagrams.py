@@ -29,10 +29,18 @@ def chain():
     return chain_graph(loss, saved.rows(loss))
 
 
+def long_names():
+    model = nn.ModuleDict({"normalisation_of_heads": nn.LayerNorm(1024)})
+    with SavedTensorContext(model.parameters()) as saved:
+        y = model["normalisation_of_heads"](torch.empty(2, 12, 16, 1024).requires_grad_().exp()).sum()
+    return chain_graph(y, saved.rows(y))
+
+
 DIAGRAMS = {
     "product": lambda: product_graph(b=64, d=100, d_out=100),
     "two layers": lambda: two_layers(b=64, d=100),
     "chain": chain,
+    "long names": long_names,
     "guess": lambda: mlp_guess(**MLP),
     "MLP": lambda: mlp_tensors(**MLP),
     "one MLP": lambda: mlp_tensors("relu", **MLP),

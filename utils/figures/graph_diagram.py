@@ -15,6 +15,7 @@ TRAINED = {"W₁ alone": (True, False), "W₂ alone": (False, True), "W₁ and W
 
 _ASIDE = {"AccumulateGrad", "TBackward0"}  # they keep nothing, and a transposed weight is no step of its own
 _TOP, _ROW, _HEIGHT, _APART = 36, 60, 42, 8
+_LETTER = 8.5  # across, of text of 14
 _FORWARD, _KEPT, _BACKWARD = (4, 116), (142, 156), (320, 116)  # where each column begins, and how wide it is
 
 
@@ -110,7 +111,8 @@ def chain_graph(output: torch.Tensor, rows: Sequence[SavedTensor]) -> Diagram:
         diagram.arrow(forward[number - 1].bottom, forward[number].top)
         diagram.arrow(backward[number].top, backward[number - 1].bottom)
     for top, (numbers, slots, row) in zip(places, kept, strict=True):
-        lines = slots, f"{_shape(row)}, {short(row.storage_bytes)}"
+        size = f"{_shape(row)}, {short(row.storage_bytes)}"
+        lines = _cut(slots, _KEPT), size if _cut(size, _KEPT) == size else short(row.storage_bytes)
         box = diagram.box(_KEPT[0], top, _KEPT[1], _HEIGHT, *lines, colour="activations")
         for number in numbers:
             diagram.arrow(forward[number].right, box.left)
@@ -166,7 +168,13 @@ def _one_below_another(wanted: list[float]) -> list[float]:
 
 
 def _column(diagram: Diagram, column: tuple[int, int], top: float, *lines: str) -> Box:
-    return diagram.box(column[0], top, column[1], _HEIGHT, *lines)
+    return diagram.box(column[0], top, column[1], _HEIGHT, *(_cut(line, column) for line in lines))
+
+
+def _cut(words: str, column: tuple[int, int]) -> str:
+    """As many letters as a column has room for; the diagram's `alt` says all of them."""
+    most = int(column[1] // _LETTER)
+    return words if len(words) <= most else f"{words[: most - 1]}…"
 
 
 def _shape(row: SavedTensor) -> str:
