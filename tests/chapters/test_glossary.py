@@ -39,7 +39,7 @@ LINKED = {
         optimizer-state owner peak saved-tensor segment selector simulated-GPU slot storage trace view workspace
     """,
     "03_activations_from_outputs": """
-        autocast autograd autonomous-equation causal-mask explorer flash-attention in-place-operation peak random-state
+        autocast autograd autonomous-equation causal-mask explorer flash-attention fused in-place-operation peak random-state
         saved-tensor simulated-GPU storage transformer-block view workspace
     """,
     "04_every_byte_of_nanogpt": """
@@ -49,14 +49,14 @@ LINKED = {
         snapshot temporary trace transformer-block view workspace
     """,
     "05_checkpointing": """
-        autocast autograd causal-mask checkpointing closed-form dropout-mask explorer flash-attention fused
+        autocast autograd causal-mask checkpointing closed-form dropout-mask explorer flash-attention frozen fused
         gradient-accumulation logits min-cut-partitioner node optimizer-state peak policy random-state recomputation
         region selective-activation-checkpointing simulated-GPU storage transformer-block view
     """,
     "06_many_gpus": """
-        all-gather all-reduce autocast autograd bucket buffer caching-allocator causal-mask closed-form data-parallelism
+        all-gather all-reduce autocast autograd bucket buffer causal-mask closed-form data-parallelism
         explorer logits optimizer-state peak rank recomputation reduce-scatter region resharding residual-stream segment
-        sequence-parallelism tensor-parallelism trace transformer-block view
+        sequence-parallelism tensor-parallelism transformer-block view
     """,
 }
 
