@@ -131,7 +131,7 @@ def test_the_search_names_the_sections_that_it_finds_each_once(root, query, titl
 @pytest.mark.parametrize(
     ("query", "address", "n_first"),
     [
-        ("out of memory", "chapters/00_start_here.html#does-it-fit", 3),
+        ("out of memory", "chapters/00_start_here.html#pytorch-s-out-of-memory-message", 2),
         ("sequence parallelism", "chapters/06_many_gpus.html#sequence-parallelism", 2),
         ("bucket", "glossary.html#term-bucket", 1),
     ],

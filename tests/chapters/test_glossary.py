@@ -39,8 +39,8 @@ LINKED = {
         optimizer-state owner peak saved-tensor segment selector simulated-GPU slot storage trace view workspace
     """,
     "03_activations_from_outputs": """
-        autocast autograd autonomous-equation causal-mask explorer flash-attention fused in-place-operation peak random-state
-        saved-tensor simulated-GPU storage transformer-block view workspace
+        autocast autograd autonomous-equation causal-mask explorer flash-attention fused in-place-operation peak
+        random-state saved-tensor simulated-GPU storage transformer-block view workspace
     """,
     "04_every_byte_of_nanogpt": """
         CUDA-context allocated-bytes attention-scores autocast autograd best-fit bucket buffer caching-allocator
