@@ -35,7 +35,7 @@ AXE = """(theme) => axe.run({ exclude: [".katex-html"] }, {
 })"""
 
 
-@pytest.fixture(scope="module", params=["http", "file"])
+@pytest.fixture(scope="module", params=["http", pytest.param("file", marks=pytest.mark.nightly)])
 def root(request):
     """Where the site lies: on a server, or in a folder that is opened."""
     if request.param == "file":
