@@ -166,10 +166,16 @@ class Dispatch(TorchDispatchMode):
 
     def _compose(self, func, args, kwargs):
         """Run a composite operator so that its parts come here one by one."""
-        super().__enter__()
-        try:
+        with self.seeing():
             ours = registry.composed_of(func)
             return ours(*args, **kwargs) if ours else registry.as_pytorch_does(func, *args, **kwargs)
+
+    @contextmanager
+    def seeing(self) -> Iterator[None]:
+        """The operations in it come here, as a program's do: for what answers one operation by others."""
+        super().__enter__()
+        try:
+            yield
         finally:
             super().__exit__(None, None, None)
 

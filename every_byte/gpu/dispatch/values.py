@@ -110,9 +110,24 @@ def _masked_select(mode, func, args, kwargs):
 
 
 def _equal(mode, func, args, kwargs):
-    """Whether the shapes are alike: zeros are."""
+    """Whether the shapes are alike: zeros are. Two tensors that are not one are compared, number by number.
+
+    Source: cuda_equal in aten/src/ATen/native/cuda/Equal.cpp.
+    """
     mode.tell_no_values(func.name())
-    return args[0].shape == args[1].shape
+    x, y = args
+    if x.shape != y.shape:
+        return False
+    if x.numel() and _place(x) != _place(y):
+        with mode.seeing():
+            alike = x.eq(y)
+            alike.all()
+    return True
+
+
+def _place(x: torch.Tensor) -> tuple:
+    """What two tensors that are the same numbers have in common."""
+    return x.untyped_storage()._cdata, x.storage_offset(), x.dtype, x.stride()
 
 
 def _index(mode, func, args, kwargs):

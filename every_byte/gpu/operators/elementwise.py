@@ -132,3 +132,24 @@ def where(call: Call) -> None:
     call.place_all()
     if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
         call.while_taken(call.result.element_size())
+
+
+@takes(aten.abs.default)
+def absolute(call: Call) -> None:
+    """The result; of complex numbers as they come, too, in a tensor of their own.
+
+    Source: unary_op_impl_with_complex_to_float_out in aten/src/ATen/native/UnaryOps.cpp.
+    """
+    call.place_all()
+    call.while_taken(*_complex_bytes(call.args[0]))
+
+
+@takes(aten.angle.default)
+def angle(call: Call) -> None:
+    """As `absolute`, with the complex numbers first."""
+    call.hold(*_complex_bytes(call.args[0]))
+    call.place_all()
+
+
+def _complex_bytes(x: torch.Tensor) -> list[int]:
+    return [x.numel() * x.element_size()] if x.is_complex() else []

@@ -17,20 +17,38 @@ FEW_INDICES = 3072
 ROWS_PER_THREAD = 10
 MAX_THREADS = 1024
 BLOCKS_PER_MULTIPROCESSOR = 4
+MASKS = (torch.bool, torch.uint8)
 _UNNAMED = 4  # references to an index of a call: the call's own, down to the question itself
 
 outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select index_add index_add_ index_copy
     index_copy_ index_fill index_fill_ masked_scatter_backward""")
 
 
-def _from_cpu(indices) -> list[int]:
-    """The sizes of the copies of those indices that lie on the CPU; a mask is first made a list of positions."""
-    sizes = []
+def _make_alike(call: Call, indices) -> None:
+    """The copies of indices that lie on the CPU, hold 32-bit numbers or, being several, differ in their strides.
+
+    Source: make_info and AdvancedIndex in TensorAdvancedIndexing.cpp.
+    """
+    given, blocks = [], []
     for i in indices:
-        if i is not None and not i.is_meta:
-            is_mask = i.dtype in (torch.bool, torch.uint8)
-            sizes += [int(i.count_nonzero()) * INDEX_BYTES] * i.dim() if is_mask else [i.nbytes]
-    return sizes
+        if i is not None and i.dtype in MASKS:  # its positions come over in one copy, and are split there
+            positions = torch.empty(int(i.count_nonzero()), i.dim(), dtype=torch.int64, device="meta")
+            given += positions.unbind(1)
+            blocks += call.hold(positions.nbytes) + [None] * (i.dim() - 1)
+        elif i is not None:
+            given.append(i if i.is_meta else torch.empty_like(i, device="meta"))
+            blocks += call.hold(0 if i.is_meta else i.nbytes)
+    lists = list(torch.broadcast_tensors(*given))
+    for position, i in enumerate(lists):
+        if i.dtype == torch.int32:
+            lists[position] = torch.empty_like(i, dtype=torch.int64)
+            before, (blocks[position],) = blocks[position], call.hold(lists[position].nbytes)
+            call.let_go(before)
+    if len({i.stride() for i in lists}) > 1:
+        replaced = [position for position, i in enumerate(lists) if not i.is_contiguous()]
+        call.hold(*(lists[position].nbytes for position in replaced))
+        for position in replaced:
+            call.let_go(blocks[position])
 
 
 def adopt_lists(indices, memory: Memory) -> None:
@@ -46,8 +64,8 @@ def adopt_lists(indices, memory: Memory) -> None:
 
 @takes(aten.index.Tensor)
 def index(call: Call) -> None:
-    """Indices that lie on the CPU are copied to the GPU first. Source: TensorAdvancedIndexing.cpp."""
-    call.hold(*_from_cpu(call.args[1]))
+    """The indices are brought to the GPU and made alike first. Source: TensorAdvancedIndexing.cpp."""
+    _make_alike(call, call.args[1])
     call.place_all()
 
 
@@ -60,41 +78,92 @@ def index_put(call: Call) -> None:
     x, indices, values = call.args[:3]
     call.place_all()
     accumulate = call.args[3] if len(call.args) > 3 else False
-    call.hold(*_from_cpu(indices))
-    if accumulate:
+    if not accumulate and _is_fill(indices, values):
+        return
+    if not values.is_meta:
+        call.hold(values.nbytes)
+    if accumulate or torch.are_deterministic_algorithms_enabled():
         _add_sorted(call, x, indices, values)
+    else:
+        _make_alike(call, indices)
+
+
+def _is_fill(indices, values: torch.Tensor) -> bool:
+    """Whether one number is put where one mask on the GPU is true: then CUDA fills."""
+    given = [i for i in indices if i is not None]
+    is_mask = len(given) == 1 and given[0].dtype in MASKS and given[0].is_meta
+    return is_mask and values.numel() == 1 and not values.is_meta
+
+
+def _positions(indices) -> list[torch.Tensor | None]:
+    """The indices, with a list of positions for each dimension of a mask that lies on the CPU."""
+    lists: list[torch.Tensor | None] = []
+    for i in indices:
+        is_mask = i is not None and i.dtype in MASKS
+        n_true = int(i.count_nonzero()) if is_mask and not i.is_meta else 0
+        lists += [torch.empty(n_true, dtype=torch.int64)] * i.dim() if is_mask else [i]
+    return lists
 
 
 def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor) -> None:
-    used = [dim for dim, i in enumerate(indices) if i is not None]
-    shape = torch.broadcast_shapes(*(indices[dim].shape for dim in used))
+    call.hold(*contiguous_copies(x))
+    lists = _positions(indices)
+    used = [dim for dim, i in enumerate(lists) if i is not None]
+    shape = torch.broadcast_shapes(*(lists[dim].shape for dim in used))
     n, size = prod(shape), prod(shape) * INDEX_BYTES
     if n == 0 or x.numel() == 0:
         return
-    before = None
-    for dim in used:
-        if call.func is not aten._index_put_impl_.default:
-            _check_bounds(call, indices[dim])
-        if indices[dim].is_meta:  # wrapped, then multiplied by the stride, then added to that of the index before
-            wrapped, strided = call.hold(size, size)
-            call.let_go(wrapped)
-            if before:
-                call.let_go(strided)
-            before = before or strided
+    _linear_index(call, [lists[dim] for dim in used], shape)
     n_values = n * x.numel() // prod(x.shape[dim] for dim in used)
-    dense = [(values, n_values)] if values.numel() < n_values or not values.is_contiguous() else []
-    dense += [] if x.is_contiguous() else [(x, x.numel())]
-    call.hold(*(count * tensor.element_size() for tensor, count in dense))
+    if values.numel() < n_values or not values.is_contiguous():
+        call.hold(n_values * values.element_size())
+    if _is_moved_to_the_front(x, used):
+        call.hold(x.nbytes)
     call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     slice_size = max(prod(x.shape[used[-1] + 1 :]), 1)
     call.while_taken(cub.sort_pairs(n, INDEX_BYTES, (x.numel() - 1) // slice_size, call.memory.spec))
+
+
+def _is_moved_to_the_front(x: torch.Tensor, used: list[int]) -> bool:
+    """Whether the dimensions that are indexed do not follow each other: then they come first in a copy of x."""
+    if used[-1] - used[0] == len(used) - 1:
+        return False
+    others = [dim for dim in range(x.dim()) if dim not in used]
+    return not torch.empty(x.shape, device="meta").permute(*used, *others).is_contiguous()
+
+
+def _linear_index(call: Call, lists: list[torch.Tensor], shape: torch.Size) -> None:
+    """One number for each place that is indexed; lists of 32-bit numbers are copied before."""
+    copies = call.hold(*(i.numel() * INDEX_BYTES if i.is_meta and i.dtype == torch.int32 else 0 for i in lists))
+    before = None
+    for i in lists:
+        strided = _strided(call, (i.to(torch.int64) if i.is_meta else i).expand(shape))
+        if before:  # added to that of the dimensions before
+            call.let_go(strided)
+        before = before or strided
+    for copy in copies:
+        call.let_go(copy)
+
+
+def _strided(call: Call, index: torch.Tensor) -> tuple | None:
+    """An index, wrapped to what is not negative, times its dimension's stride; one on the CPU comes over then."""
+    size = index.numel() * INDEX_BYTES
+    if not index.is_meta:
+        return call.hold(size)[0]
+    if call.func is not aten._index_put_impl_.default:
+        _check_bounds(call, index)
+    wrapped, strided = call.hold(size, size)
+    call.let_go(wrapped)
+    return strided
 
 
 def _check_bounds(call: Call, index: torch.Tensor) -> None:
     """The least and the largest index, compared with the bounds; gradient formulas skip this."""
     with call.scope():
         call.hold(index.element_size(), index.element_size())
-        reduce(call, index, reduced_dims(index, None), index.element_size(), 2 * index.element_size())
+        with call.scope():
+            call.hold(*contiguous_copies(index))
+            reduce(call, index, reduced_dims(index, None), index.element_size(), 2 * index.element_size())
         for _ in range(2):
             call.while_taken(1)
 
@@ -110,9 +179,19 @@ def unfold_backward(call: Call) -> None:
 
 @takes(aten.roll.default)
 def roll(call: Call) -> None:
-    """A contiguous copy of the input, then the result. Source: roll_cuda in cuda/TensorTransformations.cu."""
-    x = call.args[0]
-    call.hold(*contiguous_copies(x))
+    """A contiguous copy of the input, then the result; of several dimensions each is rolled, in a tensor of its own.
+
+    Source: roll_cuda in cuda/TensorTransformations.cu, roll_common in TensorTransformations.h.
+    """
+    x, dims = call.args[0], call.argument(2, "dims", ())
+    copies = contiguous_copies(x)
+    for _ in dims[1:]:
+        copied = call.hold(*copies)
+        call.hold(x.nbytes)
+        for copy in copied:
+            call.let_go(copy)
+        copies = []
+    call.hold(*copies)
     call.place_all()
 
 
@@ -134,9 +213,10 @@ def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
 
 @takes(aten.embedding.default)
 def embedding(call: Call) -> None:
-    """A flat copy of indices that do not lie flat, then the result. Source: embedding in native/Embedding.cpp."""
+    """A flat copy of indices that no view makes flat, then the result. Source: embedding in native/Embedding.cpp."""
     indices = call.args[1]
-    call.hold(*(contiguous_copies(indices) if indices.dim() != 1 else ()))
+    is_view = indices.reshape(-1).untyped_storage()._cdata == indices.untyped_storage()._cdata
+    call.hold(0 if is_view else indices.nbytes)
     call.place_all()
 
 
