@@ -8,7 +8,10 @@ from verified import LISTED
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 
-FILES = ("operation_cases", "transformer_cases", "crossing_cases", "block_cases", "program_cases")
+FILES = (
+    *("operation_cases", "transformer_cases", "crossing_cases", "block_cases", "program_cases"),
+    "index_cases",
+)
 
 
 @pytest.mark.parametrize(
