@@ -133,6 +133,3 @@ def compared_and_turned(env):
         }.items():
             torch.nn.functional.embedding(indices, weight)
             env.mark(f"looked up {name}, {n}")
-        if n < 1000:
-            torch.cov(x)
-            env.mark(f"covariance, {n}")
