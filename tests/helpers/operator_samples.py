@@ -1,0 +1,174 @@
+"""PyTorch's own database of operators: its samples, brought to a GPU, run there forward and backward, and what came of it.
+
+The database (`op_db`, which PyTorch's tests are made of) knows for each operator how it may be called: shapes, strides,
+settings. The same samples are run over the CUDA build and on the simulated GPU; this file needs nothing but PyTorch, so that
+both can read it.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby, pairwise
+
+import torch
+
+MODES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "autocast": torch.float32}
+"""How samples are run: of which type they are; under autocast, they go to bfloat16."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one sample: its allocations and frees forward and backward, or the error that it raised."""
+
+    forward: str
+    backward: str
+    error: str = ""
+
+
+@cache
+def operators() -> dict[str, object]:
+    """The database, by full name."""
+    with as_without_gpu():
+        from torch.testing._internal.common_methods_invocations import op_db
+    return {name_of(op): op for op in op_db}
+
+
+def name_of(op) -> str:
+    """An operator's name, and its variant's: PyTorch has several of a few."""
+    return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+
+
+def drawn(op, mode: str) -> list:
+    """The samples of an operator in a mode, on the CPU, the same in each process; none where it knows no such type."""
+    dtype = MODES[mode]
+    known = {*op.dtypes, *op.dtypesIfCUDA}
+    if dtype not in known and not (dtype is torch.bfloat16 and torch.float32 in known):
+        return []  # some types it knows on some GPUs alone
+    torch.manual_seed(0)
+    random.seed(0)
+    with as_without_gpu():
+        return list(op.sample_inputs("cpu", dtype, requires_grad=op.supports_autograd))
+
+
+@contextmanager
+def as_without_gpu() -> Iterator[None]:
+    """PyTorch says that there is no GPU: with one, a few operators have more samples."""
+    asked = torch.cuda.is_available
+    torch.cuda.is_available = lambda: False
+    try:
+        yield
+    finally:
+        torch.cuda.is_available = asked
+
+
+def signature(sample) -> str:
+    """What a sample's tensors are, for it to be told from others."""
+    described: list[str] = []
+
+    def describe(x: torch.Tensor) -> torch.Tensor:
+        described.append(f"{str(x.dtype)[6:]}{list(x.shape)}{list(x.stride())}")
+        return x
+
+    _mapped((sample.input, sample.args, sample.kwargs), describe)
+    return " ".join(described)
+
+
+def _mapped(value, function: Callable[[torch.Tensor], torch.Tensor]):
+    """A value of lists, tuples and dicts with each tensor in it replaced."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        return {name: _mapped(item, function) for name, item in value.items()}
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple, torch.Size):
+        return type(value)(_mapped(item, function) for item in value)
+    return value
+
+
+def brought(sample, device: torch.device) -> tuple:
+    """A sample's input, arguments and keywords on a device, with the strides that they have on the CPU."""
+
+    def bring(x: torch.Tensor) -> torch.Tensor:
+        if x.layout is not torch.strided:
+            return x.detach().to(device).requires_grad_(x.requires_grad)
+        whole = torch.empty(0, dtype=x.dtype).set_(x.untyped_storage()).to(device)
+        there = whole.as_strided(x.shape, x.stride(), x.storage_offset())
+        there = there.conj() if x.is_conj() else there
+        there = torch._neg_view(there) if x.is_neg() else there
+        return there.detach().requires_grad_(x.requires_grad)
+
+    args, kwargs = _mapped((sample.args, sample.kwargs), bring)
+    if "device" in kwargs:
+        kwargs["device"] = device
+    return _mapped(sample.input, bring), args, kwargs
+
+
+def run(op, mode: str, sample, device: torch.device, between: Callable[[], None], autocast: Callable) -> None:
+    """One sample forward and backward; `between` is called before, between and after."""
+    operand, args, kwargs = brought(sample, device)
+    between()
+    with autocast(torch.bfloat16) if mode == "autocast" else nullcontext():
+        out = op(operand, *args, **kwargs)
+    between()
+    if any(x.requires_grad for x in _tensors((operand, args, kwargs))):
+        outs = [x for x in _tensors(sample.output_process_fn_grad(out)) if x.requires_grad]
+        if outs:
+            torch.autograd.backward(outs, [torch.zeros_like(x) for x in outs])
+        del outs
+    del out
+    between()
+
+
+def _tensors(value) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    _mapped(list(value) if isinstance(value, (list, tuple)) else value, lambda x: found.append(x) or x)
+    return found
+
+
+Event = tuple[bool, int, int]
+"""Whether it is an allocation or a free, of which block, of how many bytes."""
+
+
+def outcome(act: Callable[[Callable[[], None]], None], position: Callable[[], int], events: Callable[[], list[Event]]):
+    """Run one sample by `act`, which is given what to call between its parts, and note what it allocated.
+
+    `position` says how many events there are so far, `events` gives those since the first time that it was asked.
+    """
+    marks: list[int] = []
+    error = ""
+    try:
+        act(lambda: marks.append(position()))
+    except Exception as raised:
+        error = reason(raised)
+    marks.append(position())
+    held = events()
+    forward, backward = in_words([held[a - marks[0] : b - marks[0]] for a, b in pairwise(marks)][:2])
+    return Outcome(forward, backward, error)
+
+
+def reason(error: Exception) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
+
+
+def in_words(parts: list[list[Event]]) -> tuple[str, str]:
+    """The events of the forward and of the backward pass, each in a line: "512 64 -1 -0".
+
+    Bytes are what is allocated, with a minus the number of what is freed: of the blocks of this sample, in order; x is one
+    that was there before. Frees that follow each other are sorted: their order differs between runs of PyTorch itself.
+    """
+    numbers: dict[int, int] = {}
+    lines = ["", ""]
+    for place, part in enumerate(parts):
+        words: list[str] = []
+        for is_allocation, run in groupby(part, key=lambda event: event[0]):
+            if is_allocation:
+                for _, block, n_bytes in run:
+                    numbers[block] = numbers.setdefault(-1, -1) + 1
+                    numbers[-1] += 1
+                    words.append(str(n_bytes))
+            else:
+                words += sorted(f"-{numbers.pop(block, 'x')}" for _, block, _ in run)
+        lines[place] = " ".join(words)
+    return lines[0], lines[1]

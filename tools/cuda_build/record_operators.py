@@ -1,0 +1,140 @@
+"""Records the samples of PyTorch's database of operators over the CUDA build on stub libraries. Needs no GPU.
+
+    python tools/cuda_build/record_operators.py                     all operators, into tests/reference/2.13.0/operators
+    python tools/cuda_build/record_operators.py cumprod 'nn.*' --out there
+
+Run tools/cuda_build/setup.sh once before, and `pip install --target $STUB_CUDA_HOME/jupyter expecttest`. What a file holds:
+tests/reference/README.md.
+"""
+
+import argparse
+import fnmatch
+import gzip
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
+PATIENCE = 120  # seconds without a line, before an operator is given up
+
+
+def record(names: list[str]) -> None:
+    """Run the samples of these operators in this process; print a line of JSON for each operator and mode."""
+    import torch
+    from operator_samples import MODES, drawn, operators, outcome, run, signature
+
+    torch.set_num_threads(1)
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    warnings.simplefilter("ignore")
+    device = torch.device("cuda", 0)
+    x = torch.zeros(2, 2, device=device, requires_grad=True)
+    (x @ x).sum().backward()  # cuBLAS's workspaces, of both threads
+    known = operators()
+
+    def position() -> int:
+        counted = torch._C._cuda_memoryStats(0)["allocation"]["all"]
+        return counted["allocated"] + counted["freed"]
+
+    def history() -> list[tuple[bool, int, int]]:
+        entries = torch.cuda.memory._snapshot()["device_traces"][0]
+        kinds = {"alloc": True, "free_completed": False}
+        return [(kinds[e["action"]], e["addr"], e["size"]) for e in entries if e["action"] in kinds]
+
+    def autocast(dtype: torch.dtype):
+        return torch.autocast("cuda", dtype=dtype)
+
+    for name in names:
+        print(json.dumps([name]), flush=True)
+        for mode in MODES:
+            rows = []
+            for sample in drawn(known[name], mode):
+                started: list[int] = []
+
+                def mark_first(mark, started=started):
+                    if not started:
+                        torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python", context=None)
+                        started.append(1)
+                    mark()
+
+                def act(mark, sample=sample, mark_first=mark_first):
+                    run(known[name], mode, sample, device, lambda: mark_first(mark), autocast)
+
+                came = outcome(act, position, history)
+                torch.cuda.memory._record_memory_history(enabled=None)
+                rows.append([signature(sample), came.forward, came.backward, came.error])
+            if rows:
+                print(json.dumps([name, mode, rows]), flush=True)
+
+
+def lines_of(names: list[str]):
+    """What a process prints that records these operators, and None where it fell silent."""
+    process = subprocess.Popen(
+        [str(HERE / "run.sh"), __file__, "--child", *names],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"STUB_CUDA_GPU": "a100"},
+    )
+    waiting: queue.Queue = queue.Queue()
+
+    def pass_on() -> None:
+        for line in process.stdout:
+            waiting.put(line)
+        waiting.put(None)
+
+    threading.Thread(target=pass_on, daemon=True).start()
+    try:
+        while (line := waiting.get(timeout=PATIENCE)) is not None:
+            yield json.loads(line)
+    except queue.Empty:
+        yield None
+    finally:
+        process.kill()
+        process.wait()
+
+
+def main() -> None:
+    """The command line: see the head of this file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=["*"])
+    parser.add_argument("--out", type=Path, default=ROOT / "tests" / "reference" / "2.13.0" / "operators")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        record(arguments.names)
+        return
+    from operator_samples import operators
+
+    waiting = [name for name in operators() if any(fnmatch.fnmatch(name, pattern) for pattern in arguments.names)]
+    found: dict[str, dict[str, list]] = {}
+    while waiting:
+        current = None
+        for line in lines_of(waiting):
+            if line is None:
+                break
+            if len(line) == 1:
+                current = line[0]
+            else:
+                found.setdefault(line[1], {})[line[0]] = line[2]
+        if current is None:
+            raise RuntimeError(f"nothing could be recorded of {waiting[0]}")
+        done = waiting.index(current)
+        if waiting[done + 1 :] or current not in {name for mode in found.values() for name in mode}:
+            print(f"{current}: the CUDA build ended at it" if waiting[done + 1 :] else f"{current}: nothing came")
+        waiting = waiting[done + 1 :]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for mode, operators_of_it in found.items():
+        text = "\n".join(json.dumps([name, rows]) for name, rows in operators_of_it.items()) + "\n"
+        (arguments.out / f"{mode}.a100.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+        print(f"{mode}: {len(operators_of_it)} operators, {sum(map(len, operators_of_it.values())):,d} samples")
+
+
+if __name__ == "__main__":
+    main()
