@@ -44,8 +44,8 @@ def drawn(op, mode: str) -> list:
     """The samples of an operator in a mode, on the CPU, the same in each process; none where it knows no such type."""
     dtype = MODES[mode]
     known = {*op.dtypes, *op.dtypesIfCUDA}
-    if dtype not in known and not (dtype is torch.bfloat16 and torch.float32 in known):
-        return []  # some types it knows on some GPUs alone
+    if dtype not in known and not (dtype is torch.bfloat16 and torch.float16 in known):
+        return []  # bfloat16 is known of some operators on some GPUs alone
     torch.manual_seed(0)
     random.seed(0)
     with as_without_gpu():
@@ -99,9 +99,14 @@ def brought(sample, device: torch.device) -> tuple:
         return there.detach().requires_grad_(x.requires_grad)
 
     args, kwargs = _mapped((sample.args, sample.kwargs), bring)
-    if "device" in kwargs:
-        kwargs["device"] = device
+    args = tuple(device if _is_cpu(value) else value for value in args)
+    kwargs = {name: device if _is_cpu(value) else value for name, value in kwargs.items()}
     return _mapped(sample.input, bring), args, kwargs
+
+
+def _is_cpu(value) -> bool:
+    """Whether a sample says so that it wants the CPU: it was drawn there."""
+    return value == "cpu" if isinstance(value, str) else isinstance(value, torch.device)
 
 
 def run(op, mode: str, sample, device: torch.device, between: Callable[[], None], autocast: Callable) -> None:

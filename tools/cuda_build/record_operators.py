@@ -25,10 +25,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 PATIENCE = 120  # seconds without a line, before an operator is given up
 
 
-def record(names: list[str]) -> None:
-    """Run the samples of these operators in this process; print a line of JSON for each operator and mode."""
+def record(mode: str, names: list[str]) -> None:
+    """Run the samples of these operators in this process; print a line of JSON before and after each."""
     import torch
-    from operator_samples import MODES, drawn, operators, outcome, run, signature
+    from operator_samples import drawn, operators, outcome, run, signature
 
     torch.set_num_threads(1)
     torch.backends.cuda.enable_cudnn_sdp(False)
@@ -52,31 +52,29 @@ def record(names: list[str]) -> None:
 
     for name in names:
         print(json.dumps([name]), flush=True)
-        for mode in MODES:
-            rows = []
-            for sample in drawn(known[name], mode):
-                started: list[int] = []
+        rows = []
+        for sample in drawn(known[name], mode):
+            started: list[int] = []
 
-                def mark_first(mark, started=started):
-                    if not started:
-                        torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python", context=None)
-                        started.append(1)
-                    mark()
+            def mark_first(mark, started=started):
+                if not started:
+                    torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python", context=None)
+                    started.append(1)
+                mark()
 
-                def act(mark, sample=sample, mark_first=mark_first):
-                    run(known[name], mode, sample, device, lambda: mark_first(mark), autocast)
+            def act(mark, sample=sample, mark_first=mark_first, name=name):
+                run(known[name], mode, sample, device, lambda: mark_first(mark), autocast)
 
-                came = outcome(act, position, history)
-                torch.cuda.memory._record_memory_history(enabled=None)
-                rows.append([signature(sample), came.forward, came.backward, came.error])
-            if rows:
-                print(json.dumps([name, mode, rows]), flush=True)
+            came = outcome(act, position, history)
+            torch.cuda.memory._record_memory_history(enabled=None)
+            rows.append([signature(sample), came.forward, came.backward, came.error])
+        print(json.dumps([name, rows]), flush=True)
 
 
-def lines_of(names: list[str]):
+def lines_of(mode: str, names: list[str]):
     """What a process prints that records these operators, and None where it fell silent."""
     process = subprocess.Popen(
-        [str(HERE / "run.sh"), __file__, "--child", *names],
+        [str(HERE / "run.sh"), __file__, "--child", mode, *names],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -108,32 +106,33 @@ def main() -> None:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        record(arguments.names)
+        record(arguments.names[0], arguments.names[1:])
         return
-    from operator_samples import operators
+    from operator_samples import MODES, operators
 
-    waiting = [name for name in operators() if any(fnmatch.fnmatch(name, pattern) for pattern in arguments.names)]
-    found: dict[str, dict[str, list]] = {}
+    names = [name for name in operators() if any(fnmatch.fnmatch(name, pattern) for pattern in arguments.names)]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for mode in MODES:
+        found = {name: rows for name, rows in record_all(mode, names) if rows}
+        text = "\n".join(json.dumps([name, rows]) for name, rows in found.items()) + "\n"
+        (arguments.out / f"{mode}.a100.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+        print(f"{mode}: {len(found)} operators, {sum(map(len, found.values())):,d} samples")
+
+
+def record_all(mode: str, waiting: list[str]):
+    """Each operator's name and rows, from as many processes as it takes: some samples end the CUDA build's."""
     while waiting:
-        current = None
-        for line in lines_of(waiting):
+        current = waiting[0]
+        done = True
+        for line in lines_of(mode, waiting):
             if line is None:
                 break
-            if len(line) == 1:
-                current = line[0]
-            else:
-                found.setdefault(line[1], {})[line[0]] = line[2]
-        if current is None:
-            raise RuntimeError(f"nothing could be recorded of {waiting[0]}")
-        done = waiting.index(current)
-        if waiting[done + 1 :] or current not in {name for mode in found.values() for name in mode}:
-            print(f"{current}: the CUDA build ended at it" if waiting[done + 1 :] else f"{current}: nothing came")
-        waiting = waiting[done + 1 :]
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    for mode, operators_of_it in found.items():
-        text = "\n".join(json.dumps([name, rows]) for name, rows in operators_of_it.items()) + "\n"
-        (arguments.out / f"{mode}.a100.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-        print(f"{mode}: {len(operators_of_it)} operators, {sum(map(len, operators_of_it.values())):,d} samples")
+            current, done = line[0], len(line) == 2
+            if done:
+                yield line
+        if not done:
+            print(f"{mode}: the CUDA build ended at {current}")
+        waiting = waiting[waiting.index(current) + 1 :]
 
 
 if __name__ == "__main__":

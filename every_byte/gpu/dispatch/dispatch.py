@@ -23,6 +23,7 @@ from .values import ASK_VALUES
 aten = torch.ops.aten
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
+_NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl")
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
 _MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
 
@@ -104,6 +105,8 @@ class Dispatch(TorchDispatchMode):
             kwargs = kwargs or {}
             if attached()[-1] is not self or not self._is_ours(func, args, kwargs):
                 return func(*args, **kwargs)
+            if func in IN_FORMULAS:
+                func = in_place_form(func, args[0])
             if self._is_composite(func):
                 return self._compose(func, args, kwargs)
             if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
@@ -112,8 +115,6 @@ class Dispatch(TorchDispatchMode):
                 args = [_with_the_others(x) for x in args]
             if func is aten.add.Tensor and adds_in_place(*args):
                 return args[0].add_(args[1])
-            if func in IN_FORMULAS:
-                func = in_place_form(func, args[0])
             result = self._run(func, args, kwargs)
             self._count(func, args, kwargs, result)
             return result
@@ -134,7 +135,10 @@ class Dispatch(TorchDispatchMode):
         modules = len(sys.modules)
         if func not in self.ran:
             registry.import_late(func.namespace)
-        result = registry.RETURNS.get(func, func)(*args, **kwargs)
+        try:
+            result = registry.RETURNS.get(func, func)(*args, **kwargs)
+        except NotImplementedError as error:
+            raise (self._unknown(func) if _NO_KERNEL.search(str(error)) else error) from None
         if len(sys.modules) != modules:
             gc.collect()
         return result
@@ -231,6 +235,13 @@ class Dispatch(TorchDispatchMode):
         return (
             f"a tensor belongs to the GPU on which it was made: {what} from {there}, while {here} is open; make it "
             "again on the open GPU (in a notebook: run again the cells that make the model and its inputs)."
+        )
+
+    def _unknown(self, func) -> NotImplementedError:
+        return NotImplementedError(
+            f"what an operation returns must be known without its values: PyTorch does not say so of {func.name()}, nor "
+            f"does the simulated GPU {self.memory.spec.name}; compute it on the CPU and move the result with "
+            ".to(gpu.device)."
         )
 
     def _check_modelled(self, func) -> None:

@@ -18,24 +18,31 @@ _UNSHARED = (4, 2)  # references in C++, to a gradient and to its storage: `adds
 _UNNAMED = 6  # Python's references to a tensor of a call: the call's own, down to the question itself
 
 _EXTREMES = ("MaxBackward1", "MinBackward1", "AmaxBackward0", "AminBackward0", "LinalgVectorNormBackward0")
-_WITH_LOGITS = ("BinaryCrossEntropyWithLogitsBackward0",)
+_CLAMPS = ("ClampBackward0", "ClampBackward1")
+_ENTROPIES = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
 IN_FORMULAS = {
     aten.scatter.src: (aten.scatter_.src, None),
     aten.scatter_add.default: (aten.scatter_add_.default, None),
     aten.index_add.default: (aten.index_add_.default, None),
+    aten.index_fill.int_Scalar: (aten.index_fill_.int_Scalar, None),
+    aten.index_fill.int_Tensor: (aten.index_fill_.int_Tensor, None),
+    aten.put.default: (aten.put_.default, None),
     aten.index_put.default: (aten._index_put_impl_.default, ("IndexBackward0",)),
-    aten.logical_and.default: (aten.logical_and_.default, _EXTREMES),
+    aten.logical_and.default: (aten.logical_and_.default, (*_EXTREMES, *_CLAMPS)),
+    aten.logical_or.default: (aten.logical_or_.default, _CLAMPS),
     aten.masked_fill.Scalar: (aten.masked_fill_.Scalar, ("Atan2Backward0",)),
-    aten.sub.Tensor: (aten.sub_.Tensor, _WITH_LOGITS),
-    aten.mul.Tensor: (aten.mul_.Tensor, _WITH_LOGITS),
-    aten.div.Tensor: (aten.div_.Tensor, _WITH_LOGITS),
+    aten.sub.Tensor: (aten.sub_.Tensor, _ENTROPIES),
+    aten.mul.Tensor: (aten.mul_.Tensor, _ENTROPIES),
+    aten.div.Tensor: (aten.div_.Tensor, _ENTROPIES),
 }
 """Operations by which gradient formulas in C++ fill a tensor that they have just made: what they call on CUDA instead,
-and in which formulas (None: in all).
+and in which formulas (None: in all, but for those of OUT_OF_PLACE).
 
 Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and aten/src/ATen/native.
 """
 
+
+OUT_OF_PLACE = ("ScatterReduceBackward0", "IndexReduceBackward0")
 
 _ADDING = ("Atan2Backward0", "StdMeanBackward0", "VarMeanBackward0")
 """Formulas that add two tensors of their own, out of place."""
@@ -50,10 +57,10 @@ def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops
     if torch._C._current_graph_task_id() == -1 or not _is_called_by_the_engine():
         return func
     in_place, formulas = IN_FORMULAS[func]
-    if formulas is None:
-        return in_place
     node = running_node()
-    known = node.name() in formulas and (formulas is not _WITH_LOGITS or _made_for(node, into))
+    if formulas is None:
+        return func if node.name() in OUT_OF_PLACE else in_place
+    known = node.name() in formulas and (formulas is not _ENTROPIES or _made_for(node, into, not_by="aten::neg"))
     return in_place if known else func
 
 
@@ -86,8 +93,9 @@ def _is_called_by_the_engine() -> bool:
     return below is None or below.f_code is _FROM_ENGINE
 
 
-def _made_for(node, tensor: torch.Tensor) -> bool:
-    """Whether this tensor was allocated while this kind of node ran."""
+def _made_for(node, tensor: torch.Tensor, not_by: str = "") -> bool:
+    """Whether this tensor was allocated while this kind of node ran, by any operation but one."""
     record = RECORDS[tensor.untyped_storage()._cdata]
     events = reversed(record.memory.trace.events)
-    return next((e.node for e in events if e.action == "alloc" and e.allocation == record.number), "") == node.name()
+    made = next((e for e in events if e.action == "alloc" and e.allocation == record.number), None)
+    return made is not None and made.node == node.name() and made.operation != not_by

@@ -6,16 +6,17 @@ import torch
 
 from every_byte.gpu.memory.attachment import attached
 
-from .registry import decomposed, outputs_alone, returns
+from .launch.units import HALF
+from .registry import Call, decomposed, outputs_alone, returns, takes
 
 aten = torch.ops.aten
 
 outputs_alone("""empty empty_like empty_strided new_empty new_empty_strided zeros ones full zeros_like ones_like
     full_like new_zeros new_ones new_full rand randn randint rand_like randn_like randint_like arange scalar_tensor
-    linspace eye fill_ zero_ clone normal_ uniform_ bernoulli_ exponential_ random_ detach lift_fresh _unsafe_view
-    _local_scalar_dense""")
+    linspace logspace eye fill_ zero_ clone normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_
+    log_normal_ detach lift_fresh _unsafe_view _local_scalar_dense _efficientzerotensor""")
 outputs_alone("""cat stack tril triu tril_ triu_ flip repeat constant_pad_nd slice_backward select_backward
-    diagonal_backward select_scatter slice_scatter pixel_shuffle pixel_unshuffle""")
+    diagonal_backward narrow_copy put_ select_scatter slice_scatter pixel_shuffle pixel_unshuffle""")
 
 
 @returns(aten.normal_.default)
@@ -36,6 +37,24 @@ def _triangle_(operator: torch._ops.OpOverload):
 
 returns(aten.tril_.default)(_triangle_(aten.tril_.default))
 returns(aten.triu_.default)(_triangle_(aten.triu_.default))
+
+
+@takes(aten.bernoulli_.Tensor)
+def draws_of_tensor(call: Call) -> None:
+    """Probabilities of a half type are read in float32. Source: bernoulli_tensor_kernel, DistributionTemplates.h."""
+    probabilities = call.args[1]
+    if probabilities.dtype in HALF:
+        call.while_taken(probabilities.numel() * 4)
+
+
+@takes(aten.normal.Tensor_float)
+def draws_around_tensor(call: Call) -> None:
+    """The result, and beside it another that is asked for its shape alone.
+
+    Source: normal_out_impl in aten/src/ATen/native/DistributionTemplates.h.
+    """
+    call.place_all()
+    call.while_taken(call.args[0].numel() * call.result.element_size())
 
 
 def new_like(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

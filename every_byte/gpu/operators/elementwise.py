@@ -6,18 +6,22 @@ gradient of a sum.
 
 import torch
 
+from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.storages import RECORDS
+from every_byte.ledger.deep_graphs import running_node
 
 from .creation import check_value
 from .launch.tensor_iterator import result_strides
-from .registry import Call, outputs_alone, overload, returns, takes
+from .registry import Call, as_pytorch_does, composite, outputs_alone, overload, returns, several_kernels, takes
 
 aten = torch.ops.aten
 
 outputs_alone("""elu_backward leaky_relu_backward softplus_backward hardsigmoid_ hardsigmoid_backward
     hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward softshrink_backward
     mish_ mish_backward rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward threshold_ _prelu_kernel
-    _prelu_kernel_backward masked_fill_ where complex polar glu glu_backward floor_divide floor_divide_""")
+    _prelu_kernel_backward masked_fill_ where complex polar glu glu_backward floor_divide floor_divide_ rsub addr
+    channel_shuffle""")
+several_kernels("isinf ldexp ldexp_ mvlgamma mvlgamma_")
 _SAME_TYPE = """
     add.Tensor sub.Tensor mul.Tensor div.Tensor pow.Tensor_Tensor maximum minimum
     relu gelu silu mish sigmoid tanh elu leaky_relu softplus hardtanh hardswish hardsigmoid
@@ -94,6 +98,24 @@ def _masked_fill(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
     return x.new_empty(torch.broadcast_shapes(x.shape, mask.shape))
 
 
+@composite(aten.isclose.default)
+def _isclose(x, other, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> torch.Tensor:
+    """What is not a number, on both sides, is found in place. Source: isclose in native/TensorCompare.cpp."""
+    if not equal_nan or not (x.is_floating_point() and other.is_floating_point()):
+        return as_pytorch_does(aten.isclose.default, x, other, rtol, atol, equal_nan)
+    close = x == other
+    close |= x.isnan().__iand__(other.isnan())
+    if rtol == 0 and atol == 0:
+        return close
+    scaled = rtol * other
+    size = scaled.abs()
+    allowed = atol + size
+    del scaled, size
+    actual = (x - other).abs()
+    close |= actual.isfinite().__iand__(actual <= allowed)
+    return close
+
+
 # ----------------------------------------------------------------------------------------------------- a number's power
 
 
@@ -130,6 +152,8 @@ def where(call: Call) -> None:
     dtype = call.result.dtype
     call.hold(*(x.numel() * dtype.itemsize for x in call.args[1:3] if x.dtype != dtype or _was_on_cpu(x)))
     call.place_all()
+    if torch._C._current_graph_task_id() != -1 and running_node().name() == "MaskedFillBackward1":
+        attached()[-1].not_modelled("the gradient of masked_fill's value, of as many numbers as a mask has true ones,")
     if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
         call.while_taken(call.result.element_size())
 

@@ -21,7 +21,7 @@ MASKS = (torch.bool, torch.uint8)
 _UNNAMED = 4  # references to an index of a call: the call's own, down to the question itself
 
 outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select index_add index_add_ index_copy
-    index_copy_ index_fill index_fill_ masked_scatter_backward""")
+    index_copy_ index_fill index_fill_ take""")
 
 
 def _make_alike(call: Call, indices) -> None:
@@ -166,15 +166,6 @@ def _check_bounds(call: Call, index: torch.Tensor) -> None:
             reduce(call, index, reduced_dims(index, None), index.element_size(), 2 * index.element_size())
         for _ in range(2):
             call.while_taken(1)
-
-
-@takes(aten.unfold_backward.default)
-def unfold_backward(call: Call) -> None:
-    """The gradient, and a list of positions if the windows overlap. Source: unfold_backward in UnfoldBackward.cpp."""
-    call.place_all()
-    _, shape, dim, size, step = call.args
-    if step < size:
-        call.while_taken(shape[dim] * INDEX_BYTES)
 
 
 @takes(aten.roll.default)

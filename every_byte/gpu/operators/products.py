@@ -4,7 +4,7 @@ import torch
 
 from every_byte.gpu.memory.attachment import another_mode_is_on, attached
 
-from .registry import Call, as_pytorch_does, composite, returns, takes
+from .registry import Call, as_pytorch_does, composite, decomposed, returns, takes
 
 aten = torch.ops.aten
 
@@ -149,6 +149,22 @@ def added_batched_product(call: Call) -> None:
     left, right = call.args[1:3]
     if left.numel() and right.numel():
         _multiply_batches(call, left, right)
+
+
+@decomposed(aten.vdot.default)
+def _vdot(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Of real numbers, a dot product. Source: vdot_cuda in aten/src/ATen/native/cuda/Blas.cpp."""
+    return torch.dot(x.conj() if x.is_complex() else x, other)
+
+
+@decomposed(aten.addbmm.default)
+def _addbmm(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta=1, alpha=1) -> torch.Tensor:
+    """The products one by one, each added in place. Source: addbmm_impl_ in native/LinearAlgebra.cpp."""
+    total = x.expand(left.shape[1], right.shape[2]).clone(memory_format=torch.contiguous_format)
+    for one, other in zip(left, right, strict=True):
+        total.addmm_(one, other, beta=beta, alpha=alpha)
+        beta = 1
+    return total
 
 
 def _multiply_batches(call: Call, left: torch.Tensor, right: torch.Tensor) -> None:

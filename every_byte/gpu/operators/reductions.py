@@ -59,6 +59,18 @@ def _mean_of_all(x: torch.Tensor, *, dtype=None) -> torch.Tensor:
     return _mean(x, dtype=dtype)
 
 
+@decomposed(aten.count_nonzero.dim_IntList)
+def _count_nonzero(x: torch.Tensor, dim: list[int]) -> torch.Tensor:
+    """Source: count_nonzero_cuda in aten/src/ATen/native/TensorAdvancedIndexing.cpp."""
+    return (x != 0).sum(dim)
+
+
+@decomposed(aten.trace.default)
+def _trace(x: torch.Tensor) -> torch.Tensor:
+    """Source: trace_cuda in aten/src/ATen/native/cuda/TriangularOps.cu."""
+    return x.diagonal().sum()
+
+
 decomposed(aten._is_all_true.default)(torch.all)
 decomposed(aten._is_any_true.default)(torch.any)
 
@@ -90,8 +102,10 @@ def extreme(call: Call) -> None:
     Source: aten/src/ATen/native/cuda/ReduceMaxValuesKernel.cu, ReduceMinValuesKernel.cu, ReduceLogicKernel.cu.
     """
     call.place_all()
-    x = call.args[0]
-    reduce(call, x, reduced_dims(x, call.argument(1, "dim")), call.result.element_size(), call.result.element_size())
+    x, result = call.args[0], call.result
+    if x.numel() == 1 and "aten::a" in call.func.name() and result.dtype == torch.bool != x.dtype:
+        call.while_taken(1)
+    reduce(call, x, reduced_dims(x, call.argument(1, "dim")), result.element_size(), result.element_size())
 
 
 @takes(aten.max.default, aten.min.default)

@@ -33,6 +33,12 @@ LATE = {"_c10d_functional": "exchanges", "c10d": "exchanges", "fsdp": "sharded_c
 """The families of namespaces that `import torch` alone does not bring."""
 
 _OUTPUTS_ALONE: set[str] = set()
+_SEVERAL_KERNELS: set[str] = set()
+_OF_CUDA_ALONE = frozenset(("_chunk_cat", "_grouped_mm", "convolution", "convolution_backward"))
+"""What every device has as a composite, and CUDA as a kernel of its own."""
+_IMPLICIT, _EXPLICIT = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
+_COPYING = "CompositeExplicitAutogradNonFunctional"
+_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 _UNKNOWN_FOREACH = ("_foreach_max", "_foreach_powsum")
 
 
@@ -139,6 +145,11 @@ def outputs_alone(names: str) -> None:
     _OUTPUTS_ALONE.update(names.split())
 
 
+def several_kernels(names: str) -> None:
+    """These operators are elementwise, and made of several others all the same."""
+    _SEVERAL_KERNELS.update(names.split())
+
+
 def allocates_outputs_alone(func: OpOverload) -> bool:
     """Whether an operator that takes nothing by a rule of `takes` is known to allocate its outputs and nothing else.
 
@@ -159,16 +170,28 @@ def composed_of(func: OpOverload) -> Callable | None:
 
 def is_composed(func: OpOverload) -> bool:
     """Whether an operator is composed of others, by PyTorch or here; where meta has a kernel of its own, it is not."""
-    if func in DECOMPOSED:
+    if func in DECOMPOSED or _by_its_own_host_code(func):
         return True
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    is_one_kernel = func in ON_META_ITSELF or has_kernel(func.name(), "Meta")
-    return has_kernel(func.name(), "CompositeImplicitAutograd") and not is_one_kernel
+    is_one_kernel = func in ON_META_ITSELF or _has_kernel(func.name(), "Meta")
+    return _has_kernel(func.name(), _IMPLICIT) and not is_one_kernel
+
+
+def _by_its_own_host_code(func: OpOverload) -> str | None:
+    """The key of the host code by which PyTorch makes an operator of others on every device, if that is how.
+
+    Autograd knows such a one as one operator, and so would this GPU. What is known of it here goes first.
+    """
+    name, packet = func.name(), func.overloadpacket.__name__
+    is_known = func in TAKES or func in RETURNS or packet in _OF_CUDA_ALONE or allocates_outputs_alone(func)
+    if _has_kernel(name, "CPU") or is_known and packet not in _SEVERAL_KERNELS:
+        return None
+    return next((key for key in (_EXPLICIT, _COPYING) if _has_kernel(name, key)), None)
 
 
 def as_pytorch_does(func: OpOverload, *args, **kwargs):
     """PyTorch's own composite of this operator."""
-    return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+    key = _by_its_own_host_code(func) or _IMPLICIT
+    return func._op_dk(getattr(torch._C.DispatchKey, key), *args, **kwargs)
 
 
 def import_late(namespace: str) -> None:
