@@ -1,16 +1,20 @@
 """Writes book/verified_operations.md: `python tools/verified_operations.py`.
 
 Runs every recorded case on the simulated GPU of its card. Where all figures and events agree with the recording, the
-operations that ran are verified by it.
+operations that ran are verified by it. Then it runs every recorded sample of PyTorch's own database of operators.
 """
 
 import sys
 import warnings
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
+from operator_results import EXACT, FLAGGED, REFUSED, UNJUDGED, VERDICTS, WRONG, results  # noqa: E402
+from operator_results import recorded as recorded_samples  # noqa: E402
+from operator_samples import MODES  # noqa: E402
 from places import RECORDED  # noqa: E402
 from reference_files import all_files, load  # noqa: E402
 from running import Environment, cases, run_case, up_to_last_mark  # noqa: E402
@@ -27,14 +31,32 @@ FILES = (
 )
 HEAD = """# Verified operations
 
-Written by `python tools/verified_operations.py`. Each operation ran in a case whose memory was recorded from the CUDA
-build of PyTorch 2.13 (see `tests/reference/README.md`), and the simulated GPU gave every figure and every event of
-that recording. A case verifies an operation for the shapes, types and layouts that it has, not for all there are. Any
-other operation is counted by its outputs, warns once and is named in `gpu.unmodelled`.
+Written by `python tools/verified_operations.py`, which compares the simulated GPU with what was recorded from the CUDA build of
+PyTorch 2.13 (see `tests/reference/README.md`). An operation that is in no row is counted by its outputs, warns once and is
+named in `gpu.unmodelled`.
+
+## In programs
+
+Each operation ran in a program of which the simulated GPU gave every figure and every event. A program verifies an operation for
+the shapes, types and layouts that it has, not for all there are.
 
 | operation | verified by |
 |---|---|
 """
+DATABASE = """
+## In PyTorch's own samples
+
+PyTorch's tests draw on a database that knows of each operator how it may be called: shapes, strides, settings. Nobody here wrote
+it. Each of its samples was run forward and backward, in float32, in bfloat16 and under autocast to bfloat16, on an A100.
+
+{verdicts}
+
+In all {total:,d} samples: {counts}. Of those that the CUDA build can judge, {share:.1%} are exact.
+
+| operator | {columns} |
+|---|{rule}|
+"""
+COLUMNS = (EXACT, FLAGGED, REFUSED, WRONG, UNJUDGED)
 
 
 def recorded() -> list[tuple[str, object, str, dict]]:
@@ -60,9 +82,31 @@ def main() -> None:
         if agrees(run, recording):
             for operation in sorted(run.gpu.operations - run.gpu.unmodelled):
                 verified.setdefault(operation, f"{name}.{card}")
-    rows = [f"| `{operation}` | {case} |" for operation, case in sorted(verified.items())]
-    PAGE.write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+    rows = [f"| `{operation}` | {case} |\n" for operation, case in sorted(verified.items())]
+    PAGE.write_text(HEAD + "".join(rows) + database(), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)}: {len(verified)} operations")
+
+
+def database() -> str:
+    """The page's part about PyTorch's database: a row an operator, with its samples by verdict."""
+    counts: dict[str, Counter] = {}
+    for mode in MODES:
+        for result in results(mode, recorded_samples(mode)):
+            counts.setdefault(result.operator, Counter())[result.verdict] += 1
+    total = sum(counts.values(), Counter())
+    head = DATABASE.format(
+        verdicts="\n".join(f"- **{verdict}**: {VERDICTS[verdict]};" for verdict in COLUMNS).rstrip(";") + ".",
+        total=total.total(),
+        counts=", ".join(f"{total[verdict]:,d} {verdict}" for verdict in COLUMNS),
+        share=total[EXACT] / (total.total() - total[UNJUDGED]),
+        columns=" | ".join(COLUMNS),
+        rule="|".join("--:" for _ in COLUMNS),
+    )
+    rows = [
+        f"| `{name}` | " + " | ".join(f"{counts[name][verdict] or ''}" for verdict in COLUMNS) + " |\n"
+        for name in sorted(counts, key=str.lower)
+    ]
+    return head + "".join(rows)
 
 
 if __name__ == "__main__":

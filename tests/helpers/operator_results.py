@@ -1,13 +1,15 @@
-"""What the simulated GPU makes of the samples of PyTorch's database of operators, beside what the CUDA build made of them."""
+"""The samples of PyTorch's database of operators on the simulated GPU, beside what the CUDA build made of them."""
 
 import gzip
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 
 import torch
-from operator_samples import MODES, Outcome, drawn, operators, outcome, run, signature
+from operator_samples import Event, Outcome, drawn, operators, outcome, run, signature
 from places import RECORDED
 
 from utils import SimulatedGPU
@@ -16,27 +18,34 @@ FOLDER = RECORDED / "operators"
 EXACT, FLAGGED, REFUSED, WRONG, UNJUDGED = "exact", "flagged", "refused", "wrong", "unjudged"
 VERDICTS = {
     EXACT: "the same allocations and frees, in the same order",
-    FLAGGED: "it ran, and said that what it takes is not known",
-    REFUSED: "it raised where the CUDA build runs",
-    WRONG: "others, and nothing was said",
-    UNJUDGED: "the CUDA build raised: a library is missing there, or it does not take the sample",
+    FLAGGED: "it ran, and said by name that what an operation takes is not known",
+    REFUSED: "it raised, and said why",
+    WRONG: "other allocations, and nothing was said",
+    UNJUDGED: "the CUDA build raised: it lacks a library there, reads a value, or takes no such sample",
 }
 
 
 @dataclass(frozen=True)
 class Result:
-    """One sample on both: how they compare, and what differs."""
+    """One sample on both: how they compare."""
 
     operator: str
     mode: str
     number: int
+    about: str
     verdict: str
     cuda: Outcome
     simulated: Outcome
     flags: frozenset[str]
-    about: str
+
+    def __str__(self) -> str:
+        parts = zip(("forward", "backward"), *((x.forward, x.backward) for x in (self.cuda, self.simulated)))
+        lines = [f"{self.operator}, {self.mode}, sample {self.number}: {self.about}"]
+        lines += [f"  {part}: the CUDA build {theirs}\n    simulated {ours}" for part, theirs, ours in parts]
+        return "\n".join(lines + [self.simulated.error])
 
 
+@cache
 def recorded(mode: str) -> dict[str, list[list]]:
     """What the CUDA build made of each operator's samples: [signature, forward, backward, error] each."""
     with gzip.open(FOLDER / f"{mode}.a100.jsonl.gz", "rt", encoding="utf-8") as file:
@@ -45,28 +54,25 @@ def recorded(mode: str) -> dict[str, list[list]]:
 
 def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str]]:
     """One sample on a simulated A100, with what was not modelled in it."""
-    torch.backends.cuda.enable_cudnn_sdp(False)
     with SimulatedGPU("a100-80gb") as gpu:
         gpu._memory.blas_workspaces = {"forward": None, "backward": None}  # taken before, as when it was recorded
-
-        def events() -> list[tuple[bool, int, int]]:
-            kinds = {"alloc": True, "free": False}
-            return [(kinds[e.action], e.allocation, e.n_bytes) for e in gpu.trace.events if e.action in kinds]
-
-        first: list[int] = []
+        start: list[int] = []
 
         def position() -> int:
-            first.append(len(events()))
-            return first[-1]
+            start.append(len(gpu.trace.events))
+            return start[-1]
 
-        came = outcome(
-            lambda mark: run(op, mode, sample, gpu.device, mark, gpu.autocast), position, lambda: events()[first[0] :]
-        )
+        def events() -> list[Event | None]:
+            kinds = {"alloc": True, "free": False}
+            happened = gpu.trace.events[start[0] :]
+            return [(kinds[e.action], e.allocation, e.n_bytes) if e.action in kinds else None for e in happened]
+
+        came = outcome(lambda mark: run(op, mode, sample, gpu.device, mark, gpu.autocast), position, events)
         return came, gpu.unmodelled
 
 
 def verdict(cuda: Outcome, simulated: Outcome, flags: frozenset[str]) -> str:
-    """How the two compare."""
+    """How the two compare: one of VERDICTS."""
     if cuda.error:
         return UNJUDGED
     if simulated.error:
@@ -76,19 +82,26 @@ def verdict(cuda: Outcome, simulated: Outcome, flags: frozenset[str]) -> str:
     return EXACT if cuda == simulated else WRONG
 
 
-def results(mode: str, names: list[str] | None = None, at_most: int | None = None) -> Iterator[Result]:
-    """The samples of a mode, each compared with its recording; of those operators, so many of each."""
-    known, held = operators(), recorded(mode)
-    for name in names or held:
-        if name not in held:
-            continue
-        for number, (sample, row) in enumerate(zip(drawn(known[name], mode), held[name], strict=True)):
-            if at_most is not None and number >= at_most:
-                continue
-            about, *rest = row
-            assert signature(sample) == about, f"{name}: sample {number} is another than the recorded one"
-            cuda = Outcome(*rest)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                ours, flags = simulate(known[name], mode, sample)
-            yield Result(name, mode, number, verdict(cuda, ours, flags), cuda, ours, flags, about)
+def results(mode: str, names: Iterable[str], at_most: int | None = None) -> Iterator[Result]:
+    """The samples of these operators in a mode, each compared with its recording: all, or the first ones of each."""
+    cudnn_sdp = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        with SimulatedGPU("a100-80gb"), warnings.catch_warnings():  # around all others, which then open faster
+            warnings.simplefilter("ignore")
+            for name in names:
+                yield from _of_one(mode, name, at_most)
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(cudnn_sdp)
+
+
+def _of_one(mode: str, name: str, at_most: int | None) -> Iterator[Result]:
+    op, held = operators()[name], recorded(mode)[name]
+    if at_most is None and len(list(drawn(op, mode))) != len(held):
+        raise ValueError(f"{name}: as many samples must be drawn as are recorded, {len(held)}: it has others now.")
+    for number, (sample, (about, *rest)) in enumerate(zip(islice(drawn(op, mode), at_most), held)):
+        if signature(sample) != about:
+            raise ValueError(f"{name}: sample {number} must be the recorded one, {about}: it is {signature(sample)}.")
+        cuda = Outcome(*rest)
+        ours, flags = simulate(op, mode, sample)
+        yield Result(name, mode, number, about, verdict(cuda, ours, flags), cuda, ours, flags)

@@ -1,11 +1,12 @@
-"""PyTorch's own database of operators: its samples, brought to a GPU, run there forward and backward, and what came of it.
+"""PyTorch's own database of operators: its samples, brought to a GPU, and what they allocate there.
 
 The database (`op_db`, which PyTorch's tests are made of) knows for each operator how it may be called: shapes, strides,
-settings. The same samples are run over the CUDA build and on the simulated GPU; this file needs nothing but PyTorch, so that
-both can read it.
+settings. The same samples are run over the CUDA build and on the simulated GPU, forward and backward; this file needs
+nothing but PyTorch, so that both can read it.
 """
 
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -30,7 +31,8 @@ class Outcome:
 @cache
 def operators() -> dict[str, object]:
     """The database, by full name."""
-    with as_without_gpu():
+    with as_without_gpu(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         from torch.testing._internal.common_methods_invocations import op_db
     return {name_of(op): op for op in op_db}
 
@@ -40,16 +42,22 @@ def name_of(op) -> str:
     return op.name + ("." + op.variant_test_name if op.variant_test_name else "")
 
 
-def drawn(op, mode: str) -> list:
+def drawn(op, mode: str) -> Iterator:
     """The samples of an operator in a mode, on the CPU, the same in each process; none where it knows no such type."""
     dtype = MODES[mode]
     known = {*op.dtypes, *op.dtypesIfCUDA}
     if dtype not in known and not (dtype is torch.bfloat16 and torch.float16 in known):
-        return []  # bfloat16 is known of some operators on some GPUs alone
+        return  # bfloat16 is known of some operators on some GPUs alone
     torch.manual_seed(0)
     random.seed(0)
-    with as_without_gpu():
-        return list(op.sample_inputs("cpu", dtype, requires_grad=op.supports_autograd))
+    samples = op.sample_inputs("cpu", dtype, requires_grad=op.supports_autograd)
+    while True:
+        with as_without_gpu(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            sample = next(samples, None)
+        if sample is None:
+            return
+        yield sample
 
 
 @contextmanager
@@ -135,10 +143,13 @@ Event = tuple[bool, int, int]
 """Whether it is an allocation or a free, of which block, of how many bytes."""
 
 
-def outcome(act: Callable[[Callable[[], None]], None], position: Callable[[], int], events: Callable[[], list[Event]]):
+def outcome(
+    act: Callable[[Callable[[], None]], None], position: Callable[[], int], events: Callable[[], list]
+) -> Outcome:
     """Run one sample by `act`, which is given what to call between its parts, and note what it allocated.
 
-    `position` says how many events there are so far, `events` gives those since the first time that it was asked.
+    `position` says how many events there are so far, `events` gives those since it was first asked: None for one that
+    is neither an allocation nor a free.
     """
     marks: list[int] = []
     error = ""
@@ -148,7 +159,8 @@ def outcome(act: Callable[[Callable[[], None]], None], position: Callable[[], in
         error = reason(raised)
     marks.append(position())
     held = events()
-    forward, backward = in_words([held[a - marks[0] : b - marks[0]] for a, b in pairwise(marks)][:2])
+    parts = [[event for event in held[a - marks[0] : b - marks[0]] if event] for a, b in pairwise(marks)]
+    forward, backward = in_words(parts[:2])
     return Outcome(forward, backward, error)
 
 
@@ -160,8 +172,8 @@ def reason(error: Exception) -> str:
 def in_words(parts: list[list[Event]]) -> tuple[str, str]:
     """The events of the forward and of the backward pass, each in a line: "512 64 -1 -0".
 
-    Bytes are what is allocated, with a minus the number of what is freed: of the blocks of this sample, in order; x is one
-    that was there before. Frees that follow each other are sorted: their order differs between runs of PyTorch itself.
+    Bytes are what is allocated, with a minus the number of what is freed: of the blocks of this sample, in order; x is
+    one that was there before. Frees that follow each other are sorted: their order differs between runs of PyTorch.
     """
     numbers: dict[int, int] = {}
     lines = ["", ""]

@@ -3,8 +3,8 @@
     python tools/cuda_build/record_operators.py                     all operators, into tests/reference/2.13.0/operators
     python tools/cuda_build/record_operators.py cumprod 'nn.*' --out there
 
-Run tools/cuda_build/setup.sh once before, and `pip install --target $STUB_CUDA_HOME/jupyter expecttest`. What a file holds:
-tests/reference/README.md.
+Run tools/cuda_build/setup.sh once before; the database wants `expecttest`, on PYTHONPATH. What a file holds is said in
+tests/reference/README.md. Some samples end the CUDA build's process: it is begun again behind their operator.
 """
 
 import argparse

@@ -239,8 +239,8 @@ class Dispatch(TorchDispatchMode):
 
     def _unknown(self, func) -> NotImplementedError:
         return NotImplementedError(
-            f"what an operation returns must be known without its values: PyTorch does not say so of {func.name()}, nor "
-            f"does the simulated GPU {self.memory.spec.name}; compute it on the CPU and move the result with "
+            f"what an operation returns must be known without its values: PyTorch does not say it of {func.name()}, "
+            f"nor the simulated GPU {self.memory.spec.name}; compute it on the CPU and move the result with "
             ".to(gpu.device)."
         )
 

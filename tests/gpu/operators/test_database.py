@@ -1,0 +1,37 @@
+"""PyTorch's own database of operators: no sample is silently wrong, and most are exact."""
+
+from collections import Counter
+
+import pytest
+from operator_results import EXACT, FLAGGED, REFUSED, WRONG, recorded, results
+from operator_samples import MODES
+
+SHARES = 6
+LEAST_EXACT = 0.85
+
+
+def _share(mode: str, share: int) -> list[str]:
+    return sorted(recorded(mode))[share::SHARES]
+
+
+def _hold(mode: str, names: list[str], at_most: int | None) -> Counter:
+    """Compare, fail with every sample that is silently wrong, and return how many there are of each verdict."""
+    found = list(results(mode, names, at_most))
+    wrong = [result for result in found if result.verdict == WRONG]
+    assert not wrong, f"{len(wrong)} of {len(found)} are wrong:\n" + "\n".join(map(str, wrong[:20]))
+    return Counter(result.verdict for result in found)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_first_sample_of_every_operator(mode):
+    """Of every third operator in each mode: each has its turn in one, and all in all of them at night."""
+    modes = list(MODES)
+    counts = _hold(mode, sorted(recorded(mode))[modes.index(mode) :: len(modes)], 1)
+    assert counts[EXACT] > LEAST_EXACT * (counts[EXACT] + counts[FLAGGED] + counts[REFUSED])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("share", range(SHARES))
+def test_every_sample(mode, share):
+    _hold(mode, _share(mode, share), None)
