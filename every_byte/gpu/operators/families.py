@@ -12,6 +12,7 @@ from . import (  # noqa: F401
     pooling,
     products,
     reductions,
+    resampling,
     scans_and_sorts,
     softmax_dropout,
 )

@@ -46,7 +46,7 @@ def group_norm(call: Call) -> None:
 def group_norm_backward(call: Call) -> None:
     """Contiguous copies and the gradients; two sums for each channel, and two or three factors for the input's.
 
-    Source: GroupNormBackwardKernelImplInternal and GroupNorm1dBackward in group_norm_kernel.cu.
+    Source: GroupNormBackwardKernelImplInternal in group_norm_kernel.cu.
     """
     gradient, x, mean, rstd, weight, n, channels, positions, groups, mask = call.args
     if x.numel() == 0:
@@ -56,8 +56,7 @@ def group_norm_backward(call: Call) -> None:
     call.place_all()
     wide = max(x.element_size(), 4)
     of_channels, of_groups = n * channels * wide, n * groups * wide
-    if positions != 1:
-        call.hold(of_channels, of_channels)
+    call.hold(of_channels, of_channels)
     if mask[0]:
         call.hold(of_groups, of_groups)
         call.hold(of_channels if positions != 1 and weight is not None else 0)
