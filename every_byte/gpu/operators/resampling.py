@@ -26,12 +26,14 @@ def _reads_channels_last(call: Call, x: torch.Tensor, result: torch.Tensor) -> b
 
 @takes(aten.upsample_nearest2d.default, aten._upsample_nearest_exact2d.default)
 def nearest2d(call: Call) -> None:
-    """The result; a copy of the input with channels last, or a contiguous result and input for the kernel.
+    """The result; if sizes differ, a copy of the input with channels last, or a contiguous result and input.
 
     Source: upsample_nearest2d_out_cuda_template in aten/src/ATen/native/cuda/UpSampleNearest2d.cu.
     """
     call.place_all()
     x, result = call.args[0], call.result
+    if x.shape == result.shape:
+        return
     if _reads_channels_last(call, x, result):
         call.while_taken(*copies_in(torch.channels_last, x))
     else:
@@ -60,31 +62,51 @@ def bilinear2d(call: Call) -> None:
         call.while_taken(*copies_in(torch.channels_last, x))
 
 
-@takes(
+takes(
     aten.upsample_nearest2d_backward.default, aten._upsample_nearest_exact2d_backward.default,
     aten.upsample_bilinear2d_backward.default,
-)  # fmt: skip
-def upsampling2d_backward(call: Call) -> None:
-    """The gradient; copies of it and of the result's gradient where they do not lie as the kernel wants."""
-    call.place_all()
-    gradient, result = call.args[0], call.result
-    if _reads_channels_last(call, gradient, result):
-        call.while_taken(*copies_in(torch.channels_last, gradient))
-    else:
-        call.while_taken(*contiguous_copies(result, gradient))
+)(nearest2d)  # fmt: skip
 
 
-@takes(
+takes(
     aten.upsample_nearest1d_backward.default, aten._upsample_nearest_exact1d_backward.default,
     aten.upsample_nearest3d_backward.default, aten._upsample_nearest_exact3d_backward.default,
     aten.upsample_linear1d_backward.default, aten.upsample_bicubic2d_backward.default,
-    aten.upsample_trilinear3d_backward.default, aten._upsample_bilinear2d_aa_backward.default,
-    aten._upsample_bicubic2d_aa_backward.default,
-)  # fmt: skip
-def upsampling_backward(call: Call) -> None:
-    """The gradient; contiguous ones of it and of the result's."""
+)(contiguous_resampling)  # fmt: skip
+
+
+@takes(aten.upsample_trilinear3d_backward.default)
+def trilinear3d_backward(call: Call) -> None:
+    """The gradient; contiguous ones of the result's and of itself. Source: cuda/UpSampleTrilinear3d.cu."""
     call.place_all()
-    call.while_taken(*contiguous_copies(call.result, call.args[0]))
+    call.while_taken(*contiguous_copies(call.args[0], call.result))
+
+
+@takes(aten._upsample_bilinear2d_aa_backward.default, aten._upsample_bicubic2d_aa_backward.default)
+def smoothed_backward(call: Call) -> None:
+    """The gradient; a contiguous copy of the result's. Source: cuda/UpSampleBilinear2d.cu."""
+    call.place_all()
+    call.while_taken(*contiguous_copies(call.args[0]))
+
+
+# --------------------------------------------------------------------------------------------------------------- pixels
+
+
+@returns(aten.pixel_shuffle.default)
+def _pixel_shuffle(x: torch.Tensor, r: int) -> torch.Tensor:
+    """Contiguous, however the input lies. Source: math_pixel_shuffle in aten/src/ATen/native/PixelShuffle.cpp."""
+    return _moved(aten.pixel_shuffle.default, x, r)
+
+
+@returns(aten.pixel_unshuffle.default)
+def _pixel_unshuffle(x: torch.Tensor, r: int) -> torch.Tensor:
+    """As above."""
+    return _moved(aten.pixel_unshuffle.default, x, r)
+
+
+def _moved(operator: torch._ops.OpOverload, x: torch.Tensor, r: int) -> torch.Tensor:
+    shape = operator(x, r).shape
+    return x.new_empty(shape) if r > 1 else operator(x, r)
 
 
 # --------------------------------------------------------------------------------------------------------------- padding
