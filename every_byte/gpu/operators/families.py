@@ -1,6 +1,7 @@
 """All families of operators: importing this module registers what each knows, but for those that PyTorch has late."""
 
 from . import (  # noqa: F401
+    batch_norm,
     bilinear,
     copies,
     creation,

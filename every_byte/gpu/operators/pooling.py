@@ -62,7 +62,7 @@ def avg_pool3d(call: Call) -> None:
     call.while_taken(*contiguous_copies(call.args[0]))
 
 
-# -------------------------------------------------------------------------------------------- windows of a given number
+# ------------------------------------------------------------------------------------------- windows of a given number
 
 
 @takes(aten._adaptive_avg_pool2d.default)
@@ -137,7 +137,7 @@ def adaptive_max_pool3d(call: Call) -> None:
         call.while_taken(*contiguous_copies(x))
 
 
-# ------------------------------------------------------------------------------------- windows at random; and the reverse
+# ---------------------------------------------------------------------------------- windows at random; and the reverse
 
 
 @takes(aten.fractional_max_pool2d.default, aten.fractional_max_pool3d.default)

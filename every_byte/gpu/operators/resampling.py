@@ -14,7 +14,7 @@ outputs_alone("""upsample_linear1d upsample_bicubic2d upsample_trilinear3d repli
     replication_pad3d replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
     reflection_pad3d_backward channel_shuffle""")
 
-# ------------------------------------------------------------------------------------------------------------ upsampling
+# ---------------------------------------------------------------------------------------------------------- upsampling
 
 
 def _reads_channels_last(call: Call, x: torch.Tensor, result: torch.Tensor) -> bool:
@@ -89,7 +89,7 @@ def smoothed_backward(call: Call) -> None:
     call.while_taken(*contiguous_copies(call.args[0]))
 
 
-# --------------------------------------------------------------------------------------------------------------- pixels
+# -------------------------------------------------------------------------------------------------------------- pixels
 
 
 @returns(aten.pixel_shuffle.default)
@@ -109,7 +109,7 @@ def _moved(operator: torch._ops.OpOverload, x: torch.Tensor, r: int) -> torch.Te
     return x.new_empty(shape) if r > 1 else operator(x, r)
 
 
-# --------------------------------------------------------------------------------------------------------------- padding
+# ------------------------------------------------------------------------------------------------------------- padding
 
 
 @takes(
@@ -122,7 +122,7 @@ def reflection(call: Call) -> None:
     call.while_taken(*contiguous_copies(call.args[0]))
 
 
-# --------------------------------------------------------------------------------------------------------------- patches
+# ------------------------------------------------------------------------------------------------------------- patches
 
 
 def _resized(operator: torch._ops.OpOverload):
