@@ -46,7 +46,7 @@ def _batch_norm(x, weight, bias, mean, variance, training: bool, momentum: float
 
 @returns(aten.cudnn_batch_norm.default)
 def _cudnn(x: torch.Tensor, weight: torch.Tensor, bias, mean, variance, training: bool, momentum: float, eps: float):
-    """In evaluation nothing is kept for backward. Source: cudnn_batch_norm in aten/src/ATen/native/cudnn/BatchNorm.cpp."""
+    """In evaluation nothing is kept for backward. Source: cudnn_batch_norm in native/cudnn/BatchNorm.cpp."""
     kept = x.shape[1] if training else 0
     result, reserve = empty_in(suggested(x), x), x.new_empty(0, dtype=torch.uint8)
     return result, weight.new_empty(kept), weight.new_empty(kept), reserve
@@ -131,7 +131,7 @@ def _power_below(n: int) -> int:
 def native(call: Call) -> None:
     """The result, means and deviations; what the reduction shares, and numbers in place of parameters.
 
-    Source: batch_norm_cuda, batch_norm_mean_var and batch_norm_elementwise in aten/src/ATen/native/cuda/Normalization.cu.
+    Source: batch_norm_cuda, batch_norm_mean_var, batch_norm_elementwise in native/cuda/Normalization.cu.
     """
     x, weight, bias, _, _, training = call.args[:6]
     call.place_all()
@@ -158,7 +158,7 @@ def _statistics(call: Call, x: torch.Tensor, output_bytes: int) -> None:
 
 @returns(aten.native_batch_norm_backward.default)
 def _native_backward(gradient, x, weight, mean, variance, kept_mean, kept_deviation, training, eps, mask):
-    """The input's gradient is contiguous in evaluation and by the kernels that read such, else as the input suggests."""
+    """The input's gradient is contiguous in evaluation and by kernels that read such, else as the input suggests."""
     plain = not training or _is_fused(gradient, x, training, mask) or _kernels(x, gradient) == CONTIGUOUS
     of_x = empty_in(torch.contiguous_format if plain else suggested(x), x) if mask[0] else None
     of_weights = (

@@ -3,6 +3,7 @@
 from . import (  # noqa: F401
     batch_norm,
     bilinear,
+    convolution,
     copies,
     creation,
     elementwise,
