@@ -44,7 +44,7 @@ Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and 
 
 OUT_OF_PLACE = ("ScatterReduceBackward0", "IndexReduceBackward0")
 
-_ADDING = ("Atan2Backward0", "StdMeanBackward0", "VarMeanBackward0")
+_ADDING = ("Atan2Backward0", "LogcumsumexpBackward0", "StdMeanBackward0", "VarMeanBackward0")
 """Formulas that add two tensors of their own, out of place."""
 
 

@@ -224,10 +224,11 @@ def embedding_backward(call: Call) -> None:
     if n <= FEW_INDICES and not by_frequency:
         call.place_all()
     else:
-        _sorted(call, n, indices.element_size(), n_weights, by_frequency)
+        add_sorted_rows(call, n, indices.element_size(), n_weights, by_frequency)
 
 
-def _sorted(call: Call, n: int, index_bytes: int, n_weights: int, by_frequency: bool) -> None:
+def add_sorted_rows(call: Call, n: int, index_bytes: int, n_weights: int, by_frequency: bool) -> None:
+    """The gradient's rows, each the sum of those of one index. Source: as above, and EmbeddingBackwardKernel.cu."""
     spec, size = call.memory.spec, n * index_bytes
     _, _, numbers = call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     call.while_taken(cub.sort_pairs(n, index_bytes, n_weights, spec))

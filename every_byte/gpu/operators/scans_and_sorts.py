@@ -14,7 +14,7 @@ SUMMED_AT_ONCE = 2**30
 SUMS_WITH_KNOWN_SCRATCH = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 
 
-@takes(aten.cumsum.default)
+@takes(aten.cumsum.default, aten.cumprod.default)
 def running_sum(call: Call) -> None:
     """The result; the input in the result's type, then contiguous; and the scratch of CUB if there is one row alone.
 
@@ -30,9 +30,29 @@ def running_sum(call: Call) -> None:
     sizes = [result.nbytes] * (converts + copies)
     if x.numel() == x.shape[dim]:
         if x.numel() > SUMMED_AT_ONCE or result.dtype not in SUMS_WITH_KNOWN_SCRATCH:
-            attached()[-1].not_modelled(f"aten::cumsum of {x.numel():,d} elements of {result.dtype}")
+            attached()[-1].not_modelled(f"{call.func.name()} of {x.numel():,d} elements of {result.dtype}")
         sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2), call.memory.spec))
     call.while_taken(*sizes)
+
+
+@takes(aten.logcumsumexp.default)
+def running_log_sum(call: Call) -> None:
+    """The result; a contiguous copy of the input; and the scratch of CUB. Source: cuda/LogcumsumexpKernel.cu."""
+    call.place_all()
+    x = call.args[0]
+    if x.dim() == 0 or x.numel() == 0:
+        return
+    call.hold(*contiguous_copies(x))
+    if x.numel() == x.shape[call.args[1]]:
+        call.while_taken(cub.running_sum(x.numel(), max(x.element_size(), 2), call.memory.spec))
+
+
+@takes(aten.cummax.default, aten.cummin.default)
+def running_extreme(call: Call) -> None:
+    """Values and indices, then a contiguous copy of the input. Source: scan_dim_with_indices in cuda/ScanUtils.cuh."""
+    call.place_all()
+    if call.args[0].dim():
+        call.while_taken(*contiguous_copies(call.args[0]))
 
 
 @takes(aten.sort.default, aten.sort.stable)

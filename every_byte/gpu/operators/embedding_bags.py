@@ -1,0 +1,42 @@
+"""Bags of embeddings: sums, means and maxima of rows, and the sort by which rows of one index are summed up."""
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .indexing import add_sorted_rows
+from .registry import Call, contiguous_copies, outputs_alone, takes
+
+aten = torch.ops.aten
+MAX = 2
+
+outputs_alone("_embedding_bag_per_sample_weights_backward")
+
+
+@takes(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
+def embedding_bag(call: Call) -> None:
+    """The bags' sizes, the bag of each index, the result, and of maxima the indices.
+
+    Source: _embedding_bag_cuda in aten/src/ATen/native/cuda/EmbeddingBag.cu.
+    """
+    result, bag_of_index, bag_sizes, maxima = call.result
+    call.hold(*contiguous_copies(*call.args[1:3]))
+    call.place(bag_sizes, bag_of_index, result, maxima)
+
+
+@takes(aten._embedding_bag_backward.default)
+def embedding_bag_backward(call: Call) -> None:
+    """A contiguous copy of the gradient; of maxima the weights' gradient alone, else the indices are sorted first.
+
+    Source: _embedding_bag_dense_backward_cuda and embedding_bag_backward_cuda_sum_avg in cuda/EmbeddingBag.cu.
+    """
+    gradient, indices, *_, n_weights, by_frequency, mode, sparse = call.args[:10]
+    if sparse:
+        attached()[-1].not_modelled("aten::_embedding_bag_backward with sparse=True")
+        call.place_all()
+        return
+    call.hold(*contiguous_copies(gradient))
+    if mode == MAX or indices.numel() == 0:
+        call.place_all()
+        return
+    add_sorted_rows(call, indices.numel(), indices.element_size(), n_weights, by_frequency)

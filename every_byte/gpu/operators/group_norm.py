@@ -1,0 +1,62 @@
+"""Group norm: its statistics, and the sums over each channel and each group that its kernels make on the way."""
+
+import torch
+
+from .launch.units import HALF
+from .registry import Call, contiguous_copies, returns, takes
+
+aten = torch.ops.aten
+
+
+@returns(aten.native_group_norm.default)
+def _group_norm(x, weight, bias, n: int, channels: int, positions: int, groups: int, eps: float):
+    """Numbers of two types pass the check of mixed types, and are refused by the kernel.
+
+    Source: native_group_norm in aten/src/ATen/native/group_norm.cpp.
+    """
+    if any(y is not None and y.dtype != x.dtype for y in (weight, bias)):
+        raise RuntimeError(
+            f"input, weight and bias of a group norm must be of one type on CUDA: got {x.dtype} and "
+            f"{(bias if weight is None else weight).dtype}; convert one, or run it under autocast."
+        )
+    return aten.native_group_norm.default(x, weight, bias, n, channels, positions, groups, eps)
+
+
+@takes(aten.native_group_norm.default)
+def group_norm(call: Call) -> None:
+    """Contiguous copies, the result and each group's statistics; these in float32 for half types, and a scale and a
+    shift for each channel, where positions or parameters make them worth it.
+
+    Source: GroupNormKernelImplInternal in aten/src/ATen/native/cuda/group_norm_kernel.cu.
+    """
+    x, weight, bias, n, channels, positions, groups, _ = call.args
+    if x.numel() == 0:
+        call.place_all()
+        return
+    call.hold(*contiguous_copies(x, weight, bias))
+    call.place_all()
+    wide = max(x.element_size(), 4)
+    if x.dtype in HALF:
+        call.hold(*[n * groups * wide] * 2)
+    if positions != 1 and (weight is not None or bias is not None):
+        call.while_taken(*[n * channels * wide] * 2)
+
+
+@takes(aten.native_group_norm_backward.default)
+def group_norm_backward(call: Call) -> None:
+    """Contiguous copies and the gradients; two sums for each channel, and two or three factors for the input's.
+
+    Source: GroupNormBackwardKernelImplInternal in group_norm_kernel.cu.
+    """
+    gradient, x, mean, rstd, weight, n, channels, positions, groups, mask = call.args
+    if x.numel() == 0:
+        call.place_all()
+        return
+    call.hold(*contiguous_copies(gradient, x, mean, rstd, weight))
+    call.place_all()
+    wide = max(x.element_size(), 4)
+    of_channels, of_groups = n * channels * wide, n * groups * wide
+    call.hold(of_channels, of_channels)
+    if mask[0]:
+        call.hold(of_groups, of_groups)
+        call.hold(of_channels if positions != 1 and weight is not None else 0)

@@ -1,0 +1,132 @@
+"""Products of a tensor's own elements, whole and running, and their gradients, whose formulas look for zeros.
+
+On CUDA each formula asks whether an element is zero, and if none is, divides. On meta tensors PyTorch takes the longer
+way that is right in any case. Here the gradient is that of a tensor without zeros: with zeros, which no simulated GPU
+can know of, CUDA takes that longer way.
+
+Source: prod_backward and cumprod_backward in torch/csrc/autograd/FunctionsManual.cpp.
+"""
+
+import torch
+from torch.autograd import Function
+
+from every_byte.gpu.memory.attachment import attached
+
+from .registry import composite
+
+aten = torch.ops.aten
+COUNTED_IN_ONE_TILE, COUNT_BYTES, SELECTION_BYTES = 4096, 4, 1023
+
+
+def _differentiably(function: type[Function], operator: torch._ops.OpOverload):
+    def compose(x: torch.Tensor, *args, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """With a gradient for a tensor without zeros; where there is none to take, PyTorch's own operator."""
+        is_floating = x.dtype.is_floating_point or x.dtype.is_complex
+        if not (torch.is_grad_enabled() and x.requires_grad and is_floating):
+            with torch._C._AutoDispatchBelowAutograd():
+                return operator(x, *args, dtype=dtype)
+        return function.apply(x, dtype, *args)
+
+    return compose
+
+
+class Prod(Function):
+    """The product of all elements."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, dtype):
+        return aten.prod.default(x, dtype=dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, result = ctx.saved_tensors
+        given, x = x.dtype, x.to(gradient.dtype)
+        if x.dim() == 0:
+            return gradient.mul(result.div(x)).to(given), None
+        zeros = x == 0
+        _positions_of_none(zeros)
+        del zeros
+        return (gradient * (result / x).conj()).to(given), None
+
+
+class ProdOfRows(Function):
+    """The product along a dimension."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, dtype, dim, keepdim=False):
+        return aten.prod.dim_int(x, dim, keepdim, dtype=dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], output)
+        ctx.dim, ctx.keepdim, ctx.n_inputs = inputs[2], len(inputs) > 3 and inputs[3], len(inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, result = ctx.saved_tensors
+        given, x = x.dtype, x.to(gradient.dtype)
+        if not ctx.keepdim and x.dim():
+            gradient, result = gradient.unsqueeze(ctx.dim), result.unsqueeze(ctx.dim)
+        zeros = x == 0
+        counts = zeros.sum(ctx.dim, True)
+        counts.sum()
+        of_x = gradient * (result / x).conj()
+        return of_x.to(given), *[None] * (ctx.n_inputs - 1)
+
+
+class Cumprod(Function):
+    """The running product along a dimension."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, dtype, dim):
+        return aten.cumprod.default(x, dim, dtype=dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], output)
+        ctx.dim = inputs[2]
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, result = ctx.saved_tensors
+        given, x = x.dtype, x.to(gradient.dtype)
+        if x.numel() <= 1 or x.shape[ctx.dim] == 1:
+            return gradient.to(given), None, None
+        products = result.conj() * gradient
+        zeros = x == 0
+        zeros.any()
+        reversed_ = products.flip(ctx.dim)
+        running = reversed_.cumsum(ctx.dim)
+        sums = running.flip(ctx.dim)
+        del running, reversed_
+        return sums.div(x.conj()).to(given), None, None
+
+
+composite(aten.prod.default)(_differentiably(Prod, aten.prod.default))
+composite(aten.prod.dim_int)(_differentiably(ProdOfRows, aten.prod.dim_int))
+composite(aten.cumprod.default)(_differentiably(Cumprod, aten.cumprod.default))
+
+
+def _positions_of_none(zeros: torch.Tensor) -> None:
+    """What `nonzero` takes where nothing is true: a count, and the scratch of CUB's count and selection.
+
+    Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu, as in dispatch/values.py.
+    """
+    mode = attached()[-1]
+    if zeros.numel() > COUNTED_IN_ONE_TILE:
+        mode.not_modelled(f"aten::nonzero of more than {COUNTED_IN_ONE_TILE:,d} elements, in the gradient of prod")
+    mode.memory.operation = "aten::nonzero"
+    count = mode.memory.take(COUNT_BYTES)
+    mode.memory.while_taken(1)
+    mode.memory.while_taken(SELECTION_BYTES)
+    mode.memory.give_back(*count)
