@@ -4,6 +4,7 @@ from . import (  # noqa: F401
     copies,
     creation,
     elementwise,
+    grouped_products,
     indexing,
     losses,
     normalization,
