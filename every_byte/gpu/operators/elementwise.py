@@ -79,6 +79,23 @@ def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device)
 
 
+@returns(aten.lerp_.Tensor, aten.lerp_.Scalar)
+def _lerp_(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
+    """The tensor itself; PyTorch's own way on meta would select elements."""
+    shapes = (y.shape for y in (x, end, weight) if isinstance(y, torch.Tensor))
+    if torch.broadcast_shapes(*shapes) != x.shape or end.dtype != x.dtype:
+        raise RuntimeError(f"lerp_ wants what fits {tuple(x.shape)} of {x.dtype}: got {tuple(end.shape)}, {end.dtype}.")
+    return x
+
+
+@returns(aten.lerp.Tensor, aten.lerp.Scalar)
+def _lerp(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
+    """As above, of a tensor of its own."""
+    operands = [y for y in (x, end, weight) if isinstance(y, torch.Tensor)]
+    shape = torch.broadcast_shapes(*(y.shape for y in operands))
+    return torch.empty_strided(shape, result_strides(shape, operands), dtype=x.dtype, device=x.device)
+
+
 @returns(aten.masked_fill_.Scalar)
 def _masked_fill_(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
     check_value(value, x.dtype)
