@@ -8,9 +8,9 @@ import torch
 
 from every_byte.gpu.memory.storages import RECORDS
 
-from .creation import check_value
+from .creation import check_filling, check_value
 from .launch.tensor_iterator import result_strides
-from .registry import Call, outputs_alone, overload, returns, takes
+from .registry import Call, decomposed, outputs_alone, overload, returns, takes
 
 aten = torch.ops.aten
 
@@ -105,10 +105,26 @@ def _masked_fill_(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
 @returns(aten.masked_fill.Scalar)
 def _masked_fill(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
     """Contiguous, however the input lies."""
-    check_value(value, x.dtype)
     if not x.dtype.is_floating_point or mask.dtype != torch.bool or isinstance(value, complex):
         return aten.masked_fill.Scalar(x, mask, value)
-    return x.new_empty(torch.broadcast_shapes(x.shape, mask.shape))
+    return check_filling(value, x.new_empty(torch.broadcast_shapes(x.shape, mask.shape)))
+
+
+@decomposed(aten.masked_fill.Tensor)
+def _masked_fill_with(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The number is read, from wherever it lies. Source: masked_fill__cuda in cuda/Indexing.cu."""
+    return x.masked_fill(mask, _number(value))
+
+
+@decomposed(aten.masked_fill_.Tensor)
+def _masked_fill_with_(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return x.masked_fill_(mask, _number(value))
+
+
+def _number(value: torch.Tensor):
+    if value.dim():
+        raise RuntimeError(f"masked_fill takes a value of no dimensions: got {tuple(value.shape)}; try masked_scatter.")
+    return 0 if value.is_meta else value.item()
 
 
 # ----------------------------------------------------------------------------------------------------- a number's power
