@@ -34,6 +34,8 @@ def _see_backward():
             with ExitStack() as stack:
                 for observer in (found := _observers()):
                     stack.enter_context(observer.backward(roots, gradients, retain_graph, inputs))
+                if attached() and torch._C._current_graph_task_id() == -1:
+                    stack.enter_context(attached()[-1].numbering.backward(roots, create_graph))
                 results = original(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
             if not options.get("accumulate_grad"):
                 for observer in found:
