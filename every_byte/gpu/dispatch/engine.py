@@ -10,7 +10,7 @@ import torch
 
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.operators.launch.tensor_iterator import is_dense
-from every_byte.ledger.deep_graphs import running_node
+from every_byte.ledger.deep_graphs import looked_at, running_node
 
 aten = torch.ops.aten
 _FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
@@ -38,7 +38,7 @@ Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and 
 
 
 _ADDING = ("Atan2Backward0", "StdMeanBackward0", "VarMeanBackward0")
-"""Formulas that add two tensors of their own, out of place."""
+"""Formulas that add two tensors of their own, out of place, and of which two results may meet."""
 
 
 def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops.OpOverload:
@@ -71,10 +71,17 @@ def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
         return False
     if not _is_called_by_the_engine() or not isinstance(new, torch.Tensor):
         return False
-    if running_node().name() in _ADDING and _made_for(running_node(), old):
-        return False
     uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
-    return uses == _UNSHARED and sys.getrefcount(old) <= _UNNAMED and is_dense(old)
+    if uses != _UNSHARED or sys.getrefcount(old) > _UNNAMED or not is_dense(old):
+        return False
+    record, node = RECORDS[old.untyped_storage()._cdata], running_node()
+    return not record.memory.is_made_by(node, record) or _gives_twice(node) and node.name() not in _ADDING
+
+
+def _gives_twice(node) -> bool:
+    """Whether two gradients that a node makes meet: else one that it has just made is its formula's own."""
+    edges = [(looked_at(other), place) for other, place in node.next_functions if other is not None]
+    return len(set(edges)) < len(edges)
 
 
 def _is_called_by_the_engine() -> bool:
