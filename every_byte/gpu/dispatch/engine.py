@@ -19,13 +19,15 @@ _UNNAMED = 6  # Python's references to a tensor of a call: the call's own, down 
 
 _EXTREMES = ("MaxBackward1", "MinBackward1", "AmaxBackward0", "AminBackward0", "LinalgVectorNormBackward0")
 _WITH_LOGITS = ("BinaryCrossEntropyWithLogitsBackward0",)
+_ATAN2 = ("Atan2Backward0",)
+_CAREFUL_WITH_GRAPHS = (_WITH_LOGITS, _ATAN2)  # they also ask whether a graph is made, and write into nothing then
 IN_FORMULAS = {
     aten.scatter.src: (aten.scatter_.src, None),
     aten.scatter_add.default: (aten.scatter_add_.default, None),
     aten.index_add.default: (aten.index_add_.default, None),
     aten.index_put.default: (aten._index_put_impl_.default, ("IndexBackward0",)),
     aten.logical_and.default: (aten.logical_and_.default, _EXTREMES),
-    aten.masked_fill.Scalar: (aten.masked_fill_.Scalar, ("Atan2Backward0",)),
+    aten.masked_fill.Scalar: (aten.masked_fill_.Scalar, _ATAN2),
     aten.sub.Tensor: (aten.sub_.Tensor, _WITH_LOGITS),
     aten.mul.Tensor: (aten.mul_.Tensor, _WITH_LOGITS),
     aten.div.Tensor: (aten.div_.Tensor, _WITH_LOGITS),
@@ -52,6 +54,8 @@ def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops
     in_place, formulas = IN_FORMULAS[func]
     if formulas is None:
         return in_place
+    if formulas in _CAREFUL_WITH_GRAPHS and torch.is_grad_enabled():
+        return func
     node = running_node()
     known = node.name() in formulas and (formulas is not _WITH_LOGITS or _made_for(node, into))
     return in_place if known else func

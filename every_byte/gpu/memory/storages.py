@@ -161,9 +161,9 @@ class Memory:
         return Event("free", n_bytes, number, phase=phase, address=block.address, block_bytes=block.size_bytes)
 
     def _place(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
-        """Give a new storage its block, for as long as it lives. A storage of no bytes gets none."""
+        """Give a new storage its block, for as long as it lives. One of no bytes, or of zeros alone, gets none."""
         n_bytes = storage.nbytes()
-        block, number = self.take(n_bytes) if n_bytes else (None, None)
+        block, number = self.take(n_bytes) if n_bytes and not tensor._is_zerotensor() else (None, None)
         if number is not None:
             self.owners.tensors[number] = tensor.shape, tensor.dtype
         record = StorageRecord(storage, _storage_died)

@@ -71,6 +71,30 @@ def _reduced(loss: torch.Tensor, reduction: int) -> torch.Tensor:
     return loss.mean() if reduction == MEAN else loss.sum() if reduction == SUM else loss
 
 
+@decomposed(aten.binary_cross_entropy.default)
+def _binary_cross_entropy(x, target, weight=None, reduction=MEAN) -> torch.Tensor:
+    """The loss of each element, in whose storage their mean or sum is put.
+
+    Source: binary_cross_entropy_out_cuda in aten/src/ATen/native/cuda/Loss.cu.
+    """
+    loss = torch.empty_like(x)
+    if weight is not None:
+        loss.mul_(weight)
+    if reduction:
+        reduced = _reduced(loss, reduction)
+        loss.resize_(reduced.shape).copy_(reduced)
+    return loss
+
+
+@decomposed(aten.binary_cross_entropy_backward.default)
+def _binary_cross_entropy_backward(gradient, x, target, weight=None, reduction=MEAN) -> torch.Tensor:
+    """The gradient, and what is done to it in place. Source: binary_cross_entropy_backward_out_cuda, as above."""
+    result = torch.empty_like(x)
+    if weight is not None:
+        result.mul_(weight)
+    return result.div_(x.numel()) if reduction == MEAN else result
+
+
 @decomposed(aten.binary_cross_entropy_with_logits.default)
 def _binary_cross_entropy_with_logits(x, target, weight=None, pos_weight=None, reduction=MEAN) -> torch.Tensor:
     """The logarithm of the sigmoid lives to the end.

@@ -32,7 +32,7 @@ class Numbering:
 
     @contextmanager
     def backward(self, roots: list[torch.Tensor], makes_graph: bool) -> Iterator[None]:
-        """The outermost backward on this thread: what is behind its roots has CUDA's numbers, and what it makes counts."""
+        """The outermost backward here: what is behind its roots has CUDA's numbers, and what it makes counts."""
         first = made_so_far()
         before = self._renumber(roots) if any(self._graphs) else []
         try:
