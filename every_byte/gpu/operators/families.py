@@ -12,6 +12,7 @@ from . import (  # noqa: F401
     normalization,
     optimizers,
     products,
+    recurrent,
     reductions,
     scans_and_sorts,
     softmax_dropout,
