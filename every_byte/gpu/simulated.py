@@ -13,6 +13,7 @@ from every_byte.gpu.memory.specs import GPUSpec, find_spec
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.observer.observer import Observer
 from every_byte.gpu.patches.gates import GATES
+from every_byte.gpu.patches.numbering import Numbering
 from every_byte.ledger.deep_graphs import let_go
 from every_byte.ledger.trace import Trace
 
@@ -51,6 +52,7 @@ class SimulatedGPU:
         self._memory.take_over(holding)
         self._mode = Dispatch(self._memory, owner=self)
         self._mode.observer = self._observer = Observer(self._memory)
+        self._mode.numbering = Numbering()
         self._thread: int | None = None
 
     def __repr__(self) -> str:

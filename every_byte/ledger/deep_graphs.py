@@ -37,13 +37,22 @@ class _Held(threading.local):
 _held = _Held()
 
 
+RENUMBERED: dict[int, int] = {}
+"""By a node's id: the number that it had before it got another for a while (gpu/dispatch/numbering.py)."""
+
+
+def number_of(node: Node) -> int:
+    """Autograd's number of a node: the one that it got when it was made."""
+    return RENUMBERED.get(id(node)) or node._sequence_nr() if RENUMBERED else node._sequence_nr()
+
+
 def looked_at(node: Node) -> Node:
     """The same node, which is held from now on if it is one in a thousand.
 
     That is decided by autograd's number, spread so that no regular pattern of nodes is left out. A node that
     accumulates a leaf's gradient has the largest number: nothing is behind it, and it is not held.
     """
-    number = node._sequence_nr()
+    number = number_of(node)
     if torch.autograd._get_sequence_nr() - number > HARMLESS and number * _SPREAD % _RANGE < _ONE_IN_A_THOUSAND:
         if _after_collection not in gc.callbacks:
             gc.callbacks.append(_after_collection)

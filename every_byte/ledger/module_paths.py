@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
+from .deep_graphs import number_of
+
 
 class _Thread(threading.local):
     """What one thread has seen.
@@ -82,7 +84,7 @@ class ModulePaths:
         Counts: nodes made on this thread while it was open. Autograd numbers the nodes of a thread in the order in
                 which they are made, which is how it finds out.
         """
-        return self.of_sequence_number(node._sequence_nr())
+        return self.of_sequence_number(number_of(node))
 
     def of_sequence_number(self, number: int) -> str:
         """As `of_node`, for the node that autograd gave this number on this thread."""

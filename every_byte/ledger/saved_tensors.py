@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from every_byte.tables import text_table
 
-from .deep_graphs import HARMLESS, looked_at
+from .deep_graphs import HARMLESS, looked_at, number_of
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def graph_nodes(output: torch.Tensor | Sequence[torch.Tensor]) -> list[Node]:
             if node is not None and node not in found:
                 found.add(node)
                 todo.append(node)
-    nodes = sorted(found, key=lambda node: node._sequence_nr())
+    nodes = sorted(found, key=number_of)
     if len(nodes) > HARMLESS:  # their deletion would overflow the stack, now that Python has an object for each
         for node in reversed(nodes):
             looked_at(node)

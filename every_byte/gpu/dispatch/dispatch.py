@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attach, attached, detach, lend, take_back
 from every_byte.gpu.memory.storages import RECORDS, Memory
 from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
-from every_byte.gpu.operators.indexing import adopt_lists
+from every_byte.gpu.operators.indexing import adopt_list, adopt_lists, is_list
 
 from .autocast import KEY
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
@@ -195,6 +195,9 @@ class Dispatch(TorchDispatchMode):
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
                 if record is None and self.meanwhile.making_a_tensor:
                     record = self._adopt(tensor)
+                if record is None and is_list(tensor):
+                    adopt_list(tensor, self.memory)
+                    record = RECORDS[tensor.untyped_storage()._cdata]
                 if record is None or record.memory is not self.memory:
                     raise RuntimeError(self._foreign(func, tensor, record))
                 ours = True

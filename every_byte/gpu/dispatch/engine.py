@@ -10,7 +10,7 @@ import torch
 
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.operators.launch.tensor_iterator import is_dense
-from every_byte.ledger.deep_graphs import running_node
+from every_byte.ledger.deep_graphs import looked_at, running_node
 
 aten = torch.ops.aten
 _FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
@@ -20,6 +20,8 @@ _UNNAMED = 6  # Python's references to a tensor of a call: the call's own, down 
 _EXTREMES = ("MaxBackward1", "MinBackward1", "AmaxBackward0", "AminBackward0", "LinalgVectorNormBackward0")
 _CLAMPS = ("ClampBackward0", "ClampBackward1")
 _ENTROPIES = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
+_ATAN2 = ("Atan2Backward0",)
+_CAREFUL_WITH_GRAPHS = (_ENTROPIES, _ATAN2)  # they also ask whether a graph is made, and write into nothing then
 IN_FORMULAS = {
     aten.scatter.src: (aten.scatter_.src, None),
     aten.scatter_add.default: (aten.scatter_add_.default, None),
@@ -30,7 +32,7 @@ IN_FORMULAS = {
     aten.index_put.default: (aten._index_put_impl_.default, ("IndexBackward0",)),
     aten.logical_and.default: (aten.logical_and_.default, (*_EXTREMES, *_CLAMPS)),
     aten.logical_or.default: (aten.logical_or_.default, _CLAMPS),
-    aten.masked_fill.Scalar: (aten.masked_fill_.Scalar, ("Atan2Backward0",)),
+    aten.masked_fill.Scalar: (aten.masked_fill_.Scalar, _ATAN2),
     aten.sub.Tensor: (aten.sub_.Tensor, _ENTROPIES),
     aten.mul.Tensor: (aten.mul_.Tensor, _ENTROPIES),
     aten.div.Tensor: (aten.div_.Tensor, _ENTROPIES),
@@ -45,7 +47,7 @@ Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and 
 OUT_OF_PLACE = ("ScatterReduceBackward0", "IndexReduceBackward0")
 
 _ADDING = ("Atan2Backward0", "LogcumsumexpBackward0", "StdMeanBackward0", "VarMeanBackward0")
-"""Formulas that add two tensors of their own, out of place."""
+"""Formulas that add two tensors of their own, out of place, and of which two results may meet."""
 
 
 def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops.OpOverload:
@@ -57,6 +59,8 @@ def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops
     if torch._C._current_graph_task_id() == -1 or not _is_called_by_the_engine():
         return func
     in_place, formulas = IN_FORMULAS[func]
+    if formulas in _CAREFUL_WITH_GRAPHS and torch.is_grad_enabled():
+        return func
     node = running_node()
     if formulas is None:
         return func if node.name() in OUT_OF_PLACE else in_place
@@ -78,10 +82,17 @@ def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
         return False
     if not _is_called_by_the_engine() or not isinstance(new, torch.Tensor):
         return False
-    if running_node().name() in _ADDING and _made_for(running_node(), old):
-        return False
     uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
-    return uses == _UNSHARED and sys.getrefcount(old) <= _UNNAMED and is_dense(old)
+    if uses != _UNSHARED or sys.getrefcount(old) > _UNNAMED or not is_dense(old):
+        return False
+    record, node = RECORDS[old.untyped_storage()._cdata], running_node()
+    return not record.memory.is_made_by(node, record) or _gives_twice(node) and node.name() not in _ADDING
+
+
+def _gives_twice(node) -> bool:
+    """Whether two gradients that a node makes meet: else one that it has just made is its formula's own."""
+    edges = [(looked_at(other), place) for other, place in node.next_functions if other is not None]
+    return len(set(edges)) < len(edges)
 
 
 def _is_called_by_the_engine() -> bool:

@@ -69,6 +69,7 @@ class Memory:
         self.stream = self.streams = 0
         self.blas_workspaces: dict[str, Block] = {}
         self._next_number = 0
+        self.running, self.running_from = (-1, 0), 0
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
 
@@ -100,8 +101,8 @@ class Memory:
             else:
                 message = ""
                 number = self._next_number
-                self._next_number += 1
                 self.trace.events.append(self._allocation(n_bytes, number, block, name))
+                self._next_number += 1
         self.settle()
         if message:
             raise torch.OutOfMemoryError(message)
@@ -109,7 +110,10 @@ class Memory:
 
     def _maker(self) -> tuple[str, str]:
         """The autograd node that is running, and the module that it or what runs now belongs to."""
-        if torch._C._current_graph_task_id() != -1 and (running := running_node()):
+        task = torch._C._current_graph_task_id()
+        if task != -1 and (running := running_node()):
+            if self.running != (task, id(running)):
+                self.running, self.running_from = (task, id(running)), self._next_number
             return running.name(), self.labels.module_of(running)
         return "", self.labels.modules.current
 
@@ -207,6 +211,11 @@ class Memory:
         thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
         if thread not in self.blas_workspaces:
             self.blas_workspaces[thread], _ = self.take(self.spec.cublas_workspace_bytes, "cuBLAS workspace")
+
+    def is_made_by(self, node: torch.autograd.graph.Node, record: StorageRecord) -> bool:
+        """Whether a storage was placed while this node, which a backward runs now, has run."""
+        is_running = self.running == (torch._C._current_graph_task_id(), id(node))
+        return is_running and record.number is not None and record.number >= self.running_from
 
     # what the observer asks
 

@@ -8,7 +8,7 @@ import torch
 from torch.autograd.graph import Node
 
 from every_byte.ledger.attribution import NEVER, GraphNode, Kept, Owners
-from every_byte.ledger.deep_graphs import looked_at
+from every_byte.ledger.deep_graphs import looked_at, number_of
 from every_byte.ledger.saved_tensors import node_name, raw_slots
 from every_byte.palette import STATE
 
@@ -72,7 +72,7 @@ class GraphWalk:
                 if number not in self._known:
                     slots = self._read(node)
                     new.append((number, node_name(node), slots, self._watch(node) if slots else None))
-                self.inner.update(other._sequence_nr() for other in following)
+                self.inner.update(number_of(other) for other in following)
             elif (leaf := getattr(node, "variable", None)) is not None:
                 leaves.append(leaf)
         for number, name, slots, watch in sorted(new, key=lambda entry: entry[0]):
@@ -209,7 +209,7 @@ def nodes_behind(roots: Iterable[Node], shift: int = 0) -> Iterator[tuple[int, N
     todo, seen = list(roots), set()
     while todo:
         node = looked_at(todo.pop())
-        number = node._sequence_nr()
+        number = number_of(node)
         number += shift if number < ACCUMULATORS else 0
         if number not in seen:
             following = [other for other, _ in node.next_functions if other is not None]

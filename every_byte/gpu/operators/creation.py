@@ -14,7 +14,8 @@ aten = torch.ops.aten
 outputs_alone("""empty empty_like empty_strided new_empty new_empty_strided zeros ones full zeros_like ones_like
     full_like new_zeros new_ones new_full rand randn randint rand_like randn_like randint_like arange scalar_tensor
     linspace logspace eye fill_ zero_ clone normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_
-    log_normal_ detach lift_fresh _unsafe_view _local_scalar_dense _efficientzerotensor""")
+    log_normal_ detach lift_fresh _unsafe_view _local_scalar_dense _efficientzerotensor
+    is_same_size _has_same_storage_numel""")
 outputs_alone("""cat stack tril triu tril_ triu_ flip repeat constant_pad_nd slice_backward select_backward
     diagonal_backward narrow_copy put_ select_scatter slice_scatter pixel_shuffle pixel_unshuffle""")
 
@@ -88,10 +89,34 @@ def check_value(value, dtype: torch.dtype) -> None:
         )
 
 
-@returns(aten.fill_.Scalar)
-def _fill_(x: torch.Tensor, value) -> torch.Tensor:
-    check_value(value, x.dtype)
-    return aten.fill_.Scalar(x, value)
+def check_filling(value, result: torch.Tensor, given: torch.Tensor | None = None) -> torch.Tensor:
+    """The result, if the number fits its type; CUDA finds out with the result in hand, unless it is what was given."""
+    try:
+        check_value(value, result.dtype)
+    except RuntimeError:
+        if result is not given:
+            attached()[-1].memory.while_taken(result.untyped_storage().nbytes())
+        raise
+    return result
+
+
+def _filling(operator: torch._ops.OpOverload, place: int):
+    def kernel(*args, **options):
+        """PyTorch's own result, if its number, in this place, fits."""
+        value = args[place] if len(args) > place else options.get(operator._schema.arguments[place].name, 0)
+        return check_filling(value or 0, operator(*args, **options), args[0])
+
+    return kernel
+
+
+for _operator, _place in {
+    **dict.fromkeys((aten.scalar_tensor.default,), 0),
+    **dict.fromkeys((aten.fill_.Scalar, aten.full.default, aten.full_like.default), 1),
+    **dict.fromkeys((aten.new_full.default, aten.constant_pad_nd.default), 2),
+    **dict.fromkeys((aten.index_fill.int_Scalar, aten.index_fill_.int_Scalar), 3),
+    **dict.fromkeys((aten.scatter.value, aten.scatter_.value), 3),
+}.items():
+    returns(_operator)(_filling(_operator, _place))
 
 
 @returns(aten.cat.default)

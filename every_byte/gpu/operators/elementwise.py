@@ -10,9 +10,19 @@ from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.ledger.deep_graphs import running_node
 
-from .creation import check_value
+from .creation import check_filling, check_value
 from .launch.tensor_iterator import result_strides
-from .registry import Call, as_pytorch_does, composite, outputs_alone, overload, returns, several_kernels, takes
+from .registry import (
+    Call,
+    as_pytorch_does,
+    composite,
+    decomposed,
+    outputs_alone,
+    overload,
+    returns,
+    several_kernels,
+    takes,
+)
 
 aten = torch.ops.aten
 
@@ -83,6 +93,23 @@ def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device)
 
 
+@returns(aten.lerp_.Tensor, aten.lerp_.Scalar)
+def _lerp_(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
+    """The tensor itself; PyTorch's own way on meta would select elements."""
+    shapes = (y.shape for y in (x, end, weight) if isinstance(y, torch.Tensor))
+    if torch.broadcast_shapes(*shapes) != x.shape or end.dtype != x.dtype:
+        raise RuntimeError(f"lerp_ wants what fits {tuple(x.shape)} of {x.dtype}: got {tuple(end.shape)}, {end.dtype}.")
+    return x
+
+
+@returns(aten.lerp.Tensor, aten.lerp.Scalar)
+def _lerp(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
+    """As above, of a tensor of its own."""
+    operands = [y for y in (x, end, weight) if isinstance(y, torch.Tensor)]
+    shape = torch.broadcast_shapes(*(y.shape for y in operands))
+    return torch.empty_strided(shape, result_strides(shape, operands), dtype=x.dtype, device=x.device)
+
+
 @returns(aten.masked_fill_.Scalar)
 def _masked_fill_(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
     check_value(value, x.dtype)
@@ -92,10 +119,26 @@ def _masked_fill_(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
 @returns(aten.masked_fill.Scalar)
 def _masked_fill(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
     """Contiguous, however the input lies."""
-    check_value(value, x.dtype)
     if not x.dtype.is_floating_point or mask.dtype != torch.bool or isinstance(value, complex):
         return aten.masked_fill.Scalar(x, mask, value)
-    return x.new_empty(torch.broadcast_shapes(x.shape, mask.shape))
+    return check_filling(value, x.new_empty(torch.broadcast_shapes(x.shape, mask.shape)))
+
+
+@decomposed(aten.masked_fill.Tensor)
+def _masked_fill_with(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The number is read, from wherever it lies. Source: masked_fill__cuda in cuda/Indexing.cu."""
+    return x.masked_fill(mask, _number(value))
+
+
+@decomposed(aten.masked_fill_.Tensor)
+def _masked_fill_with_(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return x.masked_fill_(mask, _number(value))
+
+
+def _number(value: torch.Tensor):
+    if value.dim():
+        raise RuntimeError(f"masked_fill takes a value of no dimensions: got {tuple(value.shape)}; try masked_scatter.")
+    return 0 if value.is_meta else value.item()
 
 
 @composite(aten.isclose.default)

@@ -20,7 +20,7 @@ aten = torch.ops.aten
 MEAN, SUM = 1, 2
 
 outputs_alone("""mse_loss_backward smooth_l1_loss_backward huber_loss_backward log_sigmoid_forward
-    log_sigmoid_backward binary_cross_entropy_backward""")
+    log_sigmoid_backward""")
 
 # ------------------------------------------------------------------------------------------------ one number an element
 
@@ -36,28 +36,6 @@ def _mse_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = MEAN) -> t
 @returns(aten.smooth_l1_loss.default)
 def _pointwise_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = MEAN, limit: float = 1.0) -> torch.Tensor:
     return _mse_loss(x, target, reduction)
-
-
-@returns(aten.binary_cross_entropy.default)
-def _binary_cross_entropy(x: torch.Tensor, target: torch.Tensor, weight=None, reduction: int = MEAN) -> torch.Tensor:
-    """As large as its elements, and resized, too."""
-    loss = torch.empty_like(x)
-    return loss.resize_(()) if reduction else loss
-
-
-@takes(aten.binary_cross_entropy.default)
-def binary_cross_entropy(call: Call) -> None:
-    """The elements, and their mean or sum, which is copied over the first.
-
-    Source: binary_cross_entropy_out_cuda in aten/src/ATen/native/cuda/Loss.cu.
-    """
-    call.place_all()
-    reduction = call.argument(3, "reduction", MEAN)
-    if reduction:
-        elements = torch.empty_like(call.args[0])
-        call.hold(elements.element_size())
-        wide = elements.element_size() == 2 and reduction == SUM
-        reduce(call, elements, set(range(elements.dim())), elements.element_size(), vector=8 if wide else 4)
 
 
 @takes(aten.mse_loss.default, aten.smooth_l1_loss.default)
@@ -91,6 +69,30 @@ def _huber_loss(x, target, reduction=MEAN, delta=1.0) -> torch.Tensor:
 
 def _reduced(loss: torch.Tensor, reduction: int) -> torch.Tensor:
     return loss.mean() if reduction == MEAN else loss.sum() if reduction == SUM else loss
+
+
+@decomposed(aten.binary_cross_entropy.default)
+def _binary_cross_entropy(x, target, weight=None, reduction=MEAN) -> torch.Tensor:
+    """The loss of each element, in whose storage their mean or sum is put.
+
+    Source: binary_cross_entropy_out_cuda in aten/src/ATen/native/cuda/Loss.cu.
+    """
+    loss = torch.empty_like(x)
+    if weight is not None:
+        loss.mul_(weight)
+    if reduction:
+        reduced = _reduced(loss, reduction)
+        loss.resize_(reduced.shape).copy_(reduced)
+    return loss
+
+
+@decomposed(aten.binary_cross_entropy_backward.default)
+def _binary_cross_entropy_backward(gradient, x, target, weight=None, reduction=MEAN) -> torch.Tensor:
+    """The gradient, and what is done to it in place. Source: binary_cross_entropy_backward_out_cuda, as above."""
+    result = torch.empty_like(x)
+    if weight is not None:
+        result.mul_(weight)
+    return result.div_(x.numel()) if reduction == MEAN else result
 
 
 @decomposed(aten.binary_cross_entropy_with_logits.default)

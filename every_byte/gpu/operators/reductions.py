@@ -182,3 +182,13 @@ def log_sum_exp(call: Call) -> None:
     call.hold(x.nbytes)
     call.place_all()
     reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in HALF else 4)
+
+
+@takes(aten.histc.default)
+def histogram(call: Call) -> None:
+    """The counts; without bounds also the least and the largest value. Source: _histc_template in SummaryOps.cu."""
+    call.place_all()
+    x = call.args[0]
+    if call.argument(2, "min", 0) == call.argument(3, "max", 0):
+        call.hold(x.element_size(), x.element_size())
+        reduce(call, x, reduced_dims(x, None), x.element_size(), 2 * x.element_size())

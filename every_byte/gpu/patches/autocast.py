@@ -1,6 +1,8 @@
 """What `torch.autocast` asks by device type, answered as on CUDA while a simulated GPU is open."""
 
+import sys
 import threading
+from functools import partial
 
 import torch
 
@@ -21,6 +23,7 @@ def answer_as_cuda():
 
     def init(original):
         def __init__(self, device_type, *rest, **kwargs):
+            undoings.extend(_see_library())
             _MAKING.autocast = True
             try:
                 original(self, _as_cuda(device_type), *rest, **kwargs)
@@ -52,7 +55,41 @@ def answer_as_cuda():
         (torch, "clear_autocast_cache", clear),
         (amp, "_cast", cast_inputs),
     ]
-    return all_of([replaced(*change) for change in changes])
+    undoings = _see_library()
+    undoings += [replaced(*change) for change in changes]
+    return all_of(undoings)
+
+
+_LIBRARY = "transformers.utils.generic"
+
+
+def _see_library() -> list:
+    """Hugging Face's models enter no autocast where a tensor is on meta: there `maybe_autocast` is a `nullcontext()`.
+
+    Many modules have that function by name, and it looks that name up when it is called. Returns what undoes the
+    change, where it was to be made.
+    """
+    module = sys.modules.get(_LIBRARY)
+    maybe_autocast, is_seen = getattr(module, "maybe_autocast", None), hasattr(module, "_every_byte")
+    if maybe_autocast is None or is_seen or not hasattr(module, "nullcontext"):
+        return []
+
+    def of_meta_too(original):
+        def null_context(*args):
+            caller = sys._getframe(1)
+            is_here = attached() and caller.f_code is maybe_autocast.__code__
+            wishes = caller.f_locals if is_here else {}
+            if wishes.get("device_type") != "meta":
+                return original(*args)
+            if not (wishes["enabled"] or torch.is_autocast_enabled("cuda")):
+                return original()
+            names = "dtype", "enabled", "cache_enabled"
+            return torch.autocast("cuda", **{name: wishes[name] for name in names})
+
+        return null_context
+
+    module._every_byte = True
+    return [replaced(module, "nullcontext", of_meta_too), partial(delattr, module, "_every_byte")]
 
 
 _MAKING = threading.local()

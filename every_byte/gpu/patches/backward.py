@@ -1,5 +1,6 @@
 """Tells all who observe, simulated GPUs and live ones, when a backward runs and what a checkpoint computes again."""
 
+import sys
 from contextlib import ExitStack
 from functools import partial
 
@@ -7,7 +8,9 @@ import torch
 import torch.utils.checkpoint
 
 from every_byte.gpu.memory.attachment import attached, set_aside
+from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.observer.checkpoints import Region
+from every_byte.gpu.operators.indexing import adopt_list, is_list
 
 from .replacing import Changes, all_of, replaced
 
@@ -31,6 +34,8 @@ def _see_backward():
             with ExitStack() as stack:
                 for observer in (found := _observers()):
                     stack.enter_context(observer.backward(roots, gradients, retain_graph, inputs))
+                if attached() and torch._C._current_graph_task_id() == -1:
+                    stack.enter_context(attached()[-1].numbering.backward(roots, create_graph))
                 results = original(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
             if not options.get("accumulate_grad"):
                 for observer in found:
@@ -79,9 +84,24 @@ def _see_recomputation():
         for observer in _observers():
             observer.note_recomputed(region, torch._C._current_graph_task_id())
 
+    def stopping(original):
+        def __init__(self, *args) -> None:
+            original(self, *args)
+            _place_last(sys._getframe(1).f_locals.get("x"))
+
+        return __init__
+
     Region.listeners.append(note)
     theirs = replaced(torch.utils.checkpoint._CheckpointFrame, "check_recomputed_tensors_match", seeing)
-    return all_of([theirs, partial(Region.listeners.remove, note)])
+    stop = replaced(torch.utils.checkpoint._StopRecomputationError, "__init__", stopping)
+    return all_of([theirs, stop, partial(Region.listeners.remove, note)])
+
+
+def _place_last(x) -> None:
+    """The last tensor that a checkpoint computes again may be an index, made unseen of a list: no operation follows."""
+    is_ours = attached() and isinstance(x, torch.Tensor) and x.is_meta
+    if is_ours and x.untyped_storage()._cdata not in RECORDS and is_list(x):
+        adopt_list(x, attached()[-1].memory)
 
 
 WATCHING = Changes([_see_backward, _see_recomputation])

@@ -1,0 +1,94 @@
+"""Connectionist temporal classification: its lengths are read on the host, its kernels fill tables of probabilities."""
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .registry import Call, as_pytorch_does, composite, decomposed, returns, takes
+
+aten = torch.ops.aten
+OF_CUDNN = 450
+"""What a weighted sum of the sizes must exceed for the gradient to be put together of several operations."""
+
+
+@composite(aten.ctc_loss.Tensor)
+def _ctc_loss(x, target, n_inputs, n_targets, blank=0, reduction=1, zero_infinity=False) -> torch.Tensor:
+    """The lengths come to the host, wherever they lie; on meta PyTorch, which finds a dispatch mode on, keeps tensors.
+
+    Source: ctc_loss in aten/src/ATen/native/LossCTC.cpp, which asks areAnyTensorSubclassLike.
+    """
+    lengths = [x.to("cpu", torch.int64).reshape(-1).tolist() for x in (n_inputs, n_targets)]
+    return aten.ctc_loss.IntList(x, target, *lengths, blank, reduction, zero_infinity)
+
+
+@composite(aten.ctc_loss.IntList)
+def _ctc_loss_of_lists(x, target, n_inputs, n_targets, blank=0, reduction=1, zero_infinity=False) -> torch.Tensor:
+    """cuDNN's loss sizes its own workspace.
+
+    Source: _use_cudnn_ctc_loss in aten/src/ATen/native/cudnn/LossCTC.cpp.
+    """
+    is_flat = target.dim() == 1 and target.dtype == torch.int32 and not target.is_meta and x.dim() == 3
+    fits = all(n == x.shape[0] for n in n_inputs) and all(t < 256 and t <= n for n, t in zip(n_inputs, n_targets))
+    if is_flat and fits and blank == 0 and x.dtype == torch.float32 and torch.backends.cudnn.enabled:
+        attached()[-1].not_modelled("aten::_cudnn_ctc_loss")
+    operator = aten.ctc_loss.IntList
+    return as_pytorch_does(operator, x, target, n_inputs, n_targets, blank, reduction, zero_infinity)
+
+
+@returns(aten._ctc_loss.default)
+def _ctc_loss_and_table(x, target, n_inputs, n_targets, blank=0, zero_infinity=False):
+    """The table has room for the longest target, which one list of all targets does not tell.
+
+    Source: ctc_loss_allocate_outputs in aten/src/ATen/native/LossCTC.cpp, ctc_loss_gpu_template.
+    """
+    losses, table = aten._ctc_loss.default(x, target, n_inputs, n_targets, blank, zero_infinity)
+    longest = max(n_targets, default=0) if target.dim() == 1 else target.shape[1]
+    return losses, x.new_empty((x.shape[1], x.shape[0], 2 * longest + 1))
+
+
+@takes(aten._ctc_loss.default)
+def forward(call: Call) -> None:
+    """Both lengths and where each target begins; then the table, and the losses.
+
+    Source: ctc_loss_gpu_template in aten/src/ATen/native/cuda/LossCTC.cu.
+    """
+    call.hold(*_lists_bytes(call.args[0]))
+    losses, table = call.result
+    call.place(table, losses)
+
+
+def _lists_bytes(x: torch.Tensor) -> list[int]:
+    return [x.shape[1] * torch.int64.itemsize] * 3
+
+
+@decomposed(aten._ctc_loss_backward.default)
+def _backward(gradient, x, target, n_inputs, n_targets, losses, table, blank, zero_infinity=False) -> torch.Tensor:
+    """The same lists and a second table; for large sizes the probabilities of blanks are taken off outside the kernel.
+
+    Source: ctc_loss_backward_gpu_template in aten/src/ATen/native/cuda/LossCTC.cu.
+    """
+    n_steps, n_batch, n_classes = x.shape
+    lists = [torch.empty(n_batch, dtype=torch.int64, device=x.device) for _ in range(3)]
+    second = torch.empty(table.shape, dtype=table.dtype, device=x.device)
+    result = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if 2 * n_steps + 24 * n_batch // 10 + 2 * n_classes // 10 > OF_CUDNN:
+        (every, step, at), n_blanks = table.stride(), (table.shape[2] - 1) // 2 + 1
+        blanks = ((n_batch, n_steps, n_blanks), (every, step, 2 * at))
+        both = table.as_strided(*blanks) + second.as_strided(*blanks)
+        of_blanks = torch.logsumexp(both, 2, True).permute(1, 0, 2)
+        of_blanks = of_blanks.add_(x.narrow(2, blank, 1)).sub_(losses.view(1, n_batch, 1)).exp_()
+        result.narrow(2, blank, 1).sub_(of_blanks)
+        del of_blanks
+        del both
+        result.mul_(gradient.view(1, n_batch, 1))
+        if zero_infinity:
+            zero = torch.zeros((), dtype=x.dtype, device=x.device)
+            is_infinite = losses.view(1, n_batch, 1) == torch.inf
+            kept = torch.where(is_infinite, zero, result)
+            del is_infinite, zero
+            result = kept
+            del kept
+    del second
+    while lists:
+        lists.pop()
+    return result

@@ -1,0 +1,87 @@
+"""Losses of margins between classes: each row is one block of a kernel, and the rows are summed up by a reduction."""
+
+import torch
+
+from .reductions import reduce
+from .registry import Call, contiguous_copies, returns, takes
+
+aten = torch.ops.aten
+
+
+def _loss(x: torch.Tensor, is_of_rows: bool, reduction: int) -> torch.Tensor:
+    return x.new_empty(x.shape[:1] if is_of_rows and reduction == 0 else ())
+
+
+@returns(aten.multi_margin_loss.default)
+def _multi_margin_loss(x, target, p=1, margin=1, weight=None, reduction=1) -> torch.Tensor:
+    checked = aten.multi_margin_loss.default(x, target, p, margin, weight, reduction)
+    return _loss(x if x.dim() == 2 else x.reshape(1, -1), target.dim() > 0, reduction) if checked.numel() else checked
+
+
+@returns(aten.multi_margin_loss_backward.default)
+def _multi_margin_loss_backward(gradient, x, target, p, margin, weight=None, reduction=1) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
+@returns(aten.multilabel_margin_loss_forward.default)
+def _multilabel_margin_loss(x, target, reduction) -> tuple[torch.Tensor, torch.Tensor]:
+    aten.multilabel_margin_loss_forward.default(x, target, reduction)
+    return _loss(x, x.dim() > 1, reduction), x.new_empty(target.shape)
+
+
+@returns(aten.multilabel_margin_loss_backward.default)
+def _multilabel_margin_loss_backward(gradient, x, target, reduction, is_target) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
+def _sum_rows(call: Call, x: torch.Tensor) -> None:
+    rows = torch.empty(x.shape[0], dtype=x.dtype, device="meta")
+    reduce(call, rows, {0}, x.element_size(), vector=8 if x.element_size() == 2 else 4)
+
+
+@takes(aten.multi_margin_loss.default)
+def multi_margin_loss(call: Call) -> None:
+    """The loss, contiguous copies of input, target and weights, the rows' losses and their sum.
+
+    Source: multi_margin_loss_cuda_out in aten/src/ATen/native/cuda/MultiMarginLoss.cu.
+    """
+    call.place_all()
+    x, target = call.args[:2]
+    call.hold(*contiguous_copies(x, target, call.argument(4, "weight")))
+    if x.dim() == 2 and call.argument(5, "reduction", 1) and x.numel():
+        call.hold(x.shape[0] * x.element_size())
+        _sum_rows(call, x)
+
+
+@takes(aten.multi_margin_loss_backward.default)
+def multi_margin_loss_backward(call: Call) -> None:
+    """The gradient and contiguous copies. Source: multi_margin_loss_cuda_backward_out, as above."""
+    call.place_all()
+    gradient, x, target = call.args[:3]
+    call.hold(*contiguous_copies(x, gradient, target, call.argument(5, "weight")))
+
+
+@takes(aten.multilabel_margin_loss_forward.default)
+def multilabel_margin_loss(call: Call) -> None:
+    """Contiguous copies, which classes are targets, the rows' losses, then the loss, and their sum.
+
+    Source: multilabel_margin_loss_forward_out_cuda_template in cuda/MultiLabelMarginCriterion.cu.
+    """
+    loss, is_target = call.result
+    x, target, reduction = call.args
+    call.hold(*contiguous_copies(x, target))
+    call.place(is_target)
+    if x.dim() == 2 and reduction and x.numel():
+        call.hold(x.shape[0] * x.element_size())
+        call.place(loss)
+        _sum_rows(call, x)
+    else:
+        call.place(loss)
+
+
+@takes(aten.multilabel_margin_loss_backward.default)
+def multilabel_margin_loss_backward(call: Call) -> None:
+    """The gradient and contiguous copies. Source: multilabel_margin_loss_backward_cuda_out_template, as above."""
+    call.place_all()
+    gradient, x, target, _, is_target = call.args
+    call.hold(*contiguous_copies(x, target, is_target, gradient))

@@ -1,0 +1,215 @@
+"""Recurrent layers and cells: cuDNN's kernels, whose scratch it sizes itself; PyTorch's own fused cells without it.
+
+Source: aten/src/ATen/native/RNN.cpp, cuda/RNN.cu, cudnn/RNN.cpp.
+"""
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .registry import Call, as_pytorch_does, composite, decomposed, outputs_alone, returns, takes
+
+aten = torch.ops.aten
+OF_CUDNN = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_RNN_RELU, _RNN_TANH, _LSTM, _GRU = range(4)  # cuDNN's numbers of them
+_NAMES = {_RNN_RELU: "nn.RNN", _RNN_TANH: "nn.RNN", _LSTM: "nn.LSTM", _GRU: "nn.GRU"}
+
+outputs_alone("unsafe_split _cudnn_rnn _cudnn_rnn_backward")
+
+
+def is_for_cudnn(x: torch.Tensor) -> bool:
+    """Whether cuDNN takes it. Source: cudnn_is_acceptable in aten/src/ATen/native/Convolution.cpp."""
+    return torch.backends.cudnn.enabled and x.dtype in OF_CUDNN and x.numel() > 0
+
+
+# ---------------------------------------------------------------------------------------------------------------- cells
+
+
+@composite(aten.lstm_cell.default)
+def _lstm_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two products, and one kernel for the rest. Source: LSTMCell in RNN.cpp."""
+    of_input = torch.matmul(x, w_ih.t())
+    of_hidden = torch.matmul(hx[0], w_hh.t())
+    return aten._thnn_fused_lstm_cell.default(of_input, of_hidden, hx[1], b_ih, b_hh)[:2]
+
+
+@composite(aten.gru_cell.default)
+def _gru_cell(x, hx, w_ih, w_hh, b_ih=None, b_hh=None) -> torch.Tensor:
+    """As above. Source: GRUCell in RNN.cpp."""
+    of_input = torch.matmul(x, w_ih.t())
+    of_hidden = torch.matmul(hx, w_hh.t())
+    return aten._thnn_fused_gru_cell.default(of_input, of_hidden, hx, b_ih, b_hh)[0]
+
+
+@returns(aten._thnn_fused_lstm_cell.default)
+def _fused_lstm(of_input, of_hidden, cx, *biases):
+    return cx.new_empty(cx.shape), cx.new_empty(cx.shape), of_input.new_empty(of_input.shape)
+
+
+@returns(aten._thnn_fused_gru_cell.default)
+def _fused_gru(of_input, of_hidden, hx, *biases):
+    return hx.new_empty(hx.shape), hx.new_empty((hx.shape[0], 5 * hx.shape[1]))
+
+
+@takes(aten._thnn_fused_lstm_cell.default, aten._thnn_fused_gru_cell.default)
+def fused_cell(call: Call) -> None:
+    """What is kept for backward, then the results."""
+    *results, kept = call.result
+    call.place(kept, *results)
+
+
+@returns(aten._thnn_fused_lstm_cell_backward_impl.default)
+def _fused_lstm_backward(g_hidden, g_cell, cx, cy, kept, has_bias):
+    gates = kept.new_empty(kept.shape)
+    return gates, cx.new_empty(cx.shape), gates.sum(0) if has_bias else None
+
+
+@takes(aten._thnn_fused_lstm_cell_backward_impl.default)
+def fused_lstm_backward(call: Call) -> None:
+    """The gradients of the gates and of the cell; their sums follow as an operation."""
+    call.place_all()
+
+
+@decomposed(aten._thnn_fused_gru_cell_backward.default)
+def _fused_gru_backward(g_hidden, kept, has_bias):
+    """The gradients of both products, of the state, and the sums of the first two."""
+    rows, hidden = kept.shape[0], kept.shape[1] // 5
+    of_input, of_hidden = (kept.new_empty((rows, 3 * hidden)) for _ in range(2))
+    state = g_hidden.new_empty(g_hidden.shape)
+    sums = (of_input.sum(0), of_hidden.sum(0)) if has_bias else (None, None)
+    return of_input, of_hidden, state, *sums
+
+
+# --------------------------------------------------------------------------------------------------------------- layers
+
+
+def _layers(mode: int, x, states: list, params, has_biases, n_layers, dropout, train, bidirectional, batch_first):
+    """All layers, step by step: their outputs, and the last states of each."""
+    if batch_first:
+        x = x.transpose(0, 1)
+    per = len(params) // (n_layers * (2 if bidirectional else 1))
+    weights = [params[i : i + per] for i in range(0, len(params), per)]
+    finals: list = []
+    for layer in range(n_layers):
+        steps, outputs = list(x.unbind(0)), []
+        for backwards in (False, True) if bidirectional else (False,):
+            ordered = steps[::-1] if backwards else steps
+            state, made = states[len(finals)], []
+            for step in ordered:
+                state = _step(mode, step, state, weights[len(finals)])
+                made.append(state[0] if mode == _LSTM else state)
+            finals.append(state)
+            outputs.append(torch.stack(made[::-1] if backwards else made, 0))
+            del made, ordered
+        x = torch.cat(outputs, outputs[0].dim() - 1) if bidirectional else outputs[0]
+        del outputs, steps
+        if dropout and train and layer < n_layers - 1:
+            x = torch.dropout(x, dropout, True)
+    return x.transpose_(0, 1) if batch_first else x, finals
+
+
+def _step(mode: int, x, state, weights):
+    if mode == _LSTM:
+        return _lstm_cell(x, state, *weights)
+    if mode == _GRU:
+        return _gru_cell(x, state, *weights)
+    w_ih, w_hh, *biases = weights
+    b_ih, b_hh = biases or (None, None)
+    both = torch.nn.functional.linear(state, w_hh, b_hh)
+    of_input = torch.nn.functional.linear(x, w_ih, b_ih)  # has a name, so as to live as long as C++'s temporary
+    both.add_(of_input)
+    return both.tanh() if mode == _RNN_TANH else both.relu()
+
+
+def _of_cudnn(mode: int, x, hx, cx, params, has_biases, n_layers, dropout, train, bidirectional, batch_first, sizes=()):
+    """cuDNN's outputs. Which reserve and workspace it asks for, and how large its weights' buffer is, it alone knows."""
+    attached()[-1].not_modelled(f"{_NAMES[mode]} (cuDNN's reserve and workspace)")
+    if torch.is_autocast_enabled("cuda") and x.dtype in (torch.float32, torch.float16, torch.bfloat16):
+        dtype = torch.get_autocast_dtype("cuda")
+        x, hx, *params = (y.to(dtype) for y in (x, hx, *params))
+        cx = cx if cx is None else cx.to(dtype)
+    per = len(params) // (n_layers * (2 if bidirectional else 1))
+    hidden = params[1].shape[0] // {_LSTM: 4, _GRU: 3}.get(mode, 1)
+    projected = hx.shape[2] if hx.shape[2] != hidden else 0
+    return aten._cudnn_rnn.default(
+        x, params, per, _flat(params), hx, cx, mode, hidden, projected, n_layers, bool(batch_first), dropout, train,
+        bidirectional, list(sizes), None,
+    )[:3]  # fmt: skip
+
+
+def _flat(params: list[torch.Tensor]) -> torch.Tensor:
+    """The buffer in which the weights lie, or a new one."""
+    storage, total = params[0].untyped_storage(), sum(p.numel() for p in params)
+    if all(p.untyped_storage()._cdata == storage._cdata for p in params):
+        return params[0].detach().as_strided((total,), (1,), 0)
+    return params[0].new_empty(total)
+
+
+@returns(aten._cudnn_rnn_backward.default)
+def _cudnn_backward(x, weights, per, buffer, hx, cx, output, g_output, g_hidden, g_cell, *rest):
+    """The gradients of the weights lie in one buffer."""
+    mask = rest[-1]
+    of_weights: list = [None] * len(weights)
+    if mask[3]:
+        flat, at = buffer.new_empty(buffer.shape), 0
+        for i, weight in enumerate(weights):
+            of_weights[i] = flat[at : at + weight.numel()].view(weight.shape)
+            at += weight.numel()
+    return (
+        x.new_empty(x.shape) if mask[0] else None,
+        hx.new_empty(hx.shape) if mask[1] else None,
+        cx.new_empty(cx.shape) if mask[2] and cx is not None else None,
+        of_weights,
+    )
+
+
+def _layer_of(mode: int, operator: torch._ops.OpOverload):
+    def kernel(x, hx, params, *settings):
+        states = list(hx) if mode == _LSTM else [hx, None]
+        if is_for_cudnn(x):
+            output, *last = _of_cudnn(mode, x, *states, params, *settings)
+            return (output, *last) if mode == _LSTM else (output, last[0])
+        if mode == _LSTM and states[0].shape[-1] != states[1].shape[-1]:
+            attached()[-1].not_modelled("nn.LSTM of proj_size without cuDNN")
+            return as_pytorch_does(operator, x, hx, params, *settings)
+        firsts = list(states[0].unbind(0)) if states[1] is None else list(zip(states[0].unbind(0), states[1].unbind(0)))
+        output, finals = _layers(mode, x, firsts, params, *settings)
+        if mode == _LSTM:
+            return output, torch.stack([h for h, _ in finals], 0), torch.stack([c for _, c in finals], 0)
+        return output, torch.stack(finals, 0)
+
+    return kernel
+
+
+def _packed_layer_of(mode: int, operator: torch._ops.OpOverload):
+    def kernel(x, sizes, hx, params, *settings):
+        if not is_for_cudnn(x):
+            attached()[-1].not_modelled(f"{_NAMES[mode]} of packed sequences without cuDNN")
+            return as_pytorch_does(operator, x, sizes, hx, params, *settings)
+        states = list(hx) if mode == _LSTM else [hx, None]
+        output, *last = _of_cudnn(mode, x, *states, params, *settings, False, sizes.tolist())
+        return (output, *last) if mode == _LSTM else (output, last[0])
+
+    return kernel
+
+
+for _mode, _packet in {_LSTM: aten.lstm, _GRU: aten.gru, _RNN_TANH: aten.rnn_tanh, _RNN_RELU: aten.rnn_relu}.items():
+    composite(_packet.input)(_layer_of(_mode, _packet.input))
+    composite(_packet.data)(_packed_layer_of(_mode, _packet.data))
+
+
+@decomposed(aten._pack_padded_sequence.default)
+def _pack(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool):
+    """Runs of steps that equally many sequences have, each contiguous, joined. Source: PackedSequence.cpp."""
+    x, ends = x.transpose(0, 1) if batch_first else x, lengths.tolist()
+    if lengths.is_meta or ends != sorted(ends, reverse=True) or not ends or ends[-1] <= 0:
+        raise RuntimeError(
+            f"lengths must be on the CPU, positive and the longest first: got {ends} on {lengths.device}."
+        )
+    runs, sizes, begin = [], [], 0
+    for end in sorted(set(ends)):
+        alive = sum(other >= end for other in ends)
+        runs.append(x[begin:end, :alive].contiguous().view(-1, *x.shape[2:]))
+        sizes += [alive] * (end - begin)
+        begin = end
+    return torch.cat(runs), torch.tensor(sizes)
