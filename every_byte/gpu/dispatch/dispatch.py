@@ -133,8 +133,6 @@ class Dispatch(TorchDispatchMode):
         caller's tensors, until Python's garbage collector finds them. On CUDA nothing is imported here.
         """
         modules = len(sys.modules)
-        if func not in self.ran:
-            registry.import_late(func.namespace)
         try:
             result = registry.RETURNS.get(func, func)(*args, **kwargs)
         except NotImplementedError as error:
@@ -165,6 +163,7 @@ class Dispatch(TorchDispatchMode):
         """
         known = _COMPOSITE.get(func)
         if known is None:
+            registry.import_late(func.namespace)
             _COMPOSITE[func] = known = registry.is_composed(func)
         return known
 

@@ -49,6 +49,8 @@ OUT_OF_PLACE = ("ScatterReduceBackward0", "IndexReduceBackward0")
 _ADDING = ("Atan2Backward0", "LogcumsumexpBackward0", "StdMeanBackward0", "VarMeanBackward0")
 """Formulas that add two tensors of their own, out of place, and of which two results may meet."""
 
+_ADDING_IN_PLACE = ("AminmaxBackward0",)
+
 
 def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops.OpOverload:
     """What a gradient formula would call on CUDA for this operation of IN_FORMULAS, whose first operand is `into`.
@@ -80,13 +82,15 @@ def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
     """
     if torch._C._current_graph_task_id() == -1 or torch.is_grad_enabled():
         return False
-    if not _is_called_by_the_engine() or not isinstance(new, torch.Tensor):
+    if not _is_called_by_the_engine() or not isinstance(new, torch.Tensor) or old.shape != new.shape:
         return False
     uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
     if uses != _UNSHARED or sys.getrefcount(old) > _UNNAMED or not is_dense(old):
         return False
     record, node = RECORDS[old.untyped_storage()._cdata], running_node()
-    return not record.memory.is_made_by(node, record) or _gives_twice(node) and node.name() not in _ADDING
+    if not record.memory.is_made_by(node, record) or node.name() in _ADDING_IN_PLACE:
+        return True
+    return _gives_twice(node) and node.name() not in _ADDING
 
 
 def _gives_twice(node) -> bool:

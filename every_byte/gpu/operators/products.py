@@ -86,7 +86,10 @@ def _blas_reads(matrix: torch.Tensor) -> bool:
     return (down == 1 and right >= max(1, rows)) or (right == 1 and down >= max(1, columns))
 
 
-@takes(aten.mm.default, aten.addmm.default, aten.addmm_.default, aten._addmm_activation.default)
+@takes(
+    aten.mm.default, aten.mm.out, aten.addmm.default, aten.addmm.out, aten.addmm_.default,
+    aten._addmm_activation.default,
+)  # fmt: skip
 def matrix_product(call: Call) -> None:
     """The result, a contiguous copy of each operand that cuBLAS cannot read in place, then the workspace.
 

@@ -93,7 +93,8 @@ def sum_or_mean(call: Call) -> None:
 
 
 @takes(
-    aten.amax.default, aten.amin.default, aten.any.default, aten.any.dim, aten.any.dims, aten.all.default,
+    aten.amax.default, aten.amax.out, aten.amin.default, aten.amin.out, aten.any.default, aten.any.dim, aten.any.dims,
+    aten.all.default,
     aten.all.dim, aten.all.dims,
 )  # fmt: skip
 def extreme(call: Call) -> None:
