@@ -29,7 +29,13 @@ ON_META_ITSELF: list[OpOverload] = []
 """Operators that PyTorch composes of others on meta, and that are one kernel on CUDA: what `returns` knows of them is
 registered as meta's own kernel while a simulated GPU is open (patches/operators.py)."""
 
-LATE = {"prims": "zero_tensors", "_c10d_functional": "exchanges", "c10d": "exchanges", "fsdp": "sharded_copies"}
+LATE = {
+    "_c10d_functional": "exchanges",
+    "c10d": "exchanges",
+    "fsdp": "sharded_copies",
+    "prims": "zero_tensors",
+    "torch_nn": "chunked_losses",
+}
 """The families of namespaces that `import torch` alone does not bring."""
 
 _OUTPUTS_ALONE: set[str] = set()
