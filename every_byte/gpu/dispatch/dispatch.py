@@ -251,15 +251,13 @@ class Dispatch(TorchDispatchMode):
             self.not_modelled(func.name())
         self._known[func] = True
 
-    def not_modelled(self, name: str) -> None:
-        """Say once, by name, that an operation's temporary memory is not known."""
+    def not_modelled(self, name: str, why: str = "") -> None:
+        """Say once, by name, that an operation's temporary memory is not known, or why something else is not."""
         trace = self.memory.trace
         if name not in trace.unmodelled:
             trace.unmodelled[name] = len(trace.events)
-            warnings.warn(
-                f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not.",
-                stacklevel=6,
-            )
+            known = f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not."
+            warnings.warn(why or known, stacklevel=6)
 
     def tell_no_values(self, what: str, stacklevel: int = 5) -> None:
         """Warn, once, that values on a simulated GPU are zeros."""

@@ -7,6 +7,7 @@ from every_byte.gpu.dispatch.autocast import cast_as_cuda
 from .attention_order import heed_user_order
 from .autocast import answer_as_cuda
 from .backward import WATCHING
+from .compiling import run_uncompiled
 from .conversion import keep_parameters, keep_what_gets_data
 from .copying import copy_storages
 from .devices import accept_meta_in_fast_paths, accept_meta_in_optimizers
@@ -56,6 +57,7 @@ GATES = _Gates(
         load_without_complaint,
         pin_without_a_driver,
         flatten_for_cudnn,
+        run_uncompiled,
         _watch,
         heed_user_order,
     ]
