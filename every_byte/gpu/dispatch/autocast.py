@@ -166,17 +166,20 @@ def _in_widest(operator):
 
 
 def _widest(operator, args: tuple) -> torch.dtype:
-    """float32 if any argument is, else autocast's own type. Raises: RuntimeError for a third type."""
-    lower = torch.get_autocast_dtype("cuda")
-    dtypes = {value.dtype for value in args if _is_eligible(value)}
-    if torch.float32 in dtypes:
-        return torch.float32
-    if dtypes - {lower}:
-        raise RuntimeError(
-            f"{operator.name()} under autocast takes {lower} and float32: got {', '.join(map(str, dtypes))}; convert "
-            "its arguments first."
-        )
-    return lower
+    """float32 if any argument is, else autocast's own type. Raises: RuntimeError for a third type before one in float32.
+
+    Source: prioritize in aten/src/ATen/autocast_mode.h, which looks at the arguments in order.
+    """
+    dtype = lower = torch.get_autocast_dtype("cuda")
+    for value in filter(_is_eligible, args):
+        if value.dtype is torch.float32:
+            dtype = torch.float32
+        elif dtype is lower is not value.dtype:
+            raise RuntimeError(
+                f"{operator.name()} under autocast takes {lower} and float32: got {value.dtype}; convert its arguments "
+                "first."
+            )
+    return dtype
 
 
 def _refused(operator):

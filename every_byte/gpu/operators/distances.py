@@ -1,0 +1,124 @@
+"""Distances between vectors, places among sorted numbers, counts in bins, and grids that say where to sample."""
+
+import torch
+
+from .launch.memory_formats import copies_in
+from .reductions import reduce
+from .registry import Call, decomposed, outputs_alone, takes
+
+aten = torch.ops.aten
+
+outputs_alone("""grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward _cdist_forward
+    _pdist_forward addr linalg_cross kthvalue""")
+
+# ----------------------------------------------------------------------------------------------------------- distances
+
+
+@decomposed(aten._euclidean_dist.default)
+def _euclidean_dist(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """One product of matrices: of -2x, its squared norm and ones with y, ones and its squared norm.
+
+    Source: _euclidean_dist in aten/src/ATen/native/Distance.cpp.
+    """
+    x_norm, x_ones = _norm_and_ones(x)
+    y_norm, y_ones = _norm_and_ones(y)
+    doubled = x.mul(-2)
+    left = torch.cat([doubled, x_norm, x_ones], -1)
+    del doubled, x_norm, x_ones
+    right = torch.cat([y, y_ones, y_norm], -1)
+    del y_norm, y_ones
+    return left.matmul(right.mT).clamp_min_(0).sqrt_()
+
+
+def _norm_and_ones(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    squares = x.pow(2)
+    norm = squares.sum(-1, True)
+    del squares
+    return norm, torch.ones_like(norm, memory_format=torch.contiguous_format)
+
+
+@decomposed(aten.dist.default)
+def _dist(x: torch.Tensor, y: torch.Tensor, p: float = 2) -> torch.Tensor:
+    """The norm of the difference. Source: as above."""
+    return torch.ops.aten.norm.Scalar(x - y, p)
+
+
+@takes(aten._cdist_backward.default)
+def cdist_backward(call: Call) -> None:
+    """The gradient, and what each pair of vectors adds to it. Source: cdist_backward_kernel_impl, DistanceKernel.cu."""
+    x, y = call.args[1:3]
+    call.place_all()
+    call.while_taken(x.numel() * y.shape[-2] * x.element_size())
+
+
+@takes(aten._pdist_backward.default)
+def pdist_backward(call: Call) -> None:
+    """As above, of each pair of one list. Source: pdist_backward_kernel_impl in cuda/DistanceKernel.cu."""
+    x = call.args[1]
+    call.place_all()
+    call.while_taken((len(x) - 1) * x.numel() * x.element_size())
+
+
+# -------------------------------------------------------------------------------------------------- places, bins, grids
+
+
+@takes(aten.searchsorted.Tensor)
+def searchsorted(call: Call) -> None:
+    """The places; contiguous copies of the numbers that are looked up and of the sorted ones.
+
+    Source: searchsorted_maybe_trim_input_tensors in aten/src/ATen/native/BucketizationUtils.h.
+    """
+    _look_up(call, call.args[1], call.args[0], call.kwargs.get("sorter"))
+
+
+@takes(aten.bucketize.Tensor)
+def bucketize(call: Call) -> None:
+    """As above."""
+    _look_up(call, *call.args[:2], None)
+
+
+def _look_up(call: Call, x: torch.Tensor, numbers: torch.Tensor, sorter: torch.Tensor | None) -> None:
+    call.place_all()
+    call.hold(*copies_in(torch.contiguous_format, x, numbers, sorter))
+    common = torch.result_type(x, numbers)
+    call.hold(*(y.numel() * common.itemsize for y in (x, numbers) if y.dtype != common))
+
+
+@takes(aten.histc.default)
+def histc(call: Call) -> None:
+    """The counts; where no range is given, the least and the largest number. Source: cuda/SummaryOps.cu."""
+    call.place_all()
+    x, least, most = call.args[0], call.argument(2, "min", 0), call.argument(3, "max", 0)
+    if least != most or x.numel() == 0:
+        return
+    for _ in range(2):
+        call.hold(x.element_size())
+        reduce(call, x.contiguous(), set(range(x.dim())), x.element_size(), x.element_size())
+
+
+@decomposed(aten.affine_grid_generator.default)
+def _affine_grid(theta: torch.Tensor, size: list[int], align_corners: bool) -> torch.Tensor:
+    """Each place's coordinates and a one, times the matrix. Source: AffineGridGenerator.cpp in aten/src/ATen/native."""
+    n, _, *lengths = size
+    n_dims = len(lengths)
+    base = theta.new_empty((n, *lengths, n_dims + 1))
+    for dim, length in enumerate(reversed(lengths)):
+        steps = _steps(theta, length, align_corners)
+        base.select(-1, dim).copy_(steps.view(-1, *(1 for _ in range(dim))))
+        del steps
+    base.select(-1, n_dims).fill_(1)
+    grid = base.view(n, -1, n_dims + 1).bmm(theta.transpose(1, 2))
+    return grid.view(n, *lengths, n_dims)
+
+
+def _steps(theta: torch.Tensor, n: int, align_corners: bool) -> torch.Tensor:
+    """From -1 to 1, to the corners' middles or to their edges. Source: linspace_from_neg_one."""
+    if n <= 1:
+        return theta.new_zeros(())
+    steps = torch.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
+    if align_corners:
+        return steps
+    wider = steps * (n - 1)
+    scaled = wider / n
+    del steps, wider
+    return scaled
