@@ -3,6 +3,7 @@
 import gzip
 import json
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -96,12 +97,17 @@ def results(mode: str, names: Iterable[str], at_most: int | None = None) -> Iter
 
 
 def _of_one(mode: str, name: str, at_most: int | None) -> Iterator[Result]:
-    op, held = operators()[name], recorded(mode)[name]
-    if at_most is None and len(list(drawn(op, mode))) != len(held):
-        raise ValueError(f"{name}: as many samples must be drawn as are recorded, {len(held)}: it has others now.")
-    for number, (sample, (about, *rest)) in enumerate(zip(islice(drawn(op, mode), at_most), held)):
-        if signature(sample) != about:
-            raise ValueError(f"{name}: sample {number} must be the recorded one, {about}: it is {signature(sample)}.")
-        cuda = Outcome(*rest)
+    op, held = operators()[name], defaultdict(list)
+    for about, *rest in recorded(mode)[name]:
+        held[about].append(Outcome(*rest))
+    for number, sample in enumerate(islice(drawn(op, mode), at_most)):
+        about = signature(sample)
+        if not held[about]:
+            raise ValueError(
+                f"{name}: every sample must be recorded: number {number}, {about}, is not; record all anew."
+            )
+        cuda = held[about].pop(0)
         ours, flags = simulate(op, mode, sample)
         yield Result(name, mode, number, about, verdict(cuda, ours, flags), cuda, ours, flags)
+    if at_most is None and any(held.values()):
+        raise ValueError(f"{name}: every recorded sample must be drawn: {list(filter(held.get, held))} were not.")

@@ -72,15 +72,21 @@ def as_without_gpu() -> Iterator[None]:
 
 
 def signature(sample) -> str:
-    """What a sample's tensors are, for it to be told from others."""
-    described: list[str] = []
+    """What a sample's tensors and settings are, for it to be told from others: their order is not always the same."""
+    return " ".join(_described((sample.input, sample.args, sample.kwargs)))
 
-    def describe(x: torch.Tensor) -> torch.Tensor:
-        described.append(f"{str(x.dtype)[6:]}{list(x.shape)}{list(x.stride())}")
-        return x
 
-    _mapped((sample.input, sample.args, sample.kwargs), describe)
-    return " ".join(described)
+def _described(value) -> Iterator[str]:
+    if isinstance(value, torch.Tensor):
+        yield f"{str(value.dtype)[6:]}{list(value.shape)}{list(value.stride())}".replace(" ", "")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from (f"{name}={text}" for text in _described(item))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _described(item)
+    elif isinstance(value, (bool, int, float, complex, str, torch.dtype, type(None))):
+        yield str(value).removeprefix("torch.")
 
 
 def _mapped(value, function: Callable[[torch.Tensor], torch.Tensor]):

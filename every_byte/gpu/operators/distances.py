@@ -3,7 +3,6 @@
 import torch
 
 from .launch.memory_formats import copies_in
-from .reductions import reduce
 from .registry import Call, decomposed, outputs_alone, takes
 
 aten = torch.ops.aten
@@ -82,18 +81,6 @@ def _look_up(call: Call, x: torch.Tensor, numbers: torch.Tensor, sorter: torch.T
     call.hold(*copies_in(torch.contiguous_format, x, numbers, sorter))
     common = torch.result_type(x, numbers)
     call.hold(*(y.numel() * common.itemsize for y in (x, numbers) if y.dtype != common))
-
-
-@takes(aten.histc.default)
-def histc(call: Call) -> None:
-    """The counts; where no range is given, the least and the largest number. Source: cuda/SummaryOps.cu."""
-    call.place_all()
-    x, least, most = call.args[0], call.argument(2, "min", 0), call.argument(3, "max", 0)
-    if least != most or x.numel() == 0:
-        return
-    for _ in range(2):
-        call.hold(x.element_size())
-        reduce(call, x.contiguous(), set(range(x.dim())), x.element_size(), x.element_size())
 
 
 @decomposed(aten.affine_grid_generator.default)

@@ -15,7 +15,6 @@ from . import (  # noqa: F401
     indexing,
     losses,
     margin_losses,
-    margins,
     normalization,
     optimizers,
     pooling,

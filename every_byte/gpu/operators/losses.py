@@ -118,6 +118,12 @@ def _log_sigmoid_forward(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(x), x.new_empty(0)
 
 
+@returns(aten.log_sigmoid_backward.default)
+def _log_sigmoid_backward(gradient: torch.Tensor, x: torch.Tensor, buffer) -> torch.Tensor:
+    """As the result's gradient lies. Source: log_sigmoid_backward_cuda in native/Activation.cpp."""
+    return torch.empty_like(gradient)
+
+
 # ------------------------------------------------------------------------------------------------- one class an element
 
 

@@ -1,11 +1,46 @@
-"""Losses of margins between classes: each row is one block of a kernel, and the rows are summed up by a reduction."""
+"""Losses of margins: of each element, or between classes, where each row is one block of a kernel."""
 
 import torch
 
 from .reductions import reduce
-from .registry import Call, contiguous_copies, returns, takes
+from .registry import Call, contiguous_copies, decomposed, returns, takes
 
 aten = torch.ops.aten
+MEAN = 1
+
+# ------------------------------------------------------------------------------------------------ one number an element
+
+
+@returns(aten.soft_margin_loss.default)
+def _soft_margin_loss(x: torch.Tensor, target, reduction: int = MEAN) -> torch.Tensor:
+    """CUDA makes the loss as large as the input and resizes it: the storage stays that large."""
+    loss = torch.empty_like(x)
+    return loss.resize_(()) if reduction else loss
+
+
+@takes(aten.soft_margin_loss.default)
+def soft_margin_loss(call: Call) -> None:
+    """The loss of each element, then their sum. Source: soft_margin_loss_out in aten/src/ATen/native/Loss.cpp."""
+    call.place_all()
+    reduction = call.argument(2, "reduction", MEAN)
+    if reduction:
+        losses = torch.empty_like(call.args[0])
+        call.hold(losses.element_size())
+        wide = losses.element_size() == 2 and reduction != MEAN
+        reduce(call, losses, set(range(losses.dim())), losses.element_size(), vector=8 if wide else 4)
+
+
+@decomposed(aten.soft_margin_loss_backward.default)
+def _soft_margin_loss_backward(gradient, x, target, reduction: int) -> torch.Tensor:
+    """Source: soft_margin_loss_backward_out in aten/src/ATen/native/Loss.cpp."""
+    negative = -target
+    product = negative * x
+    z = product.exp()
+    del negative, product
+    return torch.mul(target, z)
+
+
+# -------------------------------------------------------------------------------------------------- one number a sample
 
 
 def _loss(x: torch.Tensor, is_of_rows: bool, reduction: int) -> torch.Tensor:

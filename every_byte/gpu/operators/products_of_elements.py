@@ -48,7 +48,7 @@ class Prod(Function):
         x, result = ctx.saved_tensors
         given, x = x.dtype, x.to(gradient.dtype)
         if x.dim() == 0:
-            return gradient.mul(result.div(x)).to(given), None
+            return gradient.clone().to(given), None
         zeros = x == 0
         _positions_of_none(zeros)
         del zeros
@@ -73,7 +73,9 @@ class ProdOfRows(Function):
     def backward(ctx, gradient):
         x, result = ctx.saved_tensors
         given, x = x.dtype, x.to(gradient.dtype)
-        if not ctx.keepdim and x.dim():
+        if x.dim() == 0:
+            return gradient.clone().to(given), *[None] * (ctx.n_inputs - 1)
+        if not ctx.keepdim:
             gradient, result = gradient.unsqueeze(ctx.dim), result.unsqueeze(ctx.dim)
         zeros = x == 0
         counts = zeros.sum(ctx.dim, True)

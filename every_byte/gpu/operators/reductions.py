@@ -4,7 +4,7 @@ import torch
 
 from .launch.reduction_grid import loop_nest, staging
 from .launch.units import HALF
-from .registry import Call, decomposed, returns, takes
+from .registry import Call, contiguous_copies, decomposed, returns, takes
 
 aten = torch.ops.aten
 INDEXED_BYTES = 16
@@ -191,5 +191,5 @@ def histogram(call: Call) -> None:
     call.place_all()
     x = call.args[0]
     if call.argument(2, "min", 0) == call.argument(3, "max", 0):
-        call.hold(x.element_size(), x.element_size())
-        reduce(call, x, reduced_dims(x, None), x.element_size(), 2 * x.element_size())
+        call.hold(x.element_size(), x.element_size(), *contiguous_copies(x))
+        reduce(call, x.contiguous(), reduced_dims(x, None), x.element_size(), 2 * x.element_size())
