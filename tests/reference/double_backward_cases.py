@@ -21,7 +21,7 @@ def case(function):
 
 ACTIVATIONS = [
     *(nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid, nn.GELU, lambda: nn.GELU("tanh"), nn.SiLU, nn.ELU, nn.Softplus),
-    *(nn.Mish, nn.Hardswish, nn.Hardtanh, nn.SELU, nn.LogSigmoid, nn.Softsign, nn.Tanhshrink),
+    *(nn.Mish, nn.Hardswish, nn.Hardtanh, nn.SELU, nn.LogSigmoid, nn.Tanhshrink),
     lambda: nn.LeakyReLU(0.2, inplace=True),
 ]
 FUNCTIONS = {
@@ -29,7 +29,6 @@ FUNCTIONS = {
     "log_softmax": lambda x: x.log_softmax(-1),
     "exp": torch.exp,
     "power": lambda x: x**3,
-    "absolute": torch.abs,
     "clamped": lambda x: x.clamp(-1, 1),
     "centred": lambda x: x - x.mean(-1, keepdim=True),
     "largest": lambda x: x * x.amax(-1, keepdim=True),

@@ -17,7 +17,7 @@ def _trilinear(one, two, three, expand1, expand2, expand3, summed, unroll_dim: i
     """
     n_dims = one.dim() + len(expand1)
     one, two, three = (_expanded(x, dims) for x, dims in ((one, expand1), (two, expand2), (three, expand3)))
-    sizes = [max(x.shape[dim] for x in (one, two, three)) for dim in range(n_dims)]
+    sizes = torch.broadcast_shapes(one.shape, two.shape, three.shape)
     result = torch.zeros([1 if dim in summed else size for dim, size in enumerate(sizes)], **_kind(one))
     inner = [dim for dim in range(n_dims) if dim in summed and dim != unroll_dim]
     first, second = [dim for dim in inner if dim in expand3], [dim for dim in inner if dim not in expand3]

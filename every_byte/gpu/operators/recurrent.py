@@ -91,21 +91,23 @@ def _layers(mode: int, x, states: list, params, has_biases, n_layers, dropout, t
     weights = [params[i : i + per] for i in range(0, len(params), per)]
     finals: list = []
     for layer in range(n_layers):
-        steps, outputs = list(x.unbind(0)), []
-        for backwards in (False, True) if bidirectional else (False,):
-            ordered = steps[::-1] if backwards else steps
-            state, made = states[len(finals)], []
-            for step in ordered:
-                state = _step(mode, step, state, weights[len(finals)])
-                made.append(state[0] if mode == _LSTM else state)
-            finals.append(state)
-            outputs.append(torch.stack(made[::-1] if backwards else made, 0))
-            del made, ordered
-        x = torch.cat(outputs, outputs[0].dim() - 1) if bidirectional else outputs[0]
-        del outputs, steps
+        x = _layer(mode, x, states, weights, bidirectional, finals)
         if dropout and train and layer < n_layers - 1:
             x = torch.dropout(x, dropout, True)
     return x.transpose_(0, 1) if batch_first else x, finals
+
+
+def _layer(mode: int, x, states: list, weights: list, bidirectional: bool, finals: list) -> torch.Tensor:
+    """One layer, in one direction or both; its last states are put to `finals`."""
+    steps, outputs = list(x.unbind(0)), []
+    for backwards in (False, True) if bidirectional else (False,):
+        state, made = states[len(finals)], []
+        for step in steps[::-1] if backwards else steps:
+            state = _step(mode, step, state, weights[len(finals)])
+            made.append(state[0] if mode == _LSTM else state)
+        finals.append(state)
+        outputs.append(torch.stack(made[::-1] if backwards else made, 0))
+    return torch.cat(outputs, outputs[0].dim() - 1) if bidirectional else outputs[0]
 
 
 def _step(mode: int, x, state, weights):
