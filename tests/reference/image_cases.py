@@ -206,6 +206,6 @@ def run_along(env):
     """
     rng = random.Random(37)
     for i in range(120):
-        shape = [rng.randint(2, 30) for _ in range(rng.randint(1, 3))]
+        shape = [rng.randint(2, 15) for _ in range(rng.randint(1, 3))]
         name, function = _running(rng, rng.randrange(len(shape)))
         _run(env, rng, function, _input(env, rng, shape), f"{name} {i}")
