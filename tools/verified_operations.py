@@ -31,14 +31,14 @@ FILES = (
 )
 HEAD = """# Verified operations
 
-Written by `python tools/verified_operations.py`, which compares the simulated GPU with what was recorded from the CUDA build of
-PyTorch 2.13 (see `tests/reference/README.md`). An operation that is in no row is counted by its outputs, warns once and is
-named in `gpu.unmodelled`.
+Written by `python tools/verified_operations.py`, which compares the simulated GPU with what was recorded from the CUDA
+build of PyTorch 2.13 (see `tests/reference/README.md`). An operation that is in no row is counted by its outputs, warns
+once and is named in `gpu.unmodelled`.
 
 ## In programs
 
-Each operation ran in a program of which the simulated GPU gave every figure and every event. A program verifies an operation for
-the shapes, types and layouts that it has, not for all there are.
+Each operation ran in a program of which the simulated GPU gave every figure and every event. A program verifies an
+operation for the shapes, types and layouts that it has, not for all there are.
 
 | operation | verified by |
 |---|---|
@@ -46,8 +46,9 @@ the shapes, types and layouts that it has, not for all there are.
 DATABASE = """
 ## In PyTorch's own samples
 
-PyTorch's tests draw on a database that knows of each operator how it may be called: shapes, strides, settings. Nobody here wrote
-it. Each of its samples was run forward and backward, in float32, in bfloat16 and under autocast to bfloat16, on an A100.
+PyTorch's tests draw on a database that knows of each operator how it may be called: shapes, strides, settings. Nobody
+here wrote it. Each of its samples was run forward and backward, in float32, in bfloat16 and under autocast to bfloat16,
+on an A100.
 
 {verdicts}
 

@@ -132,7 +132,7 @@ def normed_by_groups(env):
     for i in range(120):
         groups = rng.choice([1, 2, 4])
         shape = (
-            rng.choice([1, 3, 130]),
+            rng.choice([2, 3, 130]),
             groups * rng.randint(1, 6),
             *(rng.randint(1, 9) for _ in range(rng.randint(0, 3))),
         )
@@ -163,6 +163,7 @@ def bags_and_forms(env):
     for i in range(100):
         n, rows, dtype = rng.choice([7, 100, 4000]), rng.choice([10, 1000]), rng.choice(TYPES)
         mode, index = rng.choice(["sum", "mean", "max"]), rng.choice([torch.int64, torch.int32])
+        dtype = torch.float32 if mode == "max" and dtype is torch.bfloat16 else dtype
         bag = torch.nn.EmbeddingBag(
             rows, rng.choice([3, 16, 64]), mode=mode, device=env.device, dtype=dtype,
             scale_grad_by_freq=mode != "max" and rng.random() < 0.3, include_last_offset=rng.random() < 0.3,
@@ -205,6 +206,6 @@ def run_along(env):
     """
     rng = random.Random(37)
     for i in range(120):
-        shape = [rng.randint(2, 30) for _ in range(rng.randint(1, 3))]
+        shape = [rng.randint(2, 15) for _ in range(rng.randint(1, 3))]
         name, function = _running(rng, rng.randrange(len(shape)))
         _run(env, rng, function, _input(env, rng, shape), f"{name} {i}")

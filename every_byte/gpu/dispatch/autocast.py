@@ -166,7 +166,7 @@ def _in_widest(operator):
 
 
 def _widest(operator, args: tuple) -> torch.dtype:
-    """float32 if any argument is, else autocast's own type. Raises: RuntimeError for a third type before one in float32.
+    """float32 if any argument is, else autocast's own type. Raises: RuntimeError for a third one before float32.
 
     Source: prioritize in aten/src/ATen/autocast_mode.h, which looks at the arguments in order.
     """

@@ -127,6 +127,13 @@ def _power_below(n: int) -> int:
     return 1 << (max(n, 1).bit_length() - 1)
 
 
+@returns(aten.native_batch_norm.default)
+def _native(x: torch.Tensor, *args) -> tuple:
+    """The result lies as the input does. Source: batch_norm_cuda in native/cuda/Normalization.cu."""
+    _, *statistics = aten.native_batch_norm.default(x, *args)
+    return torch.empty_like(x), *statistics
+
+
 @takes(aten.native_batch_norm.default)
 def native(call: Call) -> None:
     """The result, means and deviations; what the reduction shares, and numbers in place of parameters.

@@ -5,7 +5,7 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 
 from .indexing import add_sorted_rows
-from .registry import Call, contiguous_copies, outputs_alone, takes
+from .registry import Call, contiguous_copies, outputs_alone, returns, takes
 
 aten = torch.ops.aten
 MAX = 2
@@ -22,6 +22,14 @@ def embedding_bag(call: Call) -> None:
     result, bag_of_index, bag_sizes, maxima = call.result
     call.hold(*contiguous_copies(*call.args[1:3]))
     call.place(bag_sizes, bag_of_index, result, maxima)
+
+
+@returns(aten._embedding_bag_backward.default)
+def _embedding_bag_backward(gradient: torch.Tensor, *args) -> torch.Tensor:
+    """Of maxima in bfloat16 CUDA has none."""
+    if args[7] == MAX and gradient.dtype == torch.bfloat16:
+        raise NotImplementedError("CUDA has no gradient of an EmbeddingBag's maxima in bfloat16: try float32.")
+    return aten._embedding_bag_backward.default(gradient, *args)
 
 
 @takes(aten._embedding_bag_backward.default)

@@ -286,14 +286,15 @@ def _sum_segments(call: Call, n: int, index_bytes: int, n_weights: int) -> None:
 def _sum_parts(call: Call, segments: int, parts: int, list_bytes: int) -> None:
     """The sums of all parts at once; or, where there are few long segments, atomic additions to the gradient.
 
-    The second way takes for each part its segment and, for half types, a gradient in float32.
+    The second way takes for each part its segment and, for half types, a gradient in float32; bags do not go it.
     """
     gradient = call.result
     rows, width = gradient.shape
     warped = round_up(width, WARP)
     blocks = div_up(segments * warped, min(warped, MAX_THREADS))
     few = blocks < call.memory.spec.multiprocessors * BLOCKS_PER_MULTIPROCESSOR and parts > 4 * blocks
-    if few and not torch.are_deterministic_algorithms_enabled():
+    is_bag = call.func is aten._embedding_bag_backward.default
+    if few and not is_bag and not torch.are_deterministic_algorithms_enabled():
         call.while_taken(list_bytes, rows * width * 4 if gradient.element_size() == 2 else 0)
     else:
         call.while_taken(parts * width * max(gradient.element_size(), 4))
