@@ -78,7 +78,7 @@ def index_put(call: Call) -> None:
     x, indices, values = call.args[:3]
     call.place_all()
     accumulate = call.args[3] if len(call.args) > 3 else False
-    if not accumulate and _is_fill(indices, values):
+    if is_fill(*call.args):
         return
     if not values.is_meta:
         call.hold(values.nbytes)
@@ -88,9 +88,11 @@ def index_put(call: Call) -> None:
         _make_alike(call, indices)
 
 
-def _is_fill(indices, values: torch.Tensor) -> bool:
+def is_fill(x: torch.Tensor, indices, values: torch.Tensor | None = None, accumulate: bool = False, *rest) -> bool:
     """Whether one number is put where one mask on the GPU is true: then CUDA fills."""
     given = [i for i in indices if i is not None]
+    if values is None or accumulate:
+        return False
     is_mask = len(given) == 1 and given[0].dtype in MASKS and given[0].is_meta
     return is_mask and values.numel() == 1 and not values.is_meta
 
