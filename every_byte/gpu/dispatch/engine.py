@@ -24,6 +24,7 @@ IN_FORMULAS = {
     aten.scatter_add.default: (aten.scatter_add_.default, None),
     aten.index_add.default: (aten.index_add_.default, None),
     aten.index_put.default: (aten._index_put_impl_.default, ("IndexBackward0",)),
+    aten.masked_scatter.default: (aten.masked_scatter_.default, ("MaskedSelectBackward0",)),
     aten.logical_and.default: (aten.logical_and_.default, _EXTREMES),
     aten.masked_fill.Scalar: (aten.masked_fill_.Scalar, ("Atan2Backward0",)),
     aten.sub.Tensor: (aten.sub_.Tensor, _WITH_LOGITS),

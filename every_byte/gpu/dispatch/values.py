@@ -13,10 +13,8 @@ from every_byte.gpu.known.marks import mark
 from every_byte.gpu.known.reading import known_values, read
 from every_byte.gpu.operators.copies import stages
 from every_byte.gpu.operators.indexing import MASKS, is_fill
-from every_byte.gpu.operators.registry import Call
 
 aten = torch.ops.aten
-COUNTED_IN_ONE_TILE, COUNT_BYTES, SELECTION_BYTES = 4096, 4, 1023
 _STORE = dis.opmap["STORE_SUBSCR"]
 
 
@@ -114,26 +112,9 @@ def _made_by_load(mode, func, args, kwargs):
 
 
 def _masked_select(mode, func, args, kwargs):
-    """Printing selects the numbers that are not 0, to see how wide they are: of zeros, none.
-
-    Counts: the scratch of CUB's count and selection; the first is one tile up to 4,096 elements, and beyond that as
-        large as the kernel's occupancy makes it, which is not known.
-    Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu; the case printing of tests/reference.
-    """
-    mask = args[1]
-    if known_values(mask) is not None:
-        return None
-    if not mode.meanwhile.printing:
+    """Printing selects the numbers that are not 0, to see how wide they are: of those that are not known, none."""
+    if known_values(args[1]) is None and not mode.meanwhile.printing:
         _refuse(mode, func)
-    if mask.numel() > COUNTED_IN_ONE_TILE:
-        mode.not_modelled(f"{func.name()} of more than {COUNTED_IN_ONE_TILE:,d} elements")
-    mode.memory.operation = func.name()
-    call = Call(func, args, kwargs, None, mode.memory)
-    with call.scope():
-        call.hold(COUNT_BYTES)
-        call.while_taken(1)
-        call.while_taken(SELECTION_BYTES)
-    return args[0].new_empty(0)
 
 
 def _equal(mode, func, args, kwargs):

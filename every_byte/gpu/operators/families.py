@@ -11,6 +11,7 @@ from . import (  # noqa: F401
     products,
     reductions,
     scans_and_sorts,
+    selections,
     softmax_dropout,
 )
 from .attention import composite, efficient, encoder, flash  # noqa: F401
