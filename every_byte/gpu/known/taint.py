@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import torch
 
+from .understood import is_elementwise
+
 aten = torch.ops.aten
 _RULES: dict[str, Callable] = {}
 
@@ -17,7 +19,7 @@ def taints_of(func: torch._ops.OpOverload, args: list, kwargs: dict, tainted: di
     `tainted` has, by the tensor's id, which elements of an argument are.
     """
     rule = _RULES.get(func.overloadpacket.__name__.removesuffix("_"))
-    if rule is None and torch.Tag.pointwise in func.tags:
+    if rule is None and is_elementwise(func):
         rule = _elementwise
     taint = rule(_Arguments(func, args, kwargs, tainted)) if rule is not None else None
     return None if taint is None else [taint]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import OpOverload, OpOverloadPacket
 
 _FACTORIES = "zeros ones full arange linspace logspace eye scalar_tensor tril_indices triu_indices"
 _ALIKE = {
@@ -64,7 +64,7 @@ def _decide(func: OpOverload) -> Plan:
     base = name.removesuffix("_")
     if name in _ALIKE and not written:
         return Plan(True, (), makes=True, filling=True, number=_ALIKE[name])
-    known = base in _UNDERSTOOD or torch.Tag.pointwise in func.tags and not name.startswith("_foreach")
+    known = base in _UNDERSTOOD or is_elementwise(func)
     if func.namespace != "aten" or is_random or not known:
         return Plan(False, written) if written else NOTHING
     blank = name in _NOT_READ or bool(written) and all(isinstance(at, str) for at in written)
@@ -84,3 +84,17 @@ def _written(func: OpOverload) -> tuple[int | str, ...]:
         for position, argument in enumerate(arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
+
+
+def is_elementwise(func: OpOverload) -> bool:
+    """Whether each element of its result comes of those that stand at its place.
+
+    PyTorch tags such operators, but not all of their forms that write in place.
+    """
+    if torch.Tag.pointwise in func.tags or func.overloadpacket.__name__ == "floor_divide":
+        return True
+    base = func.overloadpacket.__name__.removesuffix("_")
+    packet = getattr(torch.ops.aten, base, None) if base else None
+    if func.namespace != "aten" or not isinstance(packet, OpOverloadPacket):
+        return False
+    return any(torch.Tag.pointwise in getattr(packet, name).tags for name in packet.overloads())

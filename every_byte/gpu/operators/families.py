@@ -3,6 +3,7 @@
 from . import (  # noqa: F401
     copies,
     creation,
+    distinct,
     elementwise,
     indexing,
     losses,
