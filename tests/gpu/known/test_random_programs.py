@@ -29,6 +29,7 @@ def test_each_value_is_that_of_the_cpu(seed):
     compared = 0
     with warnings.catch_warnings(), SimulatedGPU() as gpu:
         warnings.filterwarnings("ignore", ".*is not modelled")
+        warnings.filterwarnings("ignore", ".*non-contiguous")
         warnings.filterwarnings("ignore", ".*out.*resized|.*deprecated|.*uint8|.*clone.* is recommended")
         for program in range(4):
             pair = Pair(100 * seed + program, gpu.device)
