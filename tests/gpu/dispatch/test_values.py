@@ -6,7 +6,7 @@ import pytest
 import torch
 from running import ones
 
-from utils import SimulatedGPU
+from utils import Ledger, SimulatedGPU
 
 MESSAGE = r"shape of a result must not depend on values that are computed: aten::{} on the simulated GPU a100-80gb .*torch\.where"
 
@@ -230,3 +230,17 @@ def test_bfloat16_gradients_are_not_unscaled(gpu):
     scaler.scale(model(torch.zeros(1, 4, device=gpu.device, dtype=torch.bfloat16)).sum()).backward()
     with pytest.raises(NotImplementedError, match="got bfloat16"):
         scaler.step(optimizer)
+
+
+def test_the_ledger_says_where_values_were_read(gpu):
+    x = computed(gpu, 3)
+    assert "were read" not in repr(Ledger.now(gpu))
+    before = Ledger.now(gpu)
+    with pytest.warns(UserWarning, match="reads zeros"):
+        x.sum().item()
+    (place,) = gpu.values_read
+    assert place.startswith("dispatch/test_values.py:")
+    after, said = Ledger.now(gpu), f"values that are computed were read, as zeros, at: {place}"
+    assert repr(after).endswith(said)
+    assert said in after._repr_html_() and said in repr(after.by("module").largest(1)) and said in repr(after - before)
+    assert before.values_read == () and after.of_the_program.values_read == (place,)
