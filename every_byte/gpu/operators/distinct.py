@@ -1,13 +1,17 @@
-"""Distinct values, how often each comes, and repetitions: results as large as known values say."""
+"""Sets of values: distinct ones, how often each comes, repetitions, as many as known values say; and what is in one."""
 
 import torch
 
 from every_byte.gpu.known.evaluation import on_the_cpu
+from every_byte.gpu.known.noting import note
 from every_byte.gpu.known.reading import known_values
+from every_byte.gpu.memory.attachment import attached
 
-from .registry import returns
+from .registry import decomposed, outputs_alone, returns
 
 aten = torch.ops.aten
+
+outputs_alone("isin")  # of a number: it is compared with each element
 
 
 def _known(operator: torch._ops.OpOverload):
@@ -42,3 +46,24 @@ def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: i
 def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
     """Which element stands at each place."""
     return repeats.new_empty(int(known_values(repeats).sum()) if output_size is None else output_size)
+
+
+@decomposed(aten.isin.Tensor_Tensor)
+def _isin(
+    elements: torch.Tensor, tests: torch.Tensor, *, assume_unique: bool = False, invert: bool = False
+) -> torch.Tensor:
+    """Each element is compared with each of a few; for many they are sorted, which is not known.
+
+    Source: isin_Tensor_Tensor_out in native/TensorCompare.cpp, isin_default_kernel_gpu in native/cuda/TensorCompare.cpp.
+    """
+    found = elements.new_empty(elements.shape, dtype=torch.bool)
+    if elements.numel() == 0:
+        return found
+    if tests.numel() >= int(10 * elements.numel() ** 0.145):
+        attached()[-1].not_modelled("aten::isin of many")
+        note(aten.isin.Tensor_Tensor, (elements, tests), {"invert": invert}, found, True)
+        return found
+    tests = tests.view([1] * elements.dim() + [-1])
+    elements = elements.unsqueeze(-1)
+    found.copy_(elements.ne(tests).all(-1) if invert else elements.eq(tests).any(-1))
+    return found
