@@ -22,6 +22,7 @@ PAGE = ROOT / "book" / "verified_operations.md"
 FILES = (
     *("operation_cases", "transformer_cases", "attention_cases", "crossing_cases", "block_cases", "program_cases"),
     "index_cases",
+    "value_cases",
     *("autocast_cases", "autocast_cache_cases", "autocast_program_cases", "random_gpt_cases", "rank_cases"),
     "rank_data_cases",
 )

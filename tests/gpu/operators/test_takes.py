@@ -11,6 +11,7 @@ from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 FILES = (
     *("operation_cases", "transformer_cases", "crossing_cases", "block_cases", "program_cases"),
     "index_cases",
+    "value_cases",
 )
 
 
