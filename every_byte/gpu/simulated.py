@@ -236,6 +236,11 @@ class SimulatedGPU:
         return frozenset(self._memory.trace.unmodelled)
 
     @property
+    def values_read(self) -> tuple[str, ...]:
+        """The lines of the program that read a value which is not known, and got zeros; on a card they get others."""
+        return tuple(self._memory.trace.values_read)
+
+    @property
     def operations(self) -> frozenset[str]:
         """Operations that ran here, by name."""
         return frozenset(func.name() for func in self._mode.ran)

@@ -43,6 +43,7 @@ class _Table:
     _N_NUMBERS = 0
     title: str
     unmodelled: tuple[str, ...] = ()
+    values_read: tuple[str, ...] = ()
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
         raise NotImplementedError
@@ -54,11 +55,14 @@ class _Table:
     def _repr_html_(self) -> str:
         note = self._note()
         table = html_table(self.title, *self._table(), numbers=self._N_NUMBERS)
-        return table + (f"<p>{escape(note)}</p>" if note else "")
+        return table + "".join(f"<p>{escape(line)}</p>" for line in note.splitlines())
 
     def _note(self) -> str:
-        names = ", ".join(self.unmodelled)
-        return f"not exact, what these take meanwhile is not known: {names}" if names else ""
+        notes = {
+            "not exact, what these take meanwhile is not known": self.unmodelled,
+            "values that are computed were read, as zeros, at": self.values_read,
+        }
+        return "\n".join(f"{note}: {', '.join(names)}" for note, names in notes.items() if names)
 
 
 class LedgerTable(_Table):
@@ -70,11 +74,18 @@ class LedgerTable(_Table):
 
     _N_NUMBERS = 4
 
-    def __init__(self, title: str, columns: tuple[str, ...], rows: Iterable[Row], unmodelled: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        title: str,
+        columns: tuple[str, ...],
+        rows: Iterable[Row],
+        unmodelled: tuple[str, ...] = (),
+        values_read: tuple[str, ...] = (),
+    ):
         check_columns(columns)
         if not columns:
             raise ValueError('by must be given one column or more: got none; try by("category").')
-        self.title, self.columns, self.unmodelled = title, columns, unmodelled
+        self.title, self.columns, self.unmodelled, self.values_read = title, columns, unmodelled, values_read
         self.groups = tuple(
             Group(key, len(found), sum(row.n_bytes for row in found), sum(row.slack_bytes for row in found))
             for key, found in _grouped(columns, rows).items()
@@ -98,7 +109,7 @@ class LedgerTable(_Table):
     def largest(self, n: int = 10) -> "LedgerTable":
         """The n largest groups, and the rest as one."""
         in_order = sorted(self.groups, key=lambda group: -group.n_bytes - group.slack_bytes)
-        table = LedgerTable(f"{self.title}, the largest", self.columns, (), self.unmodelled)
+        table = LedgerTable(f"{self.title}, the largest", self.columns, (), self.unmodelled, self.values_read)
         rest = in_order[n:]
         if rest:
             key = (f"{len(rest)} more", *[""] * (len(self.columns) - 1))
@@ -139,8 +150,9 @@ class LedgerChange(_Table):
         later: Iterable[Row],
         same_trace: bool = True,
         unmodelled: tuple[str, ...] = (),
+        values_read: tuple[str, ...] = (),
     ):
-        self.title, self.columns, self.unmodelled = title, ("category",), unmodelled
+        self.title, self.columns, self.unmodelled, self.values_read = title, ("category",), unmodelled, values_read
         earlier, later = tuple(earlier), tuple(later)
         identity = _identity if same_trace else _description
         self.gone, self.appeared = _without(earlier, later, identity), _without(later, earlier, identity)
@@ -159,7 +171,7 @@ class LedgerChange(_Table):
     def by(self, *columns: str) -> "LedgerChange":
         """The same change in groups of other columns. Raises: ValueError for a column that a row does not have."""
         check_columns(columns)
-        change = LedgerChange(self.title, (), (), unmodelled=self.unmodelled)
+        change = LedgerChange(self.title, (), (), unmodelled=self.unmodelled, values_read=self.values_read)
         change.columns, change.gone, change.appeared = columns, self.gone, self.appeared
         change.slack_bytes = self.slack_bytes
         return change

@@ -19,7 +19,8 @@ class Ledger:
 
     Printed, it shows its categories; `by("module")`, `by("category", "operation")` group it by any columns of Row, and
     `rows` has every allocation. `later - earlier` says what changed. `unmodelled` has the operations up to there whose
-    temporary memory the simulated GPU does not know: while there is none, the figures are exact.
+    temporary memory the simulated GPU does not know: while there is none, the figures are exact. `values_read` has the
+    lines of the program up to there that read a value which is not known, and went on with a zero.
 
     Counts: every allocation of the caching allocator, with slack; not what is reserved and free.
             Of torch.func's transforms little is seen, as their tensors are wrapped: their gradients, and what is kept
@@ -29,8 +30,16 @@ class Ledger:
             the book.
     """
 
-    def __init__(self, title: str, rows: Iterable[Row], trace: Trace | None = None, unmodelled: Iterable[str] = ()):
-        self.title, self.rows, self.trace, self.unmodelled = title, tuple(rows), trace, tuple(unmodelled)
+    def __init__(
+        self,
+        title: str,
+        rows: Iterable[Row],
+        trace: Trace | None = None,
+        unmodelled: Iterable[str] = (),
+        values_read: Iterable[str] = (),
+    ):
+        self.title, self.rows, self.trace = title, tuple(rows), trace
+        self.unmodelled, self.values_read = tuple(unmodelled), tuple(values_read)
 
     @classmethod
     def now(cls, gpu) -> "Ledger":
@@ -66,7 +75,8 @@ class Ledger:
             )
         title = f"{trace.gpu}, {trace.origin}, {name}after {position:,d} events"
         unmodelled = [name for name, at in trace.unmodelled.items() if at <= position]
-        ledger = cls(title, rows_at(trace, position), trace, unmodelled)
+        values_read = [place for place, at in trace.values_read.items() if at <= position]
+        ledger = cls(title, rows_at(trace, position), trace, unmodelled, values_read)
         ledger._must_add_up(trace.events, position)
         return ledger
 
@@ -125,13 +135,13 @@ class Ledger:
             raise ValueError(f"category must be one of {', '.join(known)}: got {columns['category']!r}.")
         rows = [row for row in self.rows if all(getattr(row, name) == value for name, value in columns.items())]
         shown = ", ".join(f"{name} {value!r}" for name, value in columns.items())
-        return Ledger(f"{self.title}: {shown}", rows, self.trace, self.unmodelled)
+        return self._with_rows(f"{self.title}: {shown}", rows)
 
     @property
     def of_the_program(self) -> "Ledger":
         """The rows without what was there when the trace began: what others had left on the GPU."""
         n_found = self.trace.n_found if self.trace else 0
-        return Ledger(self.title, [row for row in self.rows if row.allocation >= n_found], self.trace, self.unmodelled)
+        return self._with_rows(self.title, [row for row in self.rows if row.allocation >= n_found])
 
     def by(self, *columns: str) -> LedgerTable:
         """The rows in groups that agree in these columns of Row, with their sums.
@@ -139,7 +149,7 @@ class Ledger:
         Raises: ValueError for a column that Row does not have.
         """
         check_columns(columns)
-        return LedgerTable(self.title, columns, self.rows, self.unmodelled)
+        return LedgerTable(self.title, columns, self.rows, self.unmodelled, self.values_read)
 
     def __sub__(self, earlier: "Ledger") -> LedgerChange:
         if not isinstance(earlier, Ledger):
@@ -147,7 +157,8 @@ class Ledger:
         same = self.trace is not None and self.trace is earlier.trace
         unmodelled = tuple(dict.fromkeys((*earlier.unmodelled, *self.unmodelled)))
         title = f"from {earlier.title} to {self.title}"
-        return LedgerChange(title, earlier.rows, self.rows, same, unmodelled)
+        values_read = tuple(dict.fromkeys((*earlier.values_read, *self.values_read)))
+        return LedgerChange(title, earlier.rows, self.rows, same, unmodelled, values_read)
 
     # with a formula
 
@@ -170,7 +181,10 @@ class Ledger:
     def explained_by(self, formula: Formula) -> "Ledger":
         """The same rows, each with the name of the formula's term for it. Raises: ValueError, as `account`."""
         rows = [replace(row, term=formula.term_of(list(row.slots))) for row in self.rows]
-        return Ledger(f"{self.title}, by {formula.title}", rows, self.trace, self.unmodelled)
+        return self._with_rows(f"{self.title}, by {formula.title}", rows)
+
+    def _with_rows(self, title: str, rows: list[Row]) -> "Ledger":
+        return Ledger(title, rows, self.trace, self.unmodelled, self.values_read)
 
     def __repr__(self) -> str:
         return repr(self.by("category"))

@@ -21,7 +21,7 @@ class Trace:
     open, `look` looks around there now, and `look(again=True)` also if nothing was allocated, freed or computed since
     it last did.
     `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
-    before each.
+    before each; `values_read` in the same way the lines of the program that read a value that was not known there.
     `n_found` allocations, the first ones, were there when it began. A copy, or a trace that was pickled, does not look
     any more.
 
@@ -36,6 +36,7 @@ class Trace:
     phase: str = ""
     owners: Owners = field(default_factory=Owners, repr=False, compare=False)
     unmodelled: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
+    values_read: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     n_found: int = field(default=0, repr=False, compare=False)
     _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)

@@ -15,6 +15,7 @@ ORDER = """
     every_byte.formula
     every_byte.ledger
     every_byte.gpu.memory
+    every_byte.gpu.known
     every_byte.gpu.operators.registry
     every_byte.gpu.operators.launch
     every_byte.gpu.operators.attention

@@ -14,6 +14,7 @@ attribute. every_byte/gpu/record.py records the same on a real GPU.
 import argparse
 import itertools
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -107,11 +108,32 @@ def compare(new: Path, held: Path) -> tuple[bool, str]:
     return not different or different.startswith("torch is"), different or f"as in {held}"
 
 
+def answering(answers: list[str], folder: Path) -> dict[str, str]:
+    """The settings by which copies to the host bring these answers, in order, instead of zeros: see answers.c."""
+    library, told = folder / "answers.so", folder / "answers.txt"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, HERE / "answers.c", "-ldl"], check=True)
+    told.write_text("".join(f"{line}\n" for line in answers), encoding="utf-8")
+    return {"LD_PRELOAD": str(library), "ANSWERS": str(told), "ANSWERS_REPORT": str(folder / "report.json")}
+
+
+def not_as_told(report: Path) -> str:
+    """What is wrong if a case has not read just the answers that it was given; "" if it has."""
+    told = json.loads(report.read_text(encoding="utf-8"))
+    as_told = told["used"] == told["entries"] and not told["wrong_size"] and not told["beyond"]
+    return "" if as_told else f"answers must be those that the case reads, in order: {told}"
+
+
 def run(name: str, card: str, cases: Path, out: Path, held: Path | None) -> bool:
     """Record one case on one card in a process of its own, compare with what is held, and print how it went."""
     command = [str(HERE / "run.sh"), __file__, name, "--child", "--cards", card]
     command += ["--cases", str(cases), "--out", str(out)]
-    good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), STUB_CUDA_GPU=card)
+    with tempfile.TemporaryDirectory() as apart:
+        case = load_cases(cases)[name]
+        answers = answering(case.answers(), Path(apart)) if hasattr(case, "answers") else {}
+        good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), STUB_CUDA_GPU=card, **answers)
+        wrong = answers and good and not_as_told(Path(answers["ANSWERS_REPORT"]))
+    if wrong:
+        return say(f"{name}.{card}", False, wrong)
     if good and held:
         good, said = compare(out / file_name(name, card), held / file_name(name, card))
     return say(f"{name}.{card}", good, said)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
+from every_byte.gpu.known.noting import note
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attach, attached, detach, lend, take_back
 from every_byte.gpu.memory.storages import RECORDS, Memory
 from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
@@ -18,6 +19,7 @@ from every_byte.gpu.operators.indexing import adopt_list, adopt_lists, is_list
 
 from .autocast import KEY
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
+from .places import line_of_the_program
 from .values import ASK_VALUES
 
 aten = torch.ops.aten
@@ -25,6 +27,7 @@ _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
 _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl")
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
+HERE, KNOWN = "here", "here, and known"
 _MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
 
 
@@ -100,10 +103,10 @@ class Dispatch(TorchDispatchMode):
         if torch._C._get_dispatch_mode(_FAKE) is not None:  # somebody asks for a result's shape, as DTensor does
             return func(*args, **kwargs or {})
         is_lent = lend(self)
-        result = None
+        given = result = None
         try:
             kwargs = kwargs or {}
-            if attached()[-1] is not self or not self._is_ours(func, args, kwargs):
+            if attached()[-1] is not self or not (ours := self._is_ours(func, args, kwargs)):
                 return func(*args, **kwargs)
             if func in IN_FORMULAS:
                 func = in_place_form(func, args[0])
@@ -111,16 +114,20 @@ class Dispatch(TorchDispatchMode):
                 return self._compose(func, args, kwargs)
             if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
                 return answer
+            given = args
             if torch.Tag.pointwise in func.tags:
                 args = [_with_the_others(x) for x in args]
             if func is aten.add.Tensor and adds_in_place(*args):
-                return args[0].add_(args[1])
+                result = args[0].add_(args[1])
+                note(aten.add_.Tensor, given, kwargs, result, ours is KNOWN)
+                return result
             result = self._run(func, args, kwargs)
             self._count(func, args, kwargs, result)
+            note(func, given, kwargs, result, ours is KNOWN)
             return result
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
-            args = kwargs = result = None
+            args = given = kwargs = result = None
             raise error.with_traceback(None) from None
         finally:
             if is_lent:
@@ -182,11 +189,15 @@ class Dispatch(TorchDispatchMode):
         finally:
             super().__exit__(None, None, None)
 
-    def _is_ours(self, func, args, kwargs) -> bool:
-        """Whether the operation runs on this GPU; the arguments are checked on the way."""
+    def _is_ours(self, func, args, kwargs) -> str:
+        """Whether the operation runs on this GPU, and meets something known there; its arguments are checked.
+
+        Returns: "" if it does not run here, else HERE or KNOWN.
+        """
         device = args[1] if func is aten.to.device else kwargs.get("device")
-        ours = device is not None and torch.device(device).type == "meta"
+        ours = HERE if device is not None and torch.device(device).type == "meta" else ""
         stray = None
+        known = False
         if func in _MAY_INDEX_FROM_CPU:
             adopt_lists(args[1], self.memory)
         for tensor in tensors_in((*args, *kwargs.values())):
@@ -199,16 +210,19 @@ class Dispatch(TorchDispatchMode):
                     record = RECORDS[tensor.untyped_storage()._cdata]
                 if record is None or record.memory is not self.memory:
                     raise RuntimeError(self._foreign(func, tensor, record))
-                ours = True
-            elif stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
-                stray = tensor
+                ours = HERE
+                known = known or record.content is not None
+            else:
+                known = True
+                if stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
+                    stray = tensor
         if ours and stray is not None and not self._may_mix(func, kwargs):
             raise RuntimeError(
                 f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU "
                 f"{self.memory.spec.name} and a CPU tensor of shape {tuple(stray.shape)}; move the model and its "
                 "inputs with .to(gpu.device)."
             )
-        return ours
+        return KNOWN if ours and known else ours
 
     def _adopt(self, tensor: torch.Tensor):
         """Give a place to what `torch.tensor` has made unseen and now detaches, which it does in `inference_mode`."""
@@ -259,13 +273,19 @@ class Dispatch(TorchDispatchMode):
             known = f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not."
             warnings.warn(why or known, stacklevel=6)
 
-    def tell_no_values(self, what: str, stacklevel: int = 5) -> None:
-        """Warn, once, that values on a simulated GPU are zeros."""
+    def tell_unknown(self, what: str) -> None:
+        """Note at which line of the program a value was read that is not known; warn, once, that it is a zero."""
+        filename, lineno, place = line_of_the_program()
+        trace = self.memory.trace
+        trace.values_read.setdefault(place, len(trace.events))
         if not self._told_values:
             self._told_values = True
-            warnings.warn(
-                f"nothing is computed on a simulated GPU: {what} reads zeros. Where values matter, compute on the CPU.",
-                stacklevel=stacklevel,
+            warnings.warn_explicit(
+                f"nothing is computed on a simulated GPU: {what} reads zeros at {place}. Where values matter, compute "
+                "on the CPU.",
+                UserWarning,
+                filename,
+                lineno,
             )
 
 

@@ -30,6 +30,7 @@ IN_FORMULAS = {
     aten.index_fill.int_Tensor: (aten.index_fill_.int_Tensor, ("TraceBackward0",)),
     aten.put.default: (aten.put_.default, ("TakeBackward0",)),
     aten.index_put.default: (aten._index_put_impl_.default, ("IndexBackward0",)),
+    aten.masked_scatter.default: (aten.masked_scatter_.default, ("MaskedSelectBackward0",)),
     aten.logical_and.default: (aten.logical_and_.default, (*_EXTREMES, *_CLAMPS)),
     aten.logical_or.default: (aten.logical_or_.default, _CLAMPS),
     aten.masked_fill.Scalar: (aten.masked_fill_.Scalar, _ATAN2),

@@ -24,6 +24,8 @@ class Rules:
     """The tiles of CUB's radix sort, from this architecture on, by bytes of an item."""
     unique_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
     """The tiles of CUB's selection of unique keys, from this architecture on; A100 has one of its own."""
+    select_tiles: Mapping[Architecture, int] = field(hash=False)
+    """The tiles of CUB's selection of positions by flags, from this architecture on."""
     scan_tiles: Mapping[int, int] = field(hash=False)
     """The tiles of CUB's running sums, by bytes of an item."""
 
@@ -47,5 +49,6 @@ PYTORCH_2_13 = Rules(
         (8, 6): {4: 704, 8: 320},
         (9, 0): {4: 7168, 8: 4928},
     },
+    select_tiles={(7, 5): 640, (8, 0): 2304, (8, 6): 640, (9, 0): 4224, (10, 0): 3520},
     scan_tiles={2: 3840, 4: 1920, 8: 896},
 )

@@ -27,17 +27,16 @@ from .specs import GPUSpec
 
 
 class StorageRecord(weakref.ref):
-    """A weak reference to a storage that knows its memory, its key and its block; `brought`, `agreed`: agreed.py."""
+    """A weak reference to a storage that knows its memory, its key and its block; its `content` is known/content.py's."""
 
-    __slots__ = ("memory", "key", "n_bytes", "block", "number", "brought", "agreed")
+    __slots__ = ("memory", "key", "n_bytes", "block", "number", "content")
 
     memory: "Memory"
     key: int
     n_bytes: int
     block: Block | None
     number: int | None
-    brought: tuple[int, torch.Tensor] | None
-    agreed: tuple[int, torch.Tensor] | None
+    content: object | None
 
 
 RECORDS: dict[int, StorageRecord] = {}
@@ -169,7 +168,7 @@ class Memory:
         record = StorageRecord(storage, _storage_died)
         record.memory, record.key, record.n_bytes = self, storage._cdata, n_bytes
         record.block, record.number = block, number
-        record.brought = record.agreed = None
+        record.content = None
         RECORDS[record.key] = record
 
     def place_if_new(self, tensor: torch.Tensor) -> None:
@@ -188,7 +187,7 @@ class Memory:
         """
         old = record.block, record.number
         record.block, record.number = self.take(n_bytes) if n_bytes else (None, None)
-        record.n_bytes = n_bytes
+        record.n_bytes, record.content = n_bytes, None
         self.owners.moved(old[1], record.number)
         if old[0] is not None:
             self.give_back(*old)

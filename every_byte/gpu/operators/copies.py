@@ -7,8 +7,6 @@ Source: copy_requires_temporaries and copy_kernel_cuda in aten/src/ATen/native/c
 
 import torch
 
-from every_byte.gpu.memory.agreed import bring
-
 from .launch.tensor_iterator import is_dense
 from .registry import Call, outputs_alone, takes
 
@@ -54,7 +52,6 @@ def to_copy(call: Call) -> None:
     """The result, then the stage."""
     call.place_all()
     call.while_taken(*stages(call.result, call.args[0], bool(call.kwargs.get("non_blocking"))))
-    bring(call.result, call.args[0])
 
 
 @takes(aten.copy_.default)
@@ -63,4 +60,3 @@ def copy(call: Call) -> None:
     target, source = call.args[:2]
     non_blocking = call.argument(2, "non_blocking", False)
     call.while_taken(*stages(target, source, non_blocking))
-    bring(target, source, in_place=True)

@@ -1,8 +1,8 @@
 """What ranks exchange: through PyTorch's process groups, as FSDP2 and DDP do, and by its functional collectives.
 
 What a communication library takes for itself, as NCCL does, does not come from the caching allocator. On a simulated
-GPU the other ranks are those of PyTorch's `fake` group, all of which have what this one has: of small tensors that came
-from the CPU, by which DDP compares models, that says the values.
+GPU the other ranks are those of PyTorch's `fake` group, all of which have what this one has: of what is known here, as the
+numbers by which DDP compares models, that says the values.
 Source: torch/csrc/distributed/c10d/FakeProcessGroup.hpp, NOTE [allgather on FakeProcessGroup].
 """
 
@@ -10,7 +10,7 @@ import torch
 from torch._C._distributed_c10d import _create_work_from_future
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
-from every_byte.gpu.memory.agreed import agree
+from every_byte.gpu.known.noting import bring
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.ledger.attribution import Role
 
@@ -64,9 +64,7 @@ def summed(call: Call) -> None:
 
 @takes(c10d.broadcast_.default)
 def sent(call: Call) -> None:
-    """What came from the CPU has come to all ranks."""
-    for tensor in call.args[0]:
-        agree(tensor, tensor)
+    """What is known on this rank has come from another that knows the same."""
 
 
 @takes(c10d.allgather_.default)
@@ -74,7 +72,7 @@ def gathered_apart(call: Call) -> None:
     """Each of the others has sent what this rank has."""
     for outputs, source in zip(call.args[0], call.args[1], strict=True):
         for tensor in outputs:
-            agree(tensor, source)
+            bring(tensor, source)
 
 
 def note(call: Call, tensor: torch.Tensor, category: str) -> None:

@@ -8,6 +8,7 @@ from . import (  # noqa: F401
     copies,
     creation,
     distances,
+    distinct,
     elementwise,
     embedding_bags,
     group_norm,
@@ -25,6 +26,7 @@ from . import (  # noqa: F401
     resampling,
     scans_and_sorts,
     scattering,
+    selections,
     softmax_dropout,
 )
 from .attention import composite, efficient, encoder, flash  # noqa: F401

@@ -2,6 +2,7 @@
 
 import dis
 import sys
+from functools import partial
 from math import prod
 from sys import getrefcount
 
@@ -12,7 +13,8 @@ from every_byte.gpu.memory.storages import RECORDS, Memory
 from .launch import cub
 from .launch.units import INDEX_BYTES, WARP, div_up, round_up
 from .reductions import reduce, reduced_dims
-from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, takes
+from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, returns, takes
+from .selections import n_selected, positions_of, select
 
 aten = torch.ops.aten
 FEW_INDICES = 3072
@@ -29,6 +31,18 @@ outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select i
     index_copy_ index_fill index_fill_ take""")
 
 
+@returns(aten.index.Tensor)
+def _index(x: torch.Tensor, indices: list) -> torch.Tensor:
+    """A mask on the GPU stands for the positions where it is true."""
+    if not any(i is not None and i.is_meta and i.dtype in MASKS for i in indices):
+        return aten.index.Tensor(x, indices)
+    lists: list[torch.Tensor | None] = []
+    for i in indices:
+        is_mask = i is not None and i.is_meta and i.dtype in MASKS
+        lists += positions_of(i).unbind(1) if is_mask else [i]
+    return aten.index.Tensor(x, lists)
+
+
 def _make_alike(call: Call, indices) -> None:
     """The copies of indices that lie on the CPU, hold 32-bit numbers or, being several, differ in their strides.
 
@@ -36,7 +50,11 @@ def _make_alike(call: Call, indices) -> None:
     """
     given, blocks = [], []
     for i in indices:
-        if i is not None and i.dtype in MASKS:  # its positions come over in one copy, and are split there
+        if i is not None and i.is_meta and i.dtype in MASKS:
+            positions = positions_of(i)
+            given += positions.unbind(1)
+            blocks += select(call, i, partial(call.hold, positions.nbytes)) + [None] * (i.dim() - 1)
+        elif i is not None and i.dtype in MASKS:  # its positions come over in one copy, and are split there
             positions = torch.empty(int(i.count_nonzero()), i.dim(), dtype=torch.int64, device="meta")
             given += positions.unbind(1)
             blocks += call.hold(positions.nbytes) + [None] * (i.dim() - 1)
@@ -103,7 +121,7 @@ def index_put(call: Call) -> None:
     x, indices, values = call.args[:3]
     call.place_all()
     accumulate = call.args[3] if len(call.args) > 3 else False
-    if not accumulate and _is_fill(indices, values):
+    if is_fill(*call.args):
         return
     if not values.is_meta:
         call.hold(values.nbytes)
@@ -113,32 +131,42 @@ def index_put(call: Call) -> None:
         _make_alike(call, indices)
 
 
-def _is_fill(indices, values: torch.Tensor) -> bool:
+def is_fill(x: torch.Tensor, indices, values: torch.Tensor | None = None, accumulate: bool = False, *rest) -> bool:
     """Whether one number is put where one mask on the GPU is true: then CUDA fills."""
     given = [i for i in indices if i is not None]
+    if values is None or accumulate:
+        return False
     is_mask = len(given) == 1 and given[0].dtype in MASKS and given[0].is_meta
     return is_mask and values.numel() == 1 and not values.is_meta
 
 
-def _positions(indices) -> list[torch.Tensor | None]:
-    """The indices, with a list of positions for each dimension of a mask that lies on the CPU."""
+def _positions(call: Call, indices) -> tuple[list[torch.Tensor | None], list]:
+    """The indices, with a list of positions for each dimension of a mask; and what those take that lie on the GPU."""
     lists: list[torch.Tensor | None] = []
+    blocks: list = []
     for i in indices:
-        is_mask = i is not None and i.dtype in MASKS
-        n_true = int(i.count_nonzero()) if is_mask and not i.is_meta else 0
-        lists += [torch.empty(n_true, dtype=torch.int64)] * i.dim() if is_mask else [i]
-    return lists
+        if i is None or i.dtype not in MASKS:
+            lists.append(i)
+        elif i.is_meta:
+            positions = positions_of(i)
+            lists += positions.unbind(1)
+            blocks += select(call, i, partial(call.hold, positions.nbytes))
+        else:
+            lists += [torch.empty(n_selected(i), dtype=torch.int64)] * i.dim()
+    return lists, blocks
 
 
 def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor) -> None:
     call.hold(*contiguous_copies(x))
-    lists = _positions(indices)
+    lists, blocks = _positions(call, indices)
     used = [dim for dim, i in enumerate(lists) if i is not None]
     shape = torch.broadcast_shapes(*(lists[dim].shape for dim in used))
     n, size = prod(shape), prod(shape) * INDEX_BYTES
     if n == 0 or x.numel() == 0:
         return
     _linear_index(call, [lists[dim] for dim in used], shape)
+    for block in blocks:
+        call.let_go(block)
     n_values = n * x.numel() // prod(x.shape[dim] for dim in used)
     if values.numel() < n_values or not values.is_contiguous():
         call.hold(n_values * values.element_size())

@@ -19,6 +19,7 @@ from importlib import import_module
 import torch
 from torch._ops import OpOverload
 
+from every_byte.gpu.known.understood import is_elementwise
 from every_byte.gpu.memory.storages import Memory
 
 RETURNS: dict[OpOverload, Callable] = {}
@@ -164,7 +165,7 @@ def allocates_outputs_alone(func: OpOverload) -> bool:
     a family names by `outputs_alone`.
     """
     name = func.overloadpacket.__name__
-    if func.is_view or torch.Tag.inplace_view in func.tags or torch.Tag.pointwise in func.tags:
+    if func.is_view or torch.Tag.inplace_view in func.tags or is_elementwise(func):
         return True
     return name in _OUTPUTS_ALONE or name.startswith("_foreach_") and name not in _UNKNOWN_FOREACH
 

@@ -4,6 +4,7 @@ import copy
 
 import torch
 
+from every_byte.gpu.known.noting import same
 from every_byte.gpu.memory.attachment import attached
 
 from .replacing import replaced
@@ -37,7 +38,9 @@ def _copy_of_storage(tensor: torch.Tensor, memo: dict) -> torch.UntypedStorage:
     """The copy of a tensor's storage, kept where PyTorch keeps it."""
     storage, copies = tensor.untyped_storage(), memo.setdefault("torch", {})
     if storage._cdata not in copies:
-        copies[storage._cdata] = tensor.new_empty(storage.nbytes(), dtype=torch.uint8).untyped_storage()
+        copied = tensor.new_empty(storage.nbytes(), dtype=torch.uint8)
+        same(copied, tensor)
+        copies[storage._cdata] = copied.untyped_storage()
     return copies[storage._cdata]
 
 

@@ -6,6 +6,7 @@ The same code runs here on the meta tensor, so that each of them is counted.
 
 import torch
 
+from every_byte.gpu.known.reading import read
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.storages import RECORDS
 
@@ -38,11 +39,16 @@ def _lies_here(tensor: torch.Tensor) -> bool:
 def _with_zeros(original):
     def _str(tensor, *, tensor_contents=None):
         if tensor_contents is None and _lies_here(tensor):
-            attached()[-1].tell_no_values("printing", stacklevel=4)
+            _tell_if_unknown(tensor)
             tensor_contents = _contents(tensor)
         return original(tensor, tensor_contents=tensor_contents)
 
     return _str
+
+
+def _tell_if_unknown(tensor: torch.Tensor) -> None:
+    if not read(tensor).is_known:
+        attached()[-1].tell_unknown("printing")
 
 
 def _contents(tensor: torch.Tensor) -> str:

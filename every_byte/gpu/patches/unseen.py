@@ -4,6 +4,8 @@ from functools import partial
 
 import torch
 
+from every_byte.gpu.known.content import may_be_known
+from every_byte.gpu.known.noting import bring
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.storages import RECORDS
 
@@ -41,6 +43,8 @@ def see_what_tensor_makes():
                 memory = mode.memory
                 memory.operation = "aten::_to_copy"
                 memory.place_if_new(made)
+            if made.is_meta:
+                _note_numbers(made, _data(original, args, kwargs))
             return made
 
         return make
@@ -52,6 +56,25 @@ def see_what_tensor_makes():
         table[id(getattr(torch, name))] = f"aten::{name}"
         undoings.append(partial(table.pop, id(getattr(torch, name))))
     return all_of(undoings)
+
+
+def _data(make, args: tuple, kwargs: dict):
+    """Of what a tensor is made."""
+    position = 1 if make.__name__ == "new_tensor" else 0
+    return args[position] if len(args) > position else kwargs.get("data", kwargs.get("obj"))
+
+
+def _note_numbers(made: torch.Tensor, data) -> None:
+    """A tensor that is made of numbers, of lists of them or of an array has their values."""
+    record = RECORDS[made.untyped_storage()._cdata]
+    if record.content is None and may_be_known(made.dtype, record.n_bytes) and not _has_tensors(data):
+        bring(made.detach(), torch.tensor(data, dtype=made.dtype, device="cpu"))
+
+
+def _has_tensors(data) -> bool:
+    if isinstance(data, (list, tuple)):
+        return any(map(_has_tensors, data))
+    return not isinstance(data, (bool, int, float)) and not hasattr(data, "__array_interface__")
 
 
 def pin_without_a_driver():

@@ -16,6 +16,9 @@ from .units import div_up, round_up
 ALIGNMENT = 256
 DIGITS = 256
 TILES_AHEAD = 32
+COUNTED_IN_ONE_TILE = 4096
+COUNTING_THREADS = 256
+SUBSCRIPTIONS = 5
 
 
 def _aligned(*sizes: int) -> int:
@@ -40,6 +43,25 @@ def unique_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
     """Scratch of a selection of the first of each run of equal keys."""
     tiles = div_up(n, of_architecture(spec.rules.unique_tiles, spec.capability)[key_bytes])
     return _aligned((tiles + TILES_AHEAD) * 16, 1)
+
+
+def count(n: int, spec: GPUSpec) -> int:
+    """Scratch of a sum of n items in 32 bits: one for each thread block, of as many as the GPU runs at once, five times.
+
+    Counts: for items of up to 8 bytes, whose kernels take 32 registers or fewer: threads alone limit how many blocks
+        run at once.
+    Source: cub/device/dispatch/dispatch_reduce.cuh; cuobjdump --dump-resource-usage of the CUDA build.
+    """
+    if n <= COUNTED_IN_ONE_TILE:
+        return 1
+    blocks = spec.multiprocessors * (spec.threads_per_multiprocessor // COUNTING_THREADS) * SUBSCRIPTIONS
+    return _aligned(blocks * 4)
+
+
+def select_flagged(n: int, spec: GPUSpec) -> int:
+    """Scratch of a selection of 64-bit positions by a flag each."""
+    tiles = div_up(n, of_architecture(spec.rules.select_tiles, spec.capability))
+    return _aligned((tiles + TILES_AHEAD) * 8, 1)
 
 
 def running_sum(n: int, item_bytes: int, spec: GPUSpec) -> int:

@@ -1,0 +1,26 @@
+"""Where in a program an operation was called: the innermost line that is neither PyTorch's nor the instrument's."""
+
+import sys
+from pathlib import Path
+
+import torch
+
+_NOT_THE_PROGRAM = tuple(f"{Path(file).parent}/" for file in (torch.__file__, Path(__file__).parents[1]))
+
+
+def line_of_the_program() -> tuple[str, int, str]:
+    """File and line, and both as they are shown: the file with its folder, or "a cell" of a notebook.
+
+    On a thread where no line of the program lies below, as one of autograd's own, it is the outermost one.
+    """
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THE_PROGRAM):
+        frame = frame.f_back
+    filename, lineno = frame.f_code.co_filename, frame.f_lineno
+    return filename, lineno, f"{_shown(filename)}:{lineno}"
+
+
+def _shown(filename: str) -> str:
+    if "ipykernel" in filename or filename.startswith("<ipython"):
+        return "a cell"
+    return "/".join(Path(filename).parts[-2:])

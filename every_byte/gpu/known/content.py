@@ -1,0 +1,136 @@
+"""What is known of a storage's bytes: how they came about, as a graph of operations that can be run on the CPU.
+
+A graph refers to no tensor and no storage of the GPU: nothing that is known keeps a block alive.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+MOST_BYTES = 1 << 25
+"""The largest storage of integers or booleans of which something is known."""
+
+MOST_FLOAT_BYTES = 1 << 18
+"""The same for floating-point numbers."""
+
+MOST_BROUGHT_BYTES = 1 << 22
+"""The largest tensor of the host of which a copy is kept."""
+
+MOST_HELD_BYTES = 1 << 28
+"""How many bytes are held in all, for all that is known: beyond it nothing more is."""
+
+MOST_ELEMENTS = 1 << 25
+"""The largest operand, also where it is a small storage that is expanded."""
+
+DTYPES = frozenset((
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+))  # fmt: skip
+
+
+class Place(NamedTuple):
+    """How a tensor lies in its storage; strides and offset in elements."""
+
+    dtype: torch.dtype
+    shape: torch.Size
+    stride: tuple[int, ...]
+    offset: int
+
+
+class Value(NamedTuple):
+    """The bytes of a storage, on the CPU; `taint` has -1 in each byte that depends on what is unknown, or is None."""
+
+    storage: torch.UntypedStorage
+    taint: torch.UntypedStorage | None
+
+
+class Operand(NamedTuple):
+    """A tensor among the arguments of a step: in what content it lies, and how; None is a content that is unknown."""
+
+    content: "Content | None"
+    place: Place
+
+
+class Blank(NamedTuple):
+    """A tensor among the arguments of a step that is written and not read."""
+
+    place: Place
+
+
+class Step(NamedTuple):
+    """An operation to run on the CPU: its operands stand where its tensors stood."""
+
+    func: torch._ops.OpOverload
+    args: tuple
+    kwargs: dict
+    written: tuple
+    """Which arguments it writes, by their position or name; none if its results are new."""
+
+
+class Content:
+    """A storage's bytes at one time: a value; or those before, with one result of a step laid over them."""
+
+    __slots__ = ("before", "depth", "n_bytes", "output", "place", "sources", "step", "value")
+
+    def __init__(self, n_bytes: int, value: Value | None = None) -> None:
+        self.n_bytes, self.depth = n_bytes, 0
+        self.step: Step | None = None
+        self.output, self.place, self.before = 0, None, None
+        self.sources: tuple[Content, ...] = ()
+        self.value = None
+        if value is not None:
+            self.hold(value)
+
+    @classmethod
+    def made(cls, n_bytes: int, step: Step, output: int, place: Place, sources: list, before) -> "Content":
+        """The content of a storage into which result number `output` of a step has been written."""
+        content = cls(n_bytes)
+        content.step, content.output, content.place, content.before = step, output, place, before
+        content.sources = (*sources, before) if before is not None else tuple(sources)
+        content.depth = 1 + max((source.depth for source in content.sources), default=0)
+        return content
+
+    def hold(self, value: Value) -> None:
+        """Keep its value: of how it came about nothing more is needed."""
+        HELD.n_bytes += self.n_bytes
+        self.value, self.step, self.before, self.sources, self.depth = value, None, None, (), 0
+
+    def __del__(self) -> None:
+        if self.value is not None:
+            HELD.n_bytes -= self.n_bytes
+
+
+class _Held:
+    """How many bytes are held now."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+
+    def has_room(self, n_bytes: int) -> bool:
+        return self.n_bytes + n_bytes <= MOST_HELD_BYTES
+
+
+HELD = _Held()
+
+
+def place_of(tensor: torch.Tensor) -> Place:
+    """How a tensor lies in its storage."""
+    return Place(tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def may_be_known(dtype: torch.dtype, n_bytes: int) -> bool:
+    """Whether a storage, used in this type, is small enough for something to be known of it."""
+    return dtype in DTYPES and n_bytes <= (MOST_FLOAT_BYTES if dtype.is_floating_point else MOST_BYTES)
+
+
+def brought(tensor: torch.Tensor) -> Operand | None:
+    """A copy of a tensor of the CPU, for what is made of it on the GPU; None if it is too large, or of no plain kind."""
+    n_bytes = tensor.numel() * tensor.element_size()
+    is_plain = tensor.layout is torch.strided and not tensor.is_neg()
+    if not is_plain or n_bytes > MOST_BROUGHT_BYTES or not may_be_known(tensor.dtype, n_bytes):
+        return None
+    if not HELD.has_room(n_bytes):
+        return None
+    copied = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    copied.copy_(tensor.detach())
+    return Operand(Content(n_bytes, Value(copied.untyped_storage(), None)), place_of(copied))

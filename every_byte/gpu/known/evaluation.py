@@ -1,0 +1,174 @@
+"""Runs what is known of a storage on the CPU, operation by operation, with zeros for what is unknown."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from .content import HELD, MOST_BYTES, Blank, Content, Operand, Place, Step, Value
+from .taint import taints_of
+
+MOST_KEPT_BYTES = 1 << 20
+"""The largest value that is kept once it is known."""
+
+MOST_WORK_BYTES = 1 << 28
+"""How many bytes may be made for one answer: beyond it nothing is known."""
+
+MOST_DEPTH = 48
+"""How many operations may follow one another before they are run."""
+
+_SAME_SIZE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+
+
+@contextmanager
+def on_the_cpu() -> Iterator[None]:
+    """Operations in it are plain ones: no mode sees them, no graph is made of them, nothing is cast."""
+    with (
+        torch._C._DisableTorchDispatch(),
+        torch._C.DisableTorchFunction(),
+        torch._C._AutoDispatchBelowAutograd(),
+        torch._C._ExcludeDispatchKeyGuard(_AUTOCAST),
+    ):
+        yield
+
+
+def evaluate(content: Content) -> Value:
+    """A storage's bytes; zeros, all of them tainted, where running the operations would take too much, or fails."""
+    if content.value is not None:
+        return content.value
+    with on_the_cpu():
+        try:
+            return _run_all(content)
+        except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
+            return unknown(content.n_bytes)
+
+
+def unknown(n_bytes: int) -> Value:
+    """Zeros of which none is known."""
+    return Value(_filled(n_bytes, 0), _filled(n_bytes, -1))
+
+
+def fold(content: Content) -> Content | None:
+    """A content by its value, where too many operations have led to it; None where that is too large to be kept."""
+    if content.depth <= MOST_DEPTH:
+        return content
+    if content.n_bytes > MOST_BYTES or not HELD.has_room(content.n_bytes):
+        return None
+    value = evaluate(content)
+    if content.value is None:
+        content.hold(value)
+    return content
+
+
+def view(value: Value | None, place: Place) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """A tensor of these bytes, and which of its elements are tainted; None if none is. Zeros for no bytes."""
+    if value is None or _extent(place) > value.storage.nbytes():
+        return torch.zeros(place.shape, dtype=place.dtype), torch.ones(place.shape, dtype=torch.bool)
+    elements = _lay(value.storage, place)
+    if value.taint is None:
+        return elements, None
+    taint = _lay(value.taint, place._replace(dtype=_SAME_SIZE[place.dtype.itemsize])) != 0
+    return elements, taint if taint.any() else None
+
+
+def _run_all(root: Content) -> Value:
+    """Each operation that leads to a content, once, after those that lead to it."""
+    values: dict[int, Value] = {}
+    waiting, work_bytes = [root], 0
+    while waiting:
+        content = waiting[-1]
+        missing = [c for c in content.sources if c.value is None and id(c) not in values]
+        if content.value is not None or id(content) in values:
+            waiting.pop()
+        elif missing:
+            waiting += missing
+        else:
+            work_bytes += content.n_bytes
+            if work_bytes > MOST_WORK_BYTES:
+                return unknown(root.n_bytes)
+            values[id(content)] = _run(content, values)
+            waiting.pop()
+    value = root.value or values[id(root)]
+    if root.value is None and root.n_bytes <= MOST_KEPT_BYTES and HELD.has_room(root.n_bytes):
+        root.hold(value)
+    return value
+
+
+def _run(content: Content, values: dict[int, Value]) -> Value:
+    """One operation, its result laid over what was there before."""
+    results, taints = _results(content.step, values)
+    result, taint = results[content.output], taints[content.output]
+    n_bytes, place = content.n_bytes, content.place
+    if result.shape != place.shape:
+        raise ValueError(f"a result must be as it was on the GPU: got {result.shape}, there {place.shape}.")
+    if result.numel() * place.dtype.itemsize == n_bytes:
+        before = None
+        storage = torch.UntypedStorage(n_bytes)
+    else:
+        before = unknown(n_bytes) if content.before is None else _value(content.before, values)
+        storage = before.storage.clone()
+    _lay(storage, place).copy_(result)
+    if taint is None and (before is None or before.taint is None):
+        return Value(storage, None)
+    tainted = _filled(n_bytes, 0) if before is None or before.taint is None else before.taint.clone()
+    target = _lay(tainted, place._replace(dtype=_SAME_SIZE[place.dtype.itemsize]))
+    target.zero_() if taint is None else target.copy_(taint).neg_()
+    return Value(storage, tainted)
+
+
+def _results(step: Step, values: dict[int, Value]) -> tuple[list, list]:
+    """The results of a step, or what it has written, each with its taint."""
+    tainted: dict[int, torch.Tensor] = {}
+
+    def tensor(part, is_written: bool):
+        if isinstance(part, (tuple, list)) and not isinstance(part, (Operand, Blank)):
+            return type(part)(tensor(each, is_written) for each in part)
+        if isinstance(part, Blank):
+            return torch.zeros(part.place.shape, dtype=part.place.dtype)
+        if not isinstance(part, Operand):
+            return part
+        found, taint = view(part.content and _value(part.content, values), part.place)
+        found = found.clone() if is_written else found
+        if taint is not None:
+            tainted[id(found)] = taint
+        return found
+
+    args = [tensor(part, i in step.written) for i, part in enumerate(step.args)]
+    kwargs = {name: tensor(part, name in step.written) for name, part in step.kwargs.items()}
+    taints = taints_of(step.func, args, kwargs, tainted) if tainted else None  # before anything is written over
+    result = step.func(*args, **kwargs)
+    if step.written:
+        results = [args[at] if isinstance(at, int) else kwargs[at] for at in step.written]
+    else:
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+    if not tainted:
+        return results, [None] * len(results)
+    return results, [_spread(taint, r) for taint, r in zip(taints or [None] * len(results), results, strict=True)]
+
+
+def _spread(taint: torch.Tensor | None, result: torch.Tensor) -> torch.Tensor | None:
+    """The taint of a result, None if it has none; all of it where nothing is said of its elements."""
+    if taint is None:
+        return torch.ones(result.shape, dtype=torch.bool)
+    return taint.expand(result.shape) if taint.any() else None
+
+
+def _value(content: Content, values: dict[int, Value]) -> Value:
+    return content.value or values[id(content)]
+
+
+def _filled(n_bytes: int, number: int) -> torch.UntypedStorage:
+    return torch.full((n_bytes,), number, dtype=torch.int8).untyped_storage()
+
+
+def _lay(storage: torch.UntypedStorage, place: Place) -> torch.Tensor:
+    return torch.empty(0, dtype=place.dtype).set_(storage, place.offset, place.shape, place.stride)
+
+
+def _extent(place: Place) -> int:
+    """The bytes of a storage up to the last one that a tensor reaches."""
+    if 0 in place.shape:
+        return 0
+    last = place.offset + sum((n - 1) * step for n, step in zip(place.shape, place.stride, strict=True))
+    return (last + 1) * place.dtype.itemsize

@@ -1,0 +1,154 @@
+"""Notes what each operation makes known: the contents of its results, and of the storages that it writes."""
+
+import torch
+
+from every_byte.gpu.memory.storages import RECORDS
+
+from .content import DTYPES, MOST_ELEMENTS, Blank, Content, Operand, Step, brought, may_be_known, place_of
+from .evaluation import fold
+from .marks import is_marked
+from .understood import NOTHING, Plan, plan_of
+
+aten = torch.ops.aten
+_ON_THE_GPU = frozenset(("device", "pin_memory", "non_blocking"))
+
+
+class _UnknownError(Exception):
+    """An argument of which nothing can be known."""
+
+
+def note(func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object, known_met: bool) -> None:
+    """What is known once an operation has run; `known_met`: whether something of its arguments is, or may be.
+
+    Floating-point numbers of which nothing is known lead to none: that is most of a program, and is decided at once.
+    """
+    plan = plan_of(func)
+    if plan is NOTHING:
+        return
+    if plan.written:
+        if known_met or plan.makes or plan.is_understood and _is_whole(args, kwargs, plan.written[0]):
+            _note_written(plan, func, args, kwargs)
+    elif isinstance(result, torch.Tensor):
+        if known_met or plan.makes or not result.dtype.is_floating_point:
+            _note_results(plan, func, args, kwargs, (result,))
+    elif isinstance(result, (tuple, list)):
+        _note_results(plan, func, args, kwargs, result)
+
+
+def _is_whole(args: tuple, kwargs: dict, at: int | str) -> bool:
+    """Whether what is written are integers or booleans."""
+    return not _argument(args, kwargs, at).dtype.is_floating_point
+
+
+def _argument(args: tuple, kwargs: dict, at: int | str):
+    return kwargs.get(at) if isinstance(at, str) else args[at] if at < len(args) else None
+
+
+def _note_results(plan: Plan, func, args: tuple, kwargs: dict, results) -> None:
+    """The contents of new storages; what is known of one that is no new one stays."""
+    step, sources = None, []
+    for number, result in enumerate(results):
+        if not isinstance(result, torch.Tensor) or not result.is_meta:
+            continue
+        record = RECORDS.get(result.untyped_storage()._cdata)
+        if record is None or not may_be_known(result.dtype, record.n_bytes):
+            continue
+        if step is None:
+            try:
+                step = _filling(plan, args, result) if plan.filling else _step(plan, func, args, kwargs, sources)
+            except _UnknownError:
+                return
+        record.content = fold(Content.made(record.n_bytes, step, number, place_of(result), sources, None))
+
+
+def _filling(plan: Plan, args: tuple, result: torch.Tensor) -> Step:
+    number = args[-1] if plan.number is None else plan.number
+    return Step(aten.full.default, (result.shape, number), {"dtype": result.dtype}, ())
+
+
+def _note_written(plan: Plan, func, args: tuple, kwargs: dict) -> None:
+    """The contents of storages that are written: unknown, where the operation is not understood."""
+    step, sources = None, []
+    written = [_argument(args, kwargs, at) for at in plan.written]
+    try:
+        if plan.is_understood and any(_may_be_known(x) for x in written if isinstance(x, torch.Tensor)):
+            step = _step(plan, func, args, kwargs, sources)
+    except _UnknownError:
+        pass
+    contents = [_after_write(x, number, step, sources) for number, x in enumerate(written)]
+    for x, content in zip(written, contents, strict=True):
+        for tensor in x if isinstance(x, (list, tuple)) else (x,):
+            if tensor is not None and tensor.is_meta:
+                record = RECORDS.get(tensor.untyped_storage()._cdata)
+                if record is not None:
+                    record.content = content
+
+
+def _may_be_known(tensor: torch.Tensor) -> bool:
+    record = RECORDS.get(tensor.untyped_storage()._cdata)
+    return record is not None and may_be_known(tensor.dtype, record.n_bytes)
+
+
+def _after_write(tensor, number: int, step: Step | None, sources: list) -> Content | None:
+    if step is None or not isinstance(tensor, torch.Tensor) or not _may_be_known(tensor):
+        return None
+    record = RECORDS[tensor.untyped_storage()._cdata]
+    place = place_of(tensor)
+    covers = tensor.numel() * place.dtype.itemsize == record.n_bytes
+    before = None if covers else record.content
+    return fold(Content.made(record.n_bytes, step, number, place, sources, before))
+
+
+def _step(plan: Plan, func, args: tuple, kwargs: dict, sources: list) -> Step:
+    """The operation with operands in place of tensors; their contents are added to `sources`."""
+    parts = tuple(
+        _written_part(plan, value, sources) if i in plan.written else _part(value, sources)
+        for i, value in enumerate(args)
+    )
+    named = {
+        name: _written_part(plan, value, sources) if name in plan.written else _part(value, sources)
+        for name, value in kwargs.items()
+        if name not in _ON_THE_GPU
+    }
+    return Step(func, parts, named, plan.written)
+
+
+def _written_part(plan: Plan, value, sources: list):
+    return Blank(place_of(value)) if plan.blank and isinstance(value, torch.Tensor) else _part(value, sources)
+
+
+def _part(value, sources: list):
+    """What stands in a step for an argument. Raises: _UnknownError where nothing can be known of the result."""
+    if isinstance(value, torch.Tensor):
+        operand = _operand(value)
+        if operand.content is not None:
+            sources.append(operand.content)
+        return operand
+    if isinstance(value, (list, tuple)):
+        return [_part(each, sources) for each in value]
+    return value
+
+
+def _operand(tensor: torch.Tensor) -> Operand:
+    if tensor.layout is not torch.strided or tensor.dtype not in DTYPES or tensor.numel() > MOST_ELEMENTS:
+        raise _UnknownError
+    if tensor.is_meta:
+        record = RECORDS.get(tensor.untyped_storage()._cdata)
+        operand = Operand(record and record.content, place_of(tensor))
+    elif is_marked(tensor):
+        operand = Operand(None, place_of(tensor))
+    else:
+        operand = brought(tensor)
+    if operand is None or operand.content is None and tensor.dtype.is_floating_point:
+        raise _UnknownError
+    return operand
+
+
+def bring(target: torch.Tensor, source: torch.Tensor) -> None:
+    """A tensor of the GPU has got the elements of another, of the GPU or the CPU, unseen."""
+    note(aten.copy_.default, (target, source), {}, target, True)
+
+
+def same(target: torch.Tensor, source: torch.Tensor) -> None:
+    """A storage of the GPU is, byte for byte, that of another tensor."""
+    RECORDS[target.untyped_storage()._cdata].content = RECORDS[source.untyped_storage()._cdata].content

@@ -1,0 +1,117 @@
+"""Sets of values: distinct ones, how often each comes, repetitions, as many as known values say; and what is in one."""
+
+import torch
+
+from every_byte.gpu.known.evaluation import on_the_cpu
+from every_byte.gpu.known.noting import note
+from every_byte.gpu.known.reading import known_values
+from every_byte.gpu.memory.attachment import attached
+
+from .launch import cub
+from .launch.units import INDEX_BYTES
+from .reductions import reduce
+from .registry import Call, contiguous_copies, decomposed, returns, takes
+
+aten = torch.ops.aten
+
+
+def _known(operator: torch._ops.OpOverload):
+    """What is returned: tensors as large as on the CPU, where the values are."""
+
+    def kernel(x: torch.Tensor, *args, **kwargs):
+        with on_the_cpu():
+            results = operator(known_values(x), *args, **kwargs)
+        return tuple(torch.empty_like(result, device="meta") for result in results)
+
+    return kernel
+
+
+for _operator in (
+    aten._unique.default,
+    aten._unique2.default,
+    aten.unique_consecutive.default,
+    aten.unique_dim.default,
+):
+    returns(_operator)(_known(_operator))
+
+
+@returns(aten.bincount.default)
+def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0) -> torch.Tensor:
+    """A bin for each number up to the largest; weights are added up in their type, or in float64."""
+    n_bins = max(int(known_values(x).max()) + 1 if x.numel() else 0, minlength)
+    dtype = torch.int64 if weights is None else weights.dtype if weights.dtype is torch.float32 else torch.float64
+    return x.new_empty(n_bins, dtype=dtype)
+
+
+@takes(aten.bincount.default)
+def bincount(call: Call) -> None:
+    """The least and the largest number, which are read, weights of no floating type but float32's, and the bins.
+
+    Source: _bincount_cuda_template in aten/src/ATen/native/cuda/SummaryOps.cu.
+    """
+    x, weights = call.args[0], call.argument(1, "weights")
+    size = x.element_size()
+    if weights is not None and weights.dtype not in (torch.float32, torch.float64):
+        call.hold(weights.numel() * 8)
+    if x.numel():
+        call.hold(size, size)
+        with call.scope():
+            call.hold(*contiguous_copies(x))
+            reduce(call, x.contiguous(), {0}, size, 2 * size)
+    call.place_all()
+
+
+@returns(aten.repeat_interleave.Tensor)
+def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None) -> torch.Tensor:
+    """Which element stands at each place."""
+    return repeats.new_empty(int(known_values(repeats).sum()) if output_size is None else output_size)
+
+
+@takes(aten.repeat_interleave.Tensor)
+def repeat_interleave(call: Call) -> None:
+    """A running sum of the repeats, whose last one is read as is whether one is negative; then the result.
+
+    Source: repeat_interleave_common in aten/src/ATen/native/Repeat.h.
+    """
+    repeats, n = call.args[0], call.args[0].numel()
+    if n:
+        call.hold(*contiguous_copies(repeats), n * INDEX_BYTES)
+        copies = [n * INDEX_BYTES] if repeats.dtype is not torch.int64 or not repeats.is_contiguous() else []
+        call.while_taken(*copies, cub.running_sum(n, INDEX_BYTES, call.memory.spec))
+        if call.kwargs.get("output_size") is None:
+            with call.scope():
+                call.hold(n, 1)
+                reduce(call, torch.empty(n, dtype=torch.bool, device="meta"), {0}, 1, 1)
+    call.place_all()
+
+
+@decomposed(aten.allclose.default)
+def _allclose(x: torch.Tensor, y: torch.Tensor, rtol=1e-05, atol=1e-08, equal_nan: bool = False) -> bool:
+    """Whether all numbers are close. Source: allclose in aten/src/ATen/native/TensorCompare.cpp."""
+    return bool(torch.isclose(x, y, rtol, atol, equal_nan).all().item())
+
+
+@decomposed(aten.isin.Tensor_Scalar)
+def _is_number(elements: torch.Tensor, number, *, assume_unique: bool = False, invert: bool = False) -> torch.Tensor:
+    return elements.ne(number) if invert else elements.eq(number)
+
+
+@decomposed(aten.isin.Tensor_Tensor)
+def _isin(
+    elements: torch.Tensor, tests: torch.Tensor, *, assume_unique: bool = False, invert: bool = False
+) -> torch.Tensor:
+    """Each element is compared with each of a few; for many they are sorted, which is not known.
+
+    Source: isin_Tensor_Tensor_out in native/TensorCompare.cpp, isin_default_kernel_gpu in native/cuda/TensorCompare.cpp.
+    """
+    found = elements.new_empty(elements.shape, dtype=torch.bool)
+    if elements.numel() == 0:
+        return found
+    if tests.numel() >= int(10 * elements.numel() ** 0.145):
+        attached()[-1].not_modelled("aten::isin of many")
+        note(aten.isin.Tensor_Tensor, (elements, tests), {"invert": invert}, found, True)
+        return found
+    tests = tests.view([1] * elements.dim() + [-1])
+    elements = elements.unsqueeze(-1)
+    found.copy_(elements.ne(tests).all(-1) if invert else elements.eq(tests).any(-1))
+    return found

@@ -1,0 +1,94 @@
+"""Operations whose result is as large as values say: the values are known, or the operation is refused (dispatch/)."""
+
+import math
+
+import torch
+
+from every_byte.gpu.known.reading import known_values
+from every_byte.gpu.memory.attachment import attached
+
+from .launch import cub
+from .launch.units import INDEX_BYTES
+from .registry import Call, contiguous_copies, decomposed, returns, takes
+
+aten = torch.ops.aten
+COUNT_BYTES = 4
+
+
+def n_selected(x: torch.Tensor) -> int:
+    """How many elements are other than 0: by what is known; while a tensor is printed, none of those that are not."""
+    values = known_values(x) if x.is_meta else x
+    return 0 if values is None else int(values.count_nonzero())
+
+
+def positions_of(x: torch.Tensor) -> torch.Tensor:
+    """What `nonzero` returns: a row for each element that is other than 0, laid out by dimensions."""
+    return torch.empty((x.dim(), n_selected(x)), dtype=torch.int64, device="meta").t()
+
+
+def select(call: Call, x: torch.Tensor, place) -> object:
+    """Positions of what is other than 0: counted, and then, in the block that `place` takes for them, written.
+
+    Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu.
+    """
+    spec = call.memory.spec
+    copies = call.hold(*contiguous_copies(x))
+    (count,) = call.hold(COUNT_BYTES)
+    call.while_taken(cub.count(x.numel(), spec))
+    placed = place()
+    if x.dim():
+        call.while_taken(cub.select_flagged(x.numel(), spec))
+    call.let_go(count)
+    for copy in copies:
+        call.let_go(copy)
+    return placed
+
+
+returns(aten.nonzero.default)(positions_of)
+
+
+@takes(aten.nonzero.default)
+def nonzero(call: Call) -> None:
+    """The result, between what its count and what its selection take."""
+    select(call, call.args[0], call.place_all)
+
+
+@returns(aten.masked_select.default)
+def _masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(n_selected(mask.expand(torch.broadcast_shapes(x.shape, mask.shape))))
+
+
+@takes(aten.masked_select.default)
+def masked_select(call: Call) -> None:
+    """The mask, expanded, is an index. Source: masked_select_out_cuda_impl in native/cuda/IndexKernel.cpp."""
+    x, mask = call.args
+    mask = mask.expand(torch.broadcast_shapes(x.shape, mask.shape))
+    mask = mask if mask.dim() else mask.unsqueeze(0)
+    select(call, mask, lambda: call.hold(n_selected(mask) * mask.dim() * INDEX_BYTES))
+    call.place_all()
+
+
+@takes(aten.masked_scatter.default, aten.masked_scatter_.default)
+def masked_scatter(call: Call) -> None:
+    """Where each element of the source goes is a running sum of the mask. Source: masked_scatter in IndexKernel.cu."""
+    x, mask, source = call.args
+    call.place_all()
+    call.hold(call.result.numel() * INDEX_BYTES, *contiguous_copies(mask.expand_as(call.result)))
+    call.while_taken(cub.running_sum(call.result.numel(), INDEX_BYTES, call.memory.spec))
+    call.hold(*contiguous_copies(source))
+
+
+@decomposed(aten.masked_scatter_backward.default)
+def _masked_scatter_backward(gradient: torch.Tensor, mask: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    """What the mask selects, and zeros for what was not needed of the source.
+
+    Source: masked_scatter_backward_symint in aten/src/ATen/native/TensorAdvancedIndexing.cpp.
+    """
+    if known_values(mask) is None:
+        attached()[-1].not_modelled("aten::masked_scatter_backward of a mask that is computed")
+        return gradient.new_empty(shape)
+    selected = gradient.masked_select(mask)
+    missing = math.prod(shape) - selected.numel()
+    if missing > 0:
+        selected = torch.cat([selected, gradient.new_zeros(missing)])
+    return selected.view(shape)
