@@ -22,7 +22,7 @@ VERDICTS = {
     FLAGGED: "it ran, and said by name that what an operation takes is not known",
     REFUSED: "it raised, and said why",
     WRONG: "other allocations, and nothing was said",
-    UNJUDGED: "the CUDA build raised: it lacks a library there, reads a value, or takes no such sample",
+    UNJUDGED: "the CUDA build raised, for want of a library or of a value, or read a value where there is none",
 }
 
 
@@ -48,7 +48,7 @@ class Result:
 
 @cache
 def recorded(mode: str) -> dict[str, list[list]]:
-    """What the CUDA build made of each operator's samples: [signature, forward, backward, error] each."""
+    """What the CUDA build made of each operator's samples: a signature and the fields of an Outcome each."""
     with gzip.open(FOLDER / f"{mode}.a100.jsonl.gz", "rt", encoding="utf-8") as file:
         return dict(map(json.loads, file))
 
@@ -74,7 +74,7 @@ def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str]]:
 
 def verdict(cuda: Outcome, simulated: Outcome, flags: frozenset[str]) -> str:
     """How the two compare: one of VERDICTS."""
-    if cuda.error:
+    if cuda.error or cuda.waits and cuda != simulated:
         return UNJUDGED
     if simulated.error:
         return REFUSED

@@ -9,7 +9,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby, pairwise
 
@@ -21,11 +21,13 @@ MODES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "autocast": torch
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one sample: its allocations and frees forward and backward, or the error that it raised."""
+    """What became of one sample: its allocations and frees forward and backward, the error that it raised, and whether
+    the host waited for the GPU, which it does to read a value."""
 
     forward: str
     backward: str
     error: str = ""
+    waits: bool = field(default=False, compare=False)
 
 
 @cache

@@ -59,15 +59,20 @@ def record(mode: str, names: list[str]) -> None:
             def mark_first(mark, started=started):
                 if not started:
                     torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python", context=None)
+                    torch.cuda.set_sync_debug_mode("warn")
                     started.append(1)
                 mark()
 
             def act(mark, sample=sample, mark_first=mark_first, name=name):
                 run(known[name], mode, sample, device, lambda: mark_first(mark), autocast)
 
-            came = outcome(act, position, history)
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                came = outcome(act, position, history)
+            torch.cuda.set_sync_debug_mode("default")
             torch.cuda.memory._record_memory_history(enabled=None)
-            rows.append([signature(sample), came.forward, came.backward, came.error])
+            reads = any("called a synchronizing" in str(warning.message) for warning in said)
+            rows.append([signature(sample), came.forward, came.backward, came.error, reads])
         print(json.dumps([name, rows]), flush=True)
 
 

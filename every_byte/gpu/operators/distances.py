@@ -44,18 +44,23 @@ def _dist(x: torch.Tensor, y: torch.Tensor, p: float = 2) -> torch.Tensor:
 
 @takes(aten._cdist_backward.default)
 def cdist_backward(call: Call) -> None:
-    """The gradient, and what each pair of vectors adds to it. Source: cdist_backward_kernel_impl, DistanceKernel.cu."""
-    x, y = call.args[1:3]
+    """The gradient, and what each pair of vectors adds to it, but for p of 0, whose gradient is 0.
+
+    Source: cdist_backward_kernel_impl in aten/src/ATen/native/cuda/DistanceKernel.cu.
+    """
+    x, y, p = call.args[1:4]
     call.place_all()
-    call.while_taken(x.numel() * y.shape[-2] * x.element_size())
+    if p:
+        call.while_taken(x.numel() * y.shape[-2] * x.element_size())
 
 
 @takes(aten._pdist_backward.default)
 def pdist_backward(call: Call) -> None:
     """As above, of each pair of one list. Source: pdist_backward_kernel_impl in cuda/DistanceKernel.cu."""
-    x = call.args[1]
+    x, p = call.args[1:3]
     call.place_all()
-    call.while_taken((len(x) - 1) * x.numel() * x.element_size())
+    if p:
+        call.while_taken((len(x) - 1) * x.numel() * x.element_size())
 
 
 # -------------------------------------------------------------------------------------------------- places, bins, grids
