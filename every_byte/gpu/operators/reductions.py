@@ -4,7 +4,7 @@ import torch
 
 from .launch.reduction_grid import loop_nest, staging
 from .launch.units import HALF
-from .registry import Call, decomposed, returns, takes
+from .registry import Call, contiguous_copies, decomposed, returns, takes
 
 aten = torch.ops.aten
 INDEXED_BYTES = 16
@@ -122,7 +122,10 @@ def both_extremes(call: Call) -> None:
     """The least and the largest, staging, semaphores. Source: aminmax_kernel in ReduceMinValuesKernel.cu."""
     call.place_all()
     x = call.args[0]
-    reduce(call, x, reduced_dims(x, call.kwargs.get("dim")), x.element_size(), 2 * x.element_size())
+    if call.kwargs.get("dim") is None:
+        _reduce_both(call, x)
+    else:
+        reduce(call, x, reduced_dims(x, call.kwargs["dim"]), x.element_size(), 2 * x.element_size())
 
 
 @takes(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
@@ -177,4 +180,10 @@ def histogram(call: Call) -> None:
     x = call.args[0]
     if call.argument(2, "min", 0) == call.argument(3, "max", 0):
         call.hold(x.element_size(), x.element_size())
-        reduce(call, x, reduced_dims(x, None), x.element_size(), 2 * x.element_size())
+        _reduce_both(call, x)
+
+
+def _reduce_both(call: Call, x: torch.Tensor) -> None:
+    """Of a contiguous copy. Source: aminmax_out in aten/src/ATen/native/TensorCompare.cpp."""
+    call.hold(*contiguous_copies(x))
+    reduce(call, x.contiguous(), reduced_dims(x, None), x.element_size(), 2 * x.element_size())
