@@ -9,7 +9,6 @@ import random
 
 import torch
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 CASES = {}
 
@@ -178,11 +177,6 @@ def lists_under_hooks(env):
         y.sum().backward()
         env.mark(name)
         del x, y
-    for reentrant in (False, True):
-        x = torch.zeros(8, 16, 4, device=env.device, requires_grad=True)
-        checkpoint(lambda x: torch.tanh(x)[:, [-2]] * 2, x, use_reentrant=reentrant).sum().backward()
-        env.mark(f"checkpoint {reentrant}")
-        del x
 
 
 @case("a100", "t4")
