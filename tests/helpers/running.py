@@ -14,7 +14,7 @@ from every_byte.gpu.cases.programs import load_cases
 from every_byte.gpu.cases.recorder import READINGS
 from utils import SimulatedGPU, Trace
 
-GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "rtx3090-24gb"}
+GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "rtx3090-24gb", "b200": "b200-180gb"}
 
 
 @dataclass

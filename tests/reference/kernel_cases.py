@@ -9,7 +9,6 @@ import random
 
 import torch
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 CASES = {}
 
@@ -65,8 +64,6 @@ def sequences_aligned(env):
         y = torch.ones(sum(targets) if is_flat else (rows, longest), dtype=torch.long, device=device)
         if how := rng.choice([None, torch.int64, torch.int32]):
             inputs, targets = torch.tensor(inputs, dtype=how), torch.tensor(targets, dtype=how)
-            if how == torch.int64 and not is_flat and rng.random() < 0.5:
-                inputs, targets = inputs.to(env.device), targets.to(env.device)
         else:
             inputs, targets = tuple(inputs), tuple(targets)
         x_by_steps = x.transpose(0, 1) if shape[0] == rows and rows != steps else x.view(steps, rows, classes)
@@ -180,12 +177,6 @@ def lists_under_hooks(env):
         y.sum().backward()
         env.mark(name)
         del x, y
-    for function in (indexed, lambda x: torch.tanh(x)[:, [-2]] * 2):
-        for reentrant in (False, True):
-            x = torch.zeros(8, 16, 4, device=env.device, requires_grad=True)
-            checkpoint(function, x, use_reentrant=reentrant).sum().backward()
-            env.mark(f"checkpoint {reentrant}")
-            del x
 
 
 @case("a100", "t4")

@@ -15,7 +15,7 @@ from every_byte.gpu.known.noting import note
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attach, attached, detach, lend, take_back
 from every_byte.gpu.memory.storages import RECORDS, Memory
 from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
-from every_byte.gpu.operators.indexing import adopt_list, adopt_lists, is_list
+from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
 
 from .autocast import KEY
 from .engine import IN_FORMULAS, adds_in_place, in_place_form

@@ -17,6 +17,8 @@ def _ctc_loss(x, target, n_inputs, n_targets, blank=0, reduction=1, zero_infinit
 
     Source: ctc_loss in aten/src/ATen/native/LossCTC.cpp, which asks areAnyTensorSubclassLike.
     """
+    if n_inputs.is_meta or n_targets.is_meta:
+        attached()[-1].not_modelled("aten::ctc_loss with lengths on the GPU")
     lengths = [x.to("cpu", torch.int64).reshape(-1).tolist() for x in (n_inputs, n_targets)]
     return aten.ctc_loss.IntList(x, target, *lengths, blank, reduction, zero_infinity)
 
@@ -69,12 +71,11 @@ def _backward(gradient, x, target, n_inputs, n_targets, losses, table, blank, ze
     """
     n_steps, n_batch, n_classes = x.shape
     lists = [torch.empty(n_batch, dtype=torch.int64, device=x.device) for _ in range(3)]
-    second = torch.empty(table.shape, dtype=table.dtype, device=x.device)
+    longest = max(n_targets, default=0)  # a table of targets may be wider
+    second = torch.empty((n_batch, n_steps, 2 * longest + 1), dtype=table.dtype, device=x.device)
     result = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if 2 * n_steps + 24 * n_batch // 10 + 2 * n_classes // 10 > OF_CUDNN:
-        (every, step, at), n_blanks = table.stride(), (table.shape[2] - 1) // 2 + 1
-        blanks = ((n_batch, n_steps, n_blanks), (every, step, 2 * at))
-        both = table.as_strided(*blanks) + second.as_strided(*blanks)
+        both = table[..., : 2 * longest + 1 : 2] + second[..., ::2]
         of_blanks = torch.logsumexp(both, 2, True).permute(1, 0, 2)
         of_blanks = of_blanks.add_(x.narrow(2, blank, 1)).sub_(losses.view(1, n_batch, 1)).exp_()
         result.narrow(2, blank, 1).sub_(of_blanks)

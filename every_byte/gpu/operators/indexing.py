@@ -1,14 +1,9 @@
 """Indexing, gathering, embeddings: lists brought to the GPU, and a sort where values of like indices are summed up."""
 
-import dis
-import sys
 from functools import partial
 from math import prod
-from sys import getrefcount
 
 import torch
-
-from every_byte.gpu.memory.storages import RECORDS, Memory
 
 from .launch import cub
 from .launch.units import INDEX_BYTES, WARP, div_up, round_up
@@ -22,10 +17,6 @@ ROWS_PER_THREAD = 10
 MAX_THREADS = 1024
 BLOCKS_PER_MULTIPROCESSOR = 4
 MASKS = (torch.bool, torch.uint8)
-_UNNAMED = 4  # references to an index of a call: the call's own, down to the question itself
-_OF_LISTS = (torch.int64, torch.bool)
-_FRAMES_OF_A_HOOK = 12
-_SUBSCRIPTIONS = tuple(dis.opmap[name] for name in ("BINARY_SUBSCR", "STORE_SUBSCR") if name in dis.opmap)
 
 outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select index_add index_add_ index_copy
     index_copy_ index_fill index_fill_ take""")
@@ -72,37 +63,6 @@ def _make_alike(call: Call, indices) -> None:
         call.hold(*(lists[position].nbytes for position in replaced))
         for position in replaced:
             call.let_go(blocks[position])
-
-
-def adopt_lists(indices, memory: Memory) -> None:
-    """Give a place to the index tensors that PyTorch has made, unseen, of Python lists: `x[:, [0, 1]]`.
-
-    They are known by this, that nothing but the call refers to them; a tensor from outside has a name somewhere.
-    """
-    for i in indices:
-        if i is not None and i.is_meta and i.untyped_storage()._cdata not in RECORDS and getrefcount(i) <= _UNNAMED:
-            adopt_list(i, memory)
-
-
-def adopt_list(index: torch.Tensor, memory: Memory) -> None:
-    """Give a place to one of them."""
-    memory.operation = "aten::_to_copy"
-    memory.place_if_new(index)
-
-
-def is_list(x: torch.Tensor) -> bool:
-    """Whether a tensor without a place was made of a list, and a hook on saved tensors has it, or has had it, in hand.
-
-    Such a hook gets the index before the operation does, and may keep it. The hook was called out of a subscription.
-    """
-    if x.dtype not in _OF_LISTS or torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
-        return False
-    frame = sys._getframe(1)
-    for _ in range(_FRAMES_OF_A_HOOK):
-        frame = frame.f_back
-        if frame is None or frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _SUBSCRIPTIONS:
-            return frame is not None
-    return False
 
 
 @takes(aten.index.Tensor)

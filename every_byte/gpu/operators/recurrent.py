@@ -124,7 +124,7 @@ def _step(mode: int, x, state, weights):
 
 
 def _of_cudnn(mode: int, x, hx, cx, params, has_biases, n_layers, dropout, train, bidirectional, batch_first, sizes=()):
-    """cuDNN's outputs. Which reserve and workspace it asks for, and how large a buffer of weights, it alone knows."""
+    """cuDNN's outputs. What reserve and workspace it asks for, and how large its weights' buffer is, only it knows."""
     attached()[-1].not_modelled(f"{_NAMES[mode]} (cuDNN's reserve and workspace)")
     if torch.is_autocast_enabled("cuda") and x.dtype in (torch.float32, torch.float16, torch.bfloat16):
         dtype = torch.get_autocast_dtype("cuda")

@@ -137,7 +137,10 @@ def both_extremes(call: Call) -> None:
     """The least and the largest, staging, semaphores. Source: aminmax_kernel in ReduceMinValuesKernel.cu."""
     call.place_all()
     x = call.args[0]
-    reduce(call, x, reduced_dims(x, call.kwargs.get("dim")), x.element_size(), 2 * x.element_size())
+    if call.kwargs.get("dim") is None:
+        _reduce_both(call, x)
+    else:
+        reduce(call, x, reduced_dims(x, call.kwargs["dim"]), x.element_size(), 2 * x.element_size())
 
 
 @takes(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
@@ -191,5 +194,11 @@ def histogram(call: Call) -> None:
     call.place_all()
     x = call.args[0]
     if call.argument(2, "min", 0) == call.argument(3, "max", 0):
-        call.hold(x.element_size(), x.element_size(), *contiguous_copies(x))
-        reduce(call, x.contiguous(), reduced_dims(x, None), x.element_size(), 2 * x.element_size())
+        call.hold(x.element_size(), x.element_size())
+        _reduce_both(call, x)
+
+
+def _reduce_both(call: Call, x: torch.Tensor) -> None:
+    """Of a contiguous copy. Source: aminmax_out in aten/src/ATen/native/TensorCompare.cpp."""
+    call.hold(*contiguous_copies(x))
+    reduce(call, x.contiguous(), reduced_dims(x, None), x.element_size(), 2 * x.element_size())

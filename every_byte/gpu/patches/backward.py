@@ -10,7 +10,7 @@ import torch.utils.checkpoint
 from every_byte.gpu.memory.attachment import attached, set_aside
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.observer.checkpoints import Region
-from every_byte.gpu.operators.indexing import adopt_list, is_list
+from every_byte.gpu.operators.index_lists import adopt_list, is_list
 
 from .replacing import Changes, all_of, replaced
 

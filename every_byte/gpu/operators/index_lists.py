@@ -1,0 +1,45 @@
+"""Tensors that PyTorch makes, unseen, of Python lists that index: `x[:, [0, 1]]`. They are to have their place."""
+
+import dis
+import sys
+from sys import getrefcount
+
+import torch
+
+from every_byte.gpu.memory.storages import RECORDS, Memory
+
+_UNNAMED = 4  # references to an index of a call: the call's own, down to the question itself
+_OF_LISTS = (torch.int64, torch.bool)
+_FRAMES_OF_A_HOOK = 12
+_SUBSCRIPTIONS = tuple(dis.opmap[name] for name in ("BINARY_SUBSCR", "STORE_SUBSCR") if name in dis.opmap)
+
+
+def adopt_lists(indices, memory: Memory) -> None:
+    """Give a place to the index tensors that PyTorch has made, unseen, of Python lists: `x[:, [0, 1]]`.
+
+    They are known by this, that nothing but the call refers to them; a tensor from outside has a name somewhere.
+    """
+    for i in indices:
+        if i is not None and i.is_meta and i.untyped_storage()._cdata not in RECORDS and getrefcount(i) <= _UNNAMED:
+            adopt_list(i, memory)
+
+
+def adopt_list(index: torch.Tensor, memory: Memory) -> None:
+    """Give a place to one of them."""
+    memory.operation = "aten::_to_copy"
+    memory.place_if_new(index)
+
+
+def is_list(x: torch.Tensor) -> bool:
+    """Whether a tensor without a place was made of a list, and a hook on saved tensors has it, or has had it, in hand.
+
+    Such a hook gets the index before the operation does, and may keep it. The hook was called out of a subscription.
+    """
+    if x.dtype not in _OF_LISTS or torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        return False
+    frame = sys._getframe(1)
+    for _ in range(_FRAMES_OF_A_HOOK):
+        frame = frame.f_back
+        if frame is None or frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _SUBSCRIPTIONS:
+            return frame is not None
+    return False

@@ -1,0 +1,37 @@
+"""Compiled functions on a simulated GPU run as they are written, and are flagged; on the CPU they are compiled."""
+
+import pytest
+import torch
+from torch import nn
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.filterwarnings("ignore:Using `torch.compile.module.`")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_model_counts_as_it_is_written_and_is_flagged(gpu, backend):
+    model = nn.Sequential(nn.Linear(8, 16, device=gpu.device), nn.GELU())
+    with pytest.warns(UserWarning, match="a compiled function runs as it was written"):
+        y = torch.compile(model, backend=backend)(torch.zeros(4, 8, device=gpu.device))
+    y.sum().backward()
+    assert gpu.unmodelled == {"torch.compile"}
+
+
+def test_on_the_cpu_it_is_compiled_meanwhile(gpu):
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend("eager")
+    torch.compile(lambda x: x * 2 + 1, backend=counter)(torch.zeros(3))
+    assert counter.frame_count == 1
+    assert not gpu.unmodelled
+
+
+def test_a_compiler_of_the_program_s_own_is_called(gpu):
+    called = []
+
+    def own(graph, _inputs):
+        called.append(graph)
+        return graph.forward
+
+    torch.compile(lambda x: x * 2 + 1, backend=own)(torch.zeros(3, device=gpu.device))
+    assert len(called) == 1
+    assert not gpu.unmodelled
