@@ -194,7 +194,7 @@ def _as_cudnn_reads(x: torch.Tensor, weight: torch.Tensor, gradient: torch.Tenso
     if mask[1]:
         x = x.contiguous(memory_format=_order(x, weight))
     form = suggested(x)
-    return x, gradient if suggested(gradient) is form else gradient.contiguous(memory_format=form)
+    return x, gradient if suggested(gradient) is form else empty_in(form, gradient)
 
 
 @takes(aten.convolution_backward.default)
