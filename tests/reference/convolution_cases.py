@@ -139,6 +139,7 @@ NETWORKS = {
 @case
 def networks(env):
     """Two steps of each, with channels first and last, in float32 and under autocast of both half types."""
+    kept = []  # to the end: the order in which a module's parts go is not what this is about
     for name, make in NETWORKS.items():
         for form in (torch.contiguous_format, torch.channels_last):
             for half in (None, torch.bfloat16, torch.float16):
@@ -153,4 +154,4 @@ def networks(env):
                     optimizer.zero_grad()
                     del x, loss
                     env.mark(f"{name}, {form}, {half}, step {step}")
-                del model, optimizer
+                kept.append((model, optimizer))

@@ -4,6 +4,7 @@ import torch
 
 from every_byte.gpu.memory.attachment import attached
 
+from .creation import new_like
 from .launch.memory_formats import copies_in, empty_in, suggested
 from .launch.units import HALF, div_up
 from .reductions import reduce
@@ -131,7 +132,7 @@ def _power_below(n: int) -> int:
 def _native(x: torch.Tensor, *args) -> tuple:
     """The result lies as the input does. Source: batch_norm_cuda in native/cuda/Normalization.cu."""
     _, *statistics = aten.native_batch_norm.default(x, *args)
-    return torch.empty_like(x), *statistics
+    return new_like(x, x.dtype), *statistics
 
 
 @takes(aten.native_batch_norm.default)

@@ -179,7 +179,7 @@ def _convolution_backward(
     settings = Settings.of(x, stride, dilation, transposed, output_padding, groups)
     of_x = of_weight = torch.contiguous_format
     if _backend(one, two, settings, _capability()) is Backend.CUDNN:
-        one, three = _as_cudnn_reads(one, two, three, mask)
+        one, three = _as_cudnn_reads(one, two, three, transposed, mask)
         of_x, of_weight = _order(three, two), _order(one, three)
     grads = [
         _without_added(empty_in(of_x, one), x) if mask[0] else None,
@@ -189,12 +189,14 @@ def _convolution_backward(
     return tuple(grads)
 
 
-def _as_cudnn_reads(x: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor, mask) -> tuple:
+def _as_cudnn_reads(x: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor, transposed: bool, mask) -> tuple:
     """The input in cuDNN's order, if it is read, and the result's gradient in that which the input then suggests."""
     if mask[1]:
         x = x.contiguous(memory_format=_order(x, weight))
     form = suggested(x)
-    return x, gradient if suggested(gradient) is form else gradient.contiguous(memory_format=form)
+    if transposed:
+        return x, gradient.contiguous(memory_format=form)
+    return x, gradient if suggested(gradient) is form else empty_in(form, gradient)
 
 
 @takes(aten.convolution_backward.default)
@@ -228,9 +230,7 @@ def _by_cudnn(call: Call, gradient, x, weight, transposed: bool, mask) -> None:
     if mask[1]:
         call.hold(*copies_in(_order(x, weight), x))
     given = gradient
-    x, gradient = _as_cudnn_reads(x, weight, gradient, mask)
-    if transposed:
-        gradient = given.contiguous(memory_format=suggested(x))
+    x, gradient = _as_cudnn_reads(x, weight, gradient, transposed, mask)
     call.hold(gradient.nbytes if gradient is not given else 0)
     if mask[0]:
         form = _order(gradient, weight)

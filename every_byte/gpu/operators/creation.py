@@ -64,6 +64,16 @@ def new_like(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_strided(x.shape, x.stride(), dtype=dtype, device="meta")
 
 
+@returns(aten.empty_like.default)
+def _empty_like(x: torch.Tensor, **options) -> torch.Tensor:
+    """With the strides of a tensor without gaps, those of dimensions of size 1 too."""
+    if x.is_meta and x.layout == torch.strided and x.is_contiguous():
+        wishes = {name for name, wish in options.items() if wish not in (None, False, torch.preserve_format)}
+        if not wishes:
+            return new_like(x, x.dtype)
+    return aten.empty_like.default(x, **options)
+
+
 @returns(aten.zeros_like.default)
 def _zeros_like(x: torch.Tensor, **options) -> torch.Tensor:
     wishes = {name: wish for name, wish in options.items() if wish not in (None, False, torch.preserve_format)}

@@ -248,8 +248,8 @@ def add_sorted_rows(call: Call, n: int, index_bytes: int, n_weights: int, by_fre
     call.let_go(numbers)
     if by_frequency:
         call.hold(size)
-        for _ in range(2):
-            call.while_taken(cub.running_sum(n, index_bytes, spec))
+        for _ in range(2):  # sums by key, whose scratch is that of 64-bit numbers
+            call.while_taken(cub.running_sum(n, INDEX_BYTES, spec))
     _sum_segments(call, n, index_bytes, n_weights)
 
 

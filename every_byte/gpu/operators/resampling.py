@@ -3,7 +3,7 @@
 import torch
 
 from .launch.memory_formats import copies_in, empty_in, suggested
-from .registry import Call, contiguous_copies, outputs_alone, overload, returns, takes
+from .registry import Call, contiguous_copies, outputs_alone, returns, takes
 
 aten = torch.ops.aten
 MANY_CHANNELS = {"upsample_bilinear2d": 16}
@@ -14,28 +14,13 @@ outputs_alone("""upsample_linear1d upsample_bicubic2d upsample_trilinear3d repli
     replication_pad3d replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
     reflection_pad3d_backward channel_shuffle""")
 
-_KINDS = """
-    upsample_nearest2d _upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_bilinear2d
-    upsample_bicubic2d upsample_trilinear3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa
-    upsample_nearest2d_backward _upsample_nearest_exact2d_backward upsample_nearest3d_backward
-    _upsample_nearest_exact3d_backward upsample_bilinear2d_backward upsample_bicubic2d_backward
-    upsample_trilinear3d_backward _upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa_backward
-"""
-
 # ---------------------------------------------------------------------------------------------------------- upsampling
 
 
-def _as_suggested(operator: torch._ops.OpOverload):
-    def kernel(x: torch.Tensor, *args, **kwargs) -> torch.Tensor:
-        """In the order of dimensions that the input suggests, also where both orders are one and only strides differ."""
-        result = operator(x, *args, **kwargs)
-        return empty_in(suggested(x), result)
-
-    return kernel
-
-
-for _operator in map(overload, _KINDS.split()):
-    returns(_operator)(_as_suggested(_operator))
+@returns(aten.upsample_bilinear2d.default)
+def _bilinear2d(x: torch.Tensor, *args, **kwargs) -> torch.Tensor:
+    """In the order that the input suggests, also where both orders are one and only strides differ."""
+    return empty_in(suggested(x), aten.upsample_bilinear2d.default(x, *args, **kwargs))
 
 
 def _reads_channels_last(call: Call, x: torch.Tensor, result: torch.Tensor) -> bool:

@@ -20,7 +20,7 @@ CUDNNS_OWN = {
 
 
 @pytest.mark.parametrize("name", cases(FILE))
-@pytest.mark.filterwarnings("ignore:aten::.* is not modelled")
+@pytest.mark.filterwarnings("ignore:.*is not modelled")
 @pytest.mark.filterwarnings("ignore:nothing is computed on a simulated GPU")
 def test_all_but_cudnns_own_is_that_of_cuda(name):
     """The stubs' cuDNN works in no memory: so the events are the same, and what it sizes on a card is named."""
