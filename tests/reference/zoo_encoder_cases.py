@@ -1,4 +1,4 @@
-"""Training steps of small encoders, translators and models of images and sound of transformers: two steps, with labels."""
+"""Training steps of small encoders, translators and models of images and sound, of transformers: two each."""
 
 from pathlib import Path
 
@@ -11,26 +11,51 @@ zoo = load_module(Path(__file__).with_name("zoo_steps.py"))
 CASES = {}
 CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
 ALIKE = dict(
-    vocab_size=300, hidden_size=72, intermediate_size=104, num_hidden_layers=2, num_attention_heads=6,
-    max_position_embeddings=128, pad_token_id=0,
-)  # fmt: skip
+    vocab_size=300,
+    hidden_size=72,
+    intermediate_size=104,
+    num_hidden_layers=2,
+    num_attention_heads=6,
+    max_position_embeddings=128,
+    pad_token_id=0,
+)
 PAIR = dict(
-    vocab_size=300, d_model=72, encoder_layers=2, decoder_layers=2, encoder_attention_heads=6, decoder_attention_heads=6,
-    encoder_ffn_dim=104, decoder_ffn_dim=104, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
-)  # fmt: skip
+    vocab_size=300,
+    d_model=72,
+    encoder_layers=2,
+    decoder_layers=2,
+    encoder_attention_heads=6,
+    decoder_attention_heads=6,
+    encoder_ffn_dim=104,
+    decoder_ffn_dim=104,
+    pad_token_id=0,
+    bos_token_id=1,
+    eos_token_id=2,
+    decoder_start_token_id=1,
+)
 T5 = dict(
-    vocab_size=300, d_model=72, d_kv=12, d_ff=104, num_layers=2, num_heads=6, pad_token_id=0, eos_token_id=2,
+    vocab_size=300,
+    d_model=72,
+    d_kv=12,
+    d_ff=104,
+    num_layers=2,
+    num_heads=6,
+    pad_token_id=0,
+    eos_token_id=2,
     decoder_start_token_id=0,
-)  # fmt: skip
+)
 PICTURE = dict(
     hidden_size=72, intermediate_size=104, num_hidden_layers=2, num_attention_heads=6, image_size=36, patch_size=12
 )
 SWIN = dict(image_size=48, patch_size=4, embed_dim=24, depths=[2, 2], num_heads=[2, 4], window_size=3)
 SAM = dict(
-    vision_config=PICTURE | dict(num_channels=3, image_size=48, global_attn_indexes=[1], window_size=2, output_channels=24, mlp_dim=104),
+    vision_config=PICTURE
+    | dict(num_pos_feats=12, image_size=48, global_attn_indexes=[1], window_size=2, output_channels=24, mlp_dim=104),
     prompt_encoder_config=dict(hidden_size=24, image_size=48, patch_size=12, mask_input_channels=4),
-    mask_decoder_config=dict(hidden_size=24, mlp_dim=40, num_hidden_layers=2, num_attention_heads=2, iou_head_hidden_dim=24),
-)  # fmt: skip
+    mask_decoder_config=dict(
+        hidden_size=24, mlp_dim=40, num_hidden_layers=2, num_attention_heads=2, iou_head_hidden_dim=24
+    ),
+)
 
 
 def hidden_labels(x):
@@ -55,7 +80,11 @@ def each_token():
 
 
 def a_span():
-    return {"input_ids": zoo.tokens(3, 53), "start_positions": torch.tensor([3, 7, 9]), "end_positions": torch.tensor([5, 8, 20])}
+    return {
+        "input_ids": zoo.tokens(3, 53),
+        "start_positions": torch.tensor([3, 7, 9]),
+        "end_positions": torch.tensor([5, 8, 20]),
+    }
 
 
 def translated():
@@ -95,7 +124,14 @@ MODELS = {
     "deberta_v2": (
         "DebertaV2ForTokenClassification",
         "deberta-v2",
-        ALIKE | dict(relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=16, norm_rel_ebd="layer_norm", share_att_key=True),
+        ALIKE
+        | dict(
+            relative_attention=True,
+            pos_att_type=["p2c", "c2p"],
+            position_buckets=16,
+            norm_rel_ebd="layer_norm",
+            share_att_key=True,
+        ),
         each_token,
     ),
     "electra": ("ElectraForPreTraining", "electra", ALIKE | dict(embedding_size=40), each_token),
@@ -106,11 +142,29 @@ MODELS = {
         dict(vocab_size=300, dim=72, n_layers=2, n_heads=6, hidden_dim=104, max_position_embeddings=128),
         a_span,
     ),
-    "modernbert": ("ModernBertForMaskedLM", "modernbert", ALIKE | dict(local_attention=16, cls_token_id=1, sep_token_id=2, bos_token_id=1, eos_token_id=2), lambda: words(3, 53)),
+    "modernbert": (
+        "ModernBertForMaskedLM",
+        "modernbert",
+        ALIKE
+        | dict(
+            local_attention=16,
+            layer_types=["sliding_attention"] * 2,
+            cls_token_id=1,
+            sep_token_id=2,
+            bos_token_id=1,
+            eos_token_id=2,
+        ),
+        lambda: words(3, 53),
+    ),
     "layoutlm": ("LayoutLMForMaskedLM", "layoutlm", ALIKE | dict(max_2d_position_embeddings=128), pages),
     "t5": ("T5ForConditionalGeneration", "t5", T5, translated),
     "bart": ("BartForConditionalGeneration", "bart", PAIR | dict(max_position_embeddings=128), translated),
-    "whisper": ("WhisperForConditionalGeneration", "whisper", PAIR | dict(num_mel_bins=16, max_source_positions=48, max_target_positions=64), spoken),
+    "whisper": (
+        "WhisperForConditionalGeneration",
+        "whisper",
+        PAIR | dict(num_mel_bins=16, max_source_positions=48, max_target_positions=64),
+        spoken,
+    ),
     "vit": ("ViTForImageClassification", "vit", PICTURE, pictures),
     "swin": ("SwinForImageClassification", "swin", SWIN, larger_pictures),
     "clip": (
@@ -120,24 +174,39 @@ MODELS = {
         described,
     ),
     "sam": ("SamModel", "sam", SAM, pointed),
-}  # fmt: skip
+}
 
 
-def case(name, attention="sdpa", **options):
+def case(name, attention="sdpa", *, cards=("a100",), **options):
     def run(env):
         import transformers
 
         kind, config, settings, inputs = MODELS[name]
         config = transformers.AutoConfig.for_model(config, **settings)
         config._attn_implementation = attention
-        if name == "sam":
-            options["loss"] = lambda output: output.pred_masks.sigmoid().mean() + output.iou_scores.mean()
         zoo.trained(env, getattr(transformers, kind)(config), inputs(), **options)
 
-    run.cudnn_sdp, run.cards = False, ("a100",)
-    CASES[f"{name}_{attention}"] = run
+    run.cudnn_sdp, run.cards, run.flagged = False, cards, CONVOLUTIONS if name in OF_PICTURES_AND_SOUND else ()
+    CASES[f"zoo_{name}"] = run
 
 
-for name in MODELS:
-    case(name)
-    case(name, "eager", autocast=torch.bfloat16)
+def of_masks(output):
+    return output.pred_masks.sigmoid().mean() + output.iou_scores.mean()
+
+
+HALF, BRAIN = torch.float16, torch.bfloat16
+OF_PICTURES_AND_SOUND = ("whisper", "vit", "swin", "clip", "sam")
+case("bert", cards=("a100", "t4"))
+case("roberta", "eager", autocast=BRAIN)
+case("deberta_v2", "eager")
+case("electra", autocast=BRAIN, optimizer="AdamW fused")
+case("albert", "eager", optimizer="SGD foreach")
+case("distilbert", autocast=HALF, cards=("a100", "t4"))
+case("modernbert", autocast=BRAIN)
+case("layoutlm", optimizer="Adafactor")
+case("t5", "eager", autocast=BRAIN)
+case("whisper", autocast=BRAIN)
+case("vit")
+case("swin", "eager", autocast=BRAIN)
+case("clip", autocast=BRAIN, optimizer="SGD")
+case("sam", loss=of_masks)

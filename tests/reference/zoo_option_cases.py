@@ -1,4 +1,4 @@
-"""Training steps of small Llamas and T5s of transformers, with other choices: adapters, checkpoints, optimizers, types."""
+"""Training steps of small Llamas and T5s with other choices: adapters, checkpoints, optimizers, types."""
 
 from pathlib import Path
 
@@ -10,18 +10,44 @@ zoo = load_module(Path(__file__).with_name("zoo_steps.py"))
 
 CASES = {}
 LLAMA = dict(
-    vocab_size=300, hidden_size=72, intermediate_size=104, num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2,
-    max_position_embeddings=128, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-)  # fmt: skip
+    vocab_size=300,
+    hidden_size=72,
+    intermediate_size=104,
+    num_hidden_layers=3,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    max_position_embeddings=128,
+    pad_token_id=0,
+    bos_token_id=1,
+    eos_token_id=2,
+)
 T5 = dict(
-    vocab_size=300, d_model=72, d_kv=12, d_ff=104, num_layers=2, num_heads=6, pad_token_id=0, eos_token_id=2,
+    vocab_size=300,
+    d_model=72,
+    d_kv=12,
+    d_ff=104,
+    num_layers=2,
+    num_heads=6,
+    pad_token_id=0,
+    eos_token_id=2,
     decoder_start_token_id=0,
-)  # fmt: skip
+)
+
+
+ONE_SEQUENCE = (True,)
+"""With checkpoints there is no cache of keys; the library looks then whether each row has the positions of one sequence,
+and `answers` is what a card answers: see zoo_masked_cases.py."""
 
 
 def case(function):
-    function.cudnn_sdp, function.cards = False, ("a100",)
-    CASES[function.__name__] = function
+    function.cudnn_sdp, function.cards, function.answers = False, ("a100",), ()
+    CASES[f"zoo_{function.__name__}"] = function
+    return function
+
+
+def checkpointed(function):
+    function = case(function)
+    function.answers = ONE_SEQUENCE
     return function
 
 
@@ -56,23 +82,25 @@ def lora_on_llama(env):
     zoo.trained(env, model, text())
 
 
-@case
+@checkpointed
 def lora_on_llama_of_bfloat16(env):
-    """The adapters stay float32, as peft makes them, and meet weights of bfloat16; checkpoints that ask for inputs' gradients."""
+    """Adapters of float32 beside weights of bfloat16, and checkpoints that want a gradient of their inputs."""
     from peft import LoraConfig, get_peft_model
 
     model = llama(dtype=torch.bfloat16)
     model.gradient_checkpointing_enable({"use_reentrant": True})
     model.enable_input_require_grads()
     model = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", use_rslora=True))
-    zoo.trained(env, model, text(), autocast=torch.bfloat16)
+    zoo.trained(env, model, text(), autocast=torch.bfloat16, answers=ONE_SEQUENCE)
 
 
 @case
 def dora_on_llama(env):
     from peft import LoraConfig, get_peft_model
 
-    zoo.trained(env, get_peft_model(llama(), LoraConfig(r=4, target_modules=["q_proj", "o_proj"], use_dora=True)), text())
+    zoo.trained(
+        env, get_peft_model(llama(), LoraConfig(r=4, target_modules=["q_proj", "o_proj"], use_dora=True)), text()
+    )
 
 
 @case
@@ -99,18 +127,18 @@ def ia3_on_t5(env):
     zoo.trained(env, get_peft_model(t5(), IA3Config(task_type=TaskType.SEQ_2_SEQ_LM)), translated())
 
 
-@case
+@checkpointed
 def checkpoints_in_llama(env):
     model = llama(attention_dropout=0.1)
     model.gradient_checkpointing_enable({"use_reentrant": False})
-    zoo.trained(env, model, text(), autocast=torch.bfloat16)
+    zoo.trained(env, model, text(), autocast=torch.bfloat16, answers=ONE_SEQUENCE)
 
 
-@case
+@checkpointed
 def reentrant_checkpoints_in_llama(env):
     model = llama("eager", attention_dropout=0.1)
     model.gradient_checkpointing_enable({"use_reentrant": True})
-    zoo.trained(env, model, text())
+    zoo.trained(env, model, text(), answers=ONE_SEQUENCE)
 
 
 @case
@@ -151,7 +179,7 @@ def labels_in_part(env):
 
 @case
 def yarn_and_biases(env):
-    """Rotary embeddings stretched, biases in attention and MLP, dropout on, several tokens predicted by fewer logits."""
+    """Rotary embeddings stretched, biases in attention and MLP, dropout on."""
     rope = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 10000.0, "original_max_position_embeddings": 64}
     model = llama("eager", rope_parameters=rope, attention_bias=True, mlp_bias=True, attention_dropout=0.2)
     zoo.trained(env, model, text(), autocast=torch.bfloat16)
