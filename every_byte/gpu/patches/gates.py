@@ -13,6 +13,7 @@ from .devices import accept_meta_in_fast_paths, accept_meta_in_optimizers
 from .files import load_without_complaint, load_zeros
 from .operators import override_operators
 from .printing import show_zeros
+from .randomness import fork_for_meta
 from .replacing import Changes
 from .unseen import pin_without_a_driver, see_resized_storages, see_what_tensor_makes
 
@@ -54,6 +55,7 @@ GATES = _Gates(
         load_zeros,
         load_without_complaint,
         pin_without_a_driver,
+        fork_for_meta,
         _watch,
         heed_user_order,
     ]
