@@ -118,15 +118,18 @@ def test_the_command_checks_a_folder(build, tmp_path, capsys):
 
 
 def test_all_files_of_cases_go_where_each_belongs(build, tmp_path, monkeypatch):
-    """Those of cases.py and gpt2_cases.py to the folder itself, all others to `operations` in it."""
+    """Those of cases.py and gpt2_cases.py to the folder itself, those of the zoo to `zoo`, all others to `operations`."""
     monkeypatch.setattr(tool, "CASES", tmp_path / "cases.py")
     (tmp_path / "cases.py").write_text(
         (tmp_path / "my_cases.py").read_text().replace("'h100'", "").replace("small", "large")
     )
+    (tmp_path / "zoo_my_cases.py").write_text(
+        (tmp_path / "my_cases.py").read_text().replace("'h100'", "").replace("small", "tame")
+    )
     write(RECORDING, build.gives)
     assert tool.main(["--all", "--out", str(tmp_path / "new")]) == 1  # there is none to be had of the h100
     found = {path.relative_to(tmp_path / "new").parent.as_posix() for path in (tmp_path / "new").rglob("*.gz")}
-    assert found == {".", "operations"}
+    assert found == {".", "operations", "zoo"}
     with pytest.raises(SystemExit):
         tool.main(["--all", "small"])
 
