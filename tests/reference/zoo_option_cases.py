@@ -35,8 +35,8 @@ T5 = dict(
 
 
 ONE_SEQUENCE = (True,)
-"""With checkpoints there is no cache of keys; the library looks then whether each row has the positions of one sequence,
-and `answers` is what a card answers: see zoo_masked_cases.py."""
+"""With checkpoints there is no cache of keys, and the library looks whether each row has the positions of one sequence:
+what a card answers, as in zoo_masked_cases.py."""
 
 
 def case(function):

@@ -118,7 +118,7 @@ def test_the_command_checks_a_folder(build, tmp_path, capsys):
 
 
 def test_all_files_of_cases_go_where_each_belongs(build, tmp_path, monkeypatch):
-    """Those of cases.py and gpt2_cases.py to the folder itself, those of the zoo to `zoo`, all others to `operations`."""
+    """Those of cases.py and gpt2_cases.py to the folder itself, those of the zoo to `zoo`, others to `operations`."""
     monkeypatch.setattr(tool, "CASES", tmp_path / "cases.py")
     (tmp_path / "cases.py").write_text(
         (tmp_path / "my_cases.py").read_text().replace("'h100'", "").replace("small", "large")
