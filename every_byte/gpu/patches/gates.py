@@ -11,6 +11,7 @@ from .conversion import keep_parameters, keep_what_gets_data
 from .copying import copy_storages
 from .devices import accept_meta_in_fast_paths, accept_meta_in_optimizers
 from .files import load_without_complaint, load_zeros
+from .initialization import fill_on_meta
 from .operators import override_operators
 from .printing import show_zeros
 from .randomness import fork_for_meta
@@ -56,6 +57,7 @@ GATES = _Gates(
         load_without_complaint,
         pin_without_a_driver,
         fork_for_meta,
+        fill_on_meta,
         _watch,
         heed_user_order,
     ]
