@@ -22,7 +22,7 @@ def test_a_normal_distribution_between_far_bounds_takes_three_masks_and_an_answe
     ("fill", "named"),
     [
         (init.trunc_normal_, "torch.nn.init.trunc_normal_ between near bounds"),
-        (init.orthogonal_, "torch.nn.init.orthogonal_"),
+        (lambda x: init.orthogonal_(x), "torch.nn.init.orthogonal_"),
         (lambda x: init.sparse_(x, 0.1), "torch.nn.init.sparse_"),
     ],
 )
