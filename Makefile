@@ -53,6 +53,7 @@ help:
 LAB_STAMP := $(VENV)/.installed-lab
 SITE_STAMP := $(VENV)/.installed-site
 TEST_STAMP := $(VENV)/.installed-test
+ZOO_STAMP := $(VENV)/.installed-zoo
 
 $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -81,6 +82,10 @@ $(SITE_STAMP): pyproject.toml constraints.txt | $(PY)
 $(TEST_STAMP): pyproject.toml constraints.txt | $(PY)
 	$(call install,test)
 	@touch $(LAB_STAMP) $(SITE_STAMP) $@
+
+$(ZOO_STAMP): pyproject.toml constraints.txt | $(PY)
+	$(call install,zoo)
+	@touch $(LAB_STAMP) $(SITE_STAMP) $(TEST_STAMP) $@
 
 # ----------------------------------------------------------------------------------------------------------------- read
 
@@ -121,8 +126,8 @@ notebooks: $(TEST_STAMP)
 browser: $(TEST_STAMP)
 	$(PYTEST) tests/browser -m "browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/browser.xml
 
-# what `make test` leaves out, and every chapter with each cell run once, as a reader does
-nightly: $(TEST_STAMP)
+# what `make test` leaves out, as models of public libraries, and every chapter with each cell run once, as a reader does
+nightly: $(ZOO_STAMP)
 	$(PYTEST) tests -m nightly $(SPREAD) --junitxml=$(REPORTS)/nightly.xml
 	$(PYTEST) $(NBVAL) --junitxml=$(REPORTS)/notebooks_once.xml
 

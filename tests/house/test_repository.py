@@ -18,6 +18,7 @@ from places import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 OURSELVES = PROJECT["name"]
+OF_NIGHTLY = "zoo"  # an extra that `make nightly` alone installs
 CONDA_NAMES = {"torch": "pytorch"}
 CUDA_BUILD = re.compile(r"(cuda|nvidia|triton)\b")
 
@@ -26,9 +27,9 @@ def name_of(requirement: Requirement) -> str:
     return str(canonicalize_name(requirement.name))
 
 
-def declared() -> dict[str, Requirement]:
-    """What pyproject asks for, extras included, by name."""
-    lines = PROJECT["dependencies"] + [line for extra in EXTRAS.values() for line in extra]
+def declared(*left_out: str) -> dict[str, Requirement]:
+    """What pyproject asks for, extras included, but for those left out, by name."""
+    lines = PROJECT["dependencies"] + [line for name, extra in EXTRAS.items() if name not in left_out for line in extra]
     requirements = [Requirement(line) for line in lines]
     return {name_of(one): one for one in requirements if name_of(one) != OURSELVES}
 
@@ -41,13 +42,30 @@ def constraints() -> dict[str, Requirement]:
     return dict(zip(names, requirements, strict=True))
 
 
+def is_installed(name: str) -> bool:
+    return any(True for _ in metadata.distributions(name=name))
+
+
+def installed() -> dict[str, Requirement]:
+    """What pyproject asks for and is installed here: the nightly extra, if all of it is."""
+    of_nightly = set(declared()) - set(declared(OF_NIGHTLY))
+    return declared() if all(map(is_installed, of_nightly)) else declared(OF_NIGHTLY)
+
+
+def pinned_for_nightly() -> set[str]:
+    """The names below the heading of constraints.txt that names the nightly extra."""
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    below = text.split(f"# what the extra `{OF_NIGHTLY}` brings along")[1].split("\n\n")[0]
+    return {name_of(Requirement(line)) for line in below.split("\n")[1:]}
+
+
 def holds(requirement: Requirement, extra: str = "") -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 def installed_closure() -> set[str]:
     """Every package that the declared ones bring on this machine, themselves included."""
-    todo, done = [(name, extra) for name, one in declared().items() for extra in {"", *one.extras}], set()
+    todo, done = [(name, extra) for name, one in installed().items() for extra in {"", *one.extras}], set()
     while todo:
         name, extra = todo.pop()
         if (name, extra) in done:
@@ -80,7 +98,8 @@ def test_constraints_pin_all_that_is_brought_along():
 
 def test_constraints_name_nothing_else():
     here = {name for name, one in constraints().items() if holds(one) and not CUDA_BUILD.match(name)}
-    assert not here - installed_closure(), "pinned, and no requirement brings it"
+    left_out = pinned_for_nightly() if installed() == declared(OF_NIGHTLY) else set()
+    assert not here - left_out - installed_closure(), "pinned, and no requirement brings it"
 
 
 def test_constraints_are_what_is_installed():
@@ -105,7 +124,7 @@ def test_environment_asks_for_what_pyproject_asks_for():
     conda, pip = environment()
     by_pip = {name_of(Requirement(line)): str(Requirement(line).specifier) for line in pip if line != "-e ."}
     assert not set(conda) & set(by_pip), "asked of conda and of pip"
-    wanted = {CONDA_NAMES.get(name, name): str(one.specifier) for name, one in declared().items()}
+    wanted = {CONDA_NAMES.get(name, name): str(one.specifier) for name, one in declared(OF_NIGHTLY).items()}
     beside = {"python": PROJECT["requires-python"], "pip": "", "nodejs": ""}  # node renders the site's mathematics
     assert conda | by_pip == wanted | beside
 

@@ -28,7 +28,7 @@ def held(folder, stems):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch.distributed.optim's own, as it loads
-@pytest.mark.parametrize("folder", [RECORDED, RECORDED / "operations"])
+@pytest.mark.parametrize("folder", [RECORDED, RECORDED / "operations", RECORDED / "zoo"])
 def test_what_is_held_is_what_would_be_recorded(folder):
     """Each case on each of its cards, no file without a case, and events where the case asks for them."""
     there, cases = held(folder, {path.stem for path, place in tool.all_files().items() if RECORDED / place == folder})
@@ -118,15 +118,18 @@ def test_the_command_checks_a_folder(build, tmp_path, capsys):
 
 
 def test_all_files_of_cases_go_where_each_belongs(build, tmp_path, monkeypatch):
-    """Those of cases.py and gpt2_cases.py to the folder itself, all others to `operations` in it."""
+    """Those of cases.py and gpt2_cases.py to the folder itself, those of the zoo to `zoo`, others to `operations`."""
     monkeypatch.setattr(tool, "CASES", tmp_path / "cases.py")
     (tmp_path / "cases.py").write_text(
         (tmp_path / "my_cases.py").read_text().replace("'h100'", "").replace("small", "large")
     )
+    (tmp_path / "zoo_my_cases.py").write_text(
+        (tmp_path / "my_cases.py").read_text().replace("'h100'", "").replace("small", "tame")
+    )
     write(RECORDING, build.gives)
     assert tool.main(["--all", "--out", str(tmp_path / "new")]) == 1  # there is none to be had of the h100
     found = {path.relative_to(tmp_path / "new").parent.as_posix() for path in (tmp_path / "new").rglob("*.gz")}
-    assert found == {".", "operations"}
+    assert found == {".", "operations", "zoo"}
     with pytest.raises(SystemExit):
         tool.main(["--all", "small"])
 

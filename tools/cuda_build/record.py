@@ -60,8 +60,13 @@ def jobs(names: Sequence[str], cards: Sequence[str], cases: dict[str, Callable])
 
 def all_files() -> dict[Path, str]:
     """The repository's files of cases, and in which folder of a version's recordings those of each lie."""
-    files = sorted(CASES.parent.glob("*cases.py"))
-    return {path: "" if path.stem in ("cases", "gpt2_cases") else "operations" for path in files}
+    return {path: _folder(path.stem) for path in sorted(CASES.parent.glob("*cases.py"))}
+
+
+def _folder(stem: str) -> str:
+    if stem in ("cases", "gpt2_cases"):
+        return ""
+    return "zoo" if stem.startswith("zoo_") else "operations"
 
 
 def keeps_events(case: Callable, card: str) -> bool:

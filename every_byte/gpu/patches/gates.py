@@ -12,8 +12,10 @@ from .conversion import keep_parameters, keep_what_gets_data
 from .copying import copy_storages
 from .devices import accept_meta_in_fast_paths, accept_meta_in_optimizers
 from .files import load_without_complaint, load_zeros
+from .initialization import fill_on_meta
 from .operators import override_operators
 from .printing import show_zeros
+from .randomness import fork_for_meta
 from .recurrent import flatten_for_cudnn
 from .replacing import Changes
 from .unseen import pin_without_a_driver, see_resized_storages, see_what_tensor_makes
@@ -58,6 +60,8 @@ GATES = _Gates(
         pin_without_a_driver,
         flatten_for_cudnn,
         run_uncompiled,
+        fork_for_meta,
+        fill_on_meta,
         _watch,
         heed_user_order,
     ]

@@ -1,0 +1,34 @@
+"""The CPU's random numbers around what is computed again: forked on a simulated GPU, as they are on CUDA."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .replacing import replaced
+
+
+def fork_for_meta():
+    """Let `torch.random.fork_rng` put the CPU's state back for tensors that it takes for meta. Returns what undoes it.
+
+    A checkpoint sets that state to what it was in forward, and asks `fork_rng` to put it back after it has computed
+    again; that does nothing for meta tensors. A program that draws on the CPU next, as for layers that are left out at
+    random, would draw the same numbers again. What a simulated GPU draws has no state.
+    Source: torch/random.py, torch/utils/checkpoint.py.
+    """
+
+    def forking(original):
+        @contextmanager
+        def fork_rng(
+            devices=None, enabled=True, _caller="fork_rng", _devices_kw="devices", device_type=None
+        ) -> Iterator[None]:
+            if device_type == "meta" and attached():
+                devices, device_type = (), "cuda"
+            with original(devices, enabled, _caller, _devices_kw, device_type):
+                yield
+
+        return fork_rng
+
+    return replaced(torch.random, "fork_rng", forking)
