@@ -161,6 +161,8 @@ def sets_of_numbers(env):
             torch.zeros(int(y.sum().item()), device=env.device)
         else:
             if isinstance(env, _OnTheCPU):
-                env.answers.append(f"{x.numel() * x.element_size()} {bytes(x.contiguous().view(torch.uint8).tolist()).hex()}")
+                env.answers.append(
+                    f"{x.numel() * x.element_size()} {bytes(x.contiguous().view(torch.uint8).tolist()).hex()}"
+                )
             torch.zeros(max(y.tolist()) + 1, device=env.device)
         env.mark(f"set {number}, {form}, {n}, {x.dtype}")
