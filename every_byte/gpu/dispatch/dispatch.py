@@ -18,8 +18,8 @@ from every_byte.gpu.operators import families, registry  # noqa: F401  (families
 from every_byte.gpu.operators.indexing import adopt_lists
 
 from .autocast import KEY
-from .places import line_of_the_program
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
+from .places import line_of_the_program
 from .values import ASK_VALUES
 
 aten = torch.ops.aten
