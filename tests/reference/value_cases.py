@@ -1,7 +1,7 @@
 """More cases in the form of cases.py: operations that read values, at random from a fixed seed, with what they read.
 
-A stub of CUDA computes nothing, so each case says what its copies to the host bring: `answers`, which it finds by running
-on the CPU. Each is given to the stubs in order (tools/cuda_build/answers.c).
+A stub of CUDA computes nothing, so each case says what its copies to the host bring: `answers`, which it finds by
+running on the CPU. Each is given to the stubs in order (tools/cuda_build/answers.c).
 """
 
 import random
@@ -43,10 +43,10 @@ def _count(env, n) -> None:
         env.answers.append(f"count {int(n)}")
 
 
-def _number(env, number) -> None:
-    """A tensor of one number is read."""
+def _numbers(env, x) -> None:
+    """A tensor is read."""
     if isinstance(env, _OnTheCPU):
-        data = bytes(number.reshape(1).contiguous().view(torch.uint8).tolist())
+        data = bytes(x.reshape(-1).contiguous().view(torch.uint8).tolist())
         env.answers.append(f"{len(data)} {data.hex()}")
 
 
@@ -136,33 +136,30 @@ def sets_of_numbers(env):
         if form == "isin":
             torch.isin(y, torch.arange(rng.randint(1, 9), device=env.device), invert=rng.random() < 0.5)
         elif form == "repeats":
-            _number(env, x.sum())
-            _number(env, torch.tensor(True))
+            _numbers(env, x.sum())
+            _numbers(env, torch.tensor(True))
             torch.repeat_interleave(y)
         elif form == "bins":
-            _number(env, x.min())
-            _number(env, x.max())
+            _numbers(env, x.min())
+            _numbers(env, x.max())
             y.bincount(minlength=rng.randint(0, 300))
         elif form == "one_hot":
-            _number(env, x.max().long())
+            _numbers(env, x.max().long())
             torch.nn.functional.one_hot(y.long())
         elif form == "equal":
             other = x.clone() if rng.random() < 0.5 else x + 1
-            _number(env, (x == other).all())
+            _numbers(env, (x == other).all())
             torch.equal(y, other.to(env.device))
         elif form == "close":
-            _number(env, torch.tensor(True))
+            _numbers(env, torch.tensor(True))
             torch.allclose(y.float(), y.float())
         elif form == "any":
-            _number(env, (x > 4).any())
+            _numbers(env, (x > 4).any())
             bool((y > 4).any())
         elif form == "item":
-            _number(env, x.sum())
+            _numbers(env, x.sum())
             torch.zeros(int(y.sum().item()), device=env.device)
         else:
-            if isinstance(env, _OnTheCPU):
-                env.answers.append(
-                    f"{x.numel() * x.element_size()} {bytes(x.contiguous().view(torch.uint8).tolist()).hex()}"
-                )
+            _numbers(env, x)
             torch.zeros(max(y.tolist()) + 1, device=env.device)
         env.mark(f"set {number}, {form}, {n}, {x.dtype}")

@@ -280,13 +280,8 @@ class Dispatch(TorchDispatchMode):
         trace.values_read.setdefault(place, len(trace.events))
         if not self._told_values:
             self._told_values = True
-            warnings.warn_explicit(
-                f"nothing is computed on a simulated GPU: {what} reads zeros at {place}. Where values matter, compute "
-                "on the CPU.",
-                UserWarning,
-                filename,
-                lineno,
-            )
+            said = f"nothing is computed on a simulated GPU: {what} reads zeros at {place}. Where values matter, "
+            warnings.warn_explicit(said + "compute on the CPU.", UserWarning, filename, lineno)
 
 
 _COMPOSITE: dict[torch._ops.OpOverload, bool] = {}

@@ -12,7 +12,7 @@ import torch
 from every_byte.gpu.known.marks import mark
 from every_byte.gpu.known.reading import known_values, read
 from every_byte.gpu.operators.copies import stages
-from every_byte.gpu.operators.indexing import MASKS, is_fill
+from every_byte.gpu.operators.selections import MASKS, is_fill
 
 aten = torch.ops.aten
 _STORE = dis.opmap["STORE_SUBSCR"]

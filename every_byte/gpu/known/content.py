@@ -124,7 +124,7 @@ def may_be_known(dtype: torch.dtype, n_bytes: int) -> bool:
 
 
 def brought(tensor: torch.Tensor) -> Operand | None:
-    """A copy of a tensor of the CPU, for what is made of it on the GPU; None if it is too large, or of no plain kind."""
+    """A copy of a tensor of the CPU, for what is made of it on the GPU; None if it is too large, or not plain."""
     n_bytes = tensor.numel() * tensor.element_size()
     is_plain = tensor.layout is torch.strided and not tensor.is_neg()
     if not is_plain or n_bytes > MOST_BROUGHT_BYTES or not may_be_known(tensor.dtype, n_bytes):

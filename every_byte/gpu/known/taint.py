@@ -120,7 +120,7 @@ def _masked_fill(call: _Arguments) -> torch.Tensor:
     return call.taint(mask) | torch.where(mask, call.taint(value), call.taint(x))
 
 
-# ---------------------------------------------------------------------------------------------------- elements that move
+# --------------------------------------------------------------------------------------------------- elements that move
 
 
 def _moving(*read: int, fill: int | str | None = None, changed: dict | None = None):

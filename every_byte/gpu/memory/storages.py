@@ -27,7 +27,7 @@ from .specs import GPUSpec
 
 
 class StorageRecord(weakref.ref):
-    """A weak reference to a storage that knows its memory, its key and its block; its `content` is known/content.py's."""
+    """A weak reference to a storage that knows its memory, key and block; `content` is what is known of it (known/)."""
 
     __slots__ = ("memory", "key", "n_bytes", "block", "number", "content")
 

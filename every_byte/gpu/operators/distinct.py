@@ -102,7 +102,7 @@ def _isin(
 ) -> torch.Tensor:
     """Each element is compared with each of a few; for many they are sorted, which is not known.
 
-    Source: isin_Tensor_Tensor_out in native/TensorCompare.cpp, isin_default_kernel_gpu in native/cuda/TensorCompare.cpp.
+    Source: isin_Tensor_Tensor_out in native/TensorCompare.cpp, isin_default_kernel_gpu in its namesake in cuda.
     """
     found = elements.new_empty(elements.shape, dtype=torch.bool)
     if elements.numel() == 0:

@@ -1,8 +1,8 @@
 """What ranks exchange: through PyTorch's process groups, as FSDP2 and DDP do, and by its functional collectives.
 
 What a communication library takes for itself, as NCCL does, does not come from the caching allocator. On a simulated
-GPU the other ranks are those of PyTorch's `fake` group, all of which have what this one has: of what is known here, as the
-numbers by which DDP compares models, that says the values.
+GPU the other ranks are those of PyTorch's `fake` group, all of which have what this one has: of what is known here, as
+the numbers by which DDP compares models, that says the values.
 Source: torch/csrc/distributed/c10d/FakeProcessGroup.hpp, NOTE [allgather on FakeProcessGroup].
 """
 

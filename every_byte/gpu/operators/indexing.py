@@ -8,30 +8,17 @@ import torch
 from .launch import cub
 from .launch.units import INDEX_BYTES, WARP, div_up, round_up
 from .reductions import reduce, reduced_dims
-from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, returns, takes
-from .selections import n_selected, positions_of, select
+from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, takes
+from .selections import MASKS, is_fill, positions_of, select, split_masks
 
 aten = torch.ops.aten
 FEW_INDICES = 3072
 ROWS_PER_THREAD = 10
 MAX_THREADS = 1024
 BLOCKS_PER_MULTIPROCESSOR = 4
-MASKS = (torch.bool, torch.uint8)
 
 outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select index_add index_add_ index_copy
     index_copy_ index_fill index_fill_ take""")
-
-
-@returns(aten.index.Tensor)
-def _index(x: torch.Tensor, indices: list) -> torch.Tensor:
-    """A mask on the GPU stands for the positions where it is true."""
-    if not any(i is not None and i.is_meta and i.dtype in MASKS for i in indices):
-        return aten.index.Tensor(x, indices)
-    lists: list[torch.Tensor | None] = []
-    for i in indices:
-        is_mask = i is not None and i.is_meta and i.dtype in MASKS
-        lists += positions_of(i).unbind(1) if is_mask else [i]
-    return aten.index.Tensor(x, lists)
 
 
 def _make_alike(call: Call, indices) -> None:
@@ -91,34 +78,9 @@ def index_put(call: Call) -> None:
         _make_alike(call, indices)
 
 
-def is_fill(x: torch.Tensor, indices, values: torch.Tensor | None = None, accumulate: bool = False, *rest) -> bool:
-    """Whether one number is put where one mask on the GPU is true: then CUDA fills."""
-    given = [i for i in indices if i is not None]
-    if values is None or accumulate:
-        return False
-    is_mask = len(given) == 1 and given[0].dtype in MASKS and given[0].is_meta
-    return is_mask and values.numel() == 1 and not values.is_meta
-
-
-def _positions(call: Call, indices) -> tuple[list[torch.Tensor | None], list]:
-    """The indices, with a list of positions for each dimension of a mask; and what those take that lie on the GPU."""
-    lists: list[torch.Tensor | None] = []
-    blocks: list = []
-    for i in indices:
-        if i is None or i.dtype not in MASKS:
-            lists.append(i)
-        elif i.is_meta:
-            positions = positions_of(i)
-            lists += positions.unbind(1)
-            blocks += select(call, i, partial(call.hold, positions.nbytes))
-        else:
-            lists += [torch.empty(n_selected(i), dtype=torch.int64)] * i.dim()
-    return lists, blocks
-
-
 def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor) -> None:
     call.hold(*contiguous_copies(x))
-    lists, blocks = _positions(call, indices)
+    lists, blocks = split_masks(call, indices)
     used = [dim for dim, i in enumerate(lists) if i is not None]
     shape = torch.broadcast_shapes(*(lists[dim].shape for dim in used))
     n, size = prod(shape), prod(shape) * INDEX_BYTES

