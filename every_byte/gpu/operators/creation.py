@@ -14,7 +14,8 @@ aten = torch.ops.aten
 outputs_alone("""empty empty_like empty_strided new_empty new_empty_strided zeros ones full zeros_like ones_like
     full_like new_zeros new_ones new_full rand randn randint rand_like randn_like randint_like arange scalar_tensor
     linspace logspace eye fill_ zero_ clone normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_
-    log_normal_ detach lift_fresh _unsafe_view _local_scalar_dense _assert_async is_same_size _has_same_storage_numel""")
+    log_normal_ detach lift_fresh _unsafe_view _local_scalar_dense _assert_async is_same_size
+    _has_same_storage_numel""")
 outputs_alone("""cat stack tril triu tril_ triu_ flip repeat constant_pad_nd slice_backward select_backward
     diagonal_backward narrow_copy put_ select_scatter slice_scatter pixel_shuffle pixel_unshuffle""")
 
