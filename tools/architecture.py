@@ -18,6 +18,7 @@ PATH = {
         "every_byte/gpu/operators",
         "every_byte/gpu/operators/attention",
         "every_byte/gpu/operators/launch",
+        "every_byte/gpu/known",
         "every_byte/gpu/memory",
         "every_byte/gpu/observer",
         "every_byte/gpu",
