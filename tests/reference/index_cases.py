@@ -133,3 +133,21 @@ def compared_and_turned(env):
         }.items():
             torch.nn.functional.embedding(indices, weight)
             env.mark(f"looked up {name}, {n}")
+
+
+@case
+def indexed_with_turned_lists(env):
+    """Lists of positions that lie in another order, on either device, of 32 and 64 bits."""
+    rng = random.Random(27)
+    for i in range(60):
+        x = _tensor(env, rng, requires_grad=True)
+        shape = [rng.randint(1, 5) for _ in range(rng.randint(2, 3))]
+        device = rng.choice([env.device, env.device, "cpu"])
+        dtype = rng.choice([torch.int64, torch.int64, torch.int32])
+        turned = torch.zeros(shape, dtype=dtype, device=device).transpose(0, -1)
+        others = [torch.zeros(turned.shape, dtype=torch.int64, device=env.device)] * rng.randint(0, x.dim() - 1)
+        lists = [turned, *others]
+        rng.shuffle(lists)
+        x[tuple(lists)].sum().backward()
+        env.mark(f"read and differentiated {i}")
+        del x, turned, others, lists

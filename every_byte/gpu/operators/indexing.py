@@ -6,6 +6,7 @@ from math import prod
 import torch
 
 from .launch import cub
+from .launch.tensor_iterator import result_strides
 from .launch.units import INDEX_BYTES, WARP, div_up, round_up
 from .reductions import reduce, reduced_dims
 from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, takes
@@ -86,7 +87,7 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
     n, size = prod(shape), prod(shape) * INDEX_BYTES
     if n == 0 or x.numel() == 0:
         return
-    _linear_index(call, [lists[dim] for dim in used], shape)
+    linear, lies_flat = _linear_index(call, [lists[dim] for dim in used], shape)
     for block in blocks:
         call.let_go(block)
     n_values = n * x.numel() // prod(x.shape[dim] for dim in used)
@@ -94,6 +95,9 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
         call.hold(n_values * values.element_size())
     if _is_moved_to_the_front(x, used):
         call.hold(x.nbytes)
+    if not lies_flat:
+        call.hold(size)
+        call.let_go(linear)
     call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     slice_size = max(prod(x.shape[used[-1] + 1 :]), 1)
     call.while_taken(cub.sort_pairs(n, INDEX_BYTES, (x.numel() - 1) // slice_size, call.memory.spec))
@@ -107,8 +111,11 @@ def _is_moved_to_the_front(x: torch.Tensor, used: list[int]) -> bool:
     return not torch.empty(x.shape, device="meta").permute(*used, *others).is_contiguous()
 
 
-def _linear_index(call: Call, lists: list[torch.Tensor], shape: torch.Size) -> None:
-    """One number for each place that is indexed; lists of 32-bit numbers are copied before."""
+def _linear_index(call: Call, lists: list[torch.Tensor], shape: torch.Size) -> tuple:
+    """One number for each place that is indexed; lists of 32-bit numbers are copied before.
+
+    Returns where the numbers lie, and whether they lie flat: as the first list does.
+    """
     copies = call.hold(*(i.numel() * INDEX_BYTES if i.is_meta and i.dtype == torch.int32 else 0 for i in lists))
     before = None
     for i in lists:
@@ -118,6 +125,8 @@ def _linear_index(call: Call, lists: list[torch.Tensor], shape: torch.Size) -> N
         before = before or strided
     for copy in copies:
         call.let_go(copy)
+    strides = result_strides(tuple(shape), [lists[0].expand(shape)])
+    return before, torch.empty_strided(shape, strides, device="meta").is_contiguous()
 
 
 def _strided(call: Call, index: torch.Tensor) -> tuple | None:
