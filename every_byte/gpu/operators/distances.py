@@ -3,11 +3,11 @@
 import torch
 
 from .launch.memory_formats import copies_in
-from .registry import Call, decomposed, outputs_alone, takes
+from .registry import Call, contiguous_copies, decomposed, outputs_alone, takes
 
 aten = torch.ops.aten
 
-outputs_alone("""grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward _cdist_forward
+outputs_alone("""grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward
     _pdist_forward addr linalg_cross kthvalue""")
 
 # ----------------------------------------------------------------------------------------------------------- distances
@@ -42,13 +42,31 @@ def _dist(x: torch.Tensor, y: torch.Tensor, p: float = 2) -> torch.Tensor:
     return torch.ops.aten.norm.Scalar(x - y, p)
 
 
+def _of_one_batch(*sets: torch.Tensor) -> list[torch.Tensor]:
+    """Sets of vectors, expanded to the batch that they have in common."""
+    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in sets))
+    return [x.expand(*batch, *x.shape[-2:]) for x in sets]
+
+
+@takes(aten._cdist_forward.default)
+def cdist(call: Call) -> None:
+    """Contiguous copies of what is expanded to a common batch; the distances. Source: cdist_impl in Distance.cpp."""
+    call.hold(*contiguous_copies(*_of_one_batch(*call.args[:2])))
+    call.place_all()
+
+
 @takes(aten._cdist_backward.default)
 def cdist_backward(call: Call) -> None:
-    """The gradient, and what each pair of vectors adds to it, but for p of 0, whose gradient is 0.
+    """As above, then the gradient, and what each pair of vectors adds to it, but for p of 0, whose gradient is 0.
 
-    Source: cdist_backward_kernel_impl in aten/src/ATen/native/cuda/DistanceKernel.cu.
+    Source: _cdist_backward in aten/src/ATen/native/Distance.cpp; cdist_backward_kernel_impl in cuda/DistanceKernel.cu.
     """
-    x, y, p = call.args[1:4]
+    gradient, *sets, p, distances = call.args
+    x, y = _of_one_batch(*sets)
+    if x.numel() == 0 or y.numel() == 0:
+        call.place_all()
+        return
+    call.hold(*contiguous_copies(x, y, distances, gradient))
     call.place_all()
     if p:
         call.while_taken(x.numel() * y.shape[-2] * x.element_size())

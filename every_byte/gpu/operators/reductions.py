@@ -193,7 +193,7 @@ def histogram(call: Call) -> None:
     """The counts; without bounds also the least and the largest value. Source: _histc_template in SummaryOps.cu."""
     call.place_all()
     x = call.args[0]
-    if call.argument(2, "min", 0) == call.argument(3, "max", 0):
+    if x.numel() and call.argument(2, "min", 0) == call.argument(3, "max", 0):
         call.hold(x.element_size(), x.element_size())
         _reduce_both(call, x)
 
