@@ -1,5 +1,8 @@
 """A last product and its loss, made together in chunks (`F.linear_cross_entropy`): PyTorch's own Python code."""
 
+from importlib import import_module
+from importlib.util import find_spec
+
 import torch
 
 from every_byte.gpu.memory.attachment import attached
@@ -18,6 +21,8 @@ def _as_it_is(operator: torch._ops.OpOverload):
     return loss
 
 
-for _name in ("_linear_cross_entropy_batch_chunked", "_linear_cross_entropy_batch_chunked_no_reduction"):
-    _operator = getattr(torch.ops.torch_nn, _name).default
-    decomposed(_operator)(_as_it_is(_operator))
+if find_spec("torch.nn.modules.linear_cross_entropy"):  # since PyTorch 2.13
+    import_module("torch.nn.modules.linear_cross_entropy")
+    for _name in ("_linear_cross_entropy_batch_chunked", "_linear_cross_entropy_batch_chunked_no_reduction"):
+        _operator = getattr(torch.ops.torch_nn, _name).default
+        decomposed(_operator)(_as_it_is(_operator))
