@@ -49,7 +49,7 @@ MODELS = {
         first_k_dense_replace=1,
     ),
 }  # fmt: skip
-CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
+CONVOLUTIONS = ("aten::convolution (cuDNN's workspace)", "aten::convolution_backward (cuDNN's workspace)")
 
 
 def case(name, attention="sdpa", *, experts="batched_mm", cards=("a100",), flagged=(), size=(2, 47), **options):

@@ -9,7 +9,7 @@ from every_byte.gpu.cases.programs import load_module
 zoo = load_module(Path(__file__).with_name("zoo_steps.py"))
 
 CASES = {}
-CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward")
+CONVOLUTIONS = ("aten::convolution (cuDNN's workspace)", "aten::convolution_backward (cuDNN's workspace)")
 ALIKE = dict(
     vocab_size=300,
     hidden_size=72,
