@@ -20,6 +20,7 @@ _UNNAMED = 6  # Python's references to a tensor of a call: the call's own, down 
 _EXTREMES = ("MaxBackward1", "MinBackward1", "AmaxBackward0", "AminBackward0", "LinalgVectorNormBackward0")
 _CLAMPS = ("ClampBackward0", "ClampBackward1")
 _ENTROPIES = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
+_ENTROPY_TWICE = "BinaryCrossEntropyBackwardBackward0"
 _ATAN2 = ("Atan2Backward0",)
 _CAREFUL_WITH_GRAPHS = (_ENTROPIES, _ATAN2)  # they also ask whether a graph is made, and write into nothing then
 IN_FORMULAS = {
@@ -62,9 +63,11 @@ def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops
     if torch._C._current_graph_task_id() == -1 or not _is_called_by_the_engine():
         return func
     in_place, formulas = IN_FORMULAS[func]
+    node = running_node()
+    if node.name() == _ENTROPY_TWICE and func is aten.mul.Tensor:  # its quotients are multiplied in place
+        return in_place if _made_for(node, into, by="aten::div.Tensor") else func
     if formulas in _CAREFUL_WITH_GRAPHS and torch.is_grad_enabled():
         return func
-    node = running_node()
     if formulas is None:
         return func if node.name() in OUT_OF_PLACE else in_place
     known = node.name() in formulas and (formulas is not _ENTROPIES or _made_for(node, into, not_by="aten::neg"))
@@ -109,9 +112,11 @@ def _is_called_by_the_engine() -> bool:
     return below is None or below.f_code is _FROM_ENGINE
 
 
-def _made_for(node, tensor: torch.Tensor, not_by: str = "") -> bool:
-    """Whether this tensor was allocated while this kind of node ran, by any operation but one."""
+def _made_for(node, tensor: torch.Tensor, not_by: str = "", by: str | None = None) -> bool:
+    """Whether this tensor was allocated while this kind of node ran, by any operation but one, or by one alone."""
     record = RECORDS[tensor.untyped_storage()._cdata]
     events = reversed(record.memory.trace.events)
     made = next((e for e in events if e.action == "alloc" and e.allocation == record.number), None)
-    return made is not None and made.node == node.name() and made.operation != not_by
+    if made is None or made.node != node.name():
+        return False
+    return made.operation != not_by if by is None else made.operation == by
