@@ -224,6 +224,15 @@ def test_what_is_not_modelled_is_named(gpu):
     del y
 
 
+def test_a_gradient_of_a_bilinear_form_s_gradient_is_named(gpu):
+    x, y = (torch.ones(4, n, device=gpu.device, requires_grad=True) for n in (3, 5))
+    form = torch.nn.Bilinear(3, 5, 2, device=gpu.device)
+    form(x, y).sum().backward()
+    assert not gpu.unmodelled
+    with pytest.warns(UserWarning, match="the double backward of a bilinear form is not modelled"):
+        torch.autograd.grad(form(x, y).sum(), x, create_graph=True)
+
+
 def test_types_that_cuda_refuses(gpu):
     """On meta PyTorch would accept these; on CUDA they are errors."""
     layer, half = nn.Linear(4, 4, device=gpu.device), ones(gpu, 2, 4, dtype=torch.bfloat16)

@@ -188,3 +188,16 @@ def penalties_of_blocks(env):
             model.zero_grad()
             del x
         del model, blocks
+
+
+@case
+def entropies_twice(env):
+    for reduction in ("mean", "sum", "none"):
+        for weighs in (False, True):
+            x = torch.zeros(37, 51, device=env.device, requires_grad=True)
+            weight = torch.zeros_like(x) if weighs else None
+            y = F.binary_cross_entropy(x.sigmoid(), torch.zeros_like(x), weight, reduction=reduction)
+            gradient = torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True)[0]
+            (gradient.norm() + y.sum()).backward()
+            env.mark(f"{reduction}, {weighs}")
+            del x, y, weight, gradient

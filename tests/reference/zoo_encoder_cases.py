@@ -9,7 +9,6 @@ from every_byte.gpu.cases.programs import load_module
 zoo = load_module(Path(__file__).with_name("zoo_steps.py"))
 
 CASES = {}
-CONVOLUTIONS = ("aten::convolution (cuDNN's workspace)", "aten::convolution_backward (cuDNN's workspace)")
 ALIKE = dict(
     vocab_size=300,
     hidden_size=72,
@@ -32,17 +31,6 @@ PAIR = dict(
     bos_token_id=1,
     eos_token_id=2,
     decoder_start_token_id=1,
-)
-T5 = dict(
-    vocab_size=300,
-    d_model=72,
-    d_kv=12,
-    d_ff=104,
-    num_layers=2,
-    num_heads=6,
-    pad_token_id=0,
-    eos_token_id=2,
-    decoder_start_token_id=0,
 )
 PICTURE = dict(
     hidden_size=72, intermediate_size=104, num_hidden_layers=2, num_attention_heads=6, image_size=36, patch_size=12
@@ -157,7 +145,7 @@ MODELS = {
         lambda: words(3, 53),
     ),
     "layoutlm": ("LayoutLMForMaskedLM", "layoutlm", ALIKE | dict(max_2d_position_embeddings=128), pages),
-    "t5": ("T5ForConditionalGeneration", "t5", T5, translated),
+    "t5": ("T5ForConditionalGeneration", "t5", zoo.T5, translated),
     "bart": ("BartForConditionalGeneration", "bart", PAIR | dict(max_position_embeddings=128), translated),
     "whisper": (
         "WhisperForConditionalGeneration",
@@ -186,7 +174,7 @@ def case(name, attention="sdpa", *, cards=("a100",), **options):
         config._attn_implementation = attention
         zoo.trained(env, getattr(transformers, kind)(config), inputs(), **options)
 
-    run.cudnn_sdp, run.cards, run.flagged = False, cards, CONVOLUTIONS if name in OF_PICTURES_AND_SOUND else ()
+    run.cudnn_sdp, run.cards, run.flagged = False, cards, zoo.CONVOLUTIONS if name in OF_PICTURES_AND_SOUND else ()
     CASES[f"zoo_{name}"] = run
 
 

@@ -21,17 +21,6 @@ LLAMA = dict(
     bos_token_id=1,
     eos_token_id=2,
 )
-T5 = dict(
-    vocab_size=300,
-    d_model=72,
-    d_kv=12,
-    d_ff=104,
-    num_layers=2,
-    num_heads=6,
-    pad_token_id=0,
-    eos_token_id=2,
-    decoder_start_token_id=0,
-)
 
 
 ONE_SEQUENCE = (True,)
@@ -62,7 +51,7 @@ def llama(attention="sdpa", dtype=torch.float32, **settings):
 def t5(**settings):
     from transformers import T5Config, T5ForConditionalGeneration
 
-    return T5ForConditionalGeneration(T5Config(**T5 | settings))
+    return T5ForConditionalGeneration(T5Config(**zoo.T5 | settings))
 
 
 def text(*shape):

@@ -10,6 +10,19 @@ from itertools import cycle
 
 import torch
 
+T5 = dict(
+    vocab_size=300,
+    d_model=72,
+    d_kv=12,
+    d_ff=104,
+    num_layers=2,
+    num_heads=6,
+    pad_token_id=0,
+    eos_token_id=2,
+    decoder_start_token_id=0,
+)
+CONVOLUTIONS = ("aten::convolution (cuDNN's workspace)", "aten::convolution_backward (cuDNN's workspace)")
+
 
 def moved(inputs: dict, device) -> dict:
     """A model's inputs, on a device."""

@@ -4,6 +4,8 @@ import math
 
 import torch
 
+from every_byte.gpu.memory.attachment import attached
+
 from .registry import decomposed
 
 aten = torch.ops.aten
@@ -15,6 +17,8 @@ def _trilinear(one, two, three, expand1, expand2, expand3, summed, unroll_dim: i
 
     Source: _trilinear in aten/src/ATen/native/Linear.cpp.
     """
+    if torch._C._current_graph_task_id() != -1 and torch.is_grad_enabled():
+        attached()[-1].not_modelled("the double backward of a bilinear form")
     n_dims = one.dim() + len(expand1)
     one, two, three = (_expanded(x, dims) for x, dims in ((one, expand1), (two, expand2), (three, expand3)))
     sizes = torch.broadcast_shapes(one.shape, two.shape, three.shape)

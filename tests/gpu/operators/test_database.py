@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from operator_results import EXACT, FLAGGED, REFUSED, WRONG, recorded, results
 from operator_samples import MODES
+from places import ROOT
 
 SHARES = 6
 LEAST_EXACT = 0.85
@@ -28,6 +29,17 @@ def test_the_first_sample_of_every_operator(mode):
     modes = list(MODES)
     counts = _hold(mode, sorted(recorded(mode))[modes.index(mode) :: len(modes)], 1)
     assert counts[EXACT] > LEAST_EXACT * (counts[EXACT] + counts[FLAGGED] + counts[REFUSED])
+
+
+def test_the_pages_say_how_many_there_are():
+    """About as many samples as the README and "How we know" say, of as many operators."""
+    modes = [recorded(mode) for mode in MODES]
+    n_operators, n_samples = len(set().union(*modes)), sum(len(rows) for mode in modes for rows in mode.values())
+    assert 50_000 < n_samples < 55_000
+    for page in ("README.md", "book/how_we_know.md"):
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        assert f"{n_operators} operators" in text, page
+        assert "50,000 samples" in text, page
 
 
 @pytest.mark.nightly
