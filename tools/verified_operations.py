@@ -48,8 +48,8 @@ DATABASE = """
 ## In PyTorch's own samples
 
 PyTorch's tests draw on a database that knows of each operator how it may be called: shapes, strides, settings. Nobody
-here wrote it. Each of its samples was run forward and backward, in float32, in bfloat16 and under autocast to bfloat16,
-on an A100.
+here wrote it. Each of its samples was run forward and backward, in float32, in bfloat16 and under autocast to bfloat16:
+on a simulated A100, and on the CUDA build over stub libraries that describe one.
 
 {verdicts}
 

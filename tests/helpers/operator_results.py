@@ -20,7 +20,7 @@ EXACT, FLAGGED, REFUSED, WRONG, UNJUDGED = "exact", "flagged", "refused", "wrong
 VERDICTS = {
     EXACT: "the same allocations and frees, in the same order",
     FLAGGED: "it ran, and said by name that what an operation takes is not known",
-    REFUSED: "it raised, and said why",
+    REFUSED: "it raised where the CUDA build runs",
     WRONG: "other allocations, and nothing was said",
     UNJUDGED: "the CUDA build raised, for want of a library or of a value, or read a value where there is none",
 }
