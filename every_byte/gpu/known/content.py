@@ -67,6 +67,19 @@ class Step(NamedTuple):
     """Which arguments it writes, by their position or name; none if its results are new."""
 
 
+class _Held:
+    """How many bytes are held now."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+
+    def has_room(self, n_bytes: int) -> bool:
+        return self.n_bytes + n_bytes <= MOST_HELD_BYTES
+
+
+HELD = _Held()
+
+
 class Content:
     """A storage's bytes at one time: a value; or those before, with one result of a step laid over them."""
 
@@ -95,22 +108,10 @@ class Content:
         HELD.n_bytes += self.n_bytes
         self.value, self.step, self.before, self.sources, self.depth = value, None, None, (), 0
 
-    def __del__(self) -> None:
+    def __del__(self, held: _Held = HELD) -> None:
+        """`held` is named here because a content may outlive this module's names, at the end of the process."""
         if self.value is not None:
-            HELD.n_bytes -= self.n_bytes
-
-
-class _Held:
-    """How many bytes are held now."""
-
-    def __init__(self) -> None:
-        self.n_bytes = 0
-
-    def has_room(self, n_bytes: int) -> bool:
-        return self.n_bytes + n_bytes <= MOST_HELD_BYTES
-
-
-HELD = _Held()
+            held.n_bytes -= self.n_bytes
 
 
 def place_of(tensor: torch.Tensor) -> Place:

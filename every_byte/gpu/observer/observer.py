@@ -5,17 +5,13 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
-from torch.nn.modules.module import (
-    register_module_buffer_registration_hook,
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-    register_module_parameter_registration_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from every_byte.gpu.memory.contents import in_order, nodes_of, objects_of, outermost, parameters_of, split, tensors_in
 from every_byte.ledger.attribution import Pass, Role
 
+from . import registrations
 from .graph_walk import GraphWalk
 from .observed import Observed, at_one_instant
 from .spans import Spans
@@ -46,15 +42,15 @@ class Observer:
         self._handles = [
             register_module_forward_pre_hook(self._enter_forward),
             register_module_forward_hook(self._leave_forward, with_kwargs=True, always_call=True),
-            register_module_parameter_registration_hook(self._note_registration),
-            register_module_buffer_registration_hook(self._note_registration),
             register_optimizer_step_pre_hook(self._enter_step),
             register_optimizer_step_post_hook(self._leave_step),
         ]
+        registrations.observe(self._note_registration)
 
     def close(self) -> None:
         for handle in self._handles:
             handle.remove()
+        registrations.end(self._note_registration)
         self._handles = []
 
     # what tensors and modules say

@@ -1,6 +1,8 @@
 """What is known of a storage: how it follows writes, what bounds it, and that it keeps nothing alive."""
 
 import gc
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -179,3 +181,14 @@ def test_two_gpus_know_apart():
         with SimulatedGPU() as second:
             assert torch.zeros(2, device=second.device).tolist() == [0.0, 0.0]
         assert x.tolist() == [1.0, 1.0]
+
+
+def test_what_outlives_the_module_s_names_ends_quietly():
+    """As what a thread, or a frame of a traceback, still holds when the process ends."""
+    code = (
+        "import torch; from every_byte.gpu.known import content; "
+        "kept = content.Content(8, content.Value(torch.UntypedStorage(8), None)); "
+        "vars(content).update(dict.fromkeys(vars(content))); del kept"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
