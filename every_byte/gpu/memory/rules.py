@@ -22,6 +22,10 @@ class Rules:
     """The most items that CUB sorts in one tile, by bytes of an item."""
     sort_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
     """The tiles of CUB's radix sort, from this architecture on, by bytes of an item."""
+    row_sort_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
+    """Its tiles where each key has a value of 8 bytes, by bytes of a key; narrower keys are sorted in an older way."""
+    key_sort_tiles: Mapping[Architecture, int] = field(hash=False)
+    """Its tiles where keys of 8 bytes are sorted alone."""
     unique_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
     """The tiles of CUB's selection of unique keys, from this architecture on; A100 has one of its own."""
     select_tiles: Mapping[Architecture, int] = field(hash=False)
@@ -43,6 +47,12 @@ PYTORCH_2_13 = Rules(
     cublas_workspace_bytes={(0, 0): 8_519_680, (9, 0): 33_554_432, (11, 0): 8_519_680},
     sort_in_one_tile={4: 4864, 8: 2304},
     sort_tiles={(7, 5): {4: 11776, 8: 2816}, (8, 0): {4: 6528, 8: 3840}, (9, 0): {4: 6528, 8: 4608}},
+    row_sort_tiles={
+        (7, 5): {4: 2816, 8: 2816},
+        (8, 0): {4: 3072, 8: 3840},
+        (9, 0): {1: 3456, 2: 5632, 4: 5376, 8: 4608},
+    },
+    key_sort_tiles={(7, 5): 2816, (8, 0): 3840, (9, 0): 5760},
     unique_tiles={
         (7, 5): {4: 704, 8: 320},
         (8, 0): {4: 2816, 8: 1344},

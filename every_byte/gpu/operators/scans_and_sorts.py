@@ -5,11 +5,14 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 
 from .launch import cub
+from .launch.tensor_iterator import is_dense
 from .launch.units import INDEX_BYTES, div_up
 from .registry import Call, contiguous_copies, takes
 
 aten = torch.ops.aten
 SORTED_IN_PLACE = 4096
+SORTED_ALONE, SORTED_TOGETHER = 1_000_000, 128
+MOST_AT_ONCE = 2**31 - 1
 SUMMED_AT_ONCE = 2**30
 SUMS_WITH_KNOWN_SCRATCH = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 
@@ -57,18 +60,64 @@ def running_extreme(call: Call) -> None:
 
 @takes(aten.sort.default, aten.sort.stable)
 def sort(call: Call) -> None:
-    """Values and indices, which are first 0, 1, 2 and so on; rows of more than 4,096 take more, which is not known.
+    """Values and indices, which are first 0, 1, 2 and so on; rows of more than 4,096 are sorted by CUB.
 
     Source: sort_stable_kernel in aten/src/ATen/native/cuda/Sort.cpp.
     """
     call.place_all()
     x = call.args[0]
-    dim = call.argument(1, "dim", -1)
+    dim = call.argument(1, "dim", -1) if call.func is aten.sort.default else call.argument(2, "dim", -1)
     if x.dim() == 0 or x.numel() == 0:
         return
     if x.shape[dim] > SORTED_IN_PLACE:
-        attached()[-1].not_modelled(f"aten::sort of rows of more than {SORTED_IN_PLACE:,d}")
-    call.while_taken(x.shape[dim] * INDEX_BYTES)
+        _sort_long_rows(call, x, dim % x.dim())
+    else:
+        call.while_taken(x.shape[dim] * INDEX_BYTES)
+
+
+def _sort_long_rows(call: Call, x: torch.Tensor, dim: int) -> None:
+    """What does not lie row by row is copied, and so are results that lie otherwise."""
+    values, indices = call.result
+    strides = x.stride()
+    if not (is_dense(x) and strides[dim] == 1):
+        strides = _rows_last(x, dim)
+        call.hold(x.nbytes)
+    call.hold(values.nbytes if values.stride() != strides else 0, indices.nbytes if indices.stride() != strides else 0)
+    length, remaining = x.shape[dim], x.numel()
+    at_once = min(remaining, MOST_AT_ONCE) // length * length
+    while remaining > 0:
+        _sort_rows(call, min(remaining, at_once) // length, length, x.element_size())
+        remaining -= at_once
+
+
+def _rows_last(x: torch.Tensor, dim: int) -> tuple[int, ...]:
+    """The strides of a dense copy whose rows lie in one piece. Source: infer_dense_strides_dim_last in Sorting.cpp."""
+    strides, step = [0] * x.dim(), 1
+    others = [i for i in range(x.dim()) if i != dim]
+    for i in (dim, *sorted(others, key=lambda i: (x.stride(i), -i))):
+        strides[i] = step
+        step *= x.shape[i]
+    return tuple(strides)
+
+
+def _sort_rows(call: Call, rows: int, length: int, key_bytes: int) -> None:
+    """One row after the other; few of them together, first by value, then by row; or many, each by thread blocks.
+
+    Source: do_launch_stable_sort_kernel in aten/src/ATen/native/cuda/SortStable.cu.
+    """
+    n, spec = rows * length, call.memory.spec
+    with call.scope():
+        if rows == 1 or length >= SORTED_ALONE:
+            call.hold(length * INDEX_BYTES)
+            for _ in range(rows):
+                call.while_taken(cub.sort_row(length, key_bytes, spec))
+        elif rows < SORTED_TOGETHER:
+            call.hold(n * INDEX_BYTES, n * INDEX_BYTES)
+            call.while_taken(n * key_bytes, cub.sort_row(n, key_bytes, spec))
+            call.while_taken(cub.sort_by_segment(n, spec))
+        else:
+            call.hold(n * INDEX_BYTES)
+            call.while_taken(cub.sort_segments(n, key_bytes))
 
 
 # ----------------------------------------------------------------------------------------------------------------- topk

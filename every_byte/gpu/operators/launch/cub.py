@@ -19,6 +19,9 @@ TILES_AHEAD = 32
 COUNTED_IN_ONE_TILE = 4096
 COUNTING_THREADS = 256
 SUBSCRIPTIONS = 5
+DIGITS_OF_NARROW_KEYS = {1: 128, 2: 256}
+COUNTED_AHEAD = 11_264
+VALUE_BYTES = 8
 
 
 def _aligned(*sizes: int) -> int:
@@ -37,6 +40,35 @@ def sort_pairs(n: int, item_bytes: int, largest: int, spec: GPUSpec) -> int:
     copies = (n * item_bytes,) * 2 if passes > 1 else ()
     tiles = div_up(n, of_architecture(spec.rules.sort_tiles, spec.capability)[item_bytes])
     return _aligned(passes * DIGITS * 8, tiles * DIGITS * 4, *copies, passes * 4)
+
+
+def sort_row(n: int, key_bytes: int, spec: GPUSpec) -> int:
+    """Scratch of a radix sort of n keys by all their bits, each with a value of 8 bytes; no tile holds them all.
+
+    Counts: a histogram per pass, the tiles' states, a counter per pass, and from two passes on a second copy of all.
+        Up to Ada keys of 1 and 2 bytes are sorted in two passes that count first: a count of each digit for each
+        thread block, of which there are five times as many as run at once, and copies.
+    """
+    copies = n * key_bytes, n * VALUE_BYTES
+    tile = of_architecture(spec.rules.row_sort_tiles, spec.capability).get(key_bytes)
+    if tile is None:
+        blocks = spec.multiprocessors * (spec.threads_per_multiprocessor // COUNTING_THREADS) * SUBSCRIPTIONS
+        return _aligned((blocks * DIGITS_OF_NARROW_KEYS[key_bytes] + COUNTED_AHEAD) * 4, *copies)
+    return _one_sweep(n, key_bytes, tile, *(copies if key_bytes > 1 else ()))
+
+
+def sort_by_segment(n: int, spec: GPUSpec) -> int:
+    """Scratch of a radix sort of n keys of 8 bytes, without values, by a number below 256: one pass."""
+    return _one_sweep(n, 1, of_architecture(spec.rules.key_sort_tiles, spec.capability))
+
+
+def _one_sweep(n: int, passes: int, tile: int, *copies: int) -> int:
+    return _aligned(passes * DIGITS * 8, div_up(n, tile) * DIGITS * 4, *copies, passes * 4)
+
+
+def sort_segments(n: int, key_bytes: int) -> int:
+    """Scratch of a sort of many rows at once, of n keys in all, each with a value of 8 bytes: a second copy."""
+    return _aligned(n * key_bytes, n * VALUE_BYTES)
 
 
 def unique_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
