@@ -26,6 +26,7 @@ aten = torch.ops.aten
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
 _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl")
+_NO_STORAGE = re.compile(r"Cannot access storage of Sparse")
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
 HERE, KNOWN = "here", "here, and known"
 _MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
@@ -128,6 +129,8 @@ class Dispatch(TorchDispatchMode):
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
             args = given = kwargs = result = None
+            if _NO_STORAGE.search(str(error)):
+                error = self._sparse(func)
             raise error.with_traceback(None) from None
         finally:
             if is_lent:
@@ -251,6 +254,13 @@ class Dispatch(TorchDispatchMode):
         return (
             f"a tensor belongs to the GPU on which it was made: {what} from {there}, while {here} is open; make it "
             "again on the open GPU (in a notebook: run again the cells that make the model and its inputs)."
+        )
+
+    def _sparse(self, func) -> NotImplementedError:
+        return NotImplementedError(
+            f"a tensor must have a storage of its own: {func.name()} made or got a sparse one, and what these take is "
+            f"not known on the simulated GPU {self.memory.spec.name}; use dense gradients (sparse=False in nn.Embedding "
+            "and nn.EmbeddingBag, with SGD or Adam)."
         )
 
     def _unknown(self, func) -> NotImplementedError:

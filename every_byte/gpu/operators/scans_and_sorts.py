@@ -76,13 +76,16 @@ def sort(call: Call) -> None:
 
 
 def _sort_long_rows(call: Call, x: torch.Tensor, dim: int) -> None:
-    """What does not lie row by row is copied, and so are results that lie otherwise."""
+    """What does not lie row by row is copied, and so are results that lie otherwise.
+
+    On CUDA results have the strides of a dense input, those of dimensions of 1 too.
+    """
     values, indices = call.result
-    strides = x.stride()
-    if not (is_dense(x) and strides[dim] == 1):
-        strides = _rows_last(x, dim)
+    dense = is_dense(x)
+    if not (dense and x.stride(dim) == 1):
         call.hold(x.nbytes)
-    call.hold(values.nbytes if values.stride() != strides else 0, indices.nbytes if indices.stride() != strides else 0)
+        if (x.stride() if dense else values.stride()) != _rows_last(x, dim):
+            call.hold(values.nbytes, indices.nbytes)
     length, remaining = x.shape[dim], x.numel()
     at_once = min(remaining, MOST_AT_ONCE) // length * length
     while remaining > 0:
