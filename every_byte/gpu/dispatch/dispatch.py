@@ -20,6 +20,7 @@ from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_lis
 from .autocast import KEY
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
 from .places import line_of_the_program
+from .refusals import sparse_refused
 from .values import ASK_VALUES
 
 aten = torch.ops.aten
@@ -130,7 +131,7 @@ class Dispatch(TorchDispatchMode):
             # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
             args = given = kwargs = result = None
             if _NO_STORAGE.search(str(error)):
-                error = self._sparse(func)
+                error = sparse_refused(func, self.memory.spec.name)
             raise error.with_traceback(None) from None
         finally:
             if is_lent:
@@ -254,13 +255,6 @@ class Dispatch(TorchDispatchMode):
         return (
             f"a tensor belongs to the GPU on which it was made: {what} from {there}, while {here} is open; make it "
             "again on the open GPU (in a notebook: run again the cells that make the model and its inputs)."
-        )
-
-    def _sparse(self, func) -> NotImplementedError:
-        return NotImplementedError(
-            f"a tensor must have a storage of its own: {func.name()} made or got a sparse one, and what these take is "
-            f"not known on the simulated GPU {self.memory.spec.name}; use dense gradients (sparse=False in nn.Embedding "
-            "and nn.EmbeddingBag, with SGD or Adam)."
         )
 
     def _unknown(self, func) -> NotImplementedError:

@@ -72,7 +72,9 @@ def sort(call: Call) -> None:
     if x.shape[dim] > SORTED_IN_PLACE:
         _sort_long_rows(call, x, dim % x.dim())
     else:
-        call.while_taken(x.shape[dim] * INDEX_BYTES)
+        call.hold(x.shape[dim] * INDEX_BYTES)
+        if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
+            call.while_taken(INDEX_BYTES)  # the positions are filled first, by way of a number
 
 
 def _sort_long_rows(call: Call, x: torch.Tensor, dim: int) -> None:
