@@ -27,7 +27,6 @@ aten = torch.ops.aten
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
 _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl")
-_NO_STORAGE = re.compile(r"Cannot access storage of Sparse")
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
 HERE, KNOWN = "here", "here, and known"
 _MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
@@ -130,8 +129,7 @@ class Dispatch(TorchDispatchMode):
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
             args = given = kwargs = result = None
-            if _NO_STORAGE.search(str(error)):
-                error = sparse_refused(func, self.memory.spec.name)
+            error = sparse_refused(error, func, self.memory.spec.name)
             raise error.with_traceback(None) from None
         finally:
             if is_lent:
