@@ -7,6 +7,7 @@ from torch import nn
 from every_byte import SimulatedGPU
 
 
+@pytest.mark.filterwarnings("ignore:.*is not modelled")
 @pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
 def test_sparse_gradients(kind):
     with SimulatedGPU("a100-80gb") as gpu:
