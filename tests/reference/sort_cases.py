@@ -1,33 +1,22 @@
-"""More cases in the form of cases.py: sorts of rows of more than 4,096 at random, and losses differentiated twice."""
+"""More cases in the form of cases.py: sorts of rows of more than 4,096 at random."""
 
 import random
 
 import torch
-from torch.nn import functional as F
 
 CASES = {}
 DTYPES = [
-    torch.float32,
-    torch.float64,
-    torch.bfloat16,
-    torch.float16,
-    torch.int64,
-    torch.int32,
-    torch.uint8,
-    torch.bool,
+    *(torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool),
 ]
 
 
-def case(*cards):
-    def register(function):
-        function.cudnn_sdp, function.cards = False, cards
-        CASES[function.__name__] = function
-        return function
-
-    return register
+def case(function):
+    function.cudnn_sdp, function.cards = False, ("a100", "t4", "h100")
+    CASES[function.__name__] = function
+    return function
 
 
-@case("a100", "t4", "h100")
+@case
 def long_rows(env):
     rng = random.Random(51)
     for i in range(80):
@@ -43,16 +32,3 @@ def long_rows(env):
         y = sort(x, dim=dim, stable=True) if rng.random() < 0.3 else sort(x, dim, descending=rng.random() < 0.5)
         env.mark(f"sort {i}")
         del x, y
-
-
-@case("a100", "t4")
-def entropies_twice(env):
-    for reduction in ("mean", "sum", "none"):
-        for weighs in (False, True):
-            x = torch.zeros(37, 51, device=env.device, requires_grad=True)
-            weight = torch.zeros_like(x) if weighs else None
-            y = F.binary_cross_entropy(x.sigmoid(), torch.zeros_like(x), weight, reduction=reduction)
-            gradient = torch.autograd.grad(y, x, torch.ones_like(y), create_graph=True)[0]
-            (gradient.norm() + y.sum()).backward()
-            env.mark(f"{reduction}, {weighs}")
-            del x, y, weight, gradient
