@@ -12,33 +12,34 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 from every_byte.gpu.known.noting import note
+from every_byte.gpu.known.understood import NOTHING
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attach, attached, detach, lend, take_back
 from every_byte.gpu.memory.storages import RECORDS, Memory
-from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
+from every_byte.gpu.operators import registry
 from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
 
 from .autocast import KEY
-from .engine import IN_FORMULAS, adds_in_place, in_place_form
+from .engine import adds_in_place, in_place_form
+from .operation import Operation, operation_of
 from .places import line_of_the_program
 from .refusals import sparse_refused
-from .values import ASK_VALUES
 
 aten = torch.ops.aten
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
-_MAY_MIX = frozenset((aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default))
 _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl")
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
 HERE, KNOWN = "here", "here, and known"
-_MAY_INDEX_FROM_CPU = frozenset((aten.index.Tensor, aten.index_put.default, aten.index_put_.default))
 
 
-def tensors_in(values) -> Iterator[torch.Tensor]:
+def tensors_in(values) -> list[torch.Tensor]:
     """The tensors among an operation's arguments, those in lists too."""
+    found = []
     for value in values:
         if isinstance(value, torch.Tensor):
-            yield value
+            found.append(value)
         elif isinstance(value, (list, tuple)):
-            yield from tensors_in(value)
+            found += tensors_in(value)
+    return found
 
 
 @dataclass
@@ -69,10 +70,10 @@ class Dispatch(TorchDispatchMode):
     def __init__(self, memory: Memory, owner: object) -> None:
         super().__init__()
         self.memory, self.owner = memory, owner
-        self.ran: set[torch._ops.OpOverload] = set()
+        self.ran: set[Operation] = set()
         self.meanwhile = Meanwhile()
         self._told_values = self.tried_bfloat16 = False
-        self._known: dict[torch._ops.OpOverload, bool] = {}
+        self._checked: set[Operation] = set()
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -106,25 +107,25 @@ class Dispatch(TorchDispatchMode):
         is_lent = lend(self)
         given = result = None
         try:
-            kwargs = kwargs or {}
-            if attached()[-1] is not self or not (ours := self._is_ours(func, args, kwargs)):
+            kwargs, operation = kwargs or {}, operation_of(func)
+            if attached()[-1] is not self or not (ours := self._is_ours(operation, args, kwargs)):
                 return func(*args, **kwargs)
-            if func in IN_FORMULAS:
-                func = in_place_form(func, args[0])
-            if self._is_composite(func):
-                return self._compose(func, args, kwargs)
-            if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
+            if operation.in_formulas:
+                operation = operation_of(in_place_form(func, args[0]))
+            if operation.is_composite:
+                return self._compose(operation.func, args, kwargs)
+            if operation.answer and (answer := operation.answer(self, operation.func, args, kwargs)) is not None:
                 return answer
             given = args
-            if torch.Tag.pointwise in func.tags:
+            if operation.is_pointwise:
                 args = [_with_the_others(x) for x in args]
-            if func is aten.add.Tensor and adds_in_place(*args):
-                result = args[0].add_(args[1])
-                note(aten.add_.Tensor, given, kwargs, result, ours is KNOWN)
-                return result
-            result = self._run(func, args, kwargs)
-            self._count(func, args, kwargs, result)
-            note(func, given, kwargs, result, ours is KNOWN)
+            if operation.is_addition and adds_in_place(*args):
+                result, operation = args[0].add_(args[1]), operation_of(aten.add_.Tensor)
+            else:
+                result = self._run(operation, args, kwargs)
+                self._count(operation, args, kwargs, result)
+            if operation.plan is not NOTHING:
+                note(operation.func, given, kwargs, result, ours is KNOWN)
             return result
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
@@ -135,7 +136,7 @@ class Dispatch(TorchDispatchMode):
             if is_lent:
                 take_back()
 
-    def _run(self, func, args, kwargs):
+    def _run(self, operation: Operation, args, kwargs):
         """Run the operation on meta tensors.
 
         PyTorch may import modules for it. That leaves reference cycles, which hold the frames below and with them the
@@ -143,38 +144,24 @@ class Dispatch(TorchDispatchMode):
         """
         modules = len(sys.modules)
         try:
-            result = registry.RETURNS.get(func, func)(*args, **kwargs)
+            result = operation.run(*args, **kwargs)
         except NotImplementedError as error:
-            raise (self._unknown(func) if _NO_KERNEL.search(str(error)) else error) from None
+            raise (self._unknown(operation) if _NO_KERNEL.search(str(error)) else error) from None
         if len(sys.modules) != modules:
             gc.collect()
         return result
 
-    def _count(self, func, args, kwargs, result) -> None:
+    def _count(self, operation: Operation, args, kwargs, result) -> None:
         """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
-        memory.operation = func.name()
-        self.ran.add(func)
-        take = registry.TAKES.get(func)
-        if take is not None:
-            call = registry.Call(func, args, kwargs, result, memory)
-            with call.scope():
-                take(call)
+        memory.operation = operation.name
+        self.ran.add(operation)
+        if operation.take is not None:
+            registry.Call(operation.func, args, kwargs, result, memory).take_by(operation.take)
             return
-        if not self._known.get(func):
-            self._check_modelled(func)
+        if operation not in self._checked:
+            self._check_modelled(operation)
         memory.place_results(result)
-
-    def _is_composite(self, func) -> bool:
-        """Whether PyTorch composes this operator of others: only `inference_mode` lets such a one come here whole.
-
-        Those that CUDA's host code composes are taken apart here, at all times.
-        """
-        known = _COMPOSITE.get(func)
-        if known is None:
-            registry.import_late(func.namespace)
-            _COMPOSITE[func] = known = registry.is_composed(func)
-        return known
 
     def _compose(self, func, args, kwargs):
         """Run a composite operator so that its parts come here one by one."""
@@ -191,25 +178,21 @@ class Dispatch(TorchDispatchMode):
         finally:
             super().__exit__(None, None, None)
 
-    def _is_ours(self, func, args, kwargs) -> str:
+    def _is_ours(self, operation: Operation, args, kwargs) -> str:
         """Whether the operation runs on this GPU, and meets something known there; its arguments are checked.
 
         Returns: "" if it does not run here, else HERE or KNOWN.
         """
+        func = operation.func
         device = args[1] if func is aten.to.device else kwargs.get("device")
         ours = HERE if device is not None and torch.device(device).type == "meta" else ""
         stray = None
         known = False
-        if func in _MAY_INDEX_FROM_CPU:
+        if operation.has_lists:
             adopt_lists(args[1], self.memory)
-        for tensor in tensors_in((*args, *kwargs.values())):
+        for tensor in tensors_in((*args, *kwargs.values()) if kwargs else args):
             if tensor.is_meta:
-                record = RECORDS.get(tensor.untyped_storage()._cdata)
-                if record is None and self.meanwhile.making_a_tensor:
-                    record = self._adopt(tensor)
-                if record is None and is_list(tensor):
-                    adopt_list(tensor, self.memory)
-                    record = RECORDS[tensor.untyped_storage()._cdata]
+                record = RECORDS.get(tensor.untyped_storage()._cdata) or self._late_record(tensor)
                 if record is None or record.memory is not self.memory:
                     raise RuntimeError(self._foreign(func, tensor, record))
                 ours = HERE
@@ -218,27 +201,25 @@ class Dispatch(TorchDispatchMode):
                 known = True
                 if stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
                     stray = tensor
-        if ours and stray is not None and not self._may_mix(func, kwargs):
+        if ours and stray is not None and not _may_mix(operation, kwargs):
             raise RuntimeError(
-                f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU "
+                f"all tensors of an operation must be on one device: {operation.name} got tensors of the GPU "
                 f"{self.memory.spec.name} and a CPU tensor of shape {tuple(stray.shape)}; move the model and its "
                 "inputs with .to(gpu.device)."
             )
         return KNOWN if ours and known else ours
 
-    def _adopt(self, tensor: torch.Tensor):
-        """Give a place to what `torch.tensor` has made unseen and now detaches, which it does in `inference_mode`."""
-        self.memory.operation = "aten::_to_copy"
-        self.memory.place_if_new(tensor)
-        return RECORDS[tensor.untyped_storage()._cdata]
+    def _late_record(self, tensor: torch.Tensor):
+        """Give a place to what PyTorch has made unseen; None for a tensor that is none of this GPU's.
 
-    def _may_mix(self, func, kwargs) -> bool:
-        """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU.
-
-        The parts of a composite operator are asked one by one.
+        That is a list given as an index; and what `torch.tensor` makes and now detaches, in `inference_mode`.
         """
-        makes_anew = kwargs.get("device") is not None and _MAKE_ANEW.match(func.name().split(".")[0])
-        return func in _MAY_MIX or func in _MAY_INDEX_FROM_CPU or bool(makes_anew) or self._is_composite(func)
+        if self.meanwhile.making_a_tensor:
+            self.memory.operation = "aten::_to_copy"
+            self.memory.place_if_new(tensor)
+        elif is_list(tensor):
+            adopt_list(tensor, self.memory)
+        return RECORDS.get(tensor.untyped_storage()._cdata)
 
     def _foreign(self, func, tensor: torch.Tensor, record) -> str:
         what = f"{func.name()} got a tensor of shape {tuple(tensor.shape)}"
@@ -255,17 +236,17 @@ class Dispatch(TorchDispatchMode):
             "again on the open GPU (in a notebook: run again the cells that make the model and its inputs)."
         )
 
-    def _unknown(self, func) -> NotImplementedError:
+    def _unknown(self, operation: Operation) -> NotImplementedError:
         return NotImplementedError(
-            f"what an operation returns must be known without its values: PyTorch does not say it of {func.name()}, "
+            f"what an operation returns must be known without its values: PyTorch does not say it of {operation.name}, "
             f"nor the simulated GPU {self.memory.spec.name}; compute it on the CPU and move the result with "
             ".to(gpu.device)."
         )
 
-    def _check_modelled(self, func) -> None:
-        if not registry.allocates_outputs_alone(func):
-            self.not_modelled(func.name())
-        self._known[func] = True
+    def _check_modelled(self, operation: Operation) -> None:
+        if not registry.allocates_outputs_alone(operation.func):
+            self.not_modelled(operation.name)
+        self._checked.add(operation)
 
     def not_modelled(self, name: str, why: str = "") -> None:
         """Say once, by name, that an operation's temporary memory is not known, or why something else is not."""
@@ -286,7 +267,13 @@ class Dispatch(TorchDispatchMode):
             warnings.warn_explicit(said + "compute on the CPU.", UserWarning, filename, lineno)
 
 
-_COMPOSITE: dict[torch._ops.OpOverload, bool] = {}
+def _may_mix(operation: Operation, kwargs) -> bool:
+    """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU.
+
+    The parts of a composite operator are asked one by one.
+    """
+    makes_anew = kwargs.get("device") is not None and _MAKE_ANEW.match(operation.name.split(".")[0])
+    return operation.may_mix or bool(makes_anew)
 
 
 def _writes_into(func: torch._ops.OpOverload, args, tensor: torch.Tensor) -> bool:

@@ -210,13 +210,15 @@ def nodes_behind(roots: Iterable[Node], shift: int = 0) -> Iterator[tuple[int, N
     while todo:
         node = looked_at(todo.pop())
         number = number_of(node)
-        number += shift if number < ACCUMULATORS else 0
-        if number not in seen:
-            following = [other for other, _ in node.next_functions if other is not None]
-            yield number, node, following
-            if number < ACCUMULATORS:
-                seen.add(number)
-            todo += following
+        is_inner = number < ACCUMULATORS
+        if is_inner:
+            number += shift
+            if number in seen:
+                continue
+            seen.add(number)
+        following = [other for other, _ in node.next_functions if other is not None]
+        yield number, node, following
+        todo += following
 
 
 def _common(one: str, other: str) -> str:

@@ -11,6 +11,7 @@ from every_byte.gpu.memory.storages import RECORDS
 from every_byte.ledger.deep_graphs import running_node
 
 from .creation import check_filling, check_value
+from .launch.memory_formats import fresh
 from .launch.tensor_iterator import result_strides
 from .registry import (
     Call,
@@ -71,7 +72,7 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
         of_one_type = all(x.dtype == first.dtype for x in operands)
         if all(x.shape == first.shape and x.is_contiguous() for x in operands) and (of_one_type or name in _PROMOTE):
             common = first.dtype if of_one_type else torch.result_type(*operands)
-            return first.new_empty(first.shape, dtype=dtype or common)
+            return fresh(first, dtype=dtype or common)
         if not of_one_type:
             return func(*args, **options)
         shape = torch.broadcast_shapes(*(x.shape for x in operands))

@@ -10,7 +10,7 @@ from every_byte.gpu.memory.storages import RECORDS, Memory
 
 _UNNAMED = 4  # references to an index of a call: the call's own, down to the question itself
 _OF_LISTS = (torch.int64, torch.bool)
-_FRAMES_OF_A_HOOK = 12
+_FRAMES_OF_A_HOOK = 13
 _SUBSCRIPTIONS = tuple(dis.opmap[name] for name in ("BINARY_SUBSCR", "STORE_SUBSCR") if name in dis.opmap)
 
 

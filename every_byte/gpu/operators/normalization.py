@@ -4,6 +4,7 @@ from math import prod
 
 import torch
 
+from .launch.memory_formats import fresh
 from .launch.units import WARP, div_up
 from .reductions import reduce
 from .registry import Call, contiguous_copies, returns, takes
@@ -29,7 +30,7 @@ def _layer_norm(x: torch.Tensor, shape, weight, bias, eps: float) -> tuple[torch
         return aten.native_layer_norm.default(x, shape, weight, bias, eps)
     of_rows = (*x.shape[: -len(shape)], *(1 for _ in shape))
     accumulated = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return x.new_empty(x.shape), *(x.new_empty(of_rows, dtype=accumulated) for _ in ("mean", "1/deviation"))
+    return fresh(x), *(fresh(x, of_rows, accumulated) for _ in ("mean", "1/deviation"))
 
 
 @returns(aten.native_layer_norm_backward.default)
@@ -39,7 +40,7 @@ def _layer_norm_backward(gradient, x: torch.Tensor, shape, mean, rstd, weight, b
         args = gradient, x, shape, mean, rstd, weight, bias, mask
         return _first_contiguous(aten.native_layer_norm_backward.default(*args))
     wanted = zip((x, weight, bias), mask, strict=True)
-    return tuple(y.new_empty(y.shape) if is_wanted and y is not None else None for y, is_wanted in wanted)
+    return tuple(fresh(y) if is_wanted and y is not None else None for y, is_wanted in wanted)
 
 
 @returns(aten._fused_rms_norm.default, instead_of_composite=True)
@@ -47,7 +48,7 @@ def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | No
     """One kernel on CUDA, and one statistic per row, in float32 for half types."""
     kept = list(x.shape[: x.dim() - len(shape)]) + [1] * len(shape)
     half = x.dtype in (torch.float16, torch.bfloat16)
-    return x.new_empty(x.shape), x.new_empty(kept, dtype=torch.float32 if half else x.dtype)
+    return fresh(x), fresh(x, kept, torch.float32 if half else x.dtype)
 
 
 @returns(aten._fused_rms_norm_backward.default)
@@ -58,7 +59,7 @@ def _rms_norm_backward(*args):
 
 def _first_contiguous(gradients: tuple) -> tuple:
     first, *others = gradients
-    return (first if first is None else first.new_empty(first.shape), *others)
+    return (first if first is None else fresh(first), *others)
 
 
 # -------------------------------------------------------------------------------------------------------- what is taken

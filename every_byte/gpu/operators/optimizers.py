@@ -2,6 +2,7 @@
 
 import torch
 
+from .creation import new_like
 from .launch.units import div_up
 from .registry import Call, outputs_alone, overload, returns, takes
 
@@ -38,7 +39,7 @@ def _unscale(gradients: list[torch.Tensor], *_) -> None:
 
 @returns(aten._foreach_sqrt.default)
 def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
-    return [torch.empty_like(x, dtype=None if x.dtype.is_floating_point else torch.float32) for x in tensors]
+    return [new_like(x, x.dtype if x.dtype.is_floating_point else torch.float32) for x in tensors]
 
 
 @takes(aten._foreach_norm.Scalar)

@@ -4,6 +4,7 @@ import torch
 
 from every_byte.gpu.memory.attachment import another_mode_is_on, attached
 
+from .launch.memory_formats import fresh
 from .registry import Call, as_pytorch_does, composite, decomposed, returns, takes
 
 aten = torch.ops.aten
@@ -36,7 +37,7 @@ def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         _run_into_error(left.shape[0] * right.shape[1] * left.element_size())
     _one_type("mm", left, right)
     if left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and left.dtype == right.dtype:
-        return left.new_empty((left.shape[0], right.shape[1]))
+        return fresh(left, (left.shape[0], right.shape[1]))
     return aten.mm.default(left, right)
 
 
@@ -81,9 +82,9 @@ def _times_transposed(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 def _blas_reads(matrix: torch.Tensor) -> bool:
     """Whether cuBLAS can read this matrix where it lies, by rows or by columns."""
     (rows, columns), (down, right) = matrix.shape, matrix.stride()
-    if matrix.is_contiguous() or matrix.t().is_contiguous():
+    if (down == 1 and right >= max(1, rows)) or (right == 1 and down >= max(1, columns)):
         return True
-    return (down == 1 and right >= max(1, rows)) or (right == 1 and down >= max(1, columns))
+    return matrix.is_contiguous() or matrix.t().is_contiguous()
 
 
 @takes(

@@ -1,7 +1,12 @@
 """Reductions: sums, means, norms, extremes, products, variances, and what they take beside their results."""
 
+from functools import lru_cache
+
 import torch
 
+from every_byte.gpu.memory.specs import GPUSpec
+
+from .launch.memory_formats import fresh
 from .launch.reduction_grid import loop_nest, staging
 from .launch.units import HALF
 from .registry import Call, contiguous_copies, decomposed, returns, takes
@@ -27,15 +32,23 @@ def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accum
         return
     half = x.dtype in HALF
     accumulator_bytes = accumulator_bytes or (4 if half else x.element_size())
-    nest = loop_nest(x.shape, x.stride(), dims, x.element_size(), output_bytes, x.storage_offset())
+    size = x.shape, x.stride(), frozenset(dims), x.element_size(), output_bytes, x.storage_offset()
+    buffer, launches = _launches(size, call.memory.spec, half, accumulator_bytes, vector)
+    with call.scope():
+        call.hold(buffer)
+        for sizes in launches:
+            call.while_taken(*sizes)
+
+
+@lru_cache(4096)
+def _launches(size: tuple, spec: GPUSpec, half: bool, accumulator_bytes: int, vector: int) -> tuple[int, list]:
+    """A buffer for all launches, and each one's staging and semaphores."""
+    nest, output_bytes = loop_nest(*size), size[4]
     buffer = 0
     if half and not nest.fits_32_bit():  # partial sums of the pieces meet in float32, in a buffer of their own
         reach = max((n * s for n, s in zip(nest.shape, nest.output_strides)), default=0)
         buffer = max(output_bytes, reach) // output_bytes * accumulator_bytes if output_bytes < 4 else 0
-    with call.scope():
-        call.hold(buffer)
-        for sizes in staging(nest, call.memory.spec, accumulator_bytes, vector):
-            call.while_taken(*sizes)
+    return buffer, list(staging(nest, spec, accumulator_bytes, vector))
 
 
 def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -45,11 +58,23 @@ def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_like(x, dtype=dtype)
 
 
+@returns(aten.sum.default, aten.sum.dim_IntList)
+def _sum(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+    """Contiguous. Of tensors on meta, over dimensions that there are, each said once; every other case is PyTorch's."""
+    dims = [] if dim is None else [dim] if isinstance(dim, int) else dim
+    kept = reduced_dims(x, dims)
+    is_plain = x.is_meta and x.layout == torch.strided and (dtype or x.dtype).is_floating_point
+    if not is_plain or any(not -x.dim() <= each < x.dim() for each in dims) or len(dims) not in (0, len(kept)):
+        return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype)
+    shape = [1 if i in kept else n for i, n in enumerate(x.shape) if keepdim or i not in kept]
+    return fresh(x, shape, dtype)
+
+
 @returns(aten.mean.dim)
 def _mean(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
     """As a sum's, of floating types."""
     if (dtype or x.dtype).is_floating_point:
-        return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype)
+        return _sum(x, dim, keepdim, dtype=dtype)
     return aten.mean.dim(x, dim, keepdim, dtype=dtype)
 
 

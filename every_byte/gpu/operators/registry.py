@@ -14,6 +14,7 @@ What an operator asks of values, and what autograd does in place on CUDA, is no 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 
 import torch
@@ -91,17 +92,24 @@ class Call:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is held in it goes at its end, the last first, as a C++ function's own tensors do: after an error, too.
-
-        Each rule runs in one.
-        """
+        """What is held in it goes at its end, the last first, as a C++ function's own tensors do: after errors too."""
         outer, self._held = self._held, []
         try:
             yield
         finally:
             held, self._held = self._held, outer
-            for block, number in filter(None, reversed(held)):
-                self.memory.give_back(block, number)
+            self._give_back(held)
+
+    def take_by(self, rule: "Callable[[Call], None]") -> None:
+        """Follow a rule of `takes`, as in a scope of its own."""
+        try:
+            rule(self)
+        finally:
+            self._give_back(self._held)
+
+    def _give_back(self, held: list) -> None:
+        for block, number in filter(None, reversed(held)):
+            self.memory.give_back(block, number)
 
 
 def contiguous_copies(*tensors: torch.Tensor | None) -> list[int]:
@@ -183,6 +191,7 @@ def is_composed(func: OpOverload) -> bool:
     return _has_kernel(func.name(), _IMPLICIT) and not is_one_kernel
 
 
+@cache
 def _by_its_own_host_code(func: OpOverload) -> str | None:
     """The key of the host code by which PyTorch makes an operator of others on every device, if that is how.
 
@@ -197,8 +206,12 @@ def _by_its_own_host_code(func: OpOverload) -> str | None:
 
 def as_pytorch_does(func: OpOverload, *args, **kwargs):
     """PyTorch's own composite of this operator."""
-    key = _by_its_own_host_code(func) or _IMPLICIT
-    return func._op_dk(getattr(torch._C.DispatchKey, key), *args, **kwargs)
+    return func._op_dk(_key_of_composite(func), *args, **kwargs)
+
+
+@cache
+def _key_of_composite(func: OpOverload) -> torch._C.DispatchKey:
+    return getattr(torch._C.DispatchKey, _by_its_own_host_code(func) or _IMPLICIT)
 
 
 def import_late(namespace: str) -> None:

@@ -4,6 +4,7 @@ import torch
 
 from .creation import new_like
 from .elementwise import refuse_integers
+from .launch.memory_formats import fresh
 from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, returns, takes
 
 aten = torch.ops.aten
@@ -37,12 +38,12 @@ def _softmax_forward(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Te
         end = max(x.dim(), 1)
         raise IndexError(f"dim must be from {-end} to {end - 1} for a tensor of shape {tuple(x.shape)}: got dim={dim}.")
     refuse_integers(x, "softmax")
-    return x.new_empty(x.shape, dtype=torch.float32 if half_to_float else x.dtype)
+    return fresh(x, dtype=torch.float32 if half_to_float else x.dtype)
 
 
 @returns(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
 def _softmax_backward(gradient, output, dim: int, input_dtype: torch.dtype) -> torch.Tensor:
-    return gradient.new_empty(gradient.shape, dtype=input_dtype)
+    return fresh(gradient, dtype=input_dtype)
 
 
 @takes(aten._softmax.default, aten._log_softmax.default)
@@ -98,7 +99,7 @@ def _native_dropout_backward(gradient: torch.Tensor, mask: torch.Tensor, scale: 
     channels_last = _CHANNELS_LAST.get(gradient.dim())
     if channels_last and (not gradient.is_contiguous() or gradient.is_contiguous(memory_format=channels_last)):
         return aten.native_dropout_backward.default(gradient, mask, scale)
-    return gradient.new_empty(gradient.shape)
+    return fresh(gradient)
 
 
 @takes(aten.native_dropout.default)

@@ -20,6 +20,7 @@ from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 from every_byte.gpu.operators.launch.units import HALF
 from every_byte.gpu.operators.registry import Call, composite, contiguous_copies, returns, takes
 
+from ..launch.memory_formats import fresh
 from .choice import Attention, choose
 
 aten = torch.ops.aten
@@ -195,7 +196,7 @@ def _repeat_heads(query, key, value) -> tuple[torch.Tensor, torch.Tensor]:
 
 @returns(aten._safe_softmax.default)
 def _safe_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    return x.new_empty(x.shape, dtype=dtype or x.dtype)
+    return fresh(x, dtype=dtype)
 
 
 @takes(aten._safe_softmax.default)

@@ -29,6 +29,14 @@ def copies_in(form: torch.memory_format, *tensors: torch.Tensor | None) -> list[
     return [x.numel() * x.element_size() for x in tensors if x is not None and not x.is_contiguous(memory_format=form)]
 
 
+def fresh(x: torch.Tensor, shape=None, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A new contiguous tensor of this one's shape and type, unless others are said.
+
+    As `x.new_empty`, which on meta runs in Python and takes four times as long.
+    """
+    return torch.empty(x.shape if shape is None else shape, dtype=dtype or x.dtype, device="meta")
+
+
 def empty_in(form: torch.memory_format, x: torch.Tensor, shape=None) -> torch.Tensor:
     """A new tensor of this one's type in this order of dimensions, and of its shape if none is said."""
     return torch.empty(x.shape if shape is None else shape, dtype=x.dtype, device="meta", memory_format=form)

@@ -1,0 +1,50 @@
+"""What is known of each operator, gathered when it is first met: the registries' own look-ups are slow."""
+
+import torch
+
+from every_byte.gpu.known.understood import plan_of
+from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
+
+from .engine import IN_FORMULAS
+from .values import ASK_VALUES
+
+aten = torch.ops.aten
+_INDEXING = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
+_MAY_MIX = (aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.default)
+
+
+class Operation:
+    """One operator, as a dispatch mode asks of it at each call.
+
+    `run` makes its results on meta tensors, `take` repeats what it allocates (None: its outputs, as they come),
+    `answer` reads values, `plan` is what becomes known by it. One that `is_composite` is taken apart: by PyTorch, where
+    `inference_mode` lets it come here whole, or as CUDA's host code does, at all times. `has_lists` is whether it
+    indexes, perhaps by tensors of the CPU; `may_mix` whether CUDA, too, lets it have tensors of both.
+    """
+
+    __slots__ = (
+        *("func", "name", "run", "take", "answer", "plan", "is_composite", "is_pointwise", "is_addition"),
+        *("in_formulas", "has_lists", "may_mix"),
+    )
+
+    def __init__(self, func: torch._ops.OpOverload) -> None:
+        registry.import_late(func.namespace)
+        self.func, self.name = func, func.name()
+        self.run, self.take = registry.RETURNS.get(func, func), registry.TAKES.get(func)
+        self.answer, self.plan = ASK_VALUES.get(func), plan_of(func)
+        self.is_composite = registry.is_composed(func)
+        self.is_pointwise, self.is_addition = torch.Tag.pointwise in func.tags, func is aten.add.Tensor
+        self.in_formulas, self.has_lists = func in IN_FORMULAS, func in _INDEXING
+        self.may_mix = self.has_lists or self.is_composite or func in _MAY_MIX
+
+
+_OPERATIONS: dict[int, Operation] = {}
+"""By the identity of the operator, which an operation keeps alive: the hash of one is computed in Python."""
+
+
+def operation_of(func: torch._ops.OpOverload) -> Operation:
+    """What is known of an operator."""
+    operation = _OPERATIONS.get(id(func))
+    if operation is None:
+        _OPERATIONS[id(func)] = operation = Operation(func)
+    return operation
