@@ -39,7 +39,7 @@ def test_a_predicted_result_waits_for_the_guess_which_is_compared_and_kept():
         assert outputs.locator("visible=true").count() == n_shown + 1
         assert page.locator(".eb-verdict").first.inner_text() == "it is 512: 128 times what you said"
         assert page.locator(".eb-tally").inner_text().startswith("You predicted 1 of ")
-        page.reload()
+        page = seen.open(chapter_page(CHAPTERS[0]))
         assert page.locator(".eb-predict input").first.input_value() == "4 bytes"
         page.get_by_role("button", name="Show the result").first.click()
         assert page.locator(".eb-verdict").first.inner_text() == "it is 512: 128 times what you said"
