@@ -243,7 +243,7 @@ class SimulatedGPU:
     @property
     def operations(self) -> frozenset[str]:
         """Operations that ran here, by name."""
-        return frozenset(func.name() for func in self._mode.ran)
+        return frozenset(operation.name for operation in self._mode.ran)
 
     def load_libraries(self) -> None:
         """Take this thread's cuBLAS workspace now, so that it does not count in what is measured next."""
