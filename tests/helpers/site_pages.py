@@ -22,7 +22,7 @@ NOTE_READY = """() => new MutationObserver((_, seen) => {
 }).observe(document, { subtree: true, childList: true, attributes: true })"""
 STORED = "JSON.stringify(Object.entries(localStorage).sort())"
 NOTE_STORED = f"try {{ window.storedAtStart = {STORED}; }} catch {{ }}"  # none on about:blank
-STORED_SECONDS = 30  # so long what a page stores may be missed by the next one, which has a process of its own
+STORED_SECONDS = 120  # so long what a page stores may be missed by the next one, which has a process of its own
 PAINTED = """async () => {
   await document.fonts.ready;
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
