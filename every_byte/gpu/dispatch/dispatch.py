@@ -22,13 +22,13 @@ from .autocast import KEY
 from .engine import adds_in_place, in_place_form
 from .operation import Operation, operation_of
 from .places import line_of_the_program
-from .refusals import sparse_refused
+from .refusals import refused, sparse_refusal
 
 aten = torch.ops.aten
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl")
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
-HERE, KNOWN = "here", "here, and known"
+HERE, KNOWN, SPARSE = "here", "here, and known", "here, and sparse"
 
 
 def tensors_in(values) -> list[torch.Tensor]:
@@ -110,6 +110,8 @@ class Dispatch(TorchDispatchMode):
             kwargs, operation = kwargs or {}, operation_of(func)
             if attached()[-1] is not self or not (ours := self._is_ours(operation, args, kwargs)):
                 return func(*args, **kwargs)
+            if ours is SPARSE:
+                return self._run_on_sparse(operation, args, kwargs)
             if operation.in_formulas:
                 operation = operation_of(in_place_form(func, args[0]))
             if operation.is_composite:
@@ -130,8 +132,7 @@ class Dispatch(TorchDispatchMode):
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
             args = given = kwargs = result = None
-            error = sparse_refused(error, func, self.memory.spec.name)
-            raise error.with_traceback(None) from None
+            raise refused(error, func.name(), self.memory.spec.name).with_traceback(None) from None
         finally:
             if is_lent:
                 take_back()
@@ -163,6 +164,16 @@ class Dispatch(TorchDispatchMode):
             self._check_modelled(operation)
         memory.place_results(result)
 
+    def _run_on_sparse(self, operation: Operation, args, kwargs):
+        """Run an operation of which an argument is sparse: what it takes is that of its parts."""
+        self.memory.operation = operation.name
+        self.ran.add(operation)
+        known = operation.on_sparse
+        result = NotImplemented if known is None else known(operation.func, *args, **kwargs)
+        if result is NotImplemented:
+            raise sparse_refusal(operation.name, self.memory.spec.name)
+        return result
+
     def _compose(self, func, args, kwargs):
         """Run a composite operator so that its parts come here one by one."""
         with self.seeing():
@@ -181,7 +192,7 @@ class Dispatch(TorchDispatchMode):
     def _is_ours(self, operation: Operation, args, kwargs) -> str:
         """Whether the operation runs on this GPU, and meets something known there; its arguments are checked.
 
-        Returns: "" if it does not run here, else HERE or KNOWN.
+        Returns: "" if it does not run here, else HERE or KNOWN; SPARSE as soon as a sparse tensor is met.
         """
         func = operation.func
         device = args[1] if func is aten.to.device else kwargs.get("device")
@@ -192,6 +203,8 @@ class Dispatch(TorchDispatchMode):
             adopt_lists(args[1], self.memory)
         for tensor in tensors_in((*args, *kwargs.values()) if kwargs else args):
             if tensor.is_meta:
+                if tensor.is_sparse:
+                    return SPARSE
                 record = RECORDS.get(tensor.untyped_storage()._cdata) or self._late_record(tensor)
                 if record is None or record.memory is not self.memory:
                     raise RuntimeError(self._foreign(func, tensor, record))

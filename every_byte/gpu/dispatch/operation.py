@@ -16,14 +16,15 @@ _MAY_MIX = (aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.defau
 class Operation:
     """One operator, as a dispatch mode asks of it at each call.
 
-    `run` makes its results on meta tensors, `take` repeats what it allocates (None: its outputs, as they come),
-    `answer` reads values, `plan` is what becomes known by it. One that `is_composite` is taken apart: by PyTorch, where
-    `inference_mode` lets it come here whole, or as CUDA's host code does, at all times. `has_lists` is whether it
-    indexes, perhaps by tensors of the CPU; `may_mix` whether CUDA, too, lets it have tensors of both.
+    `run` makes its results on meta tensors, `take` repeats what it allocates (None: its outputs, as they come);
+    `on_sparse` does both where a tensor is sparse. `answer` reads values, `plan` is what becomes known by it. One that
+    `is_composite` is taken apart: by PyTorch, where `inference_mode` lets it come here whole, or as CUDA's host code
+    does, at all times. `has_lists` is whether it indexes, perhaps by tensors of the CPU; `may_mix` whether CUDA, too,
+    lets it have tensors of both.
     """
 
     __slots__ = (
-        *("func", "name", "run", "take", "answer", "plan", "is_composite", "is_pointwise", "is_addition"),
+        *("func", "name", "run", "take", "on_sparse", "answer", "plan", "is_composite", "is_pointwise", "is_addition"),
         *("in_formulas", "has_lists", "may_mix"),
     )
 
@@ -31,6 +32,7 @@ class Operation:
         registry.import_late(func.namespace)
         self.func, self.name = func, func.name()
         self.run, self.take = registry.RETURNS.get(func, func), registry.TAKES.get(func)
+        self.on_sparse = registry.ON_SPARSE.get(func)
         self.answer, self.plan = ASK_VALUES.get(func), plan_of(func)
         self.is_composite = registry.is_composed(func)
         self.is_pointwise, self.is_addition = torch.Tag.pointwise in func.tags, func is aten.add.Tensor

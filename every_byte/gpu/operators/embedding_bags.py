@@ -8,7 +8,7 @@ from .indexing import add_sorted_rows
 from .registry import Call, contiguous_copies, outputs_alone, returns, takes
 
 aten = torch.ops.aten
-MAX = 2
+MEAN, MAX = 1, 2
 
 outputs_alone("_embedding_bag_per_sample_weights_backward")
 
@@ -29,7 +29,32 @@ def _embedding_bag_backward(gradient: torch.Tensor, *args) -> torch.Tensor:
     """Of maxima in bfloat16 CUDA has none."""
     if args[7] == MAX and gradient.dtype == torch.bfloat16:
         raise NotImplementedError("CUDA has no gradient of an EmbeddingBag's maxima in bfloat16: try float32.")
+    if args[8]:
+        with attached()[-1].seeing():
+            return _sparse_gradient(gradient, *args)
     return aten._embedding_bag_backward.default(gradient, *args)
+
+
+def _sparse_gradient(
+    gradient, indices, _offsets, bag_of_index, bag_sizes, _maxima, n_weights, by_frequency, mode, _sparse, weights,
+    padding_index=-1,
+) -> torch.Tensor:  # fmt: skip
+    """A row of the gradient for each index, in a mean divided by its bag's size, times its weight.
+
+    Source: _embedding_bag_sparse_backward and apply_bag_size_backward in aten/src/ATen/native/EmbeddingBag.cpp.
+    """
+    rows = gradient.index_select(0, bag_of_index)
+    if mode == MEAN:
+        rows *= _parts_of_bags(gradient, bag_of_index, bag_sizes)
+    if weights is not None:
+        rows *= weights.unsqueeze(1)
+    return aten.embedding_sparse_backward.default(rows, indices, n_weights, padding_index, by_frequency)
+
+
+def _parts_of_bags(gradient: torch.Tensor, bag_of_index: torch.Tensor, bag_sizes: torch.Tensor) -> torch.Tensor:
+    sizes = bag_sizes.to(gradient.dtype)
+    inverse = sizes.reciprocal().mul_(1)
+    return inverse.unsqueeze(1).index_select(0, bag_of_index)
 
 
 @takes(aten._embedding_bag_backward.default)
@@ -39,9 +64,7 @@ def embedding_bag_backward(call: Call) -> None:
     Source: _embedding_bag_dense_backward_cuda and embedding_bag_backward_cuda_sum_avg in cuda/EmbeddingBag.cu.
     """
     gradient, indices, *_, n_weights, by_frequency, mode, sparse = call.args[:10]
-    if sparse:
-        attached()[-1].not_modelled("aten::_embedding_bag_backward with sparse=True")
-        call.place_all()
+    if sparse:  # its parts have told what they take
         return
     call.hold(*contiguous_copies(gradient))
     if mode == MAX or indices.numel() == 0:

@@ -28,5 +28,6 @@ from . import (  # noqa: F401
     scattering,
     selections,
     softmax_dropout,
+    sparse,
 )
 from .attention import composite, efficient, encoder, flash  # noqa: F401

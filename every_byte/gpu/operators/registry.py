@@ -7,6 +7,7 @@
   CUDA's order the allocations and frees that the operator makes there.
 - `@composite(op)`: of which others CUDA composes it, for autograd to see; PyTorch's own rule asks for the device.
 - `@decomposed(op)`: which others its host code on CUDA calls; autograd knows it as one operator.
+- `@on_sparse(op)`: what they do where a sparse tensor is among their arguments; others are refused there.
 - `outputs_alone(names)`: they need no rule, for they allocate their outputs and nothing else.
 
 What an operator asks of values, and what autograd does in place on CUDA, is no matter of its family: see dispatch/.
@@ -27,6 +28,7 @@ RETURNS: dict[OpOverload, Callable] = {}
 TAKES: dict[OpOverload, Callable[["Call"], None]] = {}
 COMPOSITES: dict[OpOverload, Callable] = {}
 DECOMPOSED: dict[OpOverload, Callable] = {}
+ON_SPARSE: dict[OpOverload, Callable] = {}
 ON_META_ITSELF: list[OpOverload] = []
 """Operators that PyTorch composes of others on meta, and that are one kernel on CUDA: what `returns` knows of them is
 registered as meta's own kernel while a simulated GPU is open (patches/operators.py)."""
@@ -143,6 +145,14 @@ def composite(*operators: OpOverload):
 def decomposed(*operators: OpOverload):
     """The decorated function calls what the host code of these operators calls on CUDA, unseen by autograd."""
     return _registering(DECOMPOSED, operators)
+
+
+def on_sparse(*operators: OpOverload):
+    """The decorated function does what these operators do where an argument is sparse; it is given the operator first.
+
+    It answers NotImplemented where that is not known.
+    """
+    return _registering(ON_SPARSE, operators)
 
 
 def _registering(table: dict, operators: tuple[OpOverload, ...]):

@@ -1,0 +1,126 @@
+"""Sparse gradients of embeddings: made of indices and rows, added up in `grad`, and added to a weight by SGD.
+
+A sparse tensor has no memory of its own: it lies where its indices and its values lie.
+"""
+
+from sys import getrefcount
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .registry import Call, on_sparse, takes
+
+aten = torch.ops.aten
+_UNNAMED = 5  # Python's references to a tensor of a call: the call's own, down to the question itself
+
+
+@takes(aten._sparse_coo_tensor_with_dims_and_tensors.default)
+def made_of_parts(_call: Call) -> None:
+    """Nothing: indices and values have their places."""
+
+
+@on_sparse(
+    *(aten._indices.default, aten._values.default, aten._nnz.default, aten.sparse_dim.default, aten.dense_dim.default),
+    *(aten.is_coalesced.default, aten.detach.default, aten.is_same_size.default),
+)
+def _parts(func, *args, **kwargs):
+    """What a sparse tensor is made of, and another that is made of the same."""
+    return func(*args, **kwargs)
+
+
+@on_sparse(aten.clone.default)
+def _clone(_func, x: torch.Tensor, *, memory_format=None) -> torch.Tensor:
+    """The values are copied before the indices; autograd's first gradient of a leaf is not copied at all.
+
+    Source: copy_into_sparse in aten/src/ATen/SparseTensorUtils.h; AccumulateGrad::accumulateGrad in
+    torch/csrc/autograd/functions/accumulate_grad.h, which counts references, and finds more of them here.
+    """
+    indices, values = x._indices(), x._values()
+    if _is_accumulated() and getrefcount(x) <= _UNNAMED and indices.is_contiguous() and values.is_contiguous():
+        return _made(x, indices, values)
+    with attached()[-1].seeing():
+        values = values.clone()
+        indices = indices.clone()
+    return _made(x, indices, values)
+
+
+def _is_accumulated() -> bool:
+    node = torch._C._current_autograd_node()
+    return node is not None and node.name() == "torch::autograd::AccumulateGrad" and not torch.is_grad_enabled()
+
+
+@on_sparse(aten.add_.Tensor)
+def _add_(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tensor:
+    """Into a dense tensor: each row where its index says. Into a sparse one: behind its own rows, as below.
+
+    Source: add_out_dense_sparse_cuda in aten/src/ATen/native/sparse/cuda/SparseCUDATensorMath.cu.
+    """
+    if x.is_sparse:
+        joined = _joined(x, other, alpha)
+        return NotImplemented if joined is None else _become(x, *joined)
+    if other.sparse_dim() != 1 or x.dtype != other.dtype or not x.is_contiguous():
+        return NotImplemented
+    indices, values = other._indices(), other._values()
+    if values.numel():
+        with attached()[-1].seeing():
+            values = values.reshape(len(values), -1)
+            x.view(x.shape[0], -1).index_add_(0, indices.squeeze(0), values, alpha=alpha)
+    return x
+
+
+def _become(x: torch.Tensor, indices: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    old_indices, old_values = x._indices(), x._values()
+    x.data = _made(x, indices, values)
+    del old_values, old_indices  # in this order, as variables of the host code go
+    return x
+
+
+@on_sparse(aten.add.Tensor)
+def _add(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tensor:
+    """Two sparse tensors, one behind the other. Source: as above, add_out_sparse_cuda."""
+    joined = _joined(x, other, alpha)
+    return NotImplemented if joined is None else _made(x, *joined)
+
+
+def _joined(x: torch.Tensor, other: torch.Tensor, alpha) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The indices and values of both, not merged; None for what is not known: where they would be, by their values."""
+    both_sparse = x.is_sparse and other.is_sparse
+    if not both_sparse or x.dtype != other.dtype or not 0 < x._nnz() <= x.numel() - other._nnz() < x.numel():
+        return None
+    with attached()[-1].seeing():
+        values = other._values() if alpha == 1 else other._values().mul(alpha)
+        return torch.cat([x._indices(), other._indices()], 1), torch.cat([x._values(), values])
+
+
+@on_sparse(aten.mul_.Tensor, aten.mul.Tensor)
+def _mul(func, x: torch.Tensor, number) -> torch.Tensor:
+    """By a number: new indices and values, in place too. Source: as above, mul_out_sparse_scalar."""
+    if not isinstance(x, torch.Tensor) or not x.is_sparse or isinstance(number, torch.Tensor) and number.dim():
+        return NotImplemented
+    with attached()[-1].seeing():
+        indices, values = x._indices().clone(), x._values() * number
+    return (_become if func is aten.mul_.Tensor else _made)(x, indices, values)
+
+
+@on_sparse(aten._foreach_mul_.Scalar)
+def _mul_each_(_func, tensors: list[torch.Tensor], number) -> None:
+    """One after the other, as lists are treated of which something is sparse."""
+    with attached()[-1].seeing():
+        for x in tensors:
+            x.mul_(number)
+
+
+@on_sparse(aten._foreach_add_.List)
+def _add_each_(_func, tensors: list[torch.Tensor], others: list[torch.Tensor], *, alpha=1) -> None:
+    """As above."""
+    with attached()[-1].seeing():
+        for x, other in zip(tensors, others, strict=True):
+            x.add_(other, alpha=alpha)
+
+
+def _made(like: torch.Tensor, indices: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return aten._sparse_coo_tensor_with_dims_and_tensors.default(
+        like.sparse_dim(), like.dense_dim(), like.shape, indices, values,
+        dtype=values.dtype, layout=torch.sparse_coo, device=values.device,
+    )  # fmt: skip
