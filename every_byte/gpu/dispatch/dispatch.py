@@ -18,10 +18,10 @@ from every_byte.gpu.operators import families, registry  # noqa: F401  (families
 from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
 
 from .autocast import KEY
+from .beforehand import ASKED
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
 from .places import line_of_the_program
 from .refusals import sparse_refused
-from .values import ASK_VALUES
 
 aten = torch.ops.aten
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
@@ -113,7 +113,7 @@ class Dispatch(TorchDispatchMode):
                 func = in_place_form(func, args[0])
             if self._is_composite(func):
                 return self._compose(func, args, kwargs)
-            if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
+            if func in ASKED and (answer := ASKED[func](self, func, args, kwargs)) is not None:
                 return answer
             given = args
             if torch.Tag.pointwise in func.tags:

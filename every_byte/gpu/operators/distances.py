@@ -3,12 +3,13 @@
 import torch
 
 from .launch.memory_formats import copies_in
-from .registry import Call, contiguous_copies, decomposed, outputs_alone, takes
+from .registry import Call, contiguous_copies, decomposed, outputs_alone, resized, takes
 
 aten = torch.ops.aten
 
 outputs_alone("""grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward
-    _pdist_forward addr linalg_cross kthvalue""")
+    addr linalg_cross""")
+resized(aten._pdist_forward.default, aten.kthvalue.default)
 
 # ----------------------------------------------------------------------------------------------------------- distances
 
@@ -76,7 +77,7 @@ def cdist_backward(call: Call) -> None:
 def pdist_backward(call: Call) -> None:
     """As above, of each pair of one list. Source: pdist_backward_kernel_impl in cuda/DistanceKernel.cu."""
     x, p = call.args[1:3]
-    call.place_all()
+    call.place_resized(call.result)
     if p:
         call.while_taken((len(x) - 1) * x.numel() * x.element_size())
 
@@ -100,7 +101,7 @@ def bucketize(call: Call) -> None:
 
 
 def _look_up(call: Call, x: torch.Tensor, numbers: torch.Tensor, sorter: torch.Tensor | None) -> None:
-    call.place_all()
+    call.place_resized(call.result)
     call.hold(*copies_in(torch.contiguous_format, x, numbers, sorter))
     common = torch.result_type(x, numbers)
     call.hold(*(y.numel() * common.itemsize for y in (x, numbers) if y.dtype != common))

@@ -17,6 +17,7 @@ from . import (  # noqa: F401
     losses,
     margin_losses,
     normalization,
+    not_repeatable,
     optimizers,
     pooling,
     products,

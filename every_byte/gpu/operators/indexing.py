@@ -9,7 +9,7 @@ from .launch import cub
 from .launch.tensor_iterator import result_strides
 from .launch.units import INDEX_BYTES, WARP, div_up, round_up
 from .reductions import reduce, reduced_dims
-from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, takes
+from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, resized, takes
 from .selections import MASKS, is_fill, positions_of, select, split_masks
 
 aten = torch.ops.aten
@@ -18,8 +18,9 @@ ROWS_PER_THREAD = 10
 MAX_THREADS = 1024
 BLOCKS_PER_MULTIPROCESSOR = 4
 
-outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select index_add index_add_ index_copy
-    index_copy_ index_fill index_fill_ take""")
+outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_add index_add_ index_copy index_copy_ index_fill
+    index_fill_ take""")
+resized(aten.index_select.default)
 
 
 def _make_alike(call: Call, indices) -> None:
@@ -99,6 +100,7 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
         call.hold(size)
         call.let_go(linear)
     call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
+    call.fill(INDEX_BYTES)
     slice_size = max(prod(x.shape[used[-1] + 1 :]), 1)
     call.while_taken(cub.sort_pairs(n, INDEX_BYTES, (x.numel() - 1) // slice_size, call.memory.spec))
 
@@ -192,7 +194,7 @@ def embedding(call: Call) -> None:
     indices = call.args[1]
     is_view = indices.reshape(-1).untyped_storage()._cdata == indices.untyped_storage()._cdata
     call.hold(0 if is_view else indices.nbytes)
-    call.place_all()
+    call.place_resized(call.result)
 
 
 @takes(aten.embedding_dense_backward.default)
@@ -215,6 +217,7 @@ def add_sorted_rows(call: Call, n: int, index_bytes: int, n_weights: int, by_fre
     """The gradient's rows, each the sum of those of one index. Source: as above, and EmbeddingBackwardKernel.cu."""
     spec, size = call.memory.spec, n * index_bytes
     _, _, numbers = call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
+    call.fill(index_bytes)
     call.while_taken(cub.sort_pairs(n, index_bytes, n_weights, spec))
     call.let_go(numbers)
     if by_frequency:

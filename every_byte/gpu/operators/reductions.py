@@ -146,7 +146,7 @@ def both_extremes(call: Call) -> None:
 @takes(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
 def variance(call: Call) -> None:
     """Each partial result is a mean, a sum of squares and two counts. Source: std_var_kernel, ReduceMomentKernel.cu."""
-    call.place_all()
+    call.place_resized(*(call.result if isinstance(call.result, (tuple, list)) else [call.result]))
     x = call.args[0]
     output = call.result[0] if isinstance(call.result, (tuple, list)) else call.result
     partial = 32 if x.element_size() == 8 else 16
@@ -182,7 +182,10 @@ def log_sum_exp(call: Call) -> None:
     dims = reduced_dims(x, call.argument(1, "dim"))
     call.hold(result.nbytes)
     reduce(call, x, dims, x.element_size(), x.element_size())
-    call.while_taken(result.nbytes, result.numel())
+    with call.scope():
+        call.hold(result.nbytes)
+        call.fill(result.element_size())
+        call.while_taken(result.numel())
     call.hold(x.nbytes)
     call.place_all()
     reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in HALF else 4)

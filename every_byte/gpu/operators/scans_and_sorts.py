@@ -31,11 +31,17 @@ def running_sum(call: Call) -> None:
     if converts and copies:
         copies = not torch.empty_like(x).is_contiguous()
     sizes = [result.nbytes] * (converts + copies)
-    if x.numel() == x.shape[dim]:
+    if x.numel() == x.shape[dim] and not _sums_alike(call, result.dtype):
         if x.numel() > SUMMED_AT_ONCE or result.dtype not in SUMS_WITH_KNOWN_SCRATCH:
             attached()[-1].not_modelled(f"{call.func.name()} of {x.numel():,d} elements of {result.dtype}")
         sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2), call.memory.spec))
     call.while_taken(*sizes)
+
+
+def _sums_alike(call: Call, dtype: torch.dtype) -> bool:
+    """Whether a run must be repeatable, where CUB's sum is not: of floating types. Source: CumsumKernel.cu."""
+    is_exact = call.func is not aten.cumsum.default or not (dtype.is_floating_point or dtype.is_complex)
+    return not is_exact and torch.are_deterministic_algorithms_enabled()
 
 
 @takes(aten.logcumsumexp.default)
@@ -73,8 +79,7 @@ def sort(call: Call) -> None:
         _sort_long_rows(call, x, dim % x.dim())
     else:
         call.hold(x.shape[dim] * INDEX_BYTES)
-        if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
-            call.while_taken(INDEX_BYTES)  # the positions are filled first, by way of a number
+        call.fill(INDEX_BYTES)
 
 
 def _sort_long_rows(call: Call, x: torch.Tensor, dim: int) -> None:
