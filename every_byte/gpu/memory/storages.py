@@ -178,7 +178,18 @@ class Memory:
         if record is None:
             self._place(storage, tensor)
         elif record.n_bytes != storage.nbytes():
-            self.move(record, storage.nbytes())
+            self._resize(record, storage.nbytes(), tensor.element_size())
+
+    def _resize(self, record: StorageRecord, n_bytes: int, item_bytes: int) -> None:
+        """Move what an operation has resized; a deterministic run fills what is new, by way of an element.
+
+        Source: fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
+        """
+        is_larger = n_bytes // item_bytes > record.n_bytes // item_bytes
+        self.move(record, n_bytes)
+        is_repeatable = torch.are_deterministic_algorithms_enabled()
+        if is_larger and is_repeatable and torch.utils.deterministic.fill_uninitialized_memory:
+            self.while_taken(item_bytes)
 
     def move(self, record: StorageRecord, n_bytes: int) -> None:
         """Give a storage that was resized a block of its new size; the old one comes back when this is there.

@@ -1,6 +1,7 @@
 """Connectionist temporal classification: its lengths are read on the host, its kernels fill tables of probabilities."""
 
 import torch
+from torch._prims_common import alert_not_deterministic
 
 from every_byte.gpu.memory.attachment import attached
 
@@ -69,6 +70,7 @@ def _backward(gradient, x, target, n_inputs, n_targets, losses, table, blank, ze
 
     Source: ctc_loss_backward_gpu_template in aten/src/ATen/native/cuda/LossCTC.cu.
     """
+    alert_not_deterministic("ctc_loss_backward_gpu")
     n_steps, n_batch, n_classes = x.shape
     lists = [torch.empty(n_batch, dtype=torch.int64, device=x.device) for _ in range(3)]
     longest = max(n_targets, default=0)  # a table of targets may be wider

@@ -7,17 +7,18 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 
 from .launch.units import HALF
-from .registry import Call, decomposed, outputs_alone, returns, takes
+from .registry import Call, decomposed, outputs_alone, resized, returns, takes
 
 aten = torch.ops.aten
 
 outputs_alone("""empty empty_like empty_strided new_empty new_empty_strided zeros ones full zeros_like ones_like
     full_like new_zeros new_ones new_full rand randn randint rand_like randn_like randint_like arange scalar_tensor
-    linspace logspace eye fill_ zero_ clone normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_
+    linspace logspace fill_ zero_ clone normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_
     log_normal_ detach lift_fresh _unsafe_view _local_scalar_dense _assert_async is_same_size
     _has_same_storage_numel""")
 outputs_alone("""cat stack tril triu tril_ triu_ flip repeat constant_pad_nd slice_backward select_backward
     diagonal_backward narrow_copy put_ select_scatter slice_scatter pixel_shuffle pixel_unshuffle""")
+resized(aten.eye.default, aten.eye.m)
 
 
 @returns(aten.normal_.default)
@@ -152,7 +153,7 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
     Counts: draws of several with replacement take another way, whose scratch is not known.
     Source: multinomial_out in aten/src/ATen/native/Distributions.cpp.
     """
-    drawn = x.new_empty((*x.shape[:-1], n), dtype=torch.int64)
+    drawn = x.new_empty(0, dtype=torch.int64).resize_((*x.shape[:-1], n))
     if replacement and n > 1:
         attached()[-1].not_modelled("aten::multinomial with replacement")
         return drawn
@@ -162,7 +163,7 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
     zero = sums == 0
     none = zero.any() if x.dim() > 1 else zero
     del zero, sums
-    torch.logical_not(none)
+    torch.bitwise_not(none)
     quotients = torch.empty_like(x)
     if n == 1:
         torch.argmax(quotients, -1, keepdim=True, out=drawn)

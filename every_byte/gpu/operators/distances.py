@@ -77,7 +77,7 @@ def cdist_backward(call: Call) -> None:
 def pdist_backward(call: Call) -> None:
     """As above, of each pair of one list. Source: pdist_backward_kernel_impl in cuda/DistanceKernel.cu."""
     x, p = call.args[1:3]
-    call.place_resized(call.result)
+    call.place_all()
     if p:
         call.while_taken((len(x) - 1) * x.numel() * x.element_size())
 

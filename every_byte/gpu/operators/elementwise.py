@@ -33,7 +33,7 @@ outputs_alone("""elu_backward leaky_relu_backward softplus_backward hardsigmoid_
     _prelu_kernel_backward masked_fill_ where complex polar glu glu_backward floor_divide floor_divide_ rsub addr
     channel_shuffle""")
 resized(
-    aten.arange.start_step, aten.complex.default, aten.polar.default, aten.logical_not.default,
+    aten.arange.default, aten.arange.start, aten.arange.start_step, aten.complex.default, aten.polar.default, aten.logical_not.default,
     aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default, aten.mish_backward.default,
     aten.glu_backward.default, aten._prelu_kernel_backward.default,
 )  # fmt: skip
@@ -218,7 +218,7 @@ def absolute(call: Call) -> None:
 def angle(call: Call) -> None:
     """As `absolute`, with the complex numbers first."""
     call.hold(*_complex_bytes(call.args[0]))
-    call.place_resized(call.result)
+    call.place_all()
 
 
 def _complex_bytes(x: torch.Tensor) -> list[int]:

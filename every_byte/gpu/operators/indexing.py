@@ -65,7 +65,8 @@ def index(call: Call) -> None:
 def index_put(call: Call) -> None:
     """The result. Where values are added up, linear indices are made and sorted, so that equal ones meet.
 
-    Source: index_put_with_sort_kernel in aten/src/ATen/native/cuda/Indexing.cu.
+    So is it in a deterministic run, but for one value, which may come to a place as often as it likes.
+    Source: _index_put_impl_ in TensorAdvancedIndexing.cpp; index_put_with_sort_kernel in cuda/Indexing.cu.
     """
     x, indices, values = call.args[:3]
     call.place_all()
@@ -74,7 +75,7 @@ def index_put(call: Call) -> None:
         return
     if not values.is_meta:
         call.hold(values.nbytes)
-    if accumulate or torch.are_deterministic_algorithms_enabled():
+    if accumulate or torch.are_deterministic_algorithms_enabled() and values.numel() > 1:
         _add_sorted(call, x, indices, values)
     else:
         _make_alike(call, indices)
@@ -86,7 +87,7 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
     used = [dim for dim, i in enumerate(lists) if i is not None]
     shape = torch.broadcast_shapes(*(lists[dim].shape for dim in used))
     n, size = prod(shape), prod(shape) * INDEX_BYTES
-    if n == 0 or x.numel() == 0:
+    if n == 0 or not all(x.shape[dim] for dim in used):
         return
     linear, lies_flat = _linear_index(call, [lists[dim] for dim in used], shape)
     for block in blocks:
@@ -99,9 +100,11 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
     if not lies_flat:
         call.hold(size)
         call.let_go(linear)
+    slice_size = prod(x.shape[used[-1] + 1 :])
+    if slice_size == 0:
+        return
     call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     call.fill(INDEX_BYTES)
-    slice_size = max(prod(x.shape[used[-1] + 1 :]), 1)
     call.while_taken(cub.sort_pairs(n, INDEX_BYTES, (x.numel() - 1) // slice_size, call.memory.spec))
 
 

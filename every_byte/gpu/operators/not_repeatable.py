@@ -10,7 +10,6 @@ from .registry import repeated
 
 aten = torch.ops.aten
 MAX_OF_BAG = 2
-OF_CUDNN = 1024
 
 
 def _always(*_args, **_kwargs) -> bool:
@@ -39,7 +38,7 @@ def _make(func, *args, **kwargs) -> None:
     with torch._C._DisableTorchDispatch():
         results = func(*args, **kwargs)
     results = [results] if isinstance(results, torch.Tensor) else results
-    attached()[-1].memory.while_taken(*(x.nbytes for x in results))
+    attached()[-1].memory.while_taken(*(x.nbytes for x in results if x is not None))
 
 
 def _is_reduced(x, target, weight, reduction, *_) -> bool:
@@ -64,7 +63,6 @@ _refused("nll_loss2d_forward_out_cuda_template", aten.nll_loss2d_forward.default
 _refused("_histc_cuda with floating point input", aten.histc.default, if_=_is_floating)
 _refused("_bincount_cuda", aten.bincount.default, if_=_has_weights)
 _refused("embedding_bag_backward_cuda_max", aten._embedding_bag_backward.default, if_=_is_of_maxima)
-_refused("ctc_loss_backward_gpu", aten._ctc_loss_backward.default)
 _refused("put_", aten.put_.default)
 _refused("put_", aten.put.default, after_results=True)
 _refused("index_reduce_cuda", aten.index_reduce.default, aten.index_reduce_.default, after_results=True)
@@ -78,11 +76,11 @@ _refused("avg_pool3d_backward_cuda", aten.avg_pool3d_backward.default, after_res
 _refused("fractional_max_pool2d_backward_cuda", aten.fractional_max_pool2d_backward.default, after_results=True)
 _refused("fractional_max_pool3d_backward_cuda", aten.fractional_max_pool3d_backward.default)
 _refused("max_pool3d_with_indices_backward_cuda", aten.max_pool3d_with_indices_backward.default)
-_refused("grid_sampler_2d_backward_cuda", aten.grid_sampler_2d_backward.default)
-_refused("grid_sampler_3d_backward_cuda", aten.grid_sampler_3d_backward.default)
+_refused("grid_sampler_2d_backward_cuda", aten.grid_sampler_2d_backward.default, after_results=True)
+_refused("grid_sampler_3d_backward_cuda", aten.grid_sampler_3d_backward.default, after_results=True)
 for _n in (1, 3):
     _operator = getattr(aten, f"reflection_pad{_n}d_backward").default
-    _refused(f"reflection_pad{_n}d_backward_out_cuda", _operator, after_results=_n == 1)
+    _refused(f"reflection_pad{_n}d_backward_out_cuda", _operator, after_results=True)
 for _n in (1, 2, 3):
     _operator = getattr(aten, f"replication_pad{_n}d_backward").default
     _refused(f"replication_pad{_n}d_backward_cuda", _operator, after_results=_n == 1)

@@ -187,7 +187,7 @@ def log_sum_exp(call: Call) -> None:
         call.fill(result.element_size())
         call.while_taken(result.numel())
     call.hold(x.nbytes)
-    call.place_all()
+    call.place_resized(result)
     reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in HALF else 4)
 
 

@@ -3,6 +3,7 @@
 import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.specs import GPUSpec
 
 from .launch import cub
 from .launch.tensor_iterator import is_dense
@@ -14,6 +15,7 @@ SORTED_IN_PLACE = 4096
 SORTED_ALONE, SORTED_TOGETHER = 1_000_000, 128
 MOST_AT_ONCE = 2**31 - 1
 SUMMED_AT_ONCE = 2**30
+SUMMED_PER_THREAD = 16
 SUMS_WITH_KNOWN_SCRATCH = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 
 
@@ -31,17 +33,28 @@ def running_sum(call: Call) -> None:
     if converts and copies:
         copies = not torch.empty_like(x).is_contiguous()
     sizes = [result.nbytes] * (converts + copies)
-    if x.numel() == x.shape[dim] and not _sums_alike(call, result.dtype):
+    if x.numel() == x.shape[dim] and _sums_in_order(call.func, result.dtype):
+        sizes.append(_block_sums(x.numel(), result.element_size(), call.memory.spec))
+    elif x.numel() == x.shape[dim]:
         if x.numel() > SUMMED_AT_ONCE or result.dtype not in SUMS_WITH_KNOWN_SCRATCH:
             attached()[-1].not_modelled(f"{call.func.name()} of {x.numel():,d} elements of {result.dtype}")
         sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2), call.memory.spec))
     call.while_taken(*sizes)
 
 
-def _sums_alike(call: Call, dtype: torch.dtype) -> bool:
-    """Whether a run must be repeatable, where CUB's sum is not: of floating types. Source: CumsumKernel.cu."""
-    is_exact = call.func is not aten.cumsum.default or not (dtype.is_floating_point or dtype.is_complex)
-    return not is_exact and torch.are_deterministic_algorithms_enabled()
+def _sums_in_order(func: torch._ops.OpOverload, dtype: torch.dtype) -> bool:
+    """Whether a run must be repeatable, where CUB's sum is not: of floating types."""
+    is_rounded = func is aten.cumsum.default and (dtype.is_floating_point or dtype.is_complex)
+    return is_rounded and torch.are_deterministic_algorithms_enabled()
+
+
+def _block_sums(n: int, item_bytes: int, spec: GPUSpec) -> int:
+    """A sum for each thread block, of which there are at most as many as multiprocessors.
+
+    Source: inclusive_deterministic_scan in aten/src/ATen/cuda/cub.cuh.
+    """
+    threads = 512 if item_bytes < 8 else 256 if item_bytes < 16 else 128
+    return min(div_up(n, threads * SUMMED_PER_THREAD), spec.multiprocessors) * item_bytes
 
 
 @takes(aten.logcumsumexp.default)

@@ -30,7 +30,7 @@ def _put(result: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tens
     if result.dim() == 1 or all(index.stride(d) == 0 for d in others):
         for d in reversed(others):
             index = index.select(d, 0)
-        result.index_put_([None] * dim + [index], source, adds)
+        aten.index_put_.default(result, [None] * dim + [index], source, adds)
         return
     lists = []
     for d in range(result.dim()):
@@ -40,7 +40,7 @@ def _put(result: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tens
             positions = torch.arange(index.shape[d], dtype=index.dtype, device=index.device)
             lists.append(positions.view([-1 if d == e else 1 for e in range(index.dim())]).expand(index.shape))
             del positions
-    result.index_put_(lists, source, adds)
+    aten.index_put_.default(result, lists, source, adds)
 
 
 def _scatter(func, x, dim, index, source, adds: bool) -> torch.Tensor:
@@ -70,7 +70,9 @@ def _scatter_reduce(func, x, dim, index, source, reduction, *, include_self=True
     """Of a mean, the ones are added up so, too. Source: scatter_reduce_two, as above."""
     if reduction not in ADDED_UP:
         if reduction == "prod":
+            result = _result(func, x)
             alert_not_deterministic("scatter_reduce_cuda_prod_")
+            del result
         return NotImplemented
     result = _scatter(func, x, dim, index, source, True)
     if reduction == "mean":
@@ -90,7 +92,7 @@ def _scatter_reduce(func, x, dim, index, source, reduction, *, include_self=True
 def _index_add(func, x, dim, index, source, *, alpha=1) -> torch.Tensor:
     """Source: index_add_cuda_impl in aten/src/ATen/native/cuda/Indexing.cu."""
     result = _result(func, x)
-    result.index_put_([None] * (dim % max(x.dim(), 1)) + [index], source * alpha, True)
+    aten.index_put_.default(result, [None] * (dim % max(x.dim(), 1)) + [index], source * alpha, True)
     return result
 
 
@@ -98,7 +100,7 @@ def _index_add(func, x, dim, index, source, *, alpha=1) -> torch.Tensor:
 def _index_copy(func, x, dim, index, source) -> torch.Tensor:
     """Source: index_copy_out in aten/src/ATen/native/TensorAdvancedIndexing.cpp."""
     result = _result(func, x)
-    result.index_put_([None] * (dim % max(x.dim(), 1)) + [index], source, False)
+    aten.index_put_.default(result, [None] * (dim % max(x.dim(), 1)) + [index], source, False)
     return result
 
 

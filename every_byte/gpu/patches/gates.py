@@ -17,6 +17,7 @@ from .operators import override_operators
 from .printing import show_zeros
 from .randomness import fork_for_meta
 from .recurrent import flatten_for_cudnn
+from .repeating import compose_where_repeated
 from .replacing import Changes
 from .unseen import pin_without_a_driver, see_resized_storages, see_what_tensor_makes
 
@@ -64,5 +65,6 @@ GATES = _Gates(
         fill_on_meta,
         _watch,
         heed_user_order,
+        compose_where_repeated,
     ]
 )
