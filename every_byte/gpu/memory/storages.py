@@ -23,7 +23,7 @@ from .allocator import Block, CachingAllocator, OutOfMemory
 from .attachment import attached
 from .contents import known_storages
 from .labels import Labels
-from .specs import GPUSpec
+from .specs import GPUSpec, workspace_bytes
 
 
 class StorageRecord(weakref.ref):
@@ -220,7 +220,7 @@ class Memory:
         """
         thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
         if thread not in self.blas_workspaces:
-            self.blas_workspaces[thread], _ = self.take(self.spec.cublas_workspace_bytes, "cuBLAS workspace")
+            self.blas_workspaces[thread], _ = self.take(workspace_bytes(self.spec), "cuBLAS workspace")
 
     def is_made_by(self, node: torch.autograd.graph.Node, record: StorageRecord) -> bool:
         """Whether a storage was placed while this node, which a backward runs now, has run."""

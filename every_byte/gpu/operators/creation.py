@@ -6,7 +6,8 @@ import torch
 
 from every_byte.gpu.memory.attachment import attached
 
-from .launch.units import HALF
+from .launch import cub
+from .launch.units import HALF, INDEX_BYTES
 from .registry import Call, decomposed, outputs_alone, resized, returns, takes
 
 aten = torch.ops.aten
@@ -146,16 +147,59 @@ def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
     return first.new_empty(shape)
 
 
+def _kaiser_window(n: int, periodic: bool = True, beta: float = 12.0, **options) -> torch.Tensor:
+    """Positions first, then the window: of one more than asked for, where it is periodic.
+
+    Source: kaiser_window in aten/src/ATen/native/TensorFactories.cpp.
+    """
+    if n <= 1:
+        return torch.ones(n, **options)
+    options["dtype"] = options.get("dtype") or torch.get_default_dtype()
+    positions = torch.arange(n + periodic, **options)
+    window = torch.empty_like(positions)
+    del positions
+    return window.narrow(0, 0, n) if periodic else window
+
+
+decomposed(aten.kaiser_window.default, aten.kaiser_window.periodic, aten.kaiser_window.beta)(_kaiser_window)
+
+
+@decomposed(aten.randperm.generator_out)
+def _randperm(n: int, *, generator=None, out: torch.Tensor) -> torch.Tensor:
+    """A number that is tried for its type, positions, and random keys by which these are sorted, as wide as they must.
+
+    Source: randperm_out_cuda in aten/src/ATen/native/cuda/Randperm.cu.
+    """
+    torch.full((), n, dtype=out.dtype, device=out.device)
+    out.resize_(n)
+    positions = torch.arange(n, dtype=out.dtype, device=out.device)
+    if n:
+        bits = min(64, math.ceil(math.log2(n - (6 * n * n + 1) / (math.log(0.9) * 12))))
+        keys = positions.new_empty(n, dtype=torch.int32 if bits <= 32 else torch.int64)
+        ordered = torch.empty_like(keys)
+        if out.element_size() != INDEX_BYTES:
+            attached()[-1].not_modelled(f"aten::randperm of {out.dtype}")
+        memory = attached()[-1].memory
+        memory.while_taken(cub.sort_by_bits(n, keys.element_size(), bits, memory.spec))
+        del ordered, keys
+    return out
+
+
 @decomposed(aten.multinomial.default)
 def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generator=None) -> torch.Tensor:
     """The probabilities are looked at; then each is divided by a random number, and the largest quotients win.
 
-    Counts: draws of several with replacement take another way, whose scratch is not known.
-    Source: multinomial_out in aten/src/ATen/native/Distributions.cpp.
+    Draws of several with replacement look for random numbers among running sums.
+    Source: multinomial_out in aten/src/ATen/native/Distributions.cpp; multinomial_with_replacement_kernel_impl in
+        cuda/MultinomialKernel.cu.
     """
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"multinomial wants probabilities of a floating type: got {x.dtype}; try x.float().")
     drawn = x.new_empty(0, dtype=torch.int64).resize_((*x.shape[:-1], n))
     if replacement and n > 1:
-        attached()[-1].not_modelled("aten::multinomial with replacement")
+        given, shares = torch.empty_like(x), torch.empty_like(x)
+        sums = shares.cumsum(-1)
+        del sums, shares, given
         return drawn
     least, largest = torch.aminmax(x)
     valid = (largest < torch.inf) & (least >= 0)

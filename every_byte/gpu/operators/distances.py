@@ -9,7 +9,7 @@ aten = torch.ops.aten
 
 outputs_alone("""grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward
     addr linalg_cross""")
-resized(aten._pdist_forward.default, aten.kthvalue.default)
+resized(aten._pdist_forward.default)
 
 # ----------------------------------------------------------------------------------------------------------- distances
 

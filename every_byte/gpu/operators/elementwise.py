@@ -33,8 +33,8 @@ outputs_alone("""elu_backward leaky_relu_backward softplus_backward hardsigmoid_
     _prelu_kernel_backward masked_fill_ where complex polar glu glu_backward floor_divide floor_divide_ rsub addr
     channel_shuffle""")
 resized(
-    aten.arange.default, aten.arange.start, aten.arange.start_step, aten.complex.default, aten.polar.default, aten.logical_not.default,
-    aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default, aten.mish_backward.default,
+    aten.arange.default, aten.arange.start, aten.arange.start_step, aten.complex.default, aten.polar.default,
+    aten.logical_not.default, aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default, aten.mish_backward.default,
     aten.glu_backward.default, aten._prelu_kernel_backward.default,
 )  # fmt: skip
 several_kernels("isinf ldexp ldexp_ mvlgamma mvlgamma_")
@@ -210,16 +210,29 @@ def absolute(call: Call) -> None:
 
     Source: unary_op_impl_with_complex_to_float_out in aten/src/ATen/native/UnaryOps.cpp.
     """
-    call.place_resized(call.result)
-    call.while_taken(*_complex_bytes(call.args[0]))
+    if not call.args[0].is_complex():
+        call.place_resized(call.result)
+        return
+    call.place_all()
+    _hold_complex(call)
 
 
 @takes(aten.angle.default)
 def angle(call: Call) -> None:
     """As `absolute`, with the complex numbers first."""
-    call.hold(*_complex_bytes(call.args[0]))
+    if call.args[0].is_complex():
+        _hold_complex(call)
     call.place_all()
 
 
-def _complex_bytes(x: torch.Tensor) -> list[int]:
-    return [x.numel() * x.element_size()] if x.is_complex() else []
+def _hold_complex(call: Call) -> None:
+    x = call.args[0]
+    call.hold(x.numel() * x.element_size())
+    if x.numel():
+        call.fill(x.element_size())
+
+
+@returns(aten.glu_backward.default)
+def _glu_backward(gradient: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+    """Contiguous, however the input lies. Source: glu_backward_cuda in aten/src/ATen/native/GatedLinearUnit.cpp."""
+    return x.new_empty(x.shape)

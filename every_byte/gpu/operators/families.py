@@ -19,6 +19,7 @@ from . import (  # noqa: F401
     normalization,
     not_repeatable,
     optimizers,
+    order_statistics,
     pooling,
     products,
     products_of_elements,

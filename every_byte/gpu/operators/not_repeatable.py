@@ -4,12 +4,12 @@ import torch
 from torch._prims_common import alert_not_deterministic
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.storages import RECORDS
 
 from .launch.units import must_repeat
 from .registry import repeated
 
 aten = torch.ops.aten
-MAX_OF_BAG = 2
 
 
 def _always(*_args, **_kwargs) -> bool:
@@ -38,7 +38,8 @@ def _make(func, *args, **kwargs) -> None:
     with torch._C._DisableTorchDispatch():
         results = func(*args, **kwargs)
     results = [results] if isinstance(results, torch.Tensor) else results
-    attached()[-1].memory.while_taken(*(x.nbytes for x in results if x is not None))
+    new = [x for x in results if x is not None and x.untyped_storage()._cdata not in RECORDS]
+    attached()[-1].memory.while_taken(*(x.nbytes for x in new))
 
 
 def _is_reduced(x, target, weight, reduction, *_) -> bool:
@@ -53,16 +54,11 @@ def _has_weights(x, weights=None, *_, **__) -> bool:
     return weights is not None
 
 
-def _is_of_maxima(*args) -> bool:
-    return args[8] == MAX_OF_BAG
-
-
 _refused("median CUDA with indices output", aten.median.dim)
 _refused("nanmedian CUDA with indices output", aten.nanmedian.dim)
 _refused("nll_loss2d_forward_out_cuda_template", aten.nll_loss2d_forward.default, if_=_is_reduced)
 _refused("_histc_cuda with floating point input", aten.histc.default, if_=_is_floating)
 _refused("_bincount_cuda", aten.bincount.default, if_=_has_weights)
-_refused("embedding_bag_backward_cuda_max", aten._embedding_bag_backward.default, if_=_is_of_maxima)
 _refused("put_", aten.put_.default)
 _refused("put_", aten.put.default, after_results=True)
 _refused("index_reduce_cuda", aten.index_reduce.default, aten.index_reduce_.default, after_results=True)

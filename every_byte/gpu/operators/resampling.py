@@ -163,3 +163,5 @@ def patches(call: Call) -> None:
     call.hold(*contiguous_copies(x))
     call.place_all()
     call.let_go(first)
+    if result.untyped_storage().nbytes() > first_bytes:
+        call.fill(result.element_size())

@@ -89,23 +89,22 @@ def sort(call: Call) -> None:
     if x.dim() == 0 or x.numel() == 0:
         return
     if x.shape[dim] > SORTED_IN_PLACE:
-        _sort_long_rows(call, x, dim % x.dim())
+        _sort_long_rows(call, x, dim % x.dim(), call.result[0])
     else:
         call.hold(x.shape[dim] * INDEX_BYTES)
         call.fill(INDEX_BYTES)
 
 
-def _sort_long_rows(call: Call, x: torch.Tensor, dim: int) -> None:
+def _sort_long_rows(call: Call, x: torch.Tensor, dim: int, values: torch.Tensor) -> None:
     """What does not lie row by row is copied, and so are results that lie otherwise.
 
     On CUDA results have the strides of a dense input, those of dimensions of 1 too.
     """
-    values, indices = call.result
     dense = is_dense(x)
     if not (dense and x.stride(dim) == 1):
         call.hold(x.nbytes)
         if (x.stride() if dense else values.stride()) != _rows_last(x, dim):
-            call.hold(values.nbytes, indices.nbytes)
+            call.hold(values.nbytes, values.numel() * INDEX_BYTES)
     length, remaining = x.shape[dim], x.numel()
     at_once = min(remaining, MOST_AT_ONCE) // length * length
     while remaining > 0:
@@ -158,7 +157,6 @@ SCAN_BYTES = 1279
 def top_k(call: Call) -> None:
     """Values and indices; a contiguous copy of the input; and where blocks share a row, their counts of each digit.
 
-    Counts: rows of which more than 4,096 are asked for are sorted afterwards by other kernels, which is not known.
     Source: launch_gather_topk_kernel in native/cuda/TensorTopK.cu; topk_out in TensorTopK.cpp.
     """
     call.place_all()
@@ -177,12 +175,22 @@ def top_k(call: Call) -> None:
         sizes += [blocks * 4, blocks * 4]
         if blocks > MOST_BLOCKS:
             attached()[-1].not_modelled(f"aten::topk in more than {MOST_BLOCKS:,d} thread blocks")
-    call.hold(*sizes)
-    if shared:
-        call.while_taken(SCAN_BYTES)
-        call.while_taken(SCAN_BYTES)
+    with call.scope():
+        call.hold(*sizes)
+        if shared:
+            call.while_taken(SCAN_BYTES)
+            call.while_taken(SCAN_BYTES)
     if k > SORTED_IN_PLACE and (len(rest) < 3 or rest[2]):
-        attached()[-1].not_modelled(f"aten::topk of more than {SORTED_IN_PLACE:,d}")
+        _sort_selected(call, dim % x.dim())
+
+
+def _sort_selected(call: Call, dim: int) -> None:
+    """Many that were selected are sorted as any such rows are, then their indices are gathered in that order."""
+    values, indices = call.result
+    call.hold(indices.nbytes, values.nbytes)
+    with call.scope():
+        _sort_long_rows(call, values, dim, torch.empty_like(values))
+    call.while_taken(indices.nbytes)
 
 
 def _blocks_per_row(rows: int, length: int, multiprocessors: int) -> int:

@@ -9,7 +9,7 @@ from .registry import Call, repeated, takes
 aten = torch.ops.aten
 ADDED_UP = ("sum", "add", "mean")
 
-# ------------------------------------------------------------------------------------------------- in a deterministic run
+# --------------------------------------------------------------------------------------------- in a deterministic run
 
 
 def _result(func: torch._ops.OpOverload, x: torch.Tensor) -> torch.Tensor:
@@ -62,7 +62,12 @@ def _scatter_add(func, x, dim, index, source) -> torch.Tensor:
 
 @repeated(aten.scatter.reduce, aten.scatter_.reduce)
 def _scatter_with(func, x, dim, index, source, *, reduce) -> torch.Tensor:
-    return _scatter(func, x, dim, index, source, True) if reduce in ADDED_UP else NotImplemented
+    if reduce in ADDED_UP:
+        return _scatter(func, x, dim, index, source, True)
+    result = _result(func, x)
+    alert_not_deterministic("scatter_reduce_cuda_kernel")
+    del result
+    return NotImplemented
 
 
 @repeated(aten.scatter_reduce.two, aten.scatter_reduce_.two)
@@ -104,7 +109,7 @@ def _index_copy(func, x, dim, index, source) -> torch.Tensor:
     return result
 
 
-# ------------------------------------------------------------------------------------------------------------ in any run
+# -------------------------------------------------------------------------------------------------------- in any run
 
 
 @takes(aten.scatter_reduce.two, aten.scatter_reduce_.two)

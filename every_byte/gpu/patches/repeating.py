@@ -53,7 +53,8 @@ def _replicate(x: torch.Tensor, padding: list[int]) -> torch.Tensor:
     """
     n_dims = len(padding) // 2
     torch._check(
-        x.dim() in (n_dims + 1, n_dims + 2), lambda: f"reflection_pad{n_dims}d requires {n_dims + 1}D or {n_dims + 2}D input"
+        x.dim() in (n_dims + 1, n_dims + 2),
+        lambda: f"reflection_pad{n_dims}d requires {n_dims + 1}D or {n_dims + 2}D input",
     )
     result = x
     for i in range(n_dims):
