@@ -34,7 +34,8 @@ outputs_alone("""elu_backward leaky_relu_backward softplus_backward hardsigmoid_
     channel_shuffle""")
 resized(
     aten.arange.default, aten.arange.start, aten.arange.start_step, aten.complex.default, aten.polar.default,
-    aten.logical_not.default, aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default, aten.mish_backward.default,
+    aten.logical_not.default, aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default,
+    aten.mish_backward.default,
     aten.glu_backward.default, aten._prelu_kernel_backward.default,
 )  # fmt: skip
 several_kernels("isinf ldexp ldexp_ mvlgamma mvlgamma_")
@@ -222,7 +223,9 @@ def angle(call: Call) -> None:
     """As `absolute`, with the complex numbers first."""
     if call.args[0].is_complex():
         _hold_complex(call)
-    call.place_all()
+        call.place_resized(call.result)
+    else:
+        call.place_all()
 
 
 def _hold_complex(call: Call) -> None:

@@ -54,12 +54,12 @@ def _has_weights(x, weights=None, *_, **__) -> bool:
     return weights is not None
 
 
-_refused("median CUDA with indices output", aten.median.dim)
-_refused("nanmedian CUDA with indices output", aten.nanmedian.dim)
+_refused("median CUDA with indices output", aten.median.dim, aten.nanmedian.dim)
 _refused("nll_loss2d_forward_out_cuda_template", aten.nll_loss2d_forward.default, if_=_is_reduced)
 _refused("_histc_cuda with floating point input", aten.histc.default, if_=_is_floating)
 _refused("_bincount_cuda", aten.bincount.default, if_=_has_weights)
 _refused("put_", aten.put_.default)
+_refused("cudnn_grid_sampler_backward", aten.cudnn_grid_sampler_backward.default)
 _refused("put_", aten.put.default, after_results=True)
 _refused("index_reduce_cuda", aten.index_reduce.default, aten.index_reduce_.default, after_results=True)
 _refused("max_unpooling2d_forward_out", aten.max_unpool2d.default)

@@ -43,7 +43,7 @@ def most_frequent(call: Call) -> None:
     Source: mode_kernel_impl in aten/src/ATen/native/cuda/TensorModeKernel.cpp.
     """
     x, dim = call.args[0], call.argument(1, "dim", -1)
-    call.place_all()
+    call.place_resized(*call.result)
     if x.dim() and x.numel() > 1:
         call.hold(*contiguous_copies(x.transpose(dim, -1)))
         if x.shape[dim] > COUNTED_IN_ONE_BLOCK:

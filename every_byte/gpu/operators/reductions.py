@@ -2,6 +2,8 @@
 
 import torch
 
+from every_byte.gpu.memory.attachment import attached
+
 from .launch.reduction_grid import loop_nest, staging
 from .launch.units import HALF
 from .registry import Call, contiguous_copies, decomposed, returns, takes
@@ -109,6 +111,14 @@ def extreme(call: Call) -> None:
     reduce(call, x, reduced_dims(x, call.argument(1, "dim")), result.element_size(), result.element_size())
 
 
+@takes(aten.hash_tensor.default)
+def hashed(call: Call) -> None:
+    """The result, staging, semaphores, in 64 bits. Source: aten/src/ATen/native/cuda/ReduceSumProdKernel.cu."""
+    call.place_all()
+    x = call.args[0]
+    reduce(call, x, reduced_dims(x, call.argument(1, "dim")), call.result.element_size(), 8)
+
+
 @takes(aten.max.default, aten.min.default)
 def extreme_of_all(call: Call) -> None:
     """As above, of a contiguous copy. Source: max and min in aten/src/ATen/native/ReduceAllOps.cpp."""
@@ -165,6 +175,8 @@ def vector_norm(call: Call) -> None:
     """
     call.place_all()
     given, dtype = call.args[0], call.result.dtype
+    if dtype is torch.float64 is not given.dtype and torch._C._current_graph_task_id() != -1:
+        attached()[-1].not_modelled("the gradient of renorm, which is made in float32 on CUDA,")
     dims = reduced_dims(given, call.argument(2, "dim"))
     is_single = given.dim() > 0 and all(given.shape[dim] == 1 for dim in dims)
     x = torch.empty_like(given, dtype=dtype) if is_single and given.dtype != dtype else _converted(call, given, dtype)

@@ -1,12 +1,16 @@
 """What `torch.nn.functional` composes of others in a deterministic run where a tensor says that it is CUDA's."""
 
+import sys
+
 import torch
+import torch._decomp.decompositions as decompositions
 
 from every_byte.gpu.memory.attachment import attached
 
 from .replacing import all_of, replaced
 
 aten = torch.ops.aten
+FEW_CHANNELS = 16
 
 
 def compose_where_repeated():
@@ -26,20 +30,42 @@ def compose_where_repeated():
     def max_pool3d_with_indices(original):
         def kernel(x, *args, **kwargs):
             if _is_asked(x):
-                import torch._decomp.decompositions as decompositions
-
                 return decompositions.max_pool3d_with_indices(x, *args, **kwargs)
             return original(x, *args, **kwargs)
 
         return kernel
+
+    def on_cuda(original):
+        return _AsOnCuda(original)
 
     of_functional = torch._C._nn
     return all_of(
         [
             replaced(of_functional, "pad", pad),
             replaced(of_functional, "max_pool3d_with_indices", max_pool3d_with_indices),
+            replaced(decompositions, "utils", on_cuda),
         ]
     )
+
+
+class _AsOnCuda:
+    """What the decompositions ask of tensors, with one answer that there depends on the device.
+
+    Source: _upsample_linear in torch/_decomp/decompositions.py: on CUDA few channels are laid out first.
+    """
+
+    def __init__(self, original) -> None:
+        self._original = original
+
+    def __getattr__(self, name: str):
+        return getattr(self._original, name)
+
+    def suggest_memory_format(self, x: torch.Tensor) -> torch.memory_format:
+        """Contiguous for few channels that are resampled."""
+        is_resampled = sys._getframe(1).f_code.co_name == "_upsample_linear"
+        if is_resampled and _is_asked(x) and x.shape[1] < FEW_CHANNELS:
+            return torch.contiguous_format
+        return self._original.suggest_memory_format(x)
 
 
 def _is_asked(x: torch.Tensor) -> bool:
