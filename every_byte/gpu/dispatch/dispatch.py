@@ -71,7 +71,7 @@ class Dispatch(TorchDispatchMode):
         self.memory, self.owner = memory, owner
         self.ran: set[torch._ops.OpOverload] = set()
         self.meanwhile = Meanwhile()
-        self._told_values = self.tried_bfloat16 = False
+        self._told_values = self.told_autocast = self.tried_bfloat16 = False
         self._known: dict[torch._ops.OpOverload, bool] = {}
 
     @classmethod

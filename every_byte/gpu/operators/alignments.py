@@ -40,12 +40,12 @@ def _ctc_loss_of_lists(x, target, n_inputs, n_targets, blank=0, reduction=1, zer
 
 @returns(aten._ctc_loss.default)
 def _ctc_loss_and_table(x, target, n_inputs, n_targets, blank=0, zero_infinity=False):
-    """The table has room for the longest target, which one list of all targets does not tell.
+    """The table has room for the longest target by the lengths; a table of targets may be wider.
 
     Source: ctc_loss_allocate_outputs in aten/src/ATen/native/LossCTC.cpp, ctc_loss_gpu_template.
     """
     losses, table = aten._ctc_loss.default(x, target, n_inputs, n_targets, blank, zero_infinity)
-    longest = max(n_targets, default=0) if target.dim() == 1 else target.shape[1]
+    longest = max(n_targets, default=0)
     return losses, x.new_empty((x.shape[1], x.shape[0], 2 * longest + 1))
 
 

@@ -100,8 +100,8 @@ def nonzero_static(call: Call) -> None:
     Source: nonzero_static_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu.
     """
     call.place_all()
-    n, size = call.args[0].numel(), call.argument(1, "size")
-    if n and size:
+    n = call.args[0].numel()
+    if n and call.result.numel():
         blocks = min(div_up(n, STATIC_TILE), call.memory.spec.multiprocessors)
         call.hold(*contiguous_copies(call.args[0]))
         call.while_taken(blocks * COUNT_BYTES, blocks * INDEX_BYTES)

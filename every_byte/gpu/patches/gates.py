@@ -6,6 +6,7 @@ from every_byte.gpu.dispatch.autocast import cast_as_cuda
 
 from .attention_order import heed_user_order
 from .autocast import answer_as_cuda
+from .autocast_elsewhere import say_where_nothing_is_cast
 from .backward import WATCHING
 from .compiling import run_uncompiled
 from .conversion import keep_parameters, keep_what_gets_data
@@ -66,5 +67,6 @@ GATES = _Gates(
         _watch,
         heed_user_order,
         compose_where_repeated,
+        say_where_nothing_is_cast,
     ]
 )

@@ -9,7 +9,6 @@ from every_byte.gpu.memory.attachment import attached
 
 from .replacing import all_of, replaced
 
-aten = torch.ops.aten
 FEW_CHANNELS = 16
 
 
@@ -22,7 +21,7 @@ def compose_where_repeated():
     def pad(original):
         def kernel(x, padding, mode="constant", value=None):
             if mode == "replicate" and _is_asked(x):
-                return _replicate(x, padding)
+                return decompositions._replication_pad(x, padding)
             return original(x, padding, mode, value)
 
         return kernel
@@ -49,9 +48,9 @@ def compose_where_repeated():
 
 
 class _AsOnCuda:
-    """What the decompositions ask of tensors, with one answer that there depends on the device.
+    """What the decompositions ask of tensors, with an answer that there depends on the device.
 
-    Source: _upsample_linear in torch/_decomp/decompositions.py: on CUDA few channels are laid out first.
+    Source: _upsample_linear and _reflection_or_replication_pad in torch/_decomp/decompositions.py.
     """
 
     def __init__(self, original) -> None:
@@ -61,33 +60,13 @@ class _AsOnCuda:
         return getattr(self._original, name)
 
     def suggest_memory_format(self, x: torch.Tensor) -> torch.memory_format:
-        """Contiguous for few channels that are resampled."""
-        is_resampled = sys._getframe(1).f_code.co_name == "_upsample_linear"
-        if is_resampled and _is_asked(x) and x.shape[1] < FEW_CHANNELS:
+        """Contiguous for what is padded, and for few channels that are resampled."""
+        asked_by = sys._getframe(1).f_code.co_name
+        is_few = asked_by == "_upsample_linear" and x.shape[1] < FEW_CHANNELS
+        if (is_few or asked_by == "_reflection_or_replication_pad") and _is_asked(x):
             return torch.contiguous_format
         return self._original.suggest_memory_format(x)
 
 
 def _is_asked(x: torch.Tensor) -> bool:
     return torch.are_deterministic_algorithms_enabled() and x.is_meta and bool(attached())
-
-
-def _replicate(x: torch.Tensor, padding: list[int]) -> torch.Tensor:
-    """Dimension after dimension by a list of positions, then contiguous.
-
-    Source: _replication_pad in torch/_decomp/decompositions.py, which asks for the device.
-    """
-    n_dims = len(padding) // 2
-    torch._check(
-        x.dim() in (n_dims + 1, n_dims + 2),
-        lambda: f"reflection_pad{n_dims}d requires {n_dims + 1}D or {n_dims + 2}D input",
-    )
-    result = x
-    for i in range(n_dims):
-        left, right = padding[2 * (n_dims - 1 - i) :][:2]
-        dim = x.dim() - n_dims + i
-        size = x.shape[dim]
-        lists: list = [None] * x.dim()
-        lists[dim] = torch.arange(-left, size + right, device=x.device).clamp(0, size - 1)
-        result = aten._unsafe_index(result, lists)
-    return result.contiguous()
