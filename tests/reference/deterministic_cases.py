@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 CASES = {}
 TYPES = (torch.float32, torch.bfloat16, torch.float64)
+ORDERS = ("median", "median of", "mode", "kthvalue", "topk", "multinomial", "renorm", "nonzero", "hash")
 
 
 def case(function):
@@ -54,9 +55,8 @@ def _scattered(env, rng):
     x, index = _zeros(env, rng, shape, dtype), _zeros(env, rng, [rng.randint(1, n) for n in shape], torch.int64)
     if rng.random() < 0.2 and len(shape) > 1:
         index = torch.zeros(index.shape[dim], dtype=torch.int64, device=env.device)
-        index = index.view([-1 if d == dim else 1 for d in range(len(shape))]).expand(
-            *shape[:dim], -1, *shape[dim + 1 :]
-        )
+        index = index.view([-1 if d == dim else 1 for d in range(len(shape))])
+        index = index.expand(*shape[:dim], -1, *shape[dim + 1 :])
     source = _zeros(env, rng, list(index.shape), dtype)
     name = rng.choice(["scatter", "scatter_add", "scatter_", "scatter_add_", "sum", "mean", "amax", "value", "add"])
     if name in ("sum", "mean", "amax"):
@@ -193,11 +193,15 @@ def values_by_order(env):
     for i in range(120):
         x = _zeros(env, rng, _shape(rng, rng.randint(1, 2), 1500), rng.choice([torch.float32, torch.bfloat16]))
         dim, n = rng.randrange(x.dim()), x.numel()
-        name = rng.choice(
-            ["median", "median of", "mode", "kthvalue", "topk", "multinomial", "renorm", "nonzero", "hash"]
-        )
+        name = rng.choice(ORDERS)
         if name == "median of":
             kept = x.median(dim)
+        elif name == "median":
+            kept = x.median()
+        elif name == "mode":
+            kept = x.mode(dim)
+        elif name == "kthvalue":
+            kept = x.kthvalue(1, dim)
         elif name == "topk":
             kept = x.flatten().topk(rng.randint(1, n))
         elif name == "multinomial":
@@ -206,10 +210,8 @@ def values_by_order(env):
             kept = x.unsqueeze(-1).renorm(2, dim, 1.0)
         elif name == "nonzero":
             kept = torch.nonzero_static(x, size=rng.randint(0, 9))
-        elif name == "hash":
-            kept = torch.hash_tensor(x)
         else:
-            kept = {"median": x.median, "mode": lambda: x.mode(dim), "kthvalue": lambda: x.kthvalue(1, dim)}[name]()
+            kept = torch.hash_tensor(x)
         env.mark(f"{name} {i}")
         del x, kept
 

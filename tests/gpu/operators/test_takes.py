@@ -12,6 +12,7 @@ FILES = (
     *("operation_cases", "transformer_cases", "crossing_cases", "block_cases", "program_cases"),
     *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "kernel_cases"),
     "sort_cases",
+    "deterministic_cases",
     "value_cases",
 )
 
