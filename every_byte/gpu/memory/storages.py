@@ -50,6 +50,11 @@ def _storage_died(record: StorageRecord) -> None:
         record.memory.give_back(record.block, record.number)
 
 
+def fills_memory() -> bool:
+    """Whether a deterministic run fills what it has allocated and not written; PyTorch's default."""
+    return torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory
+
+
 class Memory:
     """The allocator of one simulated GPU, the trace of what it did, and the label of what it is doing.
 
@@ -187,8 +192,7 @@ class Memory:
         """
         is_larger = n_bytes // item_bytes > record.n_bytes // item_bytes
         self.move(record, n_bytes)
-        is_repeatable = torch.are_deterministic_algorithms_enabled()
-        if is_larger and is_repeatable and torch.utils.deterministic.fill_uninitialized_memory:
+        if is_larger and fills_memory():
             self.while_taken(item_bytes)
 
     def move(self, record: StorageRecord, n_bytes: int) -> None:

@@ -197,7 +197,7 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
         raise RuntimeError(f"multinomial wants probabilities of a floating type: got {x.dtype}; try x.float().")
     drawn = x.new_empty(0, dtype=torch.int64).resize_((*x.shape[:-1], n))
     if replacement and n > 1:
-        given, shares = torch.empty_like(x), torch.empty_like(x)
+        given, shares = (torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(2))
         sums = shares.cumsum(-1)
         del sums, shares, given
         return drawn

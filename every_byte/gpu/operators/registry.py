@@ -22,9 +22,7 @@ import torch
 from torch._ops import OpOverload
 
 from every_byte.gpu.known.understood import is_elementwise
-from every_byte.gpu.memory.storages import Memory
-
-from .launch.units import fills_memory
+from every_byte.gpu.memory.storages import Memory, fills_memory
 
 RETURNS: dict[OpOverload, Callable] = {}
 TAKES: dict[OpOverload, Callable[["Call"], None]] = {}

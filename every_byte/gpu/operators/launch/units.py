@@ -17,11 +17,6 @@ def round_up(n: int, multiple: int) -> int:
     return div_up(n, multiple) * multiple
 
 
-def fills_memory() -> bool:
-    """Whether a deterministic run fills what it has allocated and not written; PyTorch's default."""
-    return torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory
-
-
 def must_repeat() -> bool:
     """Whether every run has to give the same bits, or fail: `torch.use_deterministic_algorithms(True)`."""
     return torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
