@@ -21,7 +21,7 @@ from .autocast import KEY
 from .beforehand import ASKED
 from .engine import IN_FORMULAS, adds_in_place, in_place_form
 from .places import line_of_the_program
-from .refusals import sparse_refused
+from .refusals import sparse_refused, stray_refused
 
 aten = torch.ops.aten
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
@@ -219,11 +219,7 @@ class Dispatch(TorchDispatchMode):
                 if stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
                     stray = tensor
         if ours and stray is not None and not self._may_mix(func, kwargs):
-            raise RuntimeError(
-                f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU "
-                f"{self.memory.spec.name} and a CPU tensor of shape {tuple(stray.shape)}; move the model and its "
-                "inputs with .to(gpu.device)."
-            )
+            raise stray_refused(func, stray, self.memory.spec.name)
         return KNOWN if ours and known else ours
 
     def _adopt(self, tensor: torch.Tensor):

@@ -12,3 +12,16 @@ def sparse_refused(error: Exception, func: torch._ops.OpOverload, gpu: str) -> E
         f"known on the simulated GPU {gpu}; use dense gradients (sparse=False in nn.Embedding and nn.EmbeddingBag, "
         "with SGD or Adam)."
     )
+
+
+def stray_refused(func: torch._ops.OpOverload, stray: torch.Tensor, gpu: str) -> RuntimeError:
+    """The rule for a tensor of the CPU among others of the GPU.
+
+    A few libraries make tensors on the CPU for a module whose weights say that they are on meta, as LongT5's positions
+    in transformers, for they take such a module for one without values. On CUDA they would lie on the GPU.
+    """
+    return RuntimeError(
+        f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU {gpu} and a CPU tensor "
+        f"of shape {tuple(stray.shape)}; move the model and its inputs with .to(gpu.device). Where a library made it: "
+        'a simulated GPU\'s tensors say device.type "meta", and the library may take that for a tensor without values.'
+    )
