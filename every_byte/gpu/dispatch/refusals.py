@@ -21,7 +21,7 @@ def stray_refused(func: torch._ops.OpOverload, stray: torch.Tensor, gpu: str) ->
     in transformers, for they take such a module for one without values. On CUDA they would lie on the GPU.
     """
     return RuntimeError(
-        f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU {gpu} and a CPU tensor "
-        f"of shape {tuple(stray.shape)}; move the model and its inputs with .to(gpu.device). Where a library made it: "
-        'a simulated GPU\'s tensors say device.type "meta", and the library may take that for a tensor without values.'
+        f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU {gpu} and a CPU "
+        f"tensor of shape {tuple(stray.shape)}; move the model and its inputs with .to(gpu.device). Where a library made it: a "
+        'simulated GPU\'s tensors say device.type "meta", and the library may take that for a tensor without values.'
     )
