@@ -22,6 +22,6 @@ def stray_refused(func: torch._ops.OpOverload, stray: torch.Tensor, gpu: str) ->
     """
     return RuntimeError(
         f"all tensors of an operation must be on one device: {func.name()} got tensors of the GPU {gpu} and a CPU "
-        f"tensor of shape {tuple(stray.shape)}; move the model and its inputs with .to(gpu.device). Where a library made it: a "
-        'simulated GPU\'s tensors say device.type "meta", and the library may take that for a tensor without values.'
+        f"tensor of shape {tuple(stray.shape)}; move the model and its inputs with .to(gpu.device). Where a library "
+        'made it: a simulated GPU\'s tensors say device.type "meta", and it may take that for one without values.'
     )

@@ -19,5 +19,5 @@ def test_sparse_gradients(kind):
 def test_a_tensor_of_the_cpu_among_others():
     with SimulatedGPU("a100-80gb") as gpu:
         weight, places = torch.zeros(4, 2, device=gpu.device), torch.zeros(3, dtype=torch.long)
-        with pytest.raises(RuntimeError, match=r"a CPU tensor of shape \(3,\); move .*may take that for"):
+        with pytest.raises(RuntimeError, match=r"a CPU tensor of shape \(3,\); move .*may take that for one"):
             nn.functional.embedding(places, weight)
