@@ -28,6 +28,7 @@ FILES = (
     *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "kernel_cases"),
     "sort_cases",
     "sparse_cases",
+    "deterministic_cases",
     "value_cases",
     *("autocast_cases", "autocast_cache_cases", "autocast_program_cases", "random_gpt_cases", "rank_cases"),
     "rank_data_cases",

@@ -22,7 +22,7 @@ from .autocast import KEY
 from .engine import adds_in_place, in_place_form
 from .operation import Operation, operation_of
 from .places import line_of_the_program
-from .refusals import refused, sparse_refusal
+from .refusals import refused, sparse_refusal, stray_refusal
 
 aten = torch.ops.aten
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
@@ -72,7 +72,7 @@ class Dispatch(TorchDispatchMode):
         self.memory, self.owner = memory, owner
         self.ran: set[Operation] = set()
         self.meanwhile = Meanwhile()
-        self._told_values = self.tried_bfloat16 = False
+        self._told_values = self.told_autocast = self.tried_bfloat16 = False
         self._checked: set[Operation] = set()
 
     @classmethod
@@ -215,11 +215,7 @@ class Dispatch(TorchDispatchMode):
                 if stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
                     stray = tensor
         if ours and stray is not None and not _may_mix(operation, kwargs):
-            raise RuntimeError(
-                f"all tensors of an operation must be on one device: {operation.name} got tensors of the GPU "
-                f"{self.memory.spec.name} and a CPU tensor of shape {tuple(stray.shape)}; move the model and its "
-                "inputs with .to(gpu.device)."
-            )
+            raise stray_refusal(operation.name, stray, self.memory.spec.name)
         return KNOWN if ours and known else ours
 
     def _late_record(self, tensor: torch.Tensor):

@@ -18,6 +18,7 @@ _UNSHARED = (4, 2)  # references in C++, to a gradient and to its storage: `adds
 _UNNAMED = 6  # Python's references to a tensor of a call: the call's own, down to the question itself
 
 _EXTREMES = ("MaxBackward1", "MinBackward1", "AmaxBackward0", "AminBackward0", "LinalgVectorNormBackward0")
+_MEDIANS = ("MedianBackward0", "NanmedianBackward0")
 _CLAMPS = ("ClampBackward0", "ClampBackward1")
 _ENTROPIES = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
 _ENTROPY_TWICE = "BinaryCrossEntropyBackwardBackward0"
@@ -32,7 +33,7 @@ IN_FORMULAS = {
     aten.put.default: (aten.put_.default, ("TakeBackward0",)),
     aten.index_put.default: (aten._index_put_impl_.default, ("IndexBackward0",)),
     aten.masked_scatter.default: (aten.masked_scatter_.default, ("MaskedSelectBackward0",)),
-    aten.logical_and.default: (aten.logical_and_.default, (*_EXTREMES, *_CLAMPS)),
+    aten.logical_and.default: (aten.logical_and_.default, (*_EXTREMES, *_MEDIANS, *_CLAMPS)),
     aten.logical_or.default: (aten.logical_or_.default, _CLAMPS),
     aten.masked_fill.Scalar: (aten.masked_fill_.Scalar, _ATAN2),
     aten.sub.Tensor: (aten.sub_.Tensor, _ENTROPIES),

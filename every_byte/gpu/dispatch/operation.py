@@ -5,8 +5,8 @@ import torch
 from every_byte.gpu.known.understood import plan_of
 from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
 
+from .beforehand import ASKED
 from .engine import IN_FORMULAS
-from .values import ASK_VALUES
 
 aten = torch.ops.aten
 _INDEXING = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)
@@ -33,7 +33,7 @@ class Operation:
         self.func, self.name = func, func.name()
         self.run, self.take = registry.RETURNS.get(func, func), registry.TAKES.get(func)
         self.on_sparse = registry.ON_SPARSE.get(func)
-        self.answer, self.plan = ASK_VALUES.get(func), plan_of(func)
+        self.answer, self.plan = ASKED.get(func), plan_of(func)
         self.is_composite = registry.is_composed(func)
         self.is_pointwise, self.is_addition = torch.Tag.pointwise in func.tags, func is aten.add.Tensor
         self.in_formulas, self.has_lists = func in IN_FORMULAS, func in _INDEXING

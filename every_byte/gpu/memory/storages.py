@@ -23,7 +23,7 @@ from .allocator import Block, CachingAllocator, OutOfMemory
 from .attachment import attached
 from .contents import known_storages
 from .labels import Labels
-from .specs import GPUSpec
+from .specs import GPUSpec, workspace_bytes
 
 
 class StorageRecord(weakref.ref):
@@ -48,6 +48,11 @@ def _storage_died(record: StorageRecord) -> None:
         del RECORDS[record.key]
     if record.block is not None:
         record.memory.give_back(record.block, record.number)
+
+
+def fills_memory() -> bool:
+    """Whether a deterministic run fills what it has allocated and not written; PyTorch's default."""
+    return torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory
 
 
 class Memory:
@@ -178,7 +183,17 @@ class Memory:
         if record is None:
             self._place(storage, tensor)
         elif record.n_bytes != storage.nbytes():
-            self.move(record, storage.nbytes())
+            self._resize(record, storage.nbytes(), tensor.element_size())
+
+    def _resize(self, record: StorageRecord, n_bytes: int, item_bytes: int) -> None:
+        """Move what an operation has resized; a deterministic run fills what is new, by way of an element.
+
+        Source: fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
+        """
+        is_larger = n_bytes // item_bytes > record.n_bytes // item_bytes
+        self.move(record, n_bytes)
+        if is_larger and fills_memory():
+            self.while_taken(item_bytes)
 
     def move(self, record: StorageRecord, n_bytes: int) -> None:
         """Give a storage that was resized a block of its new size; the old one comes back when this is there.
@@ -209,7 +224,7 @@ class Memory:
         """
         thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
         if thread not in self.blas_workspaces:
-            self.blas_workspaces[thread], _ = self.take(self.spec.cublas_workspace_bytes, "cuBLAS workspace")
+            self.blas_workspaces[thread], _ = self.take(workspace_bytes(self.spec), "cuBLAS workspace")
 
     def is_made_by(self, node: torch.autograd.graph.Node, record: StorageRecord) -> bool:
         """Whether a storage was placed while this node, which a backward runs now, has run."""

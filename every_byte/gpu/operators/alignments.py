@@ -1,6 +1,7 @@
 """Connectionist temporal classification: its lengths are read on the host, its kernels fill tables of probabilities."""
 
 import torch
+from torch._prims_common import alert_not_deterministic
 
 from every_byte.gpu.memory.attachment import attached
 
@@ -39,12 +40,12 @@ def _ctc_loss_of_lists(x, target, n_inputs, n_targets, blank=0, reduction=1, zer
 
 @returns(aten._ctc_loss.default)
 def _ctc_loss_and_table(x, target, n_inputs, n_targets, blank=0, zero_infinity=False):
-    """The table has room for the longest target, which one list of all targets does not tell.
+    """The table has room for the longest target by the lengths; a table of targets may be wider.
 
     Source: ctc_loss_allocate_outputs in aten/src/ATen/native/LossCTC.cpp, ctc_loss_gpu_template.
     """
     losses, table = aten._ctc_loss.default(x, target, n_inputs, n_targets, blank, zero_infinity)
-    longest = max(n_targets, default=0) if target.dim() == 1 else target.shape[1]
+    longest = max(n_targets, default=0)
     return losses, x.new_empty((x.shape[1], x.shape[0], 2 * longest + 1))
 
 
@@ -69,6 +70,7 @@ def _backward(gradient, x, target, n_inputs, n_targets, losses, table, blank, ze
 
     Source: ctc_loss_backward_gpu_template in aten/src/ATen/native/cuda/LossCTC.cu.
     """
+    alert_not_deterministic("ctc_loss_backward_gpu")
     n_steps, n_batch, n_classes = x.shape
     lists = [torch.empty(n_batch, dtype=torch.int64, device=x.device) for _ in range(3)]
     longest = max(n_targets, default=0)  # a table of targets may be wider

@@ -6,18 +6,20 @@ import torch
 
 from every_byte.gpu.memory.attachment import attached
 
-from .launch.units import HALF
-from .registry import Call, decomposed, outputs_alone, returns, takes
+from .launch import cub
+from .launch.units import HALF, INDEX_BYTES
+from .registry import Call, decomposed, outputs_alone, resized, returns, takes
 
 aten = torch.ops.aten
 
 outputs_alone("""empty empty_like empty_strided new_empty new_empty_strided zeros ones full zeros_like ones_like
     full_like new_zeros new_ones new_full rand randn randint rand_like randn_like randint_like arange scalar_tensor
-    linspace logspace eye fill_ zero_ clone normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_
+    linspace logspace fill_ zero_ clone normal_ uniform_ bernoulli_ exponential_ random_ cauchy_ geometric_
     log_normal_ detach lift_fresh _unsafe_view _local_scalar_dense _assert_async is_same_size
     _has_same_storage_numel""")
 outputs_alone("""cat stack tril triu tril_ triu_ flip repeat constant_pad_nd slice_backward select_backward
     diagonal_backward narrow_copy put_ select_scatter slice_scatter pixel_shuffle pixel_unshuffle""")
+resized(aten.eye.default, aten.eye.m)
 
 
 @returns(aten.normal_.default)
@@ -145,16 +147,59 @@ def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
     return first.new_empty(shape)
 
 
+def _kaiser_window(n: int, periodic: bool = True, beta: float = 12.0, **options) -> torch.Tensor:
+    """Positions first, then the window: of one more than asked for, where it is periodic.
+
+    Source: kaiser_window in aten/src/ATen/native/TensorFactories.cpp.
+    """
+    if n <= 1:
+        return torch.ones(n, **options)
+    options["dtype"] = options.get("dtype") or torch.get_default_dtype()
+    positions = torch.arange(n + periodic, **options)
+    window = torch.empty_like(positions)
+    del positions
+    return window.narrow(0, 0, n) if periodic else window
+
+
+decomposed(aten.kaiser_window.default, aten.kaiser_window.periodic, aten.kaiser_window.beta)(_kaiser_window)
+
+
+@decomposed(aten.randperm.generator_out)
+def _randperm(n: int, *, generator=None, out: torch.Tensor) -> torch.Tensor:
+    """A number that is tried for its type, positions, and random keys by which these are sorted, as wide as they must.
+
+    Source: randperm_out_cuda in aten/src/ATen/native/cuda/Randperm.cu.
+    """
+    torch.full((), n, dtype=out.dtype, device=out.device)
+    out.resize_(n)
+    positions = torch.arange(n, dtype=out.dtype, device=out.device)
+    if n:
+        bits = min(64, math.ceil(math.log2(n - (6 * n * n + 1) / (math.log(0.9) * 12))))
+        keys = positions.new_empty(n, dtype=torch.int32 if bits <= 32 else torch.int64)
+        ordered = torch.empty_like(keys)
+        if out.element_size() != INDEX_BYTES:
+            attached()[-1].not_modelled(f"aten::randperm of {out.dtype}")
+        memory = attached()[-1].memory
+        memory.while_taken(cub.sort_by_bits(n, keys.element_size(), bits, memory.spec))
+        del ordered, keys
+    return out
+
+
 @decomposed(aten.multinomial.default)
 def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generator=None) -> torch.Tensor:
     """The probabilities are looked at; then each is divided by a random number, and the largest quotients win.
 
-    Counts: draws of several with replacement take another way, whose scratch is not known.
-    Source: multinomial_out in aten/src/ATen/native/Distributions.cpp.
+    Draws of several with replacement look for random numbers among running sums.
+    Source: multinomial_out in aten/src/ATen/native/Distributions.cpp; multinomial_with_replacement_kernel_impl in
+        cuda/MultinomialKernel.cu.
     """
-    drawn = x.new_empty((*x.shape[:-1], n), dtype=torch.int64)
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(f"multinomial wants probabilities of a floating type: got {x.dtype}; try x.float().")
+    drawn = x.new_empty(0, dtype=torch.int64).resize_((*x.shape[:-1], n))
     if replacement and n > 1:
-        attached()[-1].not_modelled("aten::multinomial with replacement")
+        given, shares = (torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(2))
+        sums = shares.cumsum(-1)
+        del sums, shares, given
         return drawn
     least, largest = torch.aminmax(x)
     valid = (largest < torch.inf) & (least >= 0)
@@ -162,7 +207,7 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
     zero = sums == 0
     none = zero.any() if x.dim() > 1 else zero
     del zero, sums
-    torch.logical_not(none)
+    torch.bitwise_not(none)
     quotients = torch.empty_like(x)
     if n == 1:
         torch.argmax(quotients, -1, keepdim=True, out=drawn)

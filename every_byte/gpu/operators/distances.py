@@ -3,12 +3,24 @@
 import torch
 
 from .launch.memory_formats import copies_in
-from .registry import Call, contiguous_copies, decomposed, outputs_alone, takes
+from .registry import (
+    Call,
+    as_pytorch_does,
+    composite,
+    contiguous_copies,
+    decomposed,
+    outputs_alone,
+    resized,
+    returns,
+    takes,
+)
 
 aten = torch.ops.aten
+MOST_CHANNELS = 1024
 
 outputs_alone("""grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward
-    _pdist_forward addr linalg_cross kthvalue""")
+    addr linalg_cross""")
+resized(aten._pdist_forward.default)
 
 # ----------------------------------------------------------------------------------------------------------- distances
 
@@ -100,10 +112,46 @@ def bucketize(call: Call) -> None:
 
 
 def _look_up(call: Call, x: torch.Tensor, numbers: torch.Tensor, sorter: torch.Tensor | None) -> None:
-    call.place_all()
+    call.place_resized(call.result)
     call.hold(*copies_in(torch.contiguous_format, x, numbers, sorter))
     common = torch.result_type(x, numbers)
     call.hold(*(y.numel() * common.itemsize for y in (x, numbers) if y.dtype != common))
+
+
+@composite(aten.grid_sampler.default)
+def _grid_sampler(x: torch.Tensor, grid: torch.Tensor, interpolation: int, padding: int, align_corners: bool):
+    """By cuDNN what it knows; it works in no memory that PyTorch would give it.
+
+    Source: grid_sampler and cond_cudnn_grid_sampler in aten/src/ATen/native/GridSampler.cpp and GridSamplerUtils.h.
+    """
+    is_bilinear = interpolation == padding == 0 and align_corners
+    if is_bilinear and x.dim() == grid.dim() == 4 and x.shape[1] <= MOST_CHANNELS and _is_for_cudnn(x, grid):
+        return aten.cudnn_grid_sampler.default(x, grid)
+    return as_pytorch_does(aten.grid_sampler.default, x, grid, interpolation, padding, align_corners)
+
+
+def _is_for_cudnn(*tensors: torch.Tensor) -> bool:
+    """Source: cudnn_is_acceptable in aten/src/ATen/native/Convolution.cpp; canUse32BitIndexMath."""
+    known = torch.float16, torch.float32, torch.float64
+    fits = all(x.dtype in known and 0 < x.numel() < 2**31 for x in tensors)
+    return fits and torch.backends.cudnn.enabled
+
+
+@returns(aten.cudnn_grid_sampler.default)
+def _cudnn_grid_sampler(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+    return x.new_empty((*x.shape[:2], *grid.shape[1:3]))
+
+
+@returns(aten.cudnn_grid_sampler_backward.default)
+def _cudnn_grid_sampler_backward(x: torch.Tensor, grid: torch.Tensor, gradient: torch.Tensor):
+    return x.new_empty(x.shape), x.new_empty(grid.shape)
+
+
+@takes(aten.cudnn_grid_sampler.default, aten.cudnn_grid_sampler_backward.default)
+def cudnn_grid_sampler(call: Call) -> None:
+    """Contiguous copies of what is expanded; the results. Source: aten/src/ATen/native/cudnn/GridSampler.cpp."""
+    call.hold(*contiguous_copies(*(x for x in call.args if 0 in x.stride())))
+    call.place_resized(*(call.result if isinstance(call.result, tuple) else [call.result]))
 
 
 @decomposed(aten.affine_grid_generator.default)

@@ -20,6 +20,7 @@ from .registry import (
     decomposed,
     outputs_alone,
     overload,
+    resized,
     returns,
     several_kernels,
     takes,
@@ -32,6 +33,12 @@ outputs_alone("""elu_backward leaky_relu_backward softplus_backward hardsigmoid_
     mish_ mish_backward rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward threshold_ _prelu_kernel
     _prelu_kernel_backward masked_fill_ where complex polar glu glu_backward floor_divide floor_divide_ rsub addr
     channel_shuffle""")
+resized(
+    aten.arange.default, aten.arange.start, aten.arange.start_step, aten.complex.default, aten.polar.default,
+    aten.logical_not.default, aten.logical_and.default, aten.logical_or.default, aten.logical_xor.default,
+    aten.mish_backward.default,
+    aten.glu_backward.default, aten._prelu_kernel_backward.default,
+)  # fmt: skip
 several_kernels("isinf ldexp ldexp_ mvlgamma mvlgamma_")
 _SAME_TYPE = """
     add.Tensor sub.Tensor mul.Tensor div.Tensor pow.Tensor_Tensor maximum minimum
@@ -190,16 +197,13 @@ def _was_on_cpu(x: torch.Tensor) -> bool:
 def where(call: Call) -> None:
     """What has another type than the result in that type, numbers of the CPU on the GPU; then the result.
 
-    A deterministic run fills it first, by way of a number of its own.
-    Source: where_self_out in TensorCompare.cpp; fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
+    Source: where_self_out in TensorCompare.cpp.
     """
     dtype = call.result.dtype
     call.hold(*(x.numel() * dtype.itemsize for x in call.args[1:3] if x.dtype != dtype or _was_on_cpu(x)))
-    call.place_all()
+    call.place_resized(call.result)
     if torch._C._current_graph_task_id() != -1 and running_node().name() == "MaskedFillBackward1":
         attached()[-1].not_modelled("the gradient of masked_fill's value, of as many numbers as a mask has true ones,")
-    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
-        call.while_taken(call.result.element_size())
 
 
 @takes(aten.abs.default)
@@ -208,16 +212,31 @@ def absolute(call: Call) -> None:
 
     Source: unary_op_impl_with_complex_to_float_out in aten/src/ATen/native/UnaryOps.cpp.
     """
+    if not call.args[0].is_complex():
+        call.place_resized(call.result)
+        return
     call.place_all()
-    call.while_taken(*_complex_bytes(call.args[0]))
+    _hold_complex(call)
 
 
 @takes(aten.angle.default)
 def angle(call: Call) -> None:
     """As `absolute`, with the complex numbers first."""
-    call.hold(*_complex_bytes(call.args[0]))
-    call.place_all()
+    if call.args[0].is_complex():
+        _hold_complex(call)
+        call.place_resized(call.result)
+    else:
+        call.place_all()
 
 
-def _complex_bytes(x: torch.Tensor) -> list[int]:
-    return [x.numel() * x.element_size()] if x.is_complex() else []
+def _hold_complex(call: Call) -> None:
+    x = call.args[0]
+    call.hold(x.numel() * x.element_size())
+    if x.numel():
+        call.fill(x.element_size())
+
+
+@returns(aten.glu_backward.default)
+def _glu_backward(gradient: torch.Tensor, x: torch.Tensor, dim: int) -> torch.Tensor:
+    """Contiguous, however the input lies. Source: glu_backward_cuda in aten/src/ATen/native/GatedLinearUnit.cpp."""
+    return x.new_empty(x.shape)

@@ -1,6 +1,7 @@
 """Bags of embeddings: sums, means and maxima of rows, and the sort by which rows of one index are summed up."""
 
 import torch
+from torch._prims_common import alert_not_deterministic
 
 from every_byte.gpu.memory.attachment import attached
 
@@ -67,6 +68,8 @@ def embedding_bag_backward(call: Call) -> None:
     if sparse:  # its parts have told what they take
         return
     call.hold(*contiguous_copies(gradient))
+    if mode == MAX:
+        alert_not_deterministic("embedding_bag_backward_cuda_max")
     if mode == MAX or indices.numel() == 0:
         call.place_all()
         return

@@ -59,4 +59,6 @@ def group_norm_backward(call: Call) -> None:
     call.hold(of_channels, of_channels)
     if mask[0]:
         call.hold(of_groups, of_groups)
-        call.hold(of_channels if positions != 1 and weight is not None else 0)
+        if positions != 1 and weight is not None:
+            call.hold(of_channels)
+            call.fill(wide)

@@ -9,7 +9,7 @@ from .launch import cub
 from .launch.tensor_iterator import result_strides
 from .launch.units import INDEX_BYTES, WARP, div_up, round_up
 from .reductions import reduce, reduced_dims
-from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, takes
+from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, resized, takes
 from .selections import MASKS, is_fill, positions_of, select, split_masks
 
 aten = torch.ops.aten
@@ -18,8 +18,9 @@ ROWS_PER_THREAD = 10
 MAX_THREADS = 1024
 BLOCKS_PER_MULTIPROCESSOR = 4
 
-outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_select index_add index_add_ index_copy
-    index_copy_ index_fill index_fill_ take""")
+outputs_alone("""gather scatter scatter_ scatter_add scatter_add_ index_add index_add_ index_copy index_copy_ index_fill
+    index_fill_ take""")
+resized(aten.index_select.default)
 
 
 def _make_alike(call: Call, indices) -> None:
@@ -64,7 +65,8 @@ def index(call: Call) -> None:
 def index_put(call: Call) -> None:
     """The result. Where values are added up, linear indices are made and sorted, so that equal ones meet.
 
-    Source: index_put_with_sort_kernel in aten/src/ATen/native/cuda/Indexing.cu.
+    So is it in a deterministic run, but for one value, which may come to a place as often as it likes.
+    Source: _index_put_impl_ in TensorAdvancedIndexing.cpp; index_put_with_sort_kernel in cuda/Indexing.cu.
     """
     x, indices, values = call.args[:3]
     call.place_all()
@@ -73,7 +75,7 @@ def index_put(call: Call) -> None:
         return
     if not values.is_meta:
         call.hold(values.nbytes)
-    if accumulate or torch.are_deterministic_algorithms_enabled():
+    if accumulate or torch.are_deterministic_algorithms_enabled() and values.numel() > 1:
         _add_sorted(call, x, indices, values)
     else:
         _make_alike(call, indices)
@@ -85,7 +87,7 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
     used = [dim for dim, i in enumerate(lists) if i is not None]
     shape = torch.broadcast_shapes(*(lists[dim].shape for dim in used))
     n, size = prod(shape), prod(shape) * INDEX_BYTES
-    if n == 0 or x.numel() == 0:
+    if n == 0 or not all(x.shape[dim] for dim in used):
         return
     linear, lies_flat = _linear_index(call, [lists[dim] for dim in used], shape)
     for block in blocks:
@@ -98,8 +100,11 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
     if not lies_flat:
         call.hold(size)
         call.let_go(linear)
+    slice_size = prod(x.shape[used[-1] + 1 :])
+    if slice_size == 0:
+        return
     call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
-    slice_size = max(prod(x.shape[used[-1] + 1 :]), 1)
+    call.fill(INDEX_BYTES)
     call.while_taken(cub.sort_pairs(n, INDEX_BYTES, (x.numel() - 1) // slice_size, call.memory.spec))
 
 
@@ -192,7 +197,7 @@ def embedding(call: Call) -> None:
     indices = call.args[1]
     is_view = indices.reshape(-1).untyped_storage()._cdata == indices.untyped_storage()._cdata
     call.hold(0 if is_view else indices.nbytes)
-    call.place_all()
+    call.place_resized(call.result)
 
 
 @takes(aten.embedding_dense_backward.default)
@@ -215,6 +220,7 @@ def add_sorted_rows(call: Call, n: int, index_bytes: int, n_weights: int, by_fre
     """The gradient's rows, each the sum of those of one index. Source: as above, and EmbeddingBackwardKernel.cu."""
     spec, size = call.memory.spec, n * index_bytes
     _, _, numbers = call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
+    call.fill(index_bytes)
     call.while_taken(cub.sort_pairs(n, index_bytes, n_weights, spec))
     call.let_go(numbers)
     if by_frequency:

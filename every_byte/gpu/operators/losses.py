@@ -174,7 +174,7 @@ def negative_log_likelihood(call: Call) -> None:
 def negative_log_likelihood_2d(call: Call) -> None:
     """The total weight first; copies only where the losses are summed up. Source: NLLLoss2d.cu."""
     loss, total_weight = call.result
-    call.place(total_weight, loss)
+    call.place_resized(total_weight, loss)
     call.while_taken(*(contiguous_copies(*call.args[:3]) if call.args[3] else ()))
 
 

@@ -21,7 +21,7 @@ def _soft_margin_loss(x: torch.Tensor, target, reduction: int = MEAN) -> torch.T
 @takes(aten.soft_margin_loss.default)
 def soft_margin_loss(call: Call) -> None:
     """The loss of each element, then their sum. Source: soft_margin_loss_out in aten/src/ATen/native/Loss.cpp."""
-    call.place_all()
+    call.place_resized(call.result)
     reduction = call.argument(2, "reduction", MEAN)
     if reduction:
         losses = torch.empty_like(call.args[0])
@@ -37,7 +37,7 @@ def _soft_margin_loss_backward(gradient, x, target, reduction: int) -> torch.Ten
     product = negative * x
     z = product.exp()
     del negative, product
-    return torch.mul(target, z)
+    return torch.mul(target, z, out=x.new_empty(0))
 
 
 # -------------------------------------------------------------------------------------------------- one number a sample
@@ -80,7 +80,7 @@ def multi_margin_loss(call: Call) -> None:
 
     Source: multi_margin_loss_cuda_out in aten/src/ATen/native/cuda/MultiMarginLoss.cu.
     """
-    call.place_all()
+    call.place_resized(call.result)
     x, target = call.args[:2]
     call.hold(*contiguous_copies(x, target, call.argument(4, "weight")))
     if x.dim() == 2 and call.argument(5, "reduction", 1) and x.numel():
@@ -91,7 +91,7 @@ def multi_margin_loss(call: Call) -> None:
 @takes(aten.multi_margin_loss_backward.default)
 def multi_margin_loss_backward(call: Call) -> None:
     """The gradient and contiguous copies. Source: multi_margin_loss_cuda_backward_out, as above."""
-    call.place_all()
+    call.place_resized(call.result)
     gradient, x, target = call.args[:3]
     call.hold(*contiguous_copies(x, gradient, target, call.argument(5, "weight")))
 
@@ -105,13 +105,13 @@ def multilabel_margin_loss(call: Call) -> None:
     loss, is_target = call.result
     x, target, reduction = call.args
     call.hold(*contiguous_copies(x, target))
-    call.place(is_target)
+    call.place_resized(is_target)
     if x.dim() == 2 and reduction and x.numel():
         call.hold(x.shape[0] * x.element_size())
-        call.place(loss)
+        call.place_resized(loss)
         _sum_rows(call, x)
     else:
-        call.place(loss)
+        call.place_resized(loss)
 
 
 @takes(aten.multilabel_margin_loss_backward.default)

@@ -35,7 +35,10 @@ def pool(call: Call) -> None:
     Source: cuda/DilatedMaxPool2d.cu, DilatedMaxPool3d.cu, AveragePool2d.cu in aten/src/ATen/native.
     """
     x = call.args[0]
-    call.place_all()
+    if call.func is aten.max_pool3d_with_indices.default:
+        call.place_resized(*call.result)
+    else:
+        call.place_all()
     call.while_taken(*copies_in(suggested(x), x))
 
 
@@ -74,7 +77,7 @@ def adaptive_avg_pool2d(call: Call) -> None:
     x = call.args[0]
     if x.dim() == 4 and suggested(x) is torch.contiguous_format:
         call.hold(*contiguous_copies(x))
-    call.place_all()
+    call.place_resized(call.result)
 
 
 @takes(aten._adaptive_avg_pool2d_backward.default)
@@ -92,7 +95,7 @@ def adaptive_avg_pool3d(call: Call) -> None:
     x = call.args[0]
     if x.dim() == 5:
         call.hold(*contiguous_copies(x))
-    call.place_all()
+    call.place_resized(call.result)
 
 
 @returns(aten._adaptive_avg_pool3d_backward.default)

@@ -164,7 +164,8 @@ def _vdot(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 @decomposed(aten.addbmm.default)
 def _addbmm(x: torch.Tensor, left: torch.Tensor, right: torch.Tensor, *, beta=1, alpha=1) -> torch.Tensor:
     """The products one by one, each added in place. Source: addbmm_impl_ in native/LinearAlgebra.cpp."""
-    total = x.expand(left.shape[1], right.shape[2]).clone(memory_format=torch.contiguous_format)
+    shape = left.shape[1], right.shape[2]
+    total = x.new_empty(0).resize_(shape).copy_(x.expand(shape))
     for one, other in zip(left, right, strict=True):
         total.addmm_(one, other, beta=beta, alpha=alpha)
         beta = 1

@@ -12,7 +12,7 @@ from torch.autograd import Function
 
 from every_byte.gpu.memory.attachment import attached
 
-from .registry import composite
+from .registry import composite, contiguous_copies
 
 aten = torch.ops.aten
 COUNTED_IN_ONE_TILE, COUNT_BYTES, SELECTION_BYTES = 4096, 4, 1023
@@ -128,7 +128,10 @@ def _positions_of_none(zeros: torch.Tensor) -> None:
     if zeros.numel() > COUNTED_IN_ONE_TILE:
         mode.not_modelled(f"aten::nonzero of more than {COUNTED_IN_ONE_TILE:,d} elements, in the gradient of prod")
     mode.memory.operation = "aten::nonzero"
+    copies = [mode.memory.take(n_bytes) for n_bytes in contiguous_copies(zeros)]
     count = mode.memory.take(COUNT_BYTES)
     mode.memory.while_taken(1)
     mode.memory.while_taken(SELECTION_BYTES)
     mode.memory.give_back(*count)
+    for copy in copies:
+        mode.memory.give_back(*copy)

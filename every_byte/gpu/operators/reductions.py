@@ -4,6 +4,7 @@ from functools import lru_cache
 
 import torch
 
+from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.specs import GPUSpec
 
 from .launch.memory_formats import fresh
@@ -134,6 +135,14 @@ def extreme(call: Call) -> None:
     reduce(call, x, reduced_dims(x, call.argument(1, "dim")), result.element_size(), result.element_size())
 
 
+@takes(aten.hash_tensor.default)
+def hashed(call: Call) -> None:
+    """The result, staging, semaphores, in 64 bits. Source: aten/src/ATen/native/cuda/ReduceSumProdKernel.cu."""
+    call.place_all()
+    x = call.args[0]
+    reduce(call, x, reduced_dims(x, call.argument(1, "dim")), call.result.element_size(), 8)
+
+
 @takes(aten.max.default, aten.min.default)
 def extreme_of_all(call: Call) -> None:
     """As above, of a contiguous copy. Source: max and min in aten/src/ATen/native/ReduceAllOps.cpp."""
@@ -171,7 +180,7 @@ def both_extremes(call: Call) -> None:
 @takes(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
 def variance(call: Call) -> None:
     """Each partial result is a mean, a sum of squares and two counts. Source: std_var_kernel, ReduceMomentKernel.cu."""
-    call.place_all()
+    call.place_resized(*(call.result if isinstance(call.result, (tuple, list)) else [call.result]))
     x = call.args[0]
     output = call.result[0] if isinstance(call.result, (tuple, list)) else call.result
     partial = 32 if x.element_size() == 8 else 16
@@ -190,6 +199,8 @@ def vector_norm(call: Call) -> None:
     """
     call.place_all()
     given, dtype = call.args[0], call.result.dtype
+    if dtype is torch.float64 is not given.dtype and torch._C._current_graph_task_id() != -1:
+        attached()[-1].not_modelled("the gradient of renorm, which is made in float32 on CUDA,")
     dims = reduced_dims(given, call.argument(2, "dim"))
     is_single = given.dim() > 0 and all(given.shape[dim] == 1 for dim in dims)
     x = torch.empty_like(given, dtype=dtype) if is_single and given.dtype != dtype else _converted(call, given, dtype)
@@ -207,9 +218,12 @@ def log_sum_exp(call: Call) -> None:
     dims = reduced_dims(x, call.argument(1, "dim"))
     call.hold(result.nbytes)
     reduce(call, x, dims, x.element_size(), x.element_size())
-    call.while_taken(result.nbytes, result.numel())
+    with call.scope():
+        call.hold(result.nbytes)
+        call.fill(result.element_size())
+        call.while_taken(result.numel())
     call.hold(x.nbytes)
-    call.place_all()
+    call.place_resized(result)
     reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in HALF else 4)
 
 

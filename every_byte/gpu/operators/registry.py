@@ -8,7 +8,9 @@
 - `@composite(op)`: of which others CUDA composes it, for autograd to see; PyTorch's own rule asks for the device.
 - `@decomposed(op)`: which others its host code on CUDA calls; autograd knows it as one operator.
 - `@on_sparse(op)`: what they do where a sparse tensor is among their arguments; others are refused there.
+- `repeated(op)`: of which others its host code composes it in a deterministic run, unless it returns NotImplemented.
 - `outputs_alone(names)`: they need no rule, for they allocate their outputs and nothing else.
+- `resized(op)`: nor do they, whose outputs begin empty: a deterministic run fills them.
 
 What an operator asks of values, and what autograd does in place on CUDA, is no matter of its family: see dispatch/.
 """
@@ -22,13 +24,14 @@ import torch
 from torch._ops import OpOverload
 
 from every_byte.gpu.known.understood import is_elementwise
-from every_byte.gpu.memory.storages import Memory
+from every_byte.gpu.memory.storages import Memory, fills_memory
 
 RETURNS: dict[OpOverload, Callable] = {}
 TAKES: dict[OpOverload, Callable[["Call"], None]] = {}
 COMPOSITES: dict[OpOverload, Callable] = {}
 DECOMPOSED: dict[OpOverload, Callable] = {}
 ON_SPARSE: dict[OpOverload, Callable] = {}
+REPEATED: dict[OpOverload, Callable] = {}
 ON_META_ITSELF: list[OpOverload] = []
 """Operators that PyTorch composes of others on meta, and that are one kernel on CUDA: what `returns` knows of them is
 registered as meta's own kernel while a simulated GPU is open (patches/operators.py)."""
@@ -73,6 +76,21 @@ class Call:
     def place_all(self) -> None:
         """Allocate every result, first to last."""
         self.memory.place_results(self.result)
+
+    def place_resized(self, *tensors: torch.Tensor) -> None:
+        """Allocate results that begin empty and are resized, in this order; a deterministic run then fills each.
+
+        Source: fill_resize_deterministic_ in aten/src/ATen/native/Resize.h.
+        """
+        for tensor in tensors:
+            self.memory.place_if_new(tensor)
+            if tensor.numel():
+                self.fill(tensor.element_size())
+
+    def fill(self, item_bytes: int) -> None:
+        """Fill what was resized, if this run does: it is seen through a tensor that begins with one element."""
+        if fills_memory():
+            self.memory.while_taken(item_bytes)
 
     def while_taken(self, *sizes: int) -> None:
         """Take temporaries of these sizes and give them back, last first."""
@@ -153,6 +171,24 @@ def on_sparse(*operators: OpOverload):
     It answers NotImplemented where that is not known.
     """
     return _registering(ON_SPARSE, operators)
+
+
+def repeated(*operators: OpOverload):
+    """The decorated function calls what the host code of these calls in a deterministic run.
+
+    It is given the operator first. Where it returns NotImplemented, the operator runs as in any other run.
+    """
+    return _registering(REPEATED, operators)
+
+
+def resized(*operators: OpOverload) -> None:
+    """These operators allocate their outputs and nothing else, empty ones that they then resize."""
+    takes(*operators)(_place_all_resized)
+
+
+def _place_all_resized(call: Call) -> None:
+    """The outputs, each filled in a deterministic run."""
+    call.place_resized(*(call.result if isinstance(call.result, (tuple, list)) else (call.result,)))
 
 
 def _registering(table: dict, operators: tuple[OpOverload, ...]):

@@ -124,7 +124,10 @@ def _moved(operator: torch._ops.OpOverload, x: torch.Tensor, r: int) -> torch.Te
 )  # fmt: skip
 def reflection(call: Call) -> None:
     """The result, then a contiguous copy of what is read. Source: aten/src/ATen/native/cuda/ReflectionPad.cu."""
-    call.place_all()
+    if call.func is aten.reflection_pad2d.default:
+        call.place_resized(call.result)
+    else:
+        call.place_all()
     call.while_taken(*contiguous_copies(call.args[0]))
 
 
@@ -160,3 +163,5 @@ def patches(call: Call) -> None:
     call.hold(*contiguous_copies(x))
     call.place_all()
     call.let_go(first)
+    if result.untyped_storage().nbytes() > first_bytes:
+        call.fill(result.element_size())

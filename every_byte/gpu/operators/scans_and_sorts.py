@@ -3,6 +3,7 @@
 import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.specs import GPUSpec
 
 from .launch import cub
 from .launch.tensor_iterator import is_dense
@@ -14,6 +15,7 @@ SORTED_IN_PLACE = 4096
 SORTED_ALONE, SORTED_TOGETHER = 1_000_000, 128
 MOST_AT_ONCE = 2**31 - 1
 SUMMED_AT_ONCE = 2**30
+SUMMED_PER_THREAD = 16
 SUMS_WITH_KNOWN_SCRATCH = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 
 
@@ -31,11 +33,28 @@ def running_sum(call: Call) -> None:
     if converts and copies:
         copies = not torch.empty_like(x).is_contiguous()
     sizes = [result.nbytes] * (converts + copies)
-    if x.numel() == x.shape[dim]:
+    if x.numel() == x.shape[dim] and _sums_in_order(call.func, result.dtype):
+        sizes.append(_block_sums(x.numel(), result.element_size(), call.memory.spec))
+    elif x.numel() == x.shape[dim]:
         if x.numel() > SUMMED_AT_ONCE or result.dtype not in SUMS_WITH_KNOWN_SCRATCH:
             attached()[-1].not_modelled(f"{call.func.name()} of {x.numel():,d} elements of {result.dtype}")
         sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2), call.memory.spec))
     call.while_taken(*sizes)
+
+
+def _sums_in_order(func: torch._ops.OpOverload, dtype: torch.dtype) -> bool:
+    """Whether a run must be repeatable, where CUB's sum is not: of floating types."""
+    is_rounded = func is aten.cumsum.default and (dtype.is_floating_point or dtype.is_complex)
+    return is_rounded and torch.are_deterministic_algorithms_enabled()
+
+
+def _block_sums(n: int, item_bytes: int, spec: GPUSpec) -> int:
+    """A sum for each thread block, of which there are at most as many as multiprocessors.
+
+    Source: inclusive_deterministic_scan in aten/src/ATen/cuda/cub.cuh.
+    """
+    threads = 512 if item_bytes < 8 else 256 if item_bytes < 16 else 128
+    return min(div_up(n, threads * SUMMED_PER_THREAD), spec.multiprocessors) * item_bytes
 
 
 @takes(aten.logcumsumexp.default)
@@ -70,24 +89,22 @@ def sort(call: Call) -> None:
     if x.dim() == 0 or x.numel() == 0:
         return
     if x.shape[dim] > SORTED_IN_PLACE:
-        _sort_long_rows(call, x, dim % x.dim())
+        _sort_long_rows(call, x, dim % x.dim(), call.result[0])
     else:
         call.hold(x.shape[dim] * INDEX_BYTES)
-        if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:
-            call.while_taken(INDEX_BYTES)  # the positions are filled first, by way of a number
+        call.fill(INDEX_BYTES)
 
 
-def _sort_long_rows(call: Call, x: torch.Tensor, dim: int) -> None:
+def _sort_long_rows(call: Call, x: torch.Tensor, dim: int, values: torch.Tensor) -> None:
     """What does not lie row by row is copied, and so are results that lie otherwise.
 
     On CUDA results have the strides of a dense input, those of dimensions of 1 too.
     """
-    values, indices = call.result
     dense = is_dense(x)
     if not (dense and x.stride(dim) == 1):
         call.hold(x.nbytes)
         if (x.stride() if dense else values.stride()) != _rows_last(x, dim):
-            call.hold(values.nbytes, indices.nbytes)
+            call.hold(values.nbytes, values.numel() * INDEX_BYTES)
     length, remaining = x.shape[dim], x.numel()
     at_once = min(remaining, MOST_AT_ONCE) // length * length
     while remaining > 0:
@@ -140,7 +157,6 @@ SCAN_BYTES = 1279
 def top_k(call: Call) -> None:
     """Values and indices; a contiguous copy of the input; and where blocks share a row, their counts of each digit.
 
-    Counts: rows of which more than 4,096 are asked for are sorted afterwards by other kernels, which is not known.
     Source: launch_gather_topk_kernel in native/cuda/TensorTopK.cu; topk_out in TensorTopK.cpp.
     """
     call.place_all()
@@ -159,12 +175,22 @@ def top_k(call: Call) -> None:
         sizes += [blocks * 4, blocks * 4]
         if blocks > MOST_BLOCKS:
             attached()[-1].not_modelled(f"aten::topk in more than {MOST_BLOCKS:,d} thread blocks")
-    call.hold(*sizes)
-    if shared:
-        call.while_taken(SCAN_BYTES)
-        call.while_taken(SCAN_BYTES)
+    with call.scope():
+        call.hold(*sizes)
+        if shared:
+            call.while_taken(SCAN_BYTES)
+            call.while_taken(SCAN_BYTES)
     if k > SORTED_IN_PLACE and (len(rest) < 3 or rest[2]):
-        attached()[-1].not_modelled(f"aten::topk of more than {SORTED_IN_PLACE:,d}")
+        _sort_selected(call, dim % x.dim())
+
+
+def _sort_selected(call: Call, dim: int) -> None:
+    """Many that were selected are sorted as any such rows are, then their indices are gathered in that order."""
+    values, indices = call.result
+    call.hold(indices.nbytes, values.nbytes)
+    with call.scope():
+        _sort_long_rows(call, values, dim, torch.empty_like(values))
+    call.while_taken(indices.nbytes)
 
 
 def _blocks_per_row(rows: int, length: int, multiprocessors: int) -> int:

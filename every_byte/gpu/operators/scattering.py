@@ -1,11 +1,115 @@
 """Values that are put where others say, and meet there: reductions by index, overlapping windows."""
 
 import torch
+from torch._prims_common import alert_not_deterministic
 
 from .launch.units import INDEX_BYTES
-from .registry import Call, takes
+from .registry import Call, repeated, takes
 
 aten = torch.ops.aten
+ADDED_UP = ("sum", "add", "mean")
+
+# --------------------------------------------------------------------------------------------- in a deterministic run
+
+
+def _result(func: torch._ops.OpOverload, x: torch.Tensor) -> torch.Tensor:
+    """What is written into: the tensor itself, or a contiguous copy."""
+    return x if func.overloadpacket.__name__.endswith("_") else torch.empty_like(x, **CONTIGUOUS).copy_(x)
+
+
+CONTIGUOUS = {"memory_format": torch.contiguous_format}
+
+
+def _put(result: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, adds: bool) -> None:
+    """Each value goes to a place that a list for each dimension says; where a list is expanded, one for all is enough.
+
+    Source: _scatter_via_index_put in aten/src/ATen/native/TensorAdvancedIndexing.cpp.
+    """
+    others = [d for d in range(index.dim()) if d != dim]
+    source = source.as_strided(index.shape, source.stride())
+    if result.dim() == 1 or all(index.stride(d) == 0 for d in others):
+        for d in reversed(others):
+            index = index.select(d, 0)
+        aten.index_put_.default(result, [None] * dim + [index], source, adds)
+        return
+    lists = []
+    for d in range(result.dim()):
+        if d == dim:
+            lists.append(index)
+        else:
+            positions = torch.arange(index.shape[d], dtype=index.dtype, device=index.device)
+            lists.append(positions.view([-1 if d == e else 1 for e in range(index.dim())]).expand(index.shape))
+            del positions
+    aten.index_put_.default(result, lists, source, adds)
+
+
+def _scatter(func, x, dim, index, source, adds: bool) -> torch.Tensor:
+    result = _result(func, x)
+    if index.numel():
+        _put(result, dim % max(x.dim(), 1), index, source, adds)
+    return result
+
+
+@repeated(aten.scatter.src, aten.scatter_.src)
+def _scatter_src(func, x, dim, index, source) -> torch.Tensor:
+    return _scatter(func, x, dim, index, source, False)
+
+
+@repeated(aten.scatter_add.default, aten.scatter_add_.default)
+def _scatter_add(func, x, dim, index, source) -> torch.Tensor:
+    return _scatter(func, x, dim, index, source, True)
+
+
+@repeated(aten.scatter.reduce, aten.scatter_.reduce)
+def _scatter_with(func, x, dim, index, source, *, reduce) -> torch.Tensor:
+    if reduce in ADDED_UP:
+        return _scatter(func, x, dim, index, source, True)
+    result = _result(func, x)
+    alert_not_deterministic("scatter_reduce_cuda_kernel")
+    del result
+    return NotImplemented
+
+
+@repeated(aten.scatter_reduce.two, aten.scatter_reduce_.two)
+def _scatter_reduce(func, x, dim, index, source, reduction, *, include_self=True) -> torch.Tensor:
+    """Of a mean, the ones are added up so, too. Source: scatter_reduce_two, as above."""
+    if reduction not in ADDED_UP:
+        if reduction == "prod":
+            result = _result(func, x)
+            alert_not_deterministic("scatter_reduce_cuda_prod_")
+            del result
+        return NotImplemented
+    result = _scatter(func, x, dim, index, source, True)
+    if reduction == "mean":
+        ones = torch.ones_like(source)
+        count = torch.ones_like(result) if include_self else torch.zeros_like(result)
+        count.scatter_add_(dim, index, ones)
+        count.masked_fill_(count == 0, 1)
+        if result.is_floating_point() or result.is_complex():
+            result.div_(count)
+        else:
+            result.div_(count, rounding_mode="floor")
+        del count, ones
+    return result
+
+
+@repeated(aten.index_add.default, aten.index_add_.default)
+def _index_add(func, x, dim, index, source, *, alpha=1) -> torch.Tensor:
+    """Source: index_add_cuda_impl in aten/src/ATen/native/cuda/Indexing.cu."""
+    result = _result(func, x)
+    aten.index_put_.default(result, [None] * (dim % max(x.dim(), 1)) + [index], source * alpha, True)
+    return result
+
+
+@repeated(aten.index_copy.default, aten.index_copy_.default)
+def _index_copy(func, x, dim, index, source) -> torch.Tensor:
+    """Source: index_copy_out in aten/src/ATen/native/TensorAdvancedIndexing.cpp."""
+    result = _result(func, x)
+    aten.index_put_.default(result, [None] * (dim % max(x.dim(), 1)) + [index], source, False)
+    return result
+
+
+# -------------------------------------------------------------------------------------------------------- in any run
 
 
 @takes(aten.scatter_reduce.two, aten.scatter_reduce_.two)
@@ -45,4 +149,5 @@ def windows_that_overlap(call: Call) -> None:
     gradient, shape, dim, size, step = call.args
     call.place_all()
     if shape and step < size and call.result.numel():
-        call.while_taken(((gradient.shape[dim] - 1) * step + size) * INDEX_BYTES)
+        call.hold(((gradient.shape[dim] - 1) * step + size) * INDEX_BYTES)
+        call.fill(INDEX_BYTES)

@@ -9,11 +9,12 @@ from every_byte.gpu.known.reading import known_values
 from every_byte.gpu.memory.attachment import attached
 
 from .launch import cub
-from .launch.units import INDEX_BYTES
+from .launch.units import INDEX_BYTES, div_up
 from .registry import Call, contiguous_copies, decomposed, returns, takes
 
 aten = torch.ops.aten
 COUNT_BYTES = 4
+STATIC_TILE = 512 * 16
 MASKS = (torch.bool, torch.uint8)
 
 
@@ -90,6 +91,20 @@ returns(aten.nonzero.default)(positions_of)
 def nonzero(call: Call) -> None:
     """The result, between what its count and what its selection take."""
     select(call, call.args[0], call.place_all)
+
+
+@takes(aten.nonzero_static.default)
+def nonzero_static(call: Call) -> None:
+    """The result; a count for each thread block, and their running sum, of 64 bits.
+
+    Source: nonzero_static_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu.
+    """
+    call.place_all()
+    n = call.args[0].numel()
+    if n and call.result.numel():
+        blocks = min(div_up(n, STATIC_TILE), call.memory.spec.multiprocessors)
+        call.hold(*contiguous_copies(call.args[0]))
+        call.while_taken(blocks * COUNT_BYTES, blocks * INDEX_BYTES)
 
 
 @returns(aten.masked_select.default)

@@ -6,6 +6,7 @@ from every_byte.gpu.dispatch.autocast import cast_as_cuda
 
 from .attention_order import heed_user_order
 from .autocast import answer_as_cuda
+from .autocast_elsewhere import say_where_nothing_is_cast
 from .backward import WATCHING
 from .compiling import run_uncompiled
 from .conversion import keep_parameters, keep_what_gets_data
@@ -17,6 +18,7 @@ from .operators import override_operators
 from .printing import show_zeros
 from .randomness import fork_for_meta
 from .recurrent import flatten_for_cudnn
+from .repeating import compose_where_repeated
 from .replacing import Changes
 from .unseen import pin_without_a_driver, see_resized_storages, see_what_tensor_makes
 
@@ -64,5 +66,7 @@ GATES = _Gates(
         fill_on_meta,
         _watch,
         heed_user_order,
+        compose_where_repeated,
+        say_where_nothing_is_cast,
     ]
 )

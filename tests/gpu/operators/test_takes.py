@@ -13,6 +13,7 @@ FILES = (
     *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "kernel_cases"),
     "sort_cases",
     "sparse_cases",
+    "deterministic_cases",
     "value_cases",
 )
 

@@ -135,6 +135,17 @@ def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
     return *gradients, padded[..., :n]
 
 
+@returns(aten._efficient_attention_backward.default)
+def _native_backward(gradient, query, key, value, bias, *rest, **options):
+    """Gradients that lie as they are given, [b,s,h,d]; the mask's as above. What is taken meanwhile is not known."""
+    gradients = [x.new_empty(x.shape) for x in (query, key, value)]
+    if bias is None or not rest[10]:
+        return *gradients, None
+    n = bias.shape[-1]
+    padded = bias.new_empty((*bias.shape[:-1], round_up(n, _BIAS_GRADIENT_ALIGNMENT)))
+    return *gradients, padded[..., :n]
+
+
 @takes(aten._scaled_dot_product_efficient_attention_backward.default)
 def efficient_attention_backward(call: Call) -> None:
     """A contiguous copy of the gradient, the gradients, gradient times output summed over each row, the workspace.

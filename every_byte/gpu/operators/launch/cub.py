@@ -57,6 +57,14 @@ def sort_row(n: int, key_bytes: int, spec: GPUSpec) -> int:
     return _one_sweep(n, key_bytes, tile, *(copies if key_bytes > 1 else ()))
 
 
+def sort_by_bits(n: int, key_bytes: int, bits: int, spec: GPUSpec) -> int:
+    """Scratch of a radix sort of n keys of 4 or 8 bytes by so many bits, each with a value of 8 bytes."""
+    if n <= spec.rules.sort_in_one_tile[VALUE_BYTES]:
+        return 1
+    tile = of_architecture(spec.rules.row_sort_tiles, spec.capability)[key_bytes]
+    return _one_sweep(n, div_up(bits, 8), tile, n * key_bytes, n * VALUE_BYTES)
+
+
 def sort_by_segment(n: int, spec: GPUSpec) -> int:
     """Scratch of a radix sort of n keys of 8 bytes, without values, by a number below 256: one pass."""
     return _one_sweep(n, 1, of_architecture(spec.rules.key_sort_tiles, spec.capability))
