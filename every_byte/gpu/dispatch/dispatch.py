@@ -18,7 +18,7 @@ from every_byte.gpu.operators import families, registry  # noqa: F401  (families
 from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
 
 from .autocast import KEY
-from .engine import IN_FORMULAS, adds_in_place, in_place_form
+from .engine import IN_FORMULAS, adds_in_place, in_place_beside_copy, in_place_form
 from .places import line_of_the_program
 from .refusals import sparse_refused
 from .values import ASK_VALUES
@@ -110,7 +110,9 @@ class Dispatch(TorchDispatchMode):
             if attached()[-1] is not self or not (ours := self._is_ours(func, args, kwargs)):
                 return func(*args, **kwargs)
             if func in IN_FORMULAS:
-                func = in_place_form(func, args[0])
+                if (form := in_place_form(func, args)) is None:
+                    return in_place_beside_copy(self, func, args, kwargs)
+                func = form
             if self._is_composite(func):
                 return self._compose(func, args, kwargs)
             if func in ASK_VALUES and (answer := ASK_VALUES[func](self, func, args, kwargs)) is not None:
@@ -122,8 +124,8 @@ class Dispatch(TorchDispatchMode):
                 result = args[0].add_(args[1])
                 note(aten.add_.Tensor, given, kwargs, result, ours is KNOWN)
                 return result
-            result = self._run(func, args, kwargs)
-            self._count(func, args, kwargs, result)
+            result = self.run(func, args, kwargs)
+            self.count(func, args, kwargs, result)
             note(func, given, kwargs, result, ours is KNOWN)
             return result
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -135,7 +137,7 @@ class Dispatch(TorchDispatchMode):
             if is_lent:
                 take_back()
 
-    def _run(self, func, args, kwargs):
+    def run(self, func, args, kwargs):
         """Run the operation on meta tensors.
 
         PyTorch may import modules for it. That leaves reference cycles, which hold the frames below and with them the
@@ -150,7 +152,7 @@ class Dispatch(TorchDispatchMode):
             gc.collect()
         return result
 
-    def _count(self, func, args, kwargs, result) -> None:
+    def count(self, func, args, kwargs, result) -> None:
         """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
         memory.operation = func.name()
@@ -233,10 +235,7 @@ class Dispatch(TorchDispatchMode):
         return RECORDS[tensor.untyped_storage()._cdata]
 
     def _may_mix(self, func, kwargs) -> bool:
-        """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU.
-
-        The parts of a composite operator are asked one by one.
-        """
+        """Whether CUDA, too, lets this operation mix tensors of CPU and GPU; a composite's parts are asked one by one."""
         makes_anew = kwargs.get("device") is not None and _MAKE_ANEW.match(func.name().split(".")[0])
         return func in _MAY_MIX or func in _MAY_INDEX_FROM_CPU or bool(makes_anew) or self._is_composite(func)
 
