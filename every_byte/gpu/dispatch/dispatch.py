@@ -235,7 +235,7 @@ class Dispatch(TorchDispatchMode):
         return RECORDS[tensor.untyped_storage()._cdata]
 
     def _may_mix(self, func, kwargs) -> bool:
-        """Whether CUDA, too, lets this operation mix tensors of CPU and GPU; a composite's parts are asked one by one."""
+        """Whether CUDA, too, lets this operation mix tensors of CPU and GPU; parts of a composite are asked alone."""
         makes_anew = kwargs.get("device") is not None and _MAKE_ANEW.match(func.name().split(".")[0])
         return func in _MAY_MIX or func in _MAY_INDEX_FROM_CPU or bool(makes_anew) or self._is_composite(func)
 

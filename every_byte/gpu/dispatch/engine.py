@@ -113,16 +113,18 @@ def _is_in_place_in_entropy(func: torch._ops.OpOverload, node, into: torch.Tenso
 def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
     """Whether this addition is autograd's own, of two gradients that meet, and CUDA would do it in the first one.
 
-    The engine adds in place if it holds the only reference to the first gradient and to its storage, and the gradient
-    is dense; never while a dispatch mode is on, as here. An unshared tensor is seen here with four references (the
-    engine, the call's argument, Python's object, the question itself) and its storage with two. One that a hook has
-    kept has the same, but its Python object has more than those of the call. An addition in the Python code of a custom
-    function has that function's frame below it, not the engine's.
+    The engine adds in place, where no graph is made, if it holds the only reference to the first gradient and to its
+    storage, and the gradient is dense; never while a dispatch mode is on, as here. An unshared tensor is seen here with
+    four references (the engine, the call's argument, Python's object, the question itself) and its storage with two.
+    One that a hook has kept has the same, but its Python object has more than those of the call. An addition in the
+    Python code of a custom function has that function's frame below it, not the engine's.
     Source: can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp.
     """
-    if torch._C._current_graph_task_id() == -1 or torch.is_grad_enabled():
+    if torch._C._current_graph_task_id() == -1 or not _is_called_by_the_engine():
         return False
-    if not _is_called_by_the_engine() or not isinstance(new, torch.Tensor) or old.shape != new.shape:
+    if torch.is_grad_enabled():
+        return (node := running_node()).name() in _ADDING_IN_PLACE and bool(_made_by(node, old))
+    if not isinstance(new, torch.Tensor) or old.shape != new.shape:
         return False
     uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
     if uses != _UNSHARED or sys.getrefcount(old) > _UNNAMED or not is_dense(old):
