@@ -1,4 +1,4 @@
-"""The second gradient of a convolution: convolutions again, of tensors that CUDA, unlike meta, makes contiguous first."""
+"""The second gradient of a convolution: convolutions of tensors that CUDA, unlike meta, makes contiguous first."""
 
 import torch
 
