@@ -25,7 +25,8 @@ from utils import Trace  # noqa: E402
 PAGE = ROOT / "book" / "verified_operations.md"
 FILES = (
     *("operation_cases", "transformer_cases", "attention_cases", "crossing_cases", "block_cases", "program_cases"),
-    *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "kernel_cases"),
+    *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "second_gradient_cases"),
+    "kernel_cases",
     "sort_cases",
     "sparse_cases",
     "deterministic_cases",

@@ -155,3 +155,26 @@ def networks(env):
                     del x, loss
                     env.mark(f"{name}, {form}, {half}, step {step}")
                 kept.append((model, optimizer))
+
+
+@case
+def convolved_twice(env):
+    rng = random.Random(25)
+    for i in range(24):
+        groups, n_dims, is_transposed = rng.choice([1, 1, 1, 2, 4]), rng.choice([1, 2, 2, 2, 3]), rng.random() < 0.2
+        into, out = groups * rng.randint(1, 4), groups * rng.randint(1, 4)
+        x = _lying(torch.zeros(rng.randint(1, 4), into, *[rng.randint(5, 9)] * n_dims, device=env.device), rng)
+        shape = (into, out // groups) if is_transposed else (out, into // groups)
+        weight = torch.zeros(*shape, *[rng.randint(1, 3)] * n_dims, device=env.device, requires_grad=True)
+        bias = torch.zeros(out, device=env.device, requires_grad=True) if rng.random() < 0.5 else None
+        options = {"stride": rng.randint(1, 2), "padding": rng.randint(0, 1), "groups": groups}
+        if not is_transposed:
+            options["dilation"] = rng.choice([1, 1, 2])
+        operator = getattr(F, f"conv{'_transpose' if is_transposed else ''}{n_dims}d")
+        x.requires_grad_()
+        y = operator(x, weight, bias, **options)
+        leaves = [x, weight] + ([] if bias is None else [bias])
+        gradients = torch.autograd.grad(y, leaves, torch.ones_like(y), create_graph=True)
+        (y.mean() + sum([(g * g).sum() for g in gradients])).backward()
+        env.mark(f"{i}, {x.dim()} dimensions, {groups} groups, {is_transposed}")
+        del x, weight, bias, y, leaves, gradients

@@ -19,7 +19,7 @@ from every_byte.gpu.operators import registry
 from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
 
 from .autocast import KEY
-from .engine import adds_in_place, in_place_form
+from .engine import adds_in_place, in_place_beside_copy, in_place_form
 from .operation import Operation, operation_of
 from .places import line_of_the_program
 from .refusals import refused, sparse_refusal, stray_refusal
@@ -113,7 +113,9 @@ class Dispatch(TorchDispatchMode):
             if ours is SPARSE:
                 return self._run_on_sparse(operation, args, kwargs)
             if operation.in_formulas:
-                operation = operation_of(in_place_form(func, args[0]))
+                if (form := in_place_form(func, args)) is None:
+                    return in_place_beside_copy(self, operation, args, kwargs)
+                operation = operation_of(form)
             if operation.is_composite:
                 return self._compose(operation.func, args, kwargs)
             if operation.answer and (answer := operation.answer(self, operation.func, args, kwargs)) is not None:
@@ -124,8 +126,8 @@ class Dispatch(TorchDispatchMode):
             if operation.is_addition and adds_in_place(*args):
                 result, operation = args[0].add_(args[1]), operation_of(aten.add_.Tensor)
             else:
-                result = self._run(operation, args, kwargs)
-                self._count(operation, args, kwargs, result)
+                result = self.run(operation, args, kwargs)
+                self.count(operation, args, kwargs, result)
             if operation.plan is not NOTHING:
                 note(operation.func, given, kwargs, result, ours is KNOWN)
             return result
@@ -137,7 +139,7 @@ class Dispatch(TorchDispatchMode):
             if is_lent:
                 take_back()
 
-    def _run(self, operation: Operation, args, kwargs):
+    def run(self, operation: Operation, args, kwargs):
         """Run the operation on meta tensors.
 
         PyTorch may import modules for it. That leaves reference cycles, which hold the frames below and with them the
@@ -152,7 +154,7 @@ class Dispatch(TorchDispatchMode):
             gc.collect()
         return result
 
-    def _count(self, operation: Operation, args, kwargs, result) -> None:
+    def count(self, operation: Operation, args, kwargs, result) -> None:
         """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
         memory.operation = operation.name

@@ -5,9 +5,11 @@ is then careful not to write into it. Here such an operation is recognised and d
 """
 
 import sys
+from itertools import takewhile
 
 import torch
 
+from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.operators.launch.tensor_iterator import is_dense
 from every_byte.ledger.deep_graphs import looked_at, running_node
@@ -23,7 +25,6 @@ _CLAMPS = ("ClampBackward0", "ClampBackward1")
 _ENTROPIES = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
 _ENTROPY_TWICE = "BinaryCrossEntropyBackwardBackward0"
 _ATAN2 = ("Atan2Backward0",)
-_CAREFUL_WITH_GRAPHS = (_ENTROPIES, _ATAN2)  # they also ask whether a graph is made, and write into nothing then
 IN_FORMULAS = {
     aten.scatter.src: (aten.scatter_.src, None),
     aten.scatter_add.default: (aten.scatter_add_.default, None),
@@ -47,7 +48,11 @@ Source: areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp and 
 """
 
 
-OUT_OF_PLACE = ("ScatterReduceBackward0", "IndexReduceBackward0")
+_KEEPING = (aten.mul.Tensor, aten.div.Tensor)
+OUT_OF_PLACE = (
+    "ScatterReduceBackward0", "IndexReduceBackward0", "GridSampler2DBackwardBackward0",
+    "GridSampler3DBackwardBackward0",
+)  # fmt: skip
 
 _ADDING = ("Atan2Backward0", "LogcumsumexpBackward0", "StdMeanBackward0", "VarMeanBackward0")
 """Formulas that add two tensors of their own, out of place, and of which two results may meet."""
@@ -55,39 +60,72 @@ _ADDING = ("Atan2Backward0", "LogcumsumexpBackward0", "StdMeanBackward0", "VarMe
 _ADDING_IN_PLACE = ("AminmaxBackward0",)
 
 
-def in_place_form(func: torch._ops.OpOverload, into: torch.Tensor) -> torch._ops.OpOverload:
-    """What a gradient formula would call on CUDA for this operation of IN_FORMULAS, whose first operand is `into`.
+def in_place_form(func: torch._ops.OpOverload, args: tuple) -> torch._ops.OpOverload | None:
+    """What a gradient formula would call on CUDA for this operation of IN_FORMULAS.
 
     An operation that Python code called during backward stays as it is, and so does arithmetic with a tensor that the
-    formula did not make.
+    formula did not make. None: it is in place, and autograd keeps a copy of what was there (`in_place_beside_copy`).
     """
     if torch._C._current_graph_task_id() == -1 or not _is_called_by_the_engine():
         return func
     in_place, formulas = IN_FORMULAS[func]
     node = running_node()
-    if node.name() == _ENTROPY_TWICE and func is aten.mul.Tensor:  # its quotients are multiplied in place
-        return in_place if _made_for(node, into, by="aten::div.Tensor") else func
-    if formulas in _CAREFUL_WITH_GRAPHS and torch.is_grad_enabled():
+    if formulas is _ENTROPIES and node.name() in (*_ENTROPIES, _ENTROPY_TWICE):
+        if not _is_in_place_in_entropy(func, node, args[0]):
+            return func
+        return None if func in _KEEPING and torch.is_grad_enabled() and args[1].requires_grad else in_place
+    if formulas is _ATAN2 and torch.is_grad_enabled():
         return func
     if formulas is None:
         return func if node.name() in OUT_OF_PLACE else in_place
-    known = node.name() in formulas and (formulas is not _ENTROPIES or _made_for(node, into, not_by="aten::neg"))
-    return in_place if known else func
+    return in_place if node.name() in formulas else func
+
+
+def in_place_beside_copy(mode, operation, args: tuple, kwargs: dict) -> torch.Tensor:
+    """The result lies where the first operand did, of which autograd keeps a copy: that lies where the result would.
+
+    Source: original_self in VariableType of operators whose gradient for the second operand reads the first.
+    """
+    result = mode.run(operation, args, kwargs)
+    mode.count(operation, args, kwargs, result)
+    mode.memory.exchange(*(RECORDS[x.untyped_storage()._cdata] for x in (args[0], result)))
+    return result
+
+
+def _is_in_place_in_entropy(func: torch._ops.OpOverload, node, into: torch.Tensor) -> bool:
+    """Whether a formula of a cross entropy of two classes writes into this operand.
+
+    That of the target comes last, begins with a negation or a logit, and also does so where a graph is made.
+    Source: binary_cross_entropy_*_backward in torch/csrc/autograd/FunctionsManual.cpp.
+    """
+    made_by = _made_by(node, into)
+    is_of_target = made_by == "aten::logit" or _has_run(node, "aten::neg")
+    if node.name() == _ENTROPY_TWICE:
+        if func is aten.mul.Tensor and (
+            made_by == "aten::div.Tensor" or is_of_target and made_by == "aten::empty_like"
+        ):
+            return True
+        return is_of_target and made_by == "aten::mul.Tensor"
+    if made_by in ("", "aten::neg"):
+        return False
+    return is_of_target or not torch.is_grad_enabled()
 
 
 def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
     """Whether this addition is autograd's own, of two gradients that meet, and CUDA would do it in the first one.
 
-    The engine adds in place if it holds the only reference to the first gradient and to its storage, and the gradient
-    is dense; never while a dispatch mode is on, as here. An unshared tensor is seen here with four references (the
-    engine, the call's argument, Python's object, the question itself) and its storage with two. One that a hook has
-    kept has the same, but its Python object has more than those of the call. An addition in the Python code of a custom
-    function has that function's frame below it, not the engine's.
+    The engine adds in place, where no graph is made, if it holds the only reference to the first gradient and to its
+    storage, and the gradient is dense; never while a dispatch mode is on, as here. An unshared tensor is seen here with
+    four references (the engine, the call's argument, Python's object, the question itself) and its storage with two.
+    One that a hook has kept has the same, but its Python object has more than those of the call. An addition in the
+    Python code of a custom function has that function's frame below it, not the engine's.
     Source: can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp.
     """
-    if torch._C._current_graph_task_id() == -1 or torch.is_grad_enabled():
+    if torch._C._current_graph_task_id() == -1 or not _is_called_by_the_engine():
         return False
-    if not _is_called_by_the_engine() or not isinstance(new, torch.Tensor) or old.shape != new.shape:
+    if torch.is_grad_enabled():
+        return (node := running_node()).name() in _ADDING_IN_PLACE and bool(_made_by(node, old))
+    if not isinstance(new, torch.Tensor) or old.shape != new.shape:
         return False
     uses = old._use_count(), torch._C._storage_Use_Count(old.untyped_storage()._cdata)
     if uses != _UNSHARED or sys.getrefcount(old) > _UNNAMED or not is_dense(old):
@@ -113,11 +151,19 @@ def _is_called_by_the_engine() -> bool:
     return below is None or below.f_code is _FROM_ENGINE
 
 
-def _made_for(node, tensor: torch.Tensor, not_by: str = "", by: str | None = None) -> bool:
-    """Whether this tensor was allocated while this kind of node ran, by any operation but one, or by one alone."""
+def _made_by(node, tensor: torch.Tensor) -> str:
+    """The operation that allocated this tensor while this node ran; "" for a tensor from elsewhere."""
     record = RECORDS[tensor.untyped_storage()._cdata]
+    if not record.memory.is_made_by(node, record):
+        return ""
     events = reversed(record.memory.trace.events)
-    made = next((e for e in events if e.action == "alloc" and e.allocation == record.number), None)
-    if made is None or made.node != node.name():
+    return next(e.operation for e in events if e.action == "alloc" and e.allocation == record.number)
+
+
+def _has_run(node, operation: str) -> bool:
+    """Whether this node, which is running, has allocated something for an operation."""
+    memory = attached()[-1].memory
+    if memory.running != (torch._C._current_graph_task_id(), id(node)):
         return False
-    return made.operation != not_by if by is None else made.operation == by
+    made = (e for e in reversed(memory.trace.events) if e.action == "alloc")
+    return any(e.operation == operation for e in takewhile(lambda e: e.allocation >= memory.running_from, made))

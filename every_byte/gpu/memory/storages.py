@@ -207,6 +207,11 @@ class Memory:
         if old[0] is not None:
             self.give_back(*old)
 
+    @staticmethod
+    def exchange(one: StorageRecord, other: StorageRecord) -> None:
+        """Two storages of one size lie where the other did."""
+        one.block, one.number, other.block, other.number = other.block, other.number, one.block, one.number
+
     def place_results(self, result: object) -> None:
         """Place the new storages of an operation's result: a tensor, or a tuple or list of tensors, in order."""
         if isinstance(result, torch.Tensor):

@@ -4,8 +4,6 @@ import math
 
 import torch
 
-from every_byte.gpu.memory.attachment import attached
-
 from .registry import decomposed
 
 aten = torch.ops.aten
@@ -17,8 +15,6 @@ def _trilinear(one, two, three, expand1, expand2, expand3, summed, unroll_dim: i
 
     Source: _trilinear in aten/src/ATen/native/Linear.cpp.
     """
-    if torch._C._current_graph_task_id() != -1 and torch.is_grad_enabled():
-        attached()[-1].not_modelled("the double backward of a bilinear form")
     n_dims = one.dim() + len(expand1)
     one, two, three = (_expanded(x, dims) for x, dims in ((one, expand1), (two, expand2), (three, expand3)))
     sizes = torch.broadcast_shapes(one.shape, two.shape, three.shape)
@@ -54,6 +50,7 @@ def _slice(x: torch.Tensor, expanded, dim: int, k: int) -> torch.Tensor:
 def _summed_product(left: torch.Tensor, right: torch.Tensor, summed: list[int]) -> torch.Tensor:
     """Dimensions of both, of one alone, and those that are summed become those of a batch of matrices.
 
+    Left and right change places where the product then lies in the order of its dimensions.
     Source: sumproduct_pair in aten/src/ATen/native/Linear.cpp.
     """
     if not summed:
@@ -68,6 +65,8 @@ def _summed_product(left: torch.Tensor, right: torch.Tensor, summed: list[int]) 
                 right = right.sum(dim, True)
         else:
             (both if in_left and in_right else lefts if in_left else rights).append(dim)
+    if lefts and rights and rights[-1] < lefts[0]:
+        left, right, lefts, rights = right, left, rights, lefts
     order = [*both, *lefts, *summed, *rights]
     shape = [*(left.shape[dim] for dim in (*both, *lefts)), *(1 for _ in summed), *(right.shape[dim] for dim in rights)]
     n, m = (math.prod(left.shape[dim] for dim in dims) for dims in (both, lefts))

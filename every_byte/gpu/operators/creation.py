@@ -77,6 +77,21 @@ def _empty_like(x: torch.Tensor, **options) -> torch.Tensor:
     return aten.empty_like.default(x, **options)
 
 
+def _filled_like(operator: torch._ops.OpOverload):
+    def kernel(x: torch.Tensor, **options) -> torch.Tensor:
+        """As `zeros_like` lies, in dimensions of size 1, too. Source: aten/src/ATen/native/TensorFactories.cpp."""
+        wishes = {name for name, wish in options.items() if wish not in (None, False, torch.preserve_format)}
+        can_be = operator is aten.ones_like.default or x.dtype.is_floating_point
+        is_plain = can_be and not wishes and x.is_meta and x.layout == torch.strided
+        return new_like(x, x.dtype) if is_plain else operator(x, **options)
+
+    return kernel
+
+
+for _operator in (aten.ones_like.default, aten.rand_like.default, aten.randn_like.default):
+    returns(_operator)(_filled_like(_operator))
+
+
 @returns(aten.zeros_like.default)
 def _zeros_like(x: torch.Tensor, **options) -> torch.Tensor:
     wishes = {name: wish for name, wish in options.items() if wish not in (None, False, torch.preserve_format)}

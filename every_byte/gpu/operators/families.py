@@ -5,6 +5,7 @@ from . import (  # noqa: F401
     batch_norm,
     bilinear,
     convolution,
+    convolution_twice,
     copies,
     creation,
     distances,

@@ -127,10 +127,9 @@ def matrix_times_vector(call: Call) -> None:
 
 @takes(aten.dot.default)
 def dot_product(call: Call) -> None:
-    """The result and the workspace. Source: dot_cuda in aten/src/ATen/native/cuda/Blas.cpp."""
+    """The result and the workspace, of no elements too. Source: dot_cuda in aten/src/ATen/native/cuda/Blas.cpp."""
     call.place_all()
-    if call.args[0].numel():
-        call.memory.use_blas()
+    call.memory.use_blas()
 
 
 @takes(aten.bmm.default, aten.bmm.out)

@@ -87,7 +87,7 @@ def _see_recomputation():
     def stopping(original):
         def __init__(self, *args) -> None:
             original(self, *args)
-            _place_last(sys._getframe(1).f_locals.get("x"))
+            _place_lists(sys._getframe(1).f_locals)
 
         return __init__
 
@@ -97,11 +97,13 @@ def _see_recomputation():
     return all_of([theirs, stop, partial(Region.listeners.remove, note)])
 
 
-def _place_last(x) -> None:
-    """The last tensor that a checkpoint computes again may be an index, made unseen of a list: no operation follows."""
-    is_ours = attached() and isinstance(x, torch.Tensor) and x.is_meta
-    if is_ours and x.untyped_storage()._cdata not in RECORDS and is_list(x):
-        adopt_list(x, attached()[-1].memory)
+def _place_lists(hook: dict) -> None:
+    """The last tensors that a checkpoint computes again may be indices, made unseen of lists: no operation follows."""
+    if not attached() or "target_frame" not in hook:
+        return
+    for x in (*hook["target_frame"].recomputed[hook["gid"]].values(), hook["x"]):
+        if x.is_meta and x.untyped_storage()._cdata not in RECORDS and is_list(x):
+            adopt_list(x, attached()[-1].memory)
 
 
 WATCHING = Changes([_see_backward, _see_recomputation])

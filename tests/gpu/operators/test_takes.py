@@ -10,7 +10,8 @@ from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 
 FILES = (
     *("operation_cases", "transformer_cases", "crossing_cases", "block_cases", "program_cases"),
-    *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "kernel_cases"),
+    *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "second_gradient_cases"),
+    "kernel_cases",
     "sort_cases",
     "sparse_cases",
     "deterministic_cases",
