@@ -1,6 +1,7 @@
 """What a simulated GPU counts, and what it says when something does not fit together."""
 
 import gc
+import sys
 import warnings
 
 import pytest
@@ -201,36 +202,64 @@ def test_out_of_memory_in_backward_leaves_nothing_behind():
         assert gpu.memory_allocated() == 7 * 4 * 2**20 + workspaces
 
 
-def test_values_that_are_computed_are_zeros_and_it_says_so_once(gpu):
+READS = [
+    (lambda x: x.sum().item(), 0.0, r"a number or a truth of a tensor \(.item\(\), if\)"),
+    (lambda x: bool(x.sum() > 1), False, "a number or a truth"),
+    (lambda x: x.cpu().tolist(), [0.0, 0.0, 0.0], "aten::_to_copy"),
+    (lambda x: torch.empty(3).copy_(x).tolist(), [0.0, 0.0, 0.0], "aten::copy_"),
+]
+
+
+def test_values_that_are_computed_are_zeros_and_each_line_says_so_once(gpu):
     x = torch.rand(3, device=gpu.device)
-    with pytest.warns(UserWarning, match="nothing is computed on a simulated GPU: .*_local_scalar_dense reads zeros"):
-        assert x.sum().item() == 0.0
+    for read, value, named in READS:
+        with pytest.warns(UserWarning, match=f"nothing is computed on a simulated GPU: {named}.* reads? zeros at "):
+            assert read(x) == value
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert read(x) == value
+    assert len(gpu.values_read) == len(READS)
+
+
+def test_arguments_of_distributions_are_valid(gpu):
+    logits = torch.randn(4, 6, device=gpu.device)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert x.cpu().tolist() == [0.0, 0.0, 0.0]
-        assert not bool(x.sum() > 1)
-        assert torch.empty(3).copy_(x).tolist() == [0.0, 0.0, 0.0]
+        action = torch.distributions.Categorical(logits=logits)
+        assert torch.distributions.Normal(logits, logits.exp()).log_prob(logits).shape == (4, 6)
+        assert action.log_prob(action.sample()).shape == (4,)
+    assert not gpu.values_read
+    with pytest.raises(ValueError, match="constraint"):
+        torch.distributions.Normal(torch.zeros(2), torch.tensor([1.0, -1.0]))
 
 
-def test_what_is_not_modelled_is_named(gpu):
+def test_what_is_not_modelled_is_named_at_the_line_of_the_program(gpu):
     x = ones(gpu, 4, 4)
-    with pytest.warns(UserWarning, match="aten::renorm is not modelled: its outputs are counted"):
-        y = x.renorm(2, 0, 1.0)
-    assert gpu.unmodelled == {"aten::renorm"}
+    with pytest.warns(UserWarning, match="aten::nanmedian is not modelled: its outputs are counted") as told:
+        y = x.nanmedian()
+    assert (told[0].filename, told[0].lineno) == (__file__, sys._getframe().f_lineno - 1)
+    assert gpu.unmodelled == {"aten::nanmedian"}
     assert gpu.memory_allocated() == 1024
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        y = x.renorm(2, 0, 1.0)
+        y = x.nanmedian()
     del y
 
 
-def test_a_gradient_of_a_bilinear_form_s_gradient_is_named(gpu):
-    x, y = (torch.ones(4, n, device=gpu.device, requires_grad=True) for n in (3, 5))
-    form = torch.nn.Bilinear(3, 5, 2, device=gpu.device)
-    form(x, y).sum().backward()
-    assert not gpu.unmodelled
-    with pytest.warns(UserWarning, match="the double backward of a bilinear form is not modelled"):
-        torch.autograd.grad(form(x, y).sum(), x, create_graph=True)
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        (lambda x: x.conj() @ x, "aten::mm of a conjugate"),
+        (lambda x: x.norm(), "aten::linalg_vector_norm of complex numbers"),
+        (lambda x: x.var(), "aten::var.correction of complex numbers"),
+        (lambda x: torch._foreach_norm([x]), "aten::_foreach_norm of complex numbers"),
+    ],
+)
+def test_kernels_of_complex_numbers_are_named(gpu, use, name):
+    x = torch.zeros(4, 4, dtype=torch.complex64, device=gpu.device)
+    with pytest.warns(UserWarning, match="is not modelled"):
+        use(x)
+    assert gpu.unmodelled == {name}
 
 
 def test_types_that_cuda_refuses(gpu):

@@ -72,7 +72,7 @@ class Dispatch(TorchDispatchMode):
         self.memory, self.owner = memory, owner
         self.ran: set[Operation] = set()
         self.meanwhile = Meanwhile()
-        self._told_values = self.told_autocast = self.tried_bfloat16 = False
+        self.told_autocast = self.tried_bfloat16 = False
         self._checked: set[Operation] = set()
 
     @classmethod
@@ -265,15 +265,14 @@ class Dispatch(TorchDispatchMode):
         if name not in trace.unmodelled:
             trace.unmodelled[name] = len(trace.events)
             known = f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not."
-            warnings.warn(why or known, stacklevel=6)
+            warnings.warn_explicit(why or known, UserWarning, *line_of_the_program()[:2])
 
     def tell_unknown(self, what: str) -> None:
-        """Note at which line of the program a value was read that is not known; warn, once, that it is a zero."""
+        """Note at which line of the program an unknown value was read; warn, once a line, that it is a zero."""
         filename, lineno, place = line_of_the_program()
         trace = self.memory.trace
-        trace.values_read.setdefault(place, len(trace.events))
-        if not self._told_values:
-            self._told_values = True
+        if place not in trace.values_read:
+            trace.values_read[place] = len(trace.events)
             said = f"nothing is computed on a simulated GPU: {what} reads zeros at {place}. Where values matter, "
             warnings.warn_explicit(said + "compute on the CPU.", UserWarning, filename, lineno)
 

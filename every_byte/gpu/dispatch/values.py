@@ -19,7 +19,16 @@ _STORE = dis.opmap["STORE_SUBSCR"]
 
 
 def _item(mode, func, args, kwargs):
-    return _seen(mode, func.name(), args[0]).item()
+    if _is_validation(sys._getframe(2)) and known_values(args[0]) is None:
+        return True
+    return _seen(mode, "a number or a truth of a tensor (.item(), if)", args[0]).item()
+
+
+def _is_validation(frame) -> bool:
+    """Whether `torch.distributions` asks if all arguments are valid: the numbers of a program that runs are."""
+    if frame.f_globals.get("__name__") != "torch.distributions.distribution":
+        return False
+    return frame.f_code.co_name in ("__init__", "_validate_sample")
 
 
 def _seen(mode, what: str, tensor: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 import torch
 
+from every_byte.gpu.memory.attachment import attached
+
 from .creation import new_like
 from .launch.units import div_up
 from .registry import Call, outputs_alone, overload, returns, takes
@@ -52,6 +54,8 @@ def norms(call: Call) -> None:
     if order not in _FAST_NORMS or not tensors:
         call.place_all()
         return
+    if any(tensor.dtype.is_complex for tensor in tensors):
+        attached()[-1].not_modelled("aten::_foreach_norm of complex numbers")
     chunks = max(div_up(tensor.numel(), CHUNK) for tensor in tensors)
     number_bytes = max(tensors[0].element_size(), 4)
     call.hold(len(tensors) * chunks * number_bytes)

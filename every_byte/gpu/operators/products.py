@@ -182,6 +182,8 @@ def _multiply_batches(call: Call, left: torch.Tensor, right: torch.Tensor) -> No
 
 def _multiply(call: Call, copied: list[torch.Tensor]) -> None:
     """Contiguous copies of these operands, in this order, and the workspace while they are there."""
+    if call.result.dtype.is_complex and any(isinstance(x, torch.Tensor) and x.is_conj() for x in call.args):
+        attached()[-1].not_modelled(f"{call.func.name()} of a conjugate")
     with call.scope():
         call.hold(*(x.numel() * x.element_size() for x in copied))
         call.memory.use_blas()

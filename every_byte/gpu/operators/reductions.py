@@ -182,6 +182,7 @@ def variance(call: Call) -> None:
     """Each partial result is a mean, a sum of squares and two counts. Source: std_var_kernel, ReduceMomentKernel.cu."""
     call.place_resized(*(call.result if isinstance(call.result, (tuple, list)) else [call.result]))
     x = call.args[0]
+    _flag_complex(call, x)
     output = call.result[0] if isinstance(call.result, (tuple, list)) else call.result
     partial = 32 if x.element_size() == 8 else 16
     reduce(call, x, reduced_dims(x, call.argument(1, "dim")), output.element_size(), partial, vector=2)
@@ -199,6 +200,7 @@ def vector_norm(call: Call) -> None:
     """
     call.place_all()
     given, dtype = call.args[0], call.result.dtype
+    _flag_complex(call, given)
     if dtype is torch.float64 is not given.dtype and torch._C._current_graph_task_id() != -1:
         attached()[-1].not_modelled("the gradient of renorm, which is made in float32 on CUDA,")
     dims = reduced_dims(given, call.argument(2, "dim"))
@@ -206,6 +208,11 @@ def vector_norm(call: Call) -> None:
     x = torch.empty_like(given, dtype=dtype) if is_single and given.dtype != dtype else _converted(call, given, dtype)
     call.hold(x.nbytes if x is not given else 0)
     reduce(call, x, dims, dtype.itemsize)
+
+
+def _flag_complex(call: Call, x: torch.Tensor) -> None:
+    if x.dtype.is_complex:
+        attached()[-1].not_modelled(f"{call.func.name()} of complex numbers")
 
 
 @takes(aten.logsumexp.default)

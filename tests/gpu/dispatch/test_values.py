@@ -126,7 +126,6 @@ def test_a_tensor_shows_zeros_and_says_so_once(gpu, show, shown):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert show(x) == shown
-        x.detach().sum().item()
 
 
 def test_the_warning_points_at_the_line_that_prints(gpu):
@@ -152,8 +151,7 @@ def test_printing_in_full_counts_in_more_than_one_tile(gpu):
     torch.set_printoptions(threshold=5000)
     try:
         with pytest.warns(UserWarning, match="reads zeros"):
-            x.sum().item()
-        repr(x)
+            repr(x)
         assert not gpu.unmodelled
     finally:
         torch.set_printoptions(profile="default")
