@@ -38,12 +38,12 @@ _held = _Held()
 
 
 RENUMBERED: dict[int, int] = {}
-"""By a node's id: the number that it had before it got another for a while (gpu/dispatch/numbering.py)."""
+"""By a node's id: the number that it had before it got another for a while (gpu/patches/numbering.py)."""
 
 
 def number_of(node: Node) -> int:
     """Autograd's number of a node: the one that it got when it was made."""
-    return RENUMBERED.get(id(node)) or node._sequence_nr() if RENUMBERED else node._sequence_nr()
+    return RENUMBERED.get(id(node), node._sequence_nr())
 
 
 def looked_at(node: Node) -> Node:

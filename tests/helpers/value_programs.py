@@ -6,6 +6,7 @@ import torch
 
 INTEGERS = (torch.int64, torch.int32, torch.uint8, torch.bool)
 DTYPES = (*INTEGERS, torch.float32, torch.float64)
+MOST_PAIRS, MOST_ELEMENTS = 24, 4096  # for a program of a hundred steps to take a fraction of a second
 
 
 class Pair:
@@ -16,14 +17,16 @@ class Pair:
         self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def pick(self, condition=lambda x: True):
+        """Any pair of whose tensor on the CPU this is true; None if there is none."""
         found = [pair for pair in self.pairs if condition(pair[0])]
         return self.draw.choice(found) if found else None
 
     def add(self, make) -> None:
+        """A new pair, made on each device. Of too large tensors, and of all but the last ones, none is kept."""
         made = [make(device) for device in self.devices]
-        if made[0].numel() <= 4096:
+        if made[0].numel() <= MOST_ELEMENTS:
             self.pairs.append(tuple(made))
-            del self.pairs[:-24]
+            del self.pairs[:-MOST_PAIRS]
 
     def each(self, function, *pairs) -> None:
         """A new pair, of the function of tensors; what the CPU refuses is left out."""
@@ -32,10 +35,11 @@ class Pair:
         except (RuntimeError, IndexError, TypeError, NotImplementedError):
             return
         self.pairs.append((first, function(*(pair[1] for pair in pairs))))
-        del self.pairs[:-24]
+        del self.pairs[:-MOST_PAIRS]
 
 
 def factory(pair: Pair) -> None:
+    """Tensors of numbers that the host knows."""
     draw = pair.draw
     shape, dtype = [draw.randint(1, 4) for _ in range(draw.randint(0, 3))], draw.choice(DTYPES)
     number, n = draw.randint(0, 3), draw.randint(1, 9)
@@ -59,6 +63,7 @@ def factory(pair: Pair) -> None:
 
 
 def view(pair: Pair) -> None:
+    """Another tensor of the same storage."""
     draw, chosen = pair.draw, pair.pick(lambda x: x.dim() > 0)
     if chosen is None:
         return
@@ -89,6 +94,7 @@ def overlaps(x: torch.Tensor) -> bool:
 
 
 def write(pair: Pair) -> None:
+    """A change in place, which all views of the storage see."""
     draw = pair.draw
     chosen = pair.pick()
     other, mask = pair.pick(), pair.pick(lambda x: x.dtype is torch.bool)
@@ -129,6 +135,7 @@ def write(pair: Pair) -> None:
 
 
 def compute(pair: Pair) -> None:
+    """New tensors of one or two others."""
     draw, x, y = pair.draw, pair.pick(), pair.pick()
     number = draw.randint(0, 3)
     functions = (
@@ -179,7 +186,7 @@ def compute(pair: Pair) -> None:
         lambda x, y: x.tril(),
         lambda x, y: x.contiguous(),
         lambda x, y: torch.nn.functional.pad(x, (1, 1)),
-        lambda x, y: x.zeros_like() if number > 9 else torch.ones_like(x),
+        lambda x, y: torch.ones_like(x),
         lambda x, y: torch.full_like(x, number),
         lambda x, y: x.new_zeros(3),
         lambda x, y: x.prod(),
@@ -191,7 +198,7 @@ def compute(pair: Pair) -> None:
         lambda x, y: x.masked_select(y),
         lambda x, y: x.bincount(),
         lambda x, y: torch.searchsorted(x.sort()[0], y),
-        lambda x, y: x.deepcopy() if number > 9 else +x,
+        lambda x, y: +x,
     )
     if x is not None:
         pair.each(draw.choice(functions), x, y)

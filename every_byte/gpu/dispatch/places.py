@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-_NOT_THE_PROGRAM = tuple(f"{Path(file).parent}/" for file in (torch.__file__, Path(__file__).parents[1]))
+_NOT_THE_PROGRAM = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[2]))
 
 
 def line_of_the_program() -> tuple[str, int, str]:

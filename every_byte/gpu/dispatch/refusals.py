@@ -1,4 +1,4 @@
-"""What a simulated GPU refuses by a rule, with the way out."""
+"""Sparse tensors, which a simulated GPU refuses: the rule, and the way out."""
 
 import torch
 

@@ -77,14 +77,10 @@ def _assigned_number(mode, func, args, kwargs):
     return torch.full((), args[0], dtype=kwargs.get("dtype"))
 
 
-def _shape_from(position: int):
-    """The values of this argument say how large the result is. Raises: RuntimeError where they are not known."""
-
-    def ask(mode, func, args, kwargs):
-        if known_values(args[position]) is None:
-            _refuse(mode, func)
-
-    return ask
+def _shape(mode, func, args, kwargs):
+    """The values of the first argument say how large the result is. Raises: RuntimeError where they are not known."""
+    if known_values(args[0]) is None:
+        _refuse(mode, func)
 
 
 def _refuse(mode, func):
@@ -176,6 +172,6 @@ ASK_VALUES = {
             aten.nonzero.default, aten.unique_consecutive.default, aten._unique.default, aten._unique2.default,
             aten.unique_dim.default, aten.bincount.default,
         ),
-        _shape_from(0),
+        _shape,
     ),
 }  # fmt: skip

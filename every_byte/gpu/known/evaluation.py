@@ -113,13 +113,13 @@ def _run(content: Content, values: dict[int, Value]) -> Value:
         return Value(storage, None)
     tainted = _filled(n_bytes, 0) if before is None or before.taint is None else before.taint.clone()
     target = _lay(tainted, place._replace(dtype=_SAME_SIZE[place.dtype.itemsize]))
-    target.zero_() if taint is None else target.copy_(taint).neg_()
+    target.zero_() if taint is None else target.copy_(taint).neg_()  # -1 sets each byte, for views of other types
     return Value(storage, tainted)
 
 
 def _results(step: Step, values: dict[int, Value]) -> tuple[list, list]:
     """The results of a step, or what it has written, each with its taint."""
-    tainted: dict[int, torch.Tensor] = {}
+    tainted: dict[int, torch.Tensor] = {}  # by the id of an argument, which `args` and `kwargs` keep alive
 
     def tensor(part, is_written: bool):
         if isinstance(part, (tuple, list)) and not isinstance(part, (Operand, Blank)):

@@ -26,7 +26,7 @@ def note(func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object,
     if plan is NOTHING:
         return
     if plan.written:
-        if known_met or plan.makes or plan.is_understood and _is_whole(args, kwargs, plan.written[0]):
+        if known_met or plan.makes or plan.is_understood and _are_whole(args, kwargs, plan.written[0]):
             _note_written(plan, func, args, kwargs)
     elif isinstance(result, torch.Tensor):
         if known_met or plan.makes or not result.dtype.is_floating_point:
@@ -35,12 +35,13 @@ def note(func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object,
         _note_results(plan, func, args, kwargs, result)
 
 
-def _is_whole(args: tuple, kwargs: dict, at: int | str) -> bool:
-    """Whether what is written are integers or booleans."""
+def _are_whole(args: tuple, kwargs: dict, at: int | str) -> bool:
+    """Whether the numbers of this argument are integers or booleans."""
     return not _argument(args, kwargs, at).dtype.is_floating_point
 
 
 def _argument(args: tuple, kwargs: dict, at: int | str):
+    """The argument at this position, or of this name; None where it was not given."""
     return kwargs.get(at) if isinstance(at, str) else args[at] if at < len(args) else None
 
 
@@ -62,6 +63,7 @@ def _note_results(plan: Plan, func, args: tuple, kwargs: dict, results) -> None:
 
 
 def _filling(plan: Plan, args: tuple, result: torch.Tensor) -> Step:
+    """A fill: what `zeros_like` is given says nothing of the values, which may be unknown."""
     number = args[-1] if plan.number is None else plan.number
     return Step(aten.full.default, (result.shape, number), {"dtype": result.dtype}, ())
 
@@ -90,6 +92,7 @@ def _may_be_known(tensor: torch.Tensor) -> bool:
 
 
 def _after_write(tensor, number: int, step: Step | None, sources: list) -> Content | None:
+    """What is known of the storage of a written tensor, the first, second, … that the step writes."""
     if step is None or not isinstance(tensor, torch.Tensor) or not _may_be_known(tensor):
         return None
     record = RECORDS[tensor.untyped_storage()._cdata]
@@ -130,6 +133,7 @@ def _part(value, sources: list):
 
 
 def _operand(tensor: torch.Tensor) -> Operand:
+    """What is known of a tensor. Raises: _UnknownError where that is nothing, and no whole number may decide."""
     if tensor.layout is not torch.strided or tensor.dtype not in DTYPES or tensor.numel() > MOST_ELEMENTS:
         raise _UnknownError
     if tensor.is_meta:

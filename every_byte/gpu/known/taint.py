@@ -14,7 +14,7 @@ _RULES: dict[str, Callable] = {}
 
 
 def taints_of(func: torch._ops.OpOverload, args: list, kwargs: dict, tainted: dict) -> list[torch.Tensor] | None:
-    """For each result of an operation its tainted elements; None where all of all results may depend on the unknown.
+    """The tainted elements of an operation's one result; None where every element of every result may be tainted.
 
     `tainted` has, by the tensor's id, which elements of an argument are.
     """
@@ -50,13 +50,15 @@ class _Arguments:
             return torch.tensor(value == number)
         return (value == number) & ~self.taint(value)
 
-    def tensors(self):
-        """What is read of its tensors."""
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors that it reads: all but `out`."""
         named = (value for name, value in self.kwargs.items() if name != "out")
         return [value for value in (*self.args, *named) if isinstance(value, torch.Tensor)]
 
 
 def _rule(names: str):
+    """The decorated function says it of these operators: called with an operation, as `taints_of`."""
+
     def register(rule: Callable) -> Callable:
         _RULES.update(dict.fromkeys(names.split(), rule))
         return rule
@@ -94,9 +96,9 @@ def _are_booleans(*values) -> bool:
     return all(v.dtype is torch.bool if isinstance(v, torch.Tensor) else isinstance(v, bool) for v in values)
 
 
-_rule("bitwise_and __and__ __iand__ mul")(_unless_decided(0, _are_whole))
+_rule("bitwise_and mul")(_unless_decided(0, _are_whole))
 _rule("logical_and")(_unless_decided(0, lambda *values: True))
-_rule("bitwise_or __or__ __ior__")(_unless_decided(1, _are_booleans))
+_rule("bitwise_or")(_unless_decided(1, _are_booleans))
 
 
 @_rule("logical_or")

@@ -19,6 +19,8 @@ _UNDERSTOOD = frozenset((_FACTORIES + " " + _MOVES + " " + _REDUCTIONS).split())
 _MAKING = frozenset((_FACTORIES + " fill zero").split())
 _NOT_READ = frozenset(("copy_", "fill_", "zero_"))
 _SAY_NOTHING = ("c10d", "fsdp")
+"""Namespaces whose schemas do not say what their operators write."""
+
 _NOT_COMPUTED = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_"))
 
 
@@ -74,7 +76,7 @@ def _decide(func: OpOverload) -> Plan:
 def _written(func: OpOverload) -> tuple[int | str, ...]:
     """The arguments that an operator's schema says it writes: by position, or by name where they have none.
 
-    Those of process groups say nothing: there each tensor may be written.
+    Where schemas say nothing of it, each tensor may be written.
     """
     arguments = func._schema.arguments
     if func.namespace in _SAY_NOTHING:

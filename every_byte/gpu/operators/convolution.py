@@ -1,116 +1,20 @@
-"""Convolutions: which library runs one, how its results lie, and the copies that it makes; cuDNN's workspace aside.
+"""Convolutions: how their results lie, and the copies that are made for them; cuDNN's workspace aside.
 
-Source: aten/src/ATen/native/Convolution.cpp (_select_conv_backend, _convolution, convolution_backward),
-cudnn/ConvShared.cpp, cuda/DepthwiseConv2d.cu and DepthwiseConv3d.cu.
+Source: aten/src/ATen/native/Convolution.cpp (_convolution, convolution_backward), cudnn/ConvShared.cpp,
+cuda/DepthwiseConv2d.cu and DepthwiseConv3d.cu.
 """
-
-from dataclasses import dataclass
-from enum import Enum
 
 import torch
 
 from every_byte.gpu.memory.attachment import attached
 
+from .convolution_choice import Backend, Settings, backend_of, order_of
 from .launch.memory_formats import copies_in, empty_in, suggested
 from .launch.units import HALF
 from .reductions import reduce
 from .registry import Call, contiguous_copies, returns, takes
 
 aten = torch.ops.aten
-MAX_INDEX = 2**31 - 1
-LEAST_CHANNELS, LEAST_WIDTH = 32, 7
-"""Of a depthwise convolution in float16, from which on cuDNN runs it."""
-
-
-class Backend(Enum):
-    """What runs a convolution."""
-
-    CUDNN = "cuDNN"
-    DEPTHWISE = "PyTorch's kernels, a channel at a time"
-    UNFOLDED = "a matrix product of unfolded patches"
-    EMPTY = "nothing: there is no element"
-
-
-# ------------------------------------------------------------------------------------------------------- what runs one
-
-
-@dataclass(frozen=True)
-class Settings:
-    """A convolution's arguments, as of two dimensions if it has one."""
-
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    output_padding: tuple[int, ...]
-    transposed: bool
-    groups: int
-
-    @classmethod
-    def of(cls, x: torch.Tensor, stride, dilation, transposed: bool, output_padding, groups: int) -> "Settings":
-        """From what the operator is given: one number for all dimensions, or one for each."""
-        n_dims = x.dim() - 2
-
-        def each(values, added: int) -> tuple[int, ...]:
-            values = tuple(values) * (n_dims if len(values) == 1 else 1)
-            return (added, *values) if n_dims == 1 else values
-
-        return cls(each(stride, 1), each(dilation, 1), each(output_padding, 0), transposed, groups)
-
-    @property
-    def is_dilated(self) -> bool:
-        """Whether a kernel's elements lie apart."""
-        return any(n != 1 for n in self.dilation)
-
-
-def _order(x: torch.Tensor, weight: torch.Tensor) -> torch.memory_format:
-    """Channels last if one of both has them so. Source: cudnn_conv_suggest_memory_format in native/ConvUtils.h."""
-    if torch.float64 in (x.dtype, weight.dtype):
-        return torch.contiguous_format
-    orders = {suggested(x), suggested(weight)} - {torch.contiguous_format}
-    return orders.pop() if orders else torch.contiguous_format
-
-
-def _backend(x: torch.Tensor, weight: torch.Tensor, settings: Settings, capability: tuple[int, int]) -> Backend:
-    if len(x) == 0 or x.shape[1] == 0:
-        return Backend.EMPTY
-    cudnn = _takes_cudnn(x, weight, settings, capability)
-    is_depthwise = not settings.transposed and x.shape[1] == settings.groups > 1
-    if is_depthwise and len(weight) % x.shape[1] == 0:
-        channels_last = _order(x, weight) is not torch.contiguous_format
-        by_cudnn = cudnn and (channels_last or _is_fast_depthwise(x, weight, settings))
-        return Backend.CUDNN if by_cudnn else Backend.DEPTHWISE
-    return Backend.CUDNN if cudnn else Backend.UNFOLDED
-
-
-def _takes_cudnn(x: torch.Tensor, weight: torch.Tensor, settings: Settings, capability: tuple[int, int]) -> bool:
-    if not torch.backends.cudnn.enabled or x.numel() // len(x) > MAX_INDEX:
-        return False
-    if torch.bfloat16 in (x.dtype, weight.dtype) and capability < (8, 0):
-        return False
-    must_repeat = torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled()
-    if settings.is_dilated and must_repeat and _order(x, weight) is torch.contiguous_format:
-        return False
-    return not any(padding >= stride for padding, stride in zip(settings.output_padding, settings.stride, strict=True))
-
-
-def _is_fast_depthwise(x: torch.Tensor, weight: torch.Tensor, settings: Settings) -> bool:
-    """Source: use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter in Convolution.cpp."""
-    if x.dtype != torch.float16 or weight.dtype != torch.float16 or x.dim() != 4 or settings.is_dilated:
-        return False
-    n, channels, height, width = x.shape
-    (down, across), (_, _, kernel_height, kernel) = settings.stride, weight.shape
-    if (down != across and height != 1) or channels < LEAST_CHANNELS:
-        return False
-    if height == 1 and across == 1:
-        return True
-    if kernel_height != kernel or kernel not in (1, 3, 5) or width < LEAST_WIDTH:
-        return False
-    if across != 2:
-        return across == 1
-    if n == 1:
-        return kernel != 1 or width <= 28
-    if kernel == 1:
-        return n <= 16 and channels >= 128 and width <= 7
-    return channels >= 512 or (channels >= 256 and width >= 28)
 
 
 def _in_two_dims(*tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -135,8 +39,8 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
     result = aten.convolution.default(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     one, two = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight)
     settings = Settings.of(x, stride, dilation, transposed, output_padding, groups)
-    is_cudnn = _backend(one, two, settings, _capability()) is Backend.CUDNN
-    form = _order(one, two) if is_cudnn else torch.contiguous_format
+    is_cudnn = backend_of(one, two, settings, _capability()) is Backend.CUDNN
+    form = order_of(one, two) if is_cudnn else torch.contiguous_format
     shape = _in_two_dims(result)[0].shape
     return _without_added(empty_in(form, x, shape), x)
 
@@ -150,9 +54,9 @@ def convolution(call: Call) -> None:
         x = x.contiguous()
     settings = Settings.of(x, stride, dilation, transposed, output_padding, groups)
     x, weight, result = _in_two_dims(x, weight, call.result)
-    backend = _backend(x, weight, settings, call.memory.spec.capability)
+    backend = backend_of(x, weight, settings, call.memory.spec.capability)
     if backend is Backend.CUDNN:
-        form = _order(x, weight)
+        form = order_of(x, weight)
         call.hold(*copies_in(form, x))
         call.place_all()
         call.while_taken(*copies_in(form if transposed else suggested(result), weight))
@@ -178,9 +82,9 @@ def _convolution_backward(
     one, two, three = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight, gradient)
     settings = Settings.of(x, stride, dilation, transposed, output_padding, groups)
     of_x = of_weight = torch.contiguous_format
-    if _backend(one, two, settings, _capability()) is Backend.CUDNN:
+    if backend_of(one, two, settings, _capability()) is Backend.CUDNN:
         one, three = _as_cudnn_reads(one, two, three, transposed, mask)
-        of_x, of_weight = _order(three, two), _order(one, three)
+        of_x, of_weight = order_of(three, two), order_of(one, three)
     grads = [
         _without_added(empty_in(of_x, one), x) if mask[0] else None,
         _without_added(empty_in(of_weight, two), x) if mask[1] else None,
@@ -192,7 +96,7 @@ def _convolution_backward(
 def _as_cudnn_reads(x: torch.Tensor, weight: torch.Tensor, gradient: torch.Tensor, transposed: bool, mask) -> tuple:
     """The input in cuDNN's order, if it is read, and the result's gradient in that which the input then suggests."""
     if mask[1]:
-        x = x.contiguous(memory_format=_order(x, weight))
+        x = x.contiguous(memory_format=order_of(x, weight))
     form = suggested(x)
     if transposed:
         return x, gradient.contiguous(memory_format=form)
@@ -209,7 +113,7 @@ def convolution_backward(call: Call) -> None:
             x = x.contiguous()
         settings = Settings.of(x, stride, dilation, transposed, output_padding, groups)
         x, weight, gradient = _in_two_dims(x, weight, gradient)
-        backend = _backend(x, weight, settings, call.memory.spec.capability)
+        backend = backend_of(x, weight, settings, call.memory.spec.capability)
         if backend is Backend.DEPTHWISE and x.dim() == 5:
             _by_depth(call, gradient, x, weight, mask)
             return
@@ -228,16 +132,16 @@ def convolution_backward(call: Call) -> None:
 def _by_cudnn(call: Call, gradient, x, weight, transposed: bool, mask) -> None:
     attached()[-1].not_modelled("aten::convolution_backward (cuDNN's workspace)")
     if mask[1]:
-        call.hold(*copies_in(_order(x, weight), x))
+        call.hold(*copies_in(order_of(x, weight), x))
     given = gradient
     x, gradient = _as_cudnn_reads(x, weight, gradient, transposed, mask)
     call.hold(gradient.nbytes if gradient is not given else 0)
     if mask[0]:
-        form = _order(gradient, weight)
+        form = order_of(gradient, weight)
         call.place(call.result[0])
         call.while_taken(*copies_in(form, weight, gradient))
     if mask[1]:
-        form = _order(x, gradient)
+        form = order_of(x, gradient)
         copies = call.hold(*copies_in(form, *((x, gradient) if transposed else (gradient, x))))
         call.place(call.result[1])
         for copy in reversed(copies):

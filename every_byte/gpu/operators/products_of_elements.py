@@ -122,7 +122,7 @@ composite(aten.cumprod.default)(_differentiably(Cumprod, aten.cumprod.default))
 def _positions_of_none(zeros: torch.Tensor) -> None:
     """What `nonzero` takes where nothing is true: a count, and the scratch of CUB's count and selection.
 
-    Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu, as in dispatch/values.py.
+    Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu, as `select` of selections.py has it.
     """
     mode = attached()[-1]
     if zeros.numel() > COUNTED_IN_ONE_TILE:

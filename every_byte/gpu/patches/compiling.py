@@ -35,11 +35,11 @@ def run_uncompiled():
     if _DYNAMO in sys.modules:
         _see_calls(undoings)
     undoings.append(replaced(torch, "compile", compiling))
-    return lambda: all_of(undoings)()
+    return all_of(undoings)  # those of a compiler that is imported later, too
 
 
 def _see_calls(undoings: list) -> None:
-    """The compiler, which is imported late, asks a function of its own at each call whether it is to be left out."""
+    """Ask before each call of what is compiled; the compiler, which is imported late, does so by its own function."""
     dynamo = sys.modules[_DYNAMO]
     if not hasattr(dynamo._callback_from_stance, "__wrapped__"):
         undoings.append(replaced(dynamo, "_callback_from_stance", _unless_simulated))

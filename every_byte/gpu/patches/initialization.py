@@ -19,13 +19,15 @@ def fill_on_meta():
     numbers say, but for bounds so far away that none does. Returns what undoes it.
     Source: torch/nn/init.py.
     """
-    changes = [(name, _named(name)) for name in _WITHOUT_A_RULE]
+    changes = [(name, _flagged(name)) for name in _WITHOUT_A_RULE]
     changes.append(("_no_grad_trunc_normal_", _truncated))
     return all_of([replaced(torch.nn.init, *change) for change in changes])
 
 
-def _named(name: str):
-    def naming(original):
+def _flagged(name: str):
+    """The function runs as it is, and is flagged by name."""
+
+    def flagging(original):
         def fill(tensor, *args, **kwargs):
             if attached() and tensor.is_meta and tensor.numel():
                 attached()[-1].not_modelled(f"torch.nn.init.{name}")
@@ -33,7 +35,7 @@ def _named(name: str):
 
         return fill
 
-    return naming
+    return flagging
 
 
 def _truncated(original):

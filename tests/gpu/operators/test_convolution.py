@@ -7,7 +7,7 @@ from places import RECORDED
 from running import cases, run_case, up_to_last_mark
 
 from every_byte.gpu.cases.files import file_name, read
-from every_byte.gpu.operators.convolution import Backend, Settings, _backend
+from every_byte.gpu.operators.convolution_choice import Backend, Settings, backend_of
 from utils import Trace
 
 FILE = "convolution_cases"
@@ -69,11 +69,11 @@ def test_who_runs_a_depthwise_convolution(shape, dtype, capability, expected):
     """As in use_cudnn_depthwise of Convolution.cpp: float16 with many channels and a width of 7 or more."""
     x = torch.empty(shape, dtype=dtype, device="meta")
     weight = torch.empty(shape[1], 1, 3, 3, dtype=dtype, device="meta")
-    assert _backend(x, weight, Settings(ONE, ONE, (0, 0), False, shape[1]), capability) is expected
+    assert backend_of(x, weight, Settings(ONE, ONE, (0, 0), False, shape[1]), capability) is expected
 
 
 def test_bfloat16_needs_an_ampere_card_for_cudnn():
     x, weight = (torch.empty(4, 4, 8, 8, dtype=torch.bfloat16, device="meta") for _ in range(2))
     plain = Settings(TWO, ONE, (0, 0), False, 1)
-    assert _backend(x, weight, plain, (8, 0)) is Backend.CUDNN
-    assert _backend(x, weight, plain, (7, 5)) is Backend.UNFOLDED
+    assert backend_of(x, weight, plain, (8, 0)) is Backend.CUDNN
+    assert backend_of(x, weight, plain, (7, 5)) is Backend.UNFOLDED

@@ -7,8 +7,8 @@ from operator_results import EXACT, FLAGGED, REFUSED, WRONG, recorded, results
 from operator_samples import MODES
 from places import ROOT
 
-SHARES = 6
-LEAST_EXACT = 0.85
+SHARES = 6  # so many tests a mode, for several processes
+LEAST_EXACT = 0.85  # of the first samples; the page of verified operations has the share of all of them
 
 
 def _share(mode: str, share: int) -> list[str]:

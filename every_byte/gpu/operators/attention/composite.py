@@ -16,11 +16,11 @@ from torch.nn.attention import SDPBackend
 
 from every_byte.gpu.memory.attachment import another_mode_is_on, attached
 from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.operators.launch.memory_formats import fresh
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 from every_byte.gpu.operators.launch.units import HALF
 from every_byte.gpu.operators.registry import Call, composite, contiguous_copies, returns, takes
 
-from ..launch.memory_formats import fresh
 from .choice import Attention, choose
 
 aten = torch.ops.aten

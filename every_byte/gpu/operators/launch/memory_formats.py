@@ -1,4 +1,4 @@
-"""Channels first or last: which order a tensor suggests, and the copies that kernels make of what lies otherwise."""
+"""Channels first or last: which order a tensor suggests, copies of what lies otherwise, new tensors in an order."""
 
 import torch
 
