@@ -12,10 +12,11 @@ from torch.autograd import Function
 
 from every_byte.gpu.memory.attachment import attached
 
+from .launch import cub
 from .registry import composite, contiguous_copies
+from .selections import COUNT_BYTES
 
 aten = torch.ops.aten
-COUNTED_IN_ONE_TILE, COUNT_BYTES, SELECTION_BYTES = 4096, 4, 1023
 
 
 def _differentiably(function: type[Function], operator: torch._ops.OpOverload):
@@ -81,6 +82,7 @@ class ProdOfRows(Function):
         counts = zeros.sum(ctx.dim, True)
         counts.sum()
         of_x = gradient * (result / x).conj()
+        del counts, zeros  # the last first, as in C++
         return of_x.to(given), *[None] * (ctx.n_inputs - 1)
 
 
@@ -124,14 +126,12 @@ def _positions_of_none(zeros: torch.Tensor) -> None:
 
     Source: nonzero_cuda_out_impl in aten/src/ATen/native/cuda/Nonzero.cu, as `select` of selections.py has it.
     """
-    mode = attached()[-1]
-    if zeros.numel() > COUNTED_IN_ONE_TILE:
-        mode.not_modelled(f"aten::nonzero of more than {COUNTED_IN_ONE_TILE:,d} elements, in the gradient of prod")
-    mode.memory.operation = "aten::nonzero"
-    copies = [mode.memory.take(n_bytes) for n_bytes in contiguous_copies(zeros)]
-    count = mode.memory.take(COUNT_BYTES)
-    mode.memory.while_taken(1)
-    mode.memory.while_taken(SELECTION_BYTES)
-    mode.memory.give_back(*count)
+    memory = attached()[-1].memory
+    memory.operation = "aten::nonzero"
+    copies = [memory.take(n_bytes) for n_bytes in contiguous_copies(zeros)]
+    count = memory.take(COUNT_BYTES)
+    memory.while_taken(cub.count(zeros.numel(), memory.spec))
+    memory.while_taken(cub.select_flagged(zeros.numel(), memory.spec))
+    memory.give_back(*count)
     for copy in copies:
-        mode.memory.give_back(*copy)
+        memory.give_back(*copy)
