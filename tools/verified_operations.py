@@ -43,8 +43,9 @@ once and is named in `gpu.unmodelled`. Below, first, the samples of all operator
 PROGRAMS = """
 ## In programs
 
-Each operation ran in a program of which the simulated GPU gave every figure and every event: a case of `tests/reference`, named
-with its card. A program verifies an operation for the shapes, types and layouts that it has, not for all there are.
+Each operation ran in a program of which the simulated GPU gave every figure and every event: a case of
+`tests/reference`, named with its card. A program verifies an operation for the shapes, types and layouts that it has,
+not for all there are.
 
 | operation | verified by |
 |---|---|
