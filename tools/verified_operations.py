@@ -38,12 +38,14 @@ HEAD = """# Verified operations
 
 Written by `python tools/verified_operations.py`, which compares the simulated GPU with what was recorded from the CUDA
 build of PyTorch 2.13 (see `tests/reference/README.md`). An operation that is in no row is counted by its outputs, warns
-once and is named in `gpu.unmodelled`.
-
+once and is named in `gpu.unmodelled`. Below, first, the samples of all operators, then the programs.
+"""
+PROGRAMS = """
 ## In programs
 
-Each operation ran in a program of which the simulated GPU gave every figure and every event. A program verifies an
-operation for the shapes, types and layouts that it has, not for all there are.
+Each operation ran in a program of which the simulated GPU gave every figure and every event: a case of
+`tests/reference`, named with its card. A program verifies an operation for the shapes, types and layouts that it has,
+not for all there are.
 
 | operation | verified by |
 |---|---|
@@ -53,7 +55,7 @@ DATABASE = """
 
 PyTorch's tests draw on a database that knows of each operator how it may be called: shapes, strides, settings. Nobody
 here wrote it. Each of its samples was run forward and backward, in float32, in bfloat16 and under autocast to bfloat16:
-on a simulated A100, and on the CUDA build over stub libraries that describe one.
+on a simulated A100, and on the CUDA build over stub libraries that describe one. None is of complex numbers.
 
 {verdicts}
 
@@ -89,7 +91,7 @@ def main() -> None:
             for operation in sorted(run.gpu.operations - run.gpu.unmodelled):
                 verified.setdefault(operation, f"{name}.{card}")
     rows = [f"| `{operation}` | {case} |\n" for operation, case in sorted(verified.items())]
-    PAGE.write_text(HEAD + "".join(rows) + database(), encoding="utf-8")
+    PAGE.write_text(HEAD + database() + PROGRAMS + "".join(rows), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)}: {len(verified)} operations")
 
 
