@@ -102,7 +102,9 @@ def nonzero_static(call: Call) -> None:
     call.place_all()
     n = call.args[0].numel()
     if n and call.result.numel():
-        blocks = min(div_up(n, STATIC_TILE), call.memory.spec.multiprocessors)
+        tiles = div_up(n, STATIC_TILE)
+        tiles_of_a_block = div_up(tiles, min(tiles, call.memory.spec.multiprocessors))
+        blocks = div_up(tiles, tiles_of_a_block)
         call.hold(*contiguous_copies(call.args[0]))
         call.while_taken(blocks * COUNT_BYTES, blocks * INDEX_BYTES)
 
