@@ -222,15 +222,15 @@ def test_values_that_are_computed_are_zeros_and_each_line_says_so_once(gpu):
 
 
 def test_arguments_of_distributions_are_valid(gpu):
-    logits = torch.randn(4, 6, device=gpu.device)
+    logits, checked = torch.randn(4, 6, device=gpu.device), {"validate_args": True}  # PyTorch's compiler turns it off
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        action = torch.distributions.Categorical(logits=logits)
-        assert torch.distributions.Normal(logits, logits.exp()).log_prob(logits).shape == (4, 6)
+        action = torch.distributions.Categorical(logits=logits, **checked)
+        assert torch.distributions.Normal(logits, logits.exp(), **checked).log_prob(logits).shape == (4, 6)
         assert action.log_prob(action.sample()).shape == (4,)
     assert not gpu.values_read
     with pytest.raises(ValueError, match="constraint"):
-        torch.distributions.Normal(torch.zeros(2), torch.tensor([1.0, -1.0]))
+        torch.distributions.Normal(torch.zeros(2), torch.tensor([1.0, -1.0]), **checked)
 
 
 def test_what_is_not_modelled_is_named_at_the_line_of_the_program(gpu):
