@@ -3,7 +3,7 @@
 import nbformat
 import pytest
 from prediction_rules import answer_in, asked, questions_of, shown_by
-from site_pages import CHAPTERS, FILES, chapter_page, visit
+from site_pages import CHAPTERS, FILES, chapter_page, served, visit
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -25,7 +25,7 @@ ANSWERS = """() => {
 
 
 def test_a_predicted_result_waits_for_the_guess_which_is_compared_and_kept():
-    with visit(FILES, viewport=WIDE) as seen:
+    with served() as address, visit(address, viewport=WIDE) as seen:
         page = seen.open(chapter_page(CHAPTERS[0]))
         outputs = page.locator("div.cell > .cell_output")
         n_shown, n_covered = outputs.locator("visible=true").count(), page.locator("[data-asked]").count()
@@ -69,7 +69,7 @@ def test_the_button_says_what_is_so_and_what_comes():
 
 
 def test_the_choice_is_the_same_in_each_chapter_and_can_be_had_back():
-    with visit(FILES, viewport=WIDE) as seen:
+    with served() as address, visit(address, viewport=WIDE) as seen:
         page = seen.open(chapter_page(CHAPTERS[0]))
         page.get_by_role("button", name="Show results").click()
         page.get_by_role("button", name="Hide results").click()
