@@ -95,7 +95,7 @@ def test_what_was_predicted_before_is_counted_when_all_results_are_shown():
 
 
 def test_fields_are_there_where_what_was_stored_is_broken():
-    with visit(FILES, viewport=WIDE) as seen:
+    with served() as address, visit(address, viewport=WIDE) as seen:
         name = chapter_page(CHAPTERS[0])
         for broken in ("{", "null", "3"):
             seen.open(name).evaluate(STORE, [f"every-byte.predicted.{CHAPTERS[0].stem}", broken])

@@ -203,7 +203,7 @@ def test_the_menu_beside_the_text_folds_away():
 
 
 def test_dark_mode_has_a_switch_that_is_remembered():
-    with visit(FILES, color_scheme="light", viewport=WIDE) as seen:
+    with served() as address, visit(address, color_scheme="light", viewport=WIDE) as seen:
         page = seen.open("index.html")
         inks = "['body', '.eb'].map((name) => getComputedStyle(document.querySelector(name)).color)"
         light = page.evaluate(inks)
@@ -215,7 +215,7 @@ def test_dark_mode_has_a_switch_that_is_remembered():
 
 
 def test_a_chapter_read_to_the_end_is_marked_until_the_reader_says_forget():
-    with visit(FILES, viewport=WIDE) as seen:
+    with served() as address, visit(address, viewport=WIDE) as seen:
         page = seen.open(chapter_page(CHAPTERS[0]))
         assert page.locator(".read-mark").count() == 0
         page.locator(".prev-next-footer").scroll_into_view_if_needed()

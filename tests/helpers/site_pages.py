@@ -4,7 +4,6 @@ import contextlib
 import functools
 import http.server
 import threading
-import time
 from collections.abc import Iterator
 
 from places import ROOT
@@ -20,9 +19,6 @@ NOTE_READY = """() => new MutationObserver((_, seen) => {
   window.readyMs = performance.now();
   seen.disconnect();
 }).observe(document, { subtree: true, childList: true, attributes: true })"""
-STORED = "JSON.stringify(Object.entries(localStorage).sort())"
-NOTE_STORED = f"try {{ window.storedAtStart = {STORED}; }} catch {{ }}"  # none on about:blank
-STORED_SECONDS = 120  # so long what a page stores may be missed by the next one, which has a process of its own
 PAINTED = """async () => {
   await document.fonts.ready;
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -80,7 +76,6 @@ class Visit:
         self.context.on("weberror", lambda error: self.wrong.append(str(error.error)))
         self.context.on("requestfailed", self._failed)
         self.context.on("response", self._response)
-        self.context.add_init_script(NOTE_STORED)
         self.page = self.context.new_page()
 
     def _route(self, route) -> None:
@@ -102,12 +97,12 @@ class Visit:
             self.sizes[response.url] = path.stat().st_size
 
     def open(self, name: str, *, until: str = "load"):
-        """Opens a page of the site, and waits until it is painted; `until="networkidle"`: until it asks for nothing."""
-        stored = None if self.page.url == "about:blank" else self.page.evaluate(STORED)
-        deadline = time.monotonic() + STORED_SECONDS
+        """Opens a page of the site, and waits until it is painted; `until="networkidle"`: until it asks for nothing.
+
+        What one page stores the next may miss where both are files, for each has a process of its own: such tests
+        ask a server.
+        """
         self.page.goto(self.root + name, wait_until=until)
-        while stored not in {None, self.page.evaluate("window.storedAtStart")} and time.monotonic() < deadline:
-            self.page.reload(wait_until=until)
         self.page.evaluate(PAINTED)
         return self.page
 
