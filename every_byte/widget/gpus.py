@@ -20,6 +20,9 @@ from .controls import Control
 FIRST = next(iter(SPECS))
 """The GPU that an explorer starts with, and that settings without one mean."""
 
+ALLOCATORS = {name: name for name in ("default", "expandable_segments:True", "max_split_size_mb:128")} | {"default": ""}
+"""The settings of PyTorch's allocator for which an explorer says whether a run fits, as PYTORCH_ALLOC_CONF has them."""
+
 NO_KERNEL = "A page has no kernel to measure with: open the chapter in JupyterLab on a machine with a GPU."
 _BESIDE = "beside"
 _ANY = (0, 0)
@@ -81,6 +84,14 @@ def gpu_controls(
         choice,
         Control.toggle(_BESIDE, "simulate this card, too", selects=False, when={"gpu": [option]}, hides=True),
     ]
+
+
+def allocator_control(least: tuple[int, int] = _ANY) -> Control:
+    """The choice `allocator` of `ALLOCATORS`, on which the verdict of a simulated GPU depends; `least` as above."""
+    own = _own(least)
+    simulated = [name for name in available_gpus(least) if name != _option(own)]
+    when = None if own.reason else {"gpu": simulated}
+    return Control.choice("allocator", "allocator", ALLOCATORS, when=when, judges=True)
 
 
 def gpu_and_rest(settings: Mapping) -> tuple[str | GPUSpec, dict]:
