@@ -9,28 +9,25 @@ what was requested: sizes are rounded up, and a remainder not worth a block of i
                                                               and a free block of 1,096,704 bytes behind it
 
 A stream has segments of its own: what it frees, it alone takes again, for the GPU may still be at work on what came
-before in it.
+before in it. A block that other streams use, as `record_stream` tells, comes back when they are done with it: on a
+GPU that does nothing, as soon as the allocator asks.
 
-The rules are those of PyTorch 2.13 with its default settings. What stays out: `max_split_size`, expandable segments,
-memory fractions, CUDA graphs, `record_stream`.
+The rules are those of PyTorch 2.13 with any of its settings. What stays out: CUDA graphs and their pools.
 Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/gpu/memory/test_allocator_recorded.py.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from every_byte.rounding import LARGEST_SMALL_BYTES, round_size, segment_size
-from every_byte.units import MiB, exact, short
+from every_byte.rounding import LARGEST_SMALL_BYTES, round_size
+from every_byte.units import exact, short
 
 from .blocks import Block, BlockPool
-from .stats import EVENTS, Stats, flatten, snapshot
-
-FIRST_ADDRESS = 0x7F00_0000_0000
-"""Addresses rise from here, and none is used twice. A driver's own order is not documented; all that depends on it is
-which of two free blocks of one size, in different segments, is taken first."""
-
-GAP_BYTES = 2 * MiB
-"""Left between two segments, so that the end of one is never the address of another."""
+from .driver import Driver
+from .expandable import ExpandableSegments
+from .release import old_segments, oversize_segments
+from .settings import UNLIMITED, AllocatorSettings
+from .stats import EVENTS, OVERSIZE, Stat, Stats, flatten, snapshot
 
 
 class OutOfMemory(Exception):
@@ -38,22 +35,31 @@ class OutOfMemory(Exception):
 
     Unit:   bytes, as `int`: what was asked for (`requested_bytes`) and the segment it needs (`segment_bytes`); what
             all segments may take (`capacity_bytes`), take now (`reserved_bytes`), and what blocks in use take of that
-            (`allocated_bytes`); `free_bytes` and `cached_bytes` are the two differences.
+            (`allocated_bytes`); `free_bytes` and `cached_bytes` are the two differences. `allowed_bytes` is the limit
+            that a fraction of the GPU's memory sets to segments; without one, the capacity.
     """
 
     def __init__(
-        self, requested_bytes: int, segment_bytes: int, capacity_bytes: int, reserved_bytes: int, allocated_bytes: int
+        self,
+        requested_bytes: int,
+        segment_bytes: int,
+        capacity_bytes: int,
+        reserved_bytes: int,
+        allocated_bytes: int,
+        allowed_bytes: int | None = None,
     ) -> None:
         self.requested_bytes = requested_bytes
         self.segment_bytes = segment_bytes
         self.capacity_bytes = capacity_bytes
         self.reserved_bytes = reserved_bytes
         self.allocated_bytes = allocated_bytes
+        self.allowed_bytes = capacity_bytes if allowed_bytes is None else allowed_bytes
         self.free_bytes = capacity_bytes - reserved_bytes
         self.cached_bytes = reserved_bytes - allocated_bytes
+        allowed = "" if allowed_bytes is None else f", and by a fraction of memory no more than {exact(allowed_bytes)}"
         super().__init__(
             f"out of memory: asked for {exact(requested_bytes)}, which needs a new segment of {short(segment_bytes)}. "
-            f"Segments may take {exact(capacity_bytes)}; they hold {exact(reserved_bytes)} and "
+            f"Segments may take {exact(capacity_bytes)}{allowed}; they hold {exact(reserved_bytes)} and "
             f"{exact(self.free_bytes)} are free. Of what they hold, {exact(allocated_bytes)} are in use and "
             f"{exact(self.cached_bytes)} lie free between blocks in use, none of them fitting. "
             "Try a smaller batch or sequence, fewer bytes per element, freeing what is no longer needed, "
@@ -64,26 +70,71 @@ class OutOfMemory(Exception):
 class CachingAllocator:
     """Hands out blocks of at most `capacity_bytes` of segments, as PyTorch's allocator would on a GPU of that size.
 
-    `on_segment(action, address, n_bytes)` hears of each "segment_alloc" and "segment_free".
+    `on_segment(action, address, n_bytes)` hears of each "segment_alloc" and "segment_free", and of each "segment_map"
+    and "segment_unmap" of expandable segments.
 
-    Counts: `capacity_bytes` is what segments may take: the GPU's memory less the CUDA context.
+    Counts: `capacity_bytes` is what segments may take: the GPU's memory less the CUDA context. `total_bytes` is all of
+            that memory, which fractions are of; without it, the capacity.
     Unit:   bytes, as `int`.
     Raises: ValueError for a capacity that is not a whole number of bytes, zero or more.
     """
 
-    def __init__(self, capacity_bytes: int, on_segment: Callable[[str, int, int], None] | None = None) -> None:
+    def __init__(
+        self,
+        capacity_bytes: int,
+        on_segment: Callable[[str, int, int], None] | None = None,
+        *,
+        settings: AllocatorSettings | None = None,
+        total_bytes: int | None = None,
+    ) -> None:
         if type(capacity_bytes) is not int or capacity_bytes < 0:
             raise ValueError(
                 "capacity_bytes must be an int of at least 0, the bytes that segments may take: "
                 f"got {capacity_bytes!r}."
             )
         self.capacity_bytes = capacity_bytes
-        self._on_segment = on_segment or (lambda action, address, n_bytes: None)
+        self.total_bytes = capacity_bytes if total_bytes is None else total_bytes
+        self._driver = Driver(capacity_bytes, on_segment)
+        self._expandable = ExpandableSegments(self._driver, self.total_bytes)
         self._stats = Stats()
         self._small, self._large = BlockPool(True, self._stats), BlockPool(False, self._stats)
+        self._oversize = {name: Stat() for name in OVERSIZE}
         self._live: set[Block] = set()
-        self._next_address = FIRST_ADDRESS
+        self._uses: dict[Block, set[int]] = {}
+        self._awaited: dict[Block, None] = {}
         self._events = dict.fromkeys(EVENTS, 0)
+        self.settings = settings or AllocatorSettings()
+        self._told_max_split_bytes = self.settings.max_split_bytes
+        self.set_memory_fraction(self.settings.per_process_memory_fraction)
+
+    # settings
+
+    def set_settings(self, text: str) -> None:
+        """Follow another text of PYTORCH_ALLOC_CONF from now on; blocks and segments stay as they are.
+
+        What it says of the fraction of memory holds for allocators that are made later, as in PyTorch.
+        """
+        self.settings = self.settings.changed_by(text)
+        self._follow()
+
+    def set_memory_fraction(self, fraction: float) -> None:
+        """Let segments take no more than this fraction of the GPU's whole memory.
+
+        Raises: RuntimeError, as PyTorch does, for a fraction that is not in [0, 1].
+        """
+        if not 0 <= fraction <= 1:
+            raise RuntimeError(f"invalid fraction:{fraction:g}. Please set within [0, 1].")
+        self.allowed_bytes = int(fraction * self.total_bytes) if fraction < 1 else None
+        self._follow()
+
+    def _follow(self) -> None:
+        settings = self.settings
+        collects = self.allowed_bytes is not None and settings.garbage_collection_threshold > 0
+        for pool in (self._small, self._large):
+            pool.follow(settings, collects)
+        self._round_size = settings.round_size if settings.rounds_up else round_size
+
+    # what a program asks for
 
     def malloc(self, requested_bytes: int, stream: int = 0) -> Block:
         """A block of at least `requested_bytes`: the stream's best fitting free one, or the front of a new segment.
@@ -95,23 +146,39 @@ class CachingAllocator:
                 f"requested_bytes must be an int above 0: got {requested_bytes!r}; "
                 "a tensor of no bytes takes no block, so do not ask for one."
             )
-        size_bytes = round_size(requested_bytes)
+        if self._awaited:
+            self._finish_awaited()
+        size_bytes = self._round_size(requested_bytes)
         pool = self._small if size_bytes <= LARGEST_SMALL_BYTES else self._large
-        found = pool.take_best_fit(size_bytes, stream)
+        found = pool.take(size_bytes, stream)
         if found is None:
-            found = self._new_segment(pool, size_bytes, requested_bytes, stream)
+            found = self._from_driver(pool, size_bytes, requested_bytes, stream)
         block = pool.carve(found, size_bytes)
-        block.allocated = True
+        block.active = True
         block.requested_bytes = requested_bytes
         self._live.add(block)
-        stats = pool.stats
-        stats.allocation.increase(1)
-        stats.allocated_bytes.increase(block.size_bytes)
-        stats.requested_bytes.increase(requested_bytes)
+        pool.stats.note_use(block)
+        if block.size_bytes >= self.settings.max_split_bytes:
+            self._oversize["oversize_allocations"].increase(1)
         return block
 
+    def record_stream(self, block: Block, stream: int) -> None:
+        """A block in use is used by another stream as well: once it is freed, it waits for that one.
+
+        Raises: ValueError for a block that is not in use.
+        """
+        if block not in self._live:
+            raise ValueError(f"block must be one in use: got {block!r}; tell of its streams before it is freed.")
+        if stream == block.stream:
+            return
+        self._uses.setdefault(block, set()).add(stream)
+        if not self._stats.tells_active:
+            self._stats.tell_active()
+            for pool in (self._small, self._large):
+                pool.stats.tell_active(self._stats)
+
     def free(self, block: Block) -> None:
-        """Put a block back into its pool, joined with the free blocks beside it.
+        """Put a block back into its pool, joined with the free blocks beside it; or let it wait for other streams.
 
         Raises: ValueError for a block that this allocator has not handed out, or that was freed before.
         """
@@ -121,45 +188,96 @@ class CachingAllocator:
             freed_before = isinstance(block, Block) and block.pool in (self._small, self._large)
             reason = "it was freed before" if freed_before else "it comes from elsewhere"
             raise ValueError(f"block must be one that this allocator handed out: got {block!r}; {reason}.") from None
-        block.allocated = False
         stats = block.pool.stats
         stats.allocation.decrease(1)
         stats.allocated_bytes.decrease(block.size_bytes)
-        stats.requested_bytes.decrease(block.requested_bytes)
-        block.pool.give_back(block)
+        if block.size_bytes >= self.settings.max_split_bytes:
+            self._oversize["oversize_allocations"].decrease(1)
+        if self._uses and self._uses.pop(block, None):
+            self._awaited[block] = None
+        else:
+            stats.note_end(block)
+            block.active = False
+            block.pool.give_back(block)
+
+    def _finish_awaited(self) -> None:
+        """Freed blocks come back to their pools: what other streams did with them is done."""
+        for block in self._awaited:
+            block.pool.stats.note_end(block)
+            block.active = False
+            block.pool.give_back(block)
+        self._awaited.clear()
 
     def empty_cache(self) -> None:
-        """Give the driver back every segment that is one free block. A segment with anything in use stays whole."""
-        self._events["num_sync_all_streams"] += 1  # PyTorch waits here for blocks that other streams still use
+        """Give the driver back every segment that is one free block, and whole free pages of expandable segments.
+
+        Other segments with anything in use stay whole.
+        """
+        self._events["num_sync_all_streams"] += 1
+        self._finish_awaited()
         for pool in (self._large, self._small):
             for block in pool.whole_segments():
-                pool.remove(block)
-                pool.stats.segment.decrease(1)
-                pool.stats.reserved_bytes.decrease(block.size_bytes)
-                self._events["num_device_free"] += 1
-                self._on_segment("segment_free", block.address, block.size_bytes)
+                self._sell_back(block)
+            self._expandable.release(pool)
 
-    def _new_segment(self, pool: BlockPool, size_bytes: int, requested_bytes: int, stream: int) -> Block:
-        """One free block, as large as a segment for `size_bytes` is. Tries again with the cache emptied."""
-        segment_bytes = segment_size(size_bytes)
-        if not self._fits(segment_bytes):
+    # what the driver is asked for
+
+    def _from_driver(self, pool: BlockPool, size_bytes: int, requested_bytes: int, stream: int) -> Block:
+        """A free block with memory bought for it. What is cached goes back first where the driver has too little."""
+        if pool.collects_garbage:
+            self._collect_garbage()
+        found = self._buy(pool, size_bytes, stream)
+        if found is None and self.settings.max_split_bytes != UNLIMITED:
+            segments, may_do = oversize_segments(pool, size_bytes, stream)
+            for block in segments:
+                self._sell_back(block)
+            found = self._buy(pool, size_bytes, stream) if may_do else None
+        if found is None:
             self.empty_cache()
             self._events["num_alloc_retries"] += 1
-            if not self._fits(segment_bytes):
-                self._events["num_ooms"] += 1
-                raise OutOfMemory(
-                    requested_bytes, segment_bytes, self.capacity_bytes, self.reserved_bytes, self.allocated_bytes
-                )
-        block = Block(pool, self._next_address, segment_bytes, stream=stream)
-        self._next_address += segment_bytes + GAP_BYTES
+            found = self._buy(pool, size_bytes, stream)
+        if found is None:
+            self._events["num_ooms"] += 1
+            raise OutOfMemory(
+                requested_bytes, self.settings.segment_size(size_bytes), self.capacity_bytes, self.reserved_bytes,
+                self.allocated_bytes, self.allowed_bytes,
+            )  # fmt: skip
+        return found
+
+    def _buy(self, pool: BlockPool, size_bytes: int, stream: int) -> Block | None:
+        """A new segment, or more pages of an expandable one; None where that is not allowed or there is too little."""
+        settings, segment_bytes = self.settings, self.settings.segment_size(size_bytes)
+        if self.allowed_bytes is not None and self.reserved_bytes + segment_bytes > self.allowed_bytes:
+            return None
+        if settings.expandable_segments:
+            return self._expandable.take(pool, size_bytes, stream, settings.large_segment_bytes)
+        if not self._driver.has(segment_bytes):
+            return None
+        block = Block(pool, self._driver.reserve(segment_bytes), segment_bytes, stream=stream)
         pool.stats.segment.increase(1)
         pool.stats.reserved_bytes.increase(segment_bytes)
-        self._events["num_device_alloc"] += 1
-        self._on_segment("segment_alloc", block.address, segment_bytes)
+        if segment_bytes >= settings.max_split_bytes:
+            self._oversize["oversize_segments"].increase(1)
+        self._driver.sell("segment_alloc", block.address, segment_bytes)
         return block
 
-    def _fits(self, segment_bytes: int) -> bool:
-        return self.reserved_bytes + segment_bytes <= self.capacity_bytes
+    def _sell_back(self, block: Block) -> None:
+        """A segment that is one free block."""
+        pool = block.pool
+        pool.remove(block)
+        pool.stats.segment.decrease(1)
+        pool.stats.reserved_bytes.decrease(block.size_bytes)
+        if block.size_bytes >= self.settings.max_split_bytes:
+            self._oversize["oversize_segments"].decrease(1)
+        self._driver.take_back("segment_free", block.address, block.size_bytes)
+
+    def _collect_garbage(self) -> None:
+        """Once more is reserved than a share of what is allowed, give back large segments not taken for long."""
+        target_bytes = self.reserved_bytes - int(self.settings.garbage_collection_threshold * self.allowed_bytes)
+        for block in old_segments(self._large, target_bytes):
+            self._sell_back(block)
+
+    # figures
 
     @property
     def requested_bytes(self) -> int:
@@ -189,26 +307,33 @@ class CachingAllocator:
     def memory_stats(self) -> dict[str, int]:
         """All figures under the keys of `torch.cuda.memory_stats()`, in its order."""
         views = {"all": self._stats, "small_pool": self._small.stats, "large_pool": self._large.stats}
-        return flatten(views, self._events)
+        events = {**self._events, "num_device_alloc": self._driver.n_alloc, "num_device_free": self._driver.n_free}
+        told = -1 if self._told_max_split_bytes == UNLIMITED else self._told_max_split_bytes
+        return flatten(views, events, self._oversize, told)
+
+    def _all_stats(self) -> Iterable[Stat]:
+        for stats in (self._stats, self._small.stats, self._large.stats):
+            yield from stats
+        yield from self._oversize.values()
 
     def reset_peak_memory_stats(self) -> None:
         """From now on, peaks are measured from what there is now."""
-        for stats in (self._stats, self._small.stats, self._large.stats):
-            for stat in stats:
-                stat.reset_peak()
+        for stat in self._all_stats():
+            stat.reset_peak()
 
     def reset_accumulated_memory_stats(self) -> None:
         """From now on, what came (`allocated`), went (`freed`) and happened (`num_*`) is counted from zero."""
-        for stats in (self._stats, self._small.stats, self._large.stats):
-            for stat in stats:
-                stat.reset_accumulated()
+        for stat in self._all_stats():
+            stat.reset_accumulated()
         self._events = dict.fromkeys(EVENTS, 0)
+        self._driver.n_alloc = self._driver.n_free = 0
 
     def take_over(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
         """Begin with the segments and blocks that another allocator holds, as a snapshot tells them.
 
         Returns the blocks in use, by address. The counters say of them what they would if this allocator had handed
-        them out; of how it came to the free ones, nothing.
+        them out; of how it came to the free ones, nothing. What an expandable segment holds is taken for segments of
+        a fixed size: how far its addresses reach, a snapshot does not tell.
         Raises: ValueError if this allocator has handed out something already.
         """
         if self._stats.reserved_bytes.allocated:
@@ -221,12 +346,11 @@ class CachingAllocator:
             found += pool.rebuild(segment["blocks"], stream)
             pool.stats.segment.increase(1)
             pool.stats.reserved_bytes.increase(segment["total_size"])
-            self._next_address = max(self._next_address, segment["address"] + segment["total_size"] + GAP_BYTES)
-            self._on_segment("segment_alloc", segment["address"], segment["total_size"])
+            self._driver.take_over(segment["address"], segment["total_size"])
         self._live.update(found)
         return found
 
     def memory_snapshot(self) -> list[dict[str, Any]]:
         """Segments and their blocks, in the form and order of `torch.cuda.memory_snapshot()`."""
         free = [block for pool in (self._small, self._large) for *_, block in pool.free]
-        return snapshot([*self._live, *free])
+        return snapshot([*self._live, *self._awaited, *free], self._awaited)

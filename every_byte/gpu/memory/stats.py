@@ -1,6 +1,6 @@
 """What the caching allocator says about itself: counters, `memory_stats` and `memory_snapshot` in torch.cuda's form."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 VIEWS = ("all", "large_pool", "small_pool")
@@ -8,17 +8,16 @@ FIELDS = ("allocated", "current", "freed", "peak")
 FIGURES = (
     "allocation",
     "allocated_bytes",
+    "active",
+    "active_bytes",
     "requested_bytes",
     "inactive_split",
     "inactive_split_bytes",
     "segment",
     "reserved_bytes",
 )
-SAME_WITHOUT_RECORD_STREAM = {"active": "allocation", "active_bytes": "allocated_bytes"}
-"""A freed block stays active while another stream uses it, if that was told by `record_stream`: it is not modelled."""
-
 OVERSIZE = ("oversize_allocations", "oversize_segments")
-"""Blocks at or above `max_split_size`. It is unlimited by default, so there are none."""
+"""Blocks and segments of `max_split_size` and above."""
 
 EVENTS = (
     "num_alloc_retries",
@@ -28,7 +27,6 @@ EVENTS = (
     "num_ooms",
     "num_sync_all_streams",
 )
-NO_MAX_SPLIT_SIZE = -1
 
 
 class Stat:
@@ -66,6 +64,13 @@ class Stat:
         """What has gone since the accumulated figures were reset: what was there and what came, less what is left."""
         return self.at_reset + self.allocated - self.current
 
+    def copy(self, total: "Stat | None" = None) -> "Stat":
+        """The same figures, which go on by themselves, and pass changes on to another `total`."""
+        copy = Stat(total)
+        copy.current, copy.peak = self.current, self.peak
+        copy.allocated, copy.at_reset = self.allocated, self.at_reset
+        return copy
+
     def reset_peak(self) -> None:
         self.peak = self.current
 
@@ -74,73 +79,106 @@ class Stat:
 
 
 class Stats:
-    """The seven figures of one view: of a pool, which passes its changes on to `total`, or of both pools together."""
+    """The nine figures of one view: of a pool, which passes its changes on to `total`, or of both pools together.
+
+    A freed block is active still while another stream uses it. Until there is such a block, `active` and `active_bytes`
+    are the very figures `allocation` and `allocated_bytes`, for they cannot differ.
+    """
 
     __slots__ = FIGURES
 
     def __init__(self, total: "Stats | None" = None) -> None:
         for figure in FIGURES:
             setattr(self, figure, Stat(getattr(total, figure, None)))
+        self.active, self.active_bytes = self.allocation, self.allocated_bytes
 
     def __iter__(self):
-        return (getattr(self, figure) for figure in FIGURES)
+        return iter({getattr(self, figure): None for figure in FIGURES})
+
+    @property
+    def tells_active(self) -> bool:
+        """Whether active blocks are counted on their own."""
+        return self.active is not self.allocation
+
+    def tell_active(self, total: "Stats | None" = None) -> None:
+        """Count active blocks on their own from now on; both pools' figures come first."""
+        self.active = self.allocation.copy(total and total.active)
+        self.active_bytes = self.allocated_bytes.copy(total and total.active_bytes)
+
+    def note_use(self, block) -> None:
+        """A block was handed out."""
+        self.allocation.increase(1)
+        self.allocated_bytes.increase(block.size_bytes)
+        self.requested_bytes.increase(block.requested_bytes)
+        if self.active is not self.allocation:
+            self.active.increase(1)
+            self.active_bytes.increase(block.size_bytes)
+
+    def note_end(self, block) -> None:
+        """A block is no longer used, by any stream."""
+        self.requested_bytes.decrease(block.requested_bytes)
+        if self.active is not self.allocation:
+            self.active.decrease(1)
+            self.active_bytes.decrease(block.size_bytes)
 
 
-def flatten(views: dict[str, Stats], events: dict[str, int]) -> dict[str, int]:
+def flatten(
+    views: dict[str, Stats], events: dict[str, int], oversize: dict[str, Stat], max_split_size: int
+) -> dict[str, int]:
     """All figures under the keys of `torch.cuda.memory_stats()`, in its (alphabetical) order.
 
-    Counts: `views` by the names in `VIEWS`; `events` by the names in `EVENTS`.
+    Counts: `views` by the names in `VIEWS`; `events` by the names in `EVENTS`; `oversize` by those in `OVERSIZE`.
     """
-    flat = {"max_split_size": NO_MAX_SPLIT_SIZE, **events}
-    names = {figure: figure for figure in FIGURES} | SAME_WITHOUT_RECORD_STREAM
-    for name, figure in names.items():
+    flat = {"max_split_size": max_split_size, **events}
+    for name in FIGURES:
         for view in VIEWS:
-            stat = getattr(views[view], figure)
+            stat = getattr(views[view], name)
             for field in FIELDS:
                 flat[f"{name}.{view}.{field}"] = getattr(stat, field)
-    for name in OVERSIZE:
+    for name, stat in oversize.items():
         for field in FIELDS:
-            flat[f"{name}.{field}"] = 0
+            flat[f"{name}.{field}"] = getattr(stat, field)
     return dict(sorted(flat.items()))
 
 
-def snapshot(blocks: Iterable) -> list[dict[str, Any]]:
+def snapshot(blocks: Iterable, awaited: Container = ()) -> list[dict[str, Any]]:
     """Segments by address, each with its blocks, as `torch.cuda.memory_snapshot()` lists them.
 
-    Counts: a free block still shows the `requested_size` of its last use, as torch's does.
+    Counts: a free block still shows the `requested_size` of its last use, as torch's does. Of an expandable segment,
+            each stretch with memory is listed as a segment. `awaited` are freed blocks that other streams use.
     """
-    heads = [block for block in blocks if block.prev is None]
-    return [_segment(head) for head in sorted(heads, key=lambda block: block.address)]
+    heads = [block for block in blocks if block.prev is None or not block.prev.mapped]
+    return [_segment(head, awaited) for head in sorted(heads, key=lambda block: block.address)]
 
 
-def _segment(head) -> dict[str, Any]:
+def _segment(head, awaited: Container) -> dict[str, Any]:
     blocks, block = [], head
-    while block is not None:
+    while block is not None and block.mapped:
         blocks.append(block)
         block = block.next
-    live = [block for block in blocks if block.allocated]
-    live_bytes = sum(block.size_bytes for block in live)
+    active = [block for block in blocks if block.active]
     return {
         "device": 0,
         "address": head.address,
         "total_size": sum(block.size_bytes for block in blocks),
-        "allocated_size": live_bytes,
-        "active_size": live_bytes,
-        "requested_size": sum(block.requested_bytes for block in live),
+        "allocated_size": sum(block.size_bytes for block in active if block not in awaited),
+        "active_size": sum(block.size_bytes for block in active),
+        "requested_size": sum(block.requested_bytes for block in active),
         "stream": head.stream,
         "segment_type": "small" if head.is_small else "large",
         "segment_pool_id": (0, 0),
-        "is_expandable": False,
+        "is_expandable": head.segment is not None,
         "frames": [],
-        "blocks": [_block(block) for block in blocks],
+        "blocks": [_block(block, awaited) for block in blocks],
     }
 
 
-def _block(block) -> dict[str, Any]:
+def _block(block, awaited: Container) -> dict[str, Any]:
+    used = "active_awaiting_free" if block in awaited else "active_allocated"
     return {
         "address": block.address,
         "size": block.size_bytes,
         "requested_size": block.requested_bytes,
-        "state": "active_allocated" if block.allocated else "inactive",
+        "state": used if block.active else "inactive",
         "frames": [],
     }

@@ -178,7 +178,7 @@ def test_a_handed_out_block_is_never_one_that_was_freed():
     assert again.address == stale.address
     with pytest.raises(ValueError, match="freed before"):
         allocator.free(stale)
-    assert again.allocated
+    assert again.active
     assert again.is_split is False
 
 

@@ -25,6 +25,7 @@ def test_out_of_memory_carries_all_sizes_and_says_what_to_try():
     assert sizes == {
         "segment_bytes": 40,
         "capacity_bytes": 64,
+        "allowed_bytes": 64,
         "reserved_bytes": 40,
         "allocated_bytes": 18,
         "free_bytes": 24,
@@ -82,7 +83,7 @@ def test_a_block_is_freed_where_it_came_from():
     for foreign in (block, None, block.address):
         with pytest.raises(ValueError, match=rf"{NOT_OURS} got .*; it comes from elsewhere\.$"):
             allocator.free(foreign)
-    assert block.allocated
+    assert block.active
     assert allocator.allocated_bytes == 0
     assert other.allocated_bytes == 1024
 
