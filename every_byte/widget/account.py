@@ -98,6 +98,6 @@ def said_of(answer: dict, judge: ChoiceControl | None, option: str, *more: str) 
     if answer["timeline"]:
         said.append(answer["timeline"]["caption"])
     if answer["timeline"] and option in (answer["fit_with"] or {}):
-        said.append(f"Blocks and segments of the figure are those of {judge.label} “{next(iter(judge.values))}”.")
+        said.append(f"The peak is of {judge.label} {next(iter(judge.values))}.")
     said += more
     return " ".join([said[0] if len(said) == 1 else f"{said[0].rstrip('.')}.", *said[1:]])

@@ -264,8 +264,11 @@ def judging(controls: Mapping[str, Control]) -> ChoiceControl | None:
 
 
 def named(controls: Mapping[str, Control], names: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting as a page writes it, without the controls that a page hides there."""
+    """A setting as a page writes it, without what a page hides there, and without the first option of what judges."""
     hidden = {symbol for symbol, one in controls.items() if one.hides and not is_meant(one.when, names)}
+    judge = judging(controls)
+    if judge is not None and names[judge.symbol] == next(iter(judge.values)):
+        hidden.add(judge.symbol)
     return {symbol: name for symbol, name in names.items() if symbol not in hidden}
 
 

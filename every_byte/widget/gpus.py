@@ -20,7 +20,7 @@ from .controls import Control
 FIRST = next(iter(SPECS))
 """The GPU that an explorer starts with, and that settings without one mean."""
 
-ALLOCATORS = {name: name for name in ("default", "expandable_segments:True", "max_split_size_mb:128")} | {"default": ""}
+ALLOCATORS = {"default": ""} | {text: text for text in ("expandable_segments:True", "max_split_size_mb:128")}
 """The settings of PyTorch's allocator for which an explorer says whether a run fits, as PYTORCH_ALLOC_CONF has them."""
 
 NO_KERNEL = "A page has no kernel to measure with: open the chapter in JupyterLab on a machine with a GPU."

@@ -54,7 +54,7 @@ export const same = (spec, a, b) => !!a && !!b && spec.controls.every(({ symbol,
 export function judged({ controls }, value, answer) {
   const judge = controls.find(({ judges }) => judges);
   const fit = judge && answer?.fit_with?.[value[judge.symbol]];
-  return fit ? { fit, first: `${judge.label} “${judge.options[0]}”` } : { fit: answer?.fit, first: "" };
+  return fit ? { fit, first: `${judge.label} ${judge.options[0]}` } : { fit: answer?.fit, first: "" };
 }
 
 /** The name of this machine's GPU where a value has it chosen, or "": then accounts are measured. */

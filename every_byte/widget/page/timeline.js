@@ -65,7 +65,7 @@ export function createTimeline(prefix) {
   function draw(width, { stages }, timeline, first) {
     element.hidden = !timeline;
     of.hidden = !first;
-    of.textContent = first ? `Blocks and segments of the figure are those of ${first}.` : "";
+    of.textContent = first ? `The figure has the blocks and segments of ${first}.` : "";
     if (!timeline) return;
     const rows = stages.flatMap((stage) => stage.rows);
     const names = [...new Set([...[...rows].sort((a, b) => a.number - b.number).map(({ name }) => name), ...Object.keys(timeline.columns)])];
