@@ -6,8 +6,9 @@ What a program asks for does not depend on the allocator's settings: a trace of 
 from dataclasses import dataclass, field
 from math import gcd
 
-from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.blocks import Block
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.trace import Trace
@@ -27,7 +28,8 @@ class Fit:
 
     Counts: `needed_bytes` is the most that segments take. Where the run does not fit, it is the least that would have
             done, and `fails_in` the phase in which memory runs out. `n_retries`: how often the allocator gave
-            unused segments back to the driver because a new one found no room. `context_bytes` is assumed, as
+            unused segments back to the driver because a new one found no room, and `in_each_step` whether the last step
+            still had to. `context_bytes` is assumed, as
             `GPUSpec` says; all else follows from the simulation. `settings` are the allocator's, "" for the defaults;
             `allowed_bytes` is what they allow segments to take, None for whatever there is.
     Unit:   bytes.
@@ -41,6 +43,7 @@ class Fit:
     fails_in: str = ""
     settings: str = ""
     allowed_bytes: int | None = None
+    in_each_step: bool = False
 
     @property
     def fits(self) -> bool:
@@ -73,7 +76,8 @@ class Fit:
         there = f"{self.total_bytes:,d}, less {exact(self.context_bytes)} assumed for the CUDA context"
         if self.allowed_bytes is not None and self.allowed_bytes < self.total_bytes - self.context_bytes:
             there = f"the fraction of {self.total_bytes:,d} that the settings allow"
-        retries = f" {_RETRIES.format(_times(self.n_retries))}" if self.fits and self.n_retries else ""
+        times = "in each step" if self.in_each_step else _times(self.n_retries)
+        retries = f" {_RETRIES.format(times)}" if self.fits and self.n_retries else ""
         return f"{reserves}, and there are {self._capacity_bytes:,d} for it: {there}.{retries}"
 
     def __str__(self) -> str:
@@ -111,8 +115,8 @@ def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str, settings: str = 
 
     The trace is of a run that had memory enough: a GPU of the same rules, only larger, makes the same requests. The
     last step lies between the marks `after` and `until`; it must be steady, and leave what it found. It is repeated
-    until the segments grow no more, MOST_REPEATS times at most. `settings` are the allocator's, as PYTORCH_ALLOC_CONF
-    has them.
+    until it leaves each block where it found it, MOST_REPEATS times at most. `settings` are the allocator's, as
+    PYTORCH_ALLOC_CONF has them.
 
     Raises: ValueError for a mark that there is not, and for a last step that is not steady; ValueError or RuntimeError
             for settings that PyTorch refuses, as it does.
@@ -131,7 +135,8 @@ def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str, settings: str = 
         fails_in = next(e.name for e in trace.events[found.failed_at :] if e.action == "mark")
         needed_bytes = _least(run, spec.context_bytes, capacity_bytes, roomy.max_reserved_bytes)
     of_gpu = spec.name, spec.total_bytes, spec.context_bytes
-    return Fit(*of_gpu, needed_bytes, found.n_retries, fails_in, settings, allowed_bytes)
+    retried = found.n_retries, fails_in, settings, allowed_bytes, found.in_last_step
+    return Fit(*of_gpu, needed_bytes, *retried)
 
 
 def _least(run: "_Run", context_bytes: int, too_few_bytes: int, enough_bytes: int) -> int:
@@ -160,6 +165,7 @@ class _Replay:
     max_reserved_bytes: int
     n_retries: int
     failed_at: int | None = None
+    in_last_step: bool = False
 
 
 @dataclass
@@ -213,23 +219,40 @@ class _Run:
         return self.settings.garbage_collection_threshold > 0 and self.settings.per_process_memory_fraction < 1
 
     def replay(self, capacity_bytes: int, total_bytes: int, fraction: float = 1.0) -> _Replay:
-        """All requests on an allocator of this capacity, the last step again and again until nothing grows.
+        """All requests on an allocator of this capacity, the last step again and again until it changes nothing.
 
         Segments may take this fraction of `total_bytes`, and no more than the capacity.
         """
         allocator = CachingAllocator(capacity_bytes, settings=self.settings, total_bytes=total_bytes)
         allocator.set_memory_fraction(fraction)
         live: dict[int, Block] = {}
-        failed_at = _carry_out(self.requests, allocator, live)
+        failed_at, before, n_before = _carry_out(self.requests, allocator, live), None, 0
         for _ in range(MOST_REPEATS):
-            before = allocator.max_reserved_bytes
-            if failed_at is None:
-                live |= {old: live.pop(new) for old, new in self.renamed.items()}
-                failed_at = _carry_out(self.requests[self.start :], allocator, live)
-            if failed_at is not None or allocator.max_reserved_bytes == before:
+            if failed_at is not None:
                 break
-        n_retries = allocator.memory_stats()["num_alloc_retries"]
-        return _Replay(allocator.max_reserved_bytes, n_retries, failed_at)
+            live |= {old: live.pop(new) for old, new in self.renamed.items()}
+            now = allocator.max_reserved_bytes, _layout(allocator, live)
+            if now == before:
+                break
+            before = now
+            n_before = _n_retries(allocator)
+            failed_at = _carry_out(self.requests[self.start :], allocator, live)
+        n_retries = _n_retries(allocator)
+        return _Replay(allocator.max_reserved_bytes, n_retries, failed_at, n_retries > n_before)
+
+
+def _n_retries(allocator: CachingAllocator) -> int:
+    return allocator.memory_stats()["num_alloc_retries"]
+
+
+def _layout(allocator: CachingAllocator, live: dict[int, Block]) -> tuple:
+    """Where everything lies, by the order of addresses: from the same layout, the same step leads to the same one."""
+    numbers = {block.address: number for number, block in live.items()}
+    return tuple(
+        (segment["stream"], segment["segment_type"], block["size"], numbers.get(block["address"]))
+        for segment in allocator.memory_snapshot()
+        for block in segment["blocks"]
+    )
 
 
 def _carry_out(
