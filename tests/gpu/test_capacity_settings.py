@@ -7,7 +7,7 @@ from math import gcd
 import pytest
 import torch
 
-from every_byte.gpu.capacity import MOST_REPEATS, SEGMENT_STEP_BYTES, fit
+from every_byte.gpu.capacity import MOST_REPEATS, SEGMENT_STEP_BYTES, Fit, Room, fit
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.gpu.memory.settings import AllocatorSettings
@@ -91,6 +91,7 @@ def test_a_gpt_2_that_fits_with_expandable_segments_alone():
         "expandable_segments:True": True,
     }
     for settings, found in verdicts.items():
+        room = Room()
         with SimulatedGPU(step.gpu, settings=settings) as gpu:
             try:
                 train_steps(
@@ -99,11 +100,60 @@ def test_a_gpt_2_that_fits_with_expandable_segments_alone():
                     lambda: random_tokens(gpu, b=step.b, s=step.s, V=step.letters["V"]),
                     StepSettings(autocast=step.half, optimizer="fused"),
                     n_steps=2 + MOST_REPEATS,
+                    at_mark=lambda _, room=room, gpu=gpu: room.note(gpu),
                 )
             except torch.OutOfMemoryError:
                 assert not found.fits
             else:
-                assert (found.fits, found.needed_bytes) == (True, gpu.max_memory_reserved())
+                assert (found.fits, found.needed_bytes) == (True, room.reserved_bytes)
+
+
+def test_a_block_that_another_stream_uses_comes_back_as_on_the_gpu():
+    """What was freed while it waited for a stream is free once memory is asked for, by any settings.
+
+    With max_split_size_mb:20 each step takes a segment of 20 MiB more: no request for less is ever served from it again.
+    """
+
+    def steps(settings, n_steps):
+        with SimulatedGPU("a100-80gb", settings=settings) as gpu:
+            side = gpu.Stream()
+            for step in range(1, n_steps + 1):
+                gpu.trace.mark(f"begin {step}")
+                x = torch.empty(30 * MiB, dtype=torch.uint8, device=gpu.device)
+                with gpu.stream(side):
+                    y = torch.empty(3 * MiB, dtype=torch.uint8, device=gpu.device)
+                x.record_stream(side)
+                del x
+                z = torch.empty(28 * MiB, dtype=torch.uint8, device=gpu.device)
+                del y, z
+            gpu.trace.mark("end")
+        return gpu
+
+    trace = steps("", 2).trace
+    for settings in ["", *SETTINGS]:
+        found = fit(trace, A100, after="begin 2", until="end", settings=settings)
+        assert found.needed_bytes == steps(settings, 2 + MOST_REPEATS).max_memory_reserved()
+
+
+# ---- words
+
+
+def test_the_verdict_names_the_settings_and_the_fraction():
+    settings = "expandable_segments:True"
+    found = Fit("a100-80gb", 85_097_971_712, 587_202_560, 14_883_487_744, settings=settings)
+    assert found.headline == f"Fits on a100-80gb with {settings}: 69,627,281,408 bytes (64.8 GiB) to spare"
+    half = Fit("a100-80gb", 85_097_971_712, 587_202_560, 50 << 30, 0, "step 1 forward", "x:1", 42_548_985_856)
+    assert half.headline == "Does not fit on a100-80gb with x:1: 11,138,105,344 bytes (10.4 GiB) short"
+    assert half.reasons.endswith(
+        "and there are 42,548,985,856 for it: the fraction of 85,097,971,712 that the settings allow."
+    )
+    tight = Fit("a100-80gb", 85_097_971_712, 587_202_560, 1, 9, in_each_step=True)
+    assert "It is tight: in each step the allocator had to give unused segments back" in tight.reasons
+
+
+def test_settings_are_refused_as_pytorch_does(trace):
+    with pytest.raises(ValueError, match="Unrecognized key 'expandable'"):
+        fit(trace, A100, **STEP_2, settings="expandable:True")
 
 
 # ---- against naive replays
