@@ -8,9 +8,10 @@ from dataclasses import replace
 import torch
 
 from every_byte.failures import release, sentence
-from every_byte.gpu.device import fresh_gpu, spec_of
+from every_byte.gpu.device import fresh_gpu, simulated_with, spec_of
 from every_byte.gpu.live.gpu import LIVE, LiveGPU
 from every_byte.gpu.live.machine import Machine, conditions, this_machine
+from every_byte.gpu.live.settings import followed_settings
 from every_byte.gpu.memory.specs import SPECS, GPUSpec
 from every_byte.units import exact
 
@@ -132,8 +133,11 @@ def beside_its_simulation(account: Callable[[dict], Account]) -> Callable[[dict]
             )
         beside = None
         if settings.get(_BESIDE):
+            followed, sentences = followed_settings(live.device)
+            said += sentences
             try:
-                beside = account(asked | {"gpu": spec_of(LIVE)})
+                with simulated_with(followed):
+                    beside = account(asked | {"gpu": spec_of(LIVE)})
             except Exception as error:  # a simulation that fails is no reason to hide what was measured
                 said.append(f"There is no simulation beside it: {sentence(error)}")
                 release(error)

@@ -111,7 +111,7 @@ def test_a_gpt_2_that_fits_with_expandable_segments_alone():
 def test_a_block_that_another_stream_uses_comes_back_as_on_the_gpu():
     """What was freed while it waited for a stream is free once memory is asked for, by any settings.
 
-    With max_split_size_mb:20 each step takes a segment of 20 MiB more: no request for less is ever served from it again.
+    With max_split_size_mb:20 each step takes a segment of 20 MiB more: requests for less are not served from it again.
     """
 
     def steps(settings, n_steps):
