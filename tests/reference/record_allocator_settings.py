@@ -23,7 +23,12 @@ from every_byte.units import KiB, MiB
 
 CONTEXT_BYTES = 16 * MiB
 OPERATIONS, CHECK_EVERY = 170, 20
-SEQUENCES = 56
+DRAWN, SHARED = 56, 4
+COLLECTING = (0.3, 0.5, 0.7)
+"""The first sequences have settings drawn at random. Then come some with the default settings and small blocks that
+several streams use, freed in bursts: the order in which they come back shows in the figures. In the last, garbage is
+collected at these thresholds from many segments of one block."""
+
 CHOICES = {
     "expandable_segments": ("True", "True", "False"),
     "large_segment_size_mb": (11, 12, 15, 16, 24, 32, 48),
@@ -41,6 +46,8 @@ DEFAULTS = {"expandable_segments": "False", "large_segment_size_mb": 20}
 """Of the settings that stay as they are where a later text does not name them."""
 
 NOT_LESS_THAN_A_LARGE_SEGMENT = ("max_split_size_mb", "max_non_split_rounding_mb")
+SHARED_EDGES = tuple(n * KiB for n in (64, 128, 256))
+COLLECTED_EDGES = tuple(n * MiB for n in (10, 12, 14, 18, 24, 30))
 EDGES = tuple(n * KiB for n in (0.5, 1, 512)) + tuple(n * MiB for n in (1, 2, 3, 5, 9, 10, 20))
 LARGE_EDGES = tuple(n * MiB for n in (3, 9, 10, 12, 16, 18, 20, 24))
 CAPACITIES = tuple(n * MiB for n in (45, 64, 85, 100, 129, 160, 200, 256, 300, 400))
@@ -73,7 +80,13 @@ def text_of(settings):
 
 
 def sequence_settings(seed):
-    """Each setting alone, twice; then several at once."""
+    """Each setting alone, twice; then several at once; then none, and those of garbage collection."""
+    if seed >= DRAWN + SHARED:
+        threshold = COLLECTING[seed - DRAWN - SHARED]
+        settings = {"garbage_collection_threshold": threshold, "per_process_memory_fraction": 0.9}
+        return settings, COLLECTED_EDGES, 400 * MiB
+    if seed >= DRAWN:
+        return {}, SHARED_EDGES, CAPACITIES[seed % len(CAPACITIES)]
     rng, names = random.Random(f"settings {seed}"), list(CHOICES)
     chosen = [names[seed % len(names)]] if seed < 2 * len(names) else rng.sample(names, rng.randint(2, 5))
     settings = drawn_settings(rng, chosen, DEFAULTS)
@@ -103,6 +116,11 @@ class Sequence:
         self.handles = {stream.cuda_stream: number for number, stream in enumerate(self.streams)}
         self.n_streams, self.changes = self.rng.choice((1, 2, 3)), self.rng.random() < 0.5
         self.now = DEFAULTS | self.settings
+        self.uses, self.drain = 0.14, 0.3
+        if seed >= DRAWN + SHARED:
+            self.n_streams, self.changes = 1, False
+        elif seed >= DRAWN:
+            self.n_streams, self.changes, self.uses, self.drain = 3, False, 0.4, 0.02
         self.live, self.number = {}, 0
 
     def malloc(self):
@@ -144,13 +162,13 @@ class Sequence:
         getattr(self.cuda, name)()
         return [name]
 
-    def step(self, mallocs):
-        kind = self.rng.random()
+    def step(self, number):
+        mallocs, kind = self.drain if number // CHECK_EVERY % 3 == 1 else 0.68, self.rng.random()
         if kind < 0.03:
             return self.rare()
         if kind < 0.075 and self.changes:
             return self.change_settings()
-        if kind < 0.2 and self.n_streams > 1 and self.live:
+        if kind < 0.06 + self.uses and self.n_streams > 1 and self.live:
             return self.record_stream()
         return self.malloc() if self.rng.random() < mallocs or not self.live else self.free()
 
@@ -172,7 +190,7 @@ def record_sequence(seed):
     result = {"settings": text_of(sequence.settings), "capacity_bytes": free_bytes, "total_bytes": total_bytes}
     operations = result["operations"] = []
     for step in range(1, OPERATIONS + 1):
-        operation = sequence.step(0.3 if step // CHECK_EVERY % 3 == 1 else 0.68)
+        operation = sequence.step(step)
         stats = sequence.cuda.memory_stats()
         operations.append([*operation, zlib.crc32(",".join(map(str, stats.values())).encode())])
         if step % CHECK_EVERY == 0:
@@ -185,7 +203,7 @@ def record_sequence(seed):
 
 def main(card):
     environments = []
-    for seed in range(SEQUENCES):
+    for seed in range(DRAWN + SHARED + len(COLLECTING)):
         settings, _, capacity_bytes = sequence_settings(seed)
         memory = {"STUB_CUDA_MEM": str(CONTEXT_BYTES + capacity_bytes), "STUB_CUDA_CONTEXT": str(CONTEXT_BYTES)}
         environments.append({**memory, "PYTORCH_ALLOC_CONF": text_of(settings)})
