@@ -7,7 +7,8 @@
   An answer has `error`, [type, first line of its message] or null, with "the process ends" in place of a type where C++
   ends it; and if there was none, all that is not as by default of what PyTorch tells of its settings, and of
   `large_segment`, the bytes that a first request of 3 MiB reserves, `fraction`, what get_per_process_memory_fraction
-  answers, `rejects`, whether a request larger than the card is rejected before the driver is asked, and `backend`.
+  answers, `rejects`, whether a request larger than the card is rejected before the driver is asked, `too_large`, what
+  such a request raises other than torch.OutOfMemoryError, and `backend`.
 - `variables`: the same of processes with several environment variables.
 - `fractions`: what set_per_process_memory_fraction says to values, and what the getter answers then.
 """
@@ -137,6 +138,8 @@ def state():
         torch.empty(2**50, dtype=torch.uint8, device="cuda")
     except torch.OutOfMemoryError:
         found["rejects"] = bool(cuda.memory_stats().get("num_oom_rejections"))
+    except RuntimeError as raised:
+        found["too_large"] = [type(raised).__name__, first_line(raised)]
     if found["backend"] != "native":
         return found
     told = cuda.memory._snapshot()["allocator_settings"]
