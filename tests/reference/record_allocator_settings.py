@@ -17,87 +17,24 @@ import sys
 import warnings
 import zlib
 
+from allocator_settings_drawn import (
+    CHOICES,
+    DEFAULTS,
+    DRAWN,
+    N_SEQUENCES,
+    SHARED,
+    drawn_settings,
+    script_of,
+    sequence_settings,
+    text_of,
+)
 from record_allocator import normalised, random_size, record_all
 
-from every_byte.units import KiB, MiB
+from every_byte.units import MiB
 
 CONTEXT_BYTES = 16 * MiB
 OPERATIONS, CHECK_EVERY = 170, 20
-DRAWN, SHARED = 56, 4
-COLLECTING = (0.3, 0.5, 0.7)
-"""The first sequences have settings drawn at random. Then come some with the default settings and small blocks that
-several streams use, freed in bursts: the order in which they come back shows in the figures. In the last, garbage is
-collected at these thresholds from many segments of one block."""
-
-CHOICES = {
-    "expandable_segments": ("True", "True", "False"),
-    "large_segment_size_mb": (11, 12, 15, 16, 24, 32, 48),
-    "max_split_size_mb": (20, 21, 24, 32, 48, 64),
-    "max_non_split_rounding_mb": (20, 22, 32, 48),
-    "roundup_power2_divisions": (1, 2, 4, 8, "[1:2,4:4,16:8,>:1]", "[2:8,8:0,32:2]", "[16:4]", "[64:1,>:0]"),
-    "garbage_collection_threshold": (0.3, 0.5, 0.6, 0.8, 0.95),
-    "per_process_memory_fraction": (0.5, 0.7, 0.8, 0.9, 1.0),
-    "throw_on_cudamalloc_oom": ("True", "True", "False"),
-}
-WITH = {"max_non_split_rounding_mb": "max_split_size_mb", "garbage_collection_threshold": "per_process_memory_fraction"}
-"""Without the other, the setting does nothing."""
-
-DEFAULTS = {"expandable_segments": "False", "large_segment_size_mb": 20}
-"""Of the settings that stay as they are where a later text does not name them."""
-
-NOT_LESS_THAN_A_LARGE_SEGMENT = ("max_split_size_mb", "max_non_split_rounding_mb")
-SHARED_EDGES = tuple(n * KiB for n in (64, 128, 256))
-COLLECTED_EDGES = tuple(n * MiB for n in (10, 12, 14, 18, 24, 30))
-EDGES = tuple(n * KiB for n in (0.5, 1, 512)) + tuple(n * MiB for n in (1, 2, 3, 5, 9, 10, 20))
-LARGE_EDGES = tuple(n * MiB for n in (3, 9, 10, 12, 16, 18, 20, 24))
-CAPACITIES = tuple(n * MiB for n in (45, 64, 85, 100, 129, 160, 200, 256, 300, 400))
 FRACTIONS = (0.4, 0.6, 0.75, 0.9, 1.0)
-
-
-def drawn_settings(rng, names, before):
-    """A value for each of these settings, and for those that they need; none that PyTorch or a driver refuses."""
-    drawn = {name: rng.choice(CHOICES[name]) for name in sorted({*names, *(WITH[n] for n in names if n in WITH)})}
-    if "garbage_collection_threshold" in drawn:
-        drawn["per_process_memory_fraction"] = rng.choice(CHOICES["per_process_memory_fraction"][:-1])
-    now = before | drawn
-    if now["expandable_segments"] == "True" and now["large_segment_size_mb"] % 2:
-        drawn["large_segment_size_mb"] = now["large_segment_size_mb"] + 1  # pages are multiples of 2 MiB
-    for name in NOT_LESS_THAN_A_LARGE_SEGMENT:
-        if name in drawn:
-            drawn[name] = max(drawn[name], (before | drawn)["large_segment_size_mb"])
-    # A block that is a part of its segment must not become oversize later: PyTorch would give it to the driver as if it
-    # were all of it, and end with "CUDA error: invalid argument".
-    if "max_split_size_mb" in drawn and before is not DEFAULTS:
-        if "max_split_size_mb" in before:
-            drawn["max_split_size_mb"] = max(drawn["max_split_size_mb"], before["max_split_size_mb"])
-        else:
-            del drawn["max_split_size_mb"]
-    return drawn
-
-
-def text_of(settings):
-    return ",".join(f"{name}:{value}" for name, value in settings.items())
-
-
-def sequence_settings(seed):
-    """Each setting alone, twice; then several at once; then none, and those of garbage collection."""
-    if seed >= DRAWN + SHARED:
-        threshold = COLLECTING[seed - DRAWN - SHARED]
-        settings = {"garbage_collection_threshold": threshold, "per_process_memory_fraction": 0.9}
-        return settings, COLLECTED_EDGES, 400 * MiB
-    if seed >= DRAWN:
-        return {}, SHARED_EDGES, CAPACITIES[seed % len(CAPACITIES)]
-    rng, names = random.Random(f"settings {seed}"), list(CHOICES)
-    chosen = [names[seed % len(names)]] if seed < 2 * len(names) else rng.sample(names, rng.randint(2, 5))
-    settings = drawn_settings(rng, chosen, DEFAULTS)
-    if seed < 2 * len(names):
-        settings = {name: "True" if value == "False" else value for name, value in settings.items()}
-    edges = EDGES if seed % 3 == 0 else LARGE_EDGES
-    edges += tuple(value * MiB for name, value in settings.items() if name.endswith("_mb"))
-    if "max_split_size_mb" in settings:
-        over = settings["max_split_size_mb"]
-        edges += (over * MiB, (over + settings.get("max_non_split_rounding_mb", 20)) * MiB)
-    return settings, edges, rng.choice(CAPACITIES)
 
 
 class Sequence:
@@ -123,8 +60,7 @@ class Sequence:
             self.n_streams, self.changes, self.uses, self.drain = 3, False, 0.4, 0.02
         self.live, self.number = {}, 0
 
-    def malloc(self):
-        n_bytes, stream = random_size(self.rng, self.edges), min(self.rng.choice((0, 0, 1, 2)), self.n_streams - 1)
+    def malloc(self, n_bytes, stream):
         number, self.number = self.number, self.number + 1
         try:
             with self.cuda.stream(self.streams[stream]):
@@ -133,8 +69,7 @@ class Sequence:
             return ["oom", number, n_bytes, stream]
         return ["malloc", number, n_bytes, stream]
 
-    def free(self):
-        number = self.rng.choice(list(self.live))
+    def free(self, number):
         del self.live[number]
         return ["free", number]
 
@@ -153,6 +88,9 @@ class Sequence:
         settings = drawn_settings(self.rng, names, self.now)
         stays = {name: self.now[name] for name in DEFAULTS}
         self.now = stays | settings
+        return self.set_settings(settings)
+
+    def set_settings(self, settings):
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
             self.cuda.memory._set_allocator_settings(text_of(settings))
         return ["set_settings", text_of(settings)]
@@ -170,7 +108,16 @@ class Sequence:
             return self.change_settings()
         if kind < 0.06 + self.uses and self.n_streams > 1 and self.live:
             return self.record_stream()
-        return self.malloc() if self.rng.random() < mallocs or not self.live else self.free()
+        if self.rng.random() < mallocs or not self.live:
+            n_bytes = random_size(self.rng, self.edges)
+            return self.malloc(n_bytes, min(self.rng.choice((0, 0, 1, 2)), self.n_streams - 1))
+        return self.free(self.rng.choice(list(self.live)))
+
+    def follow(self, line):
+        """One operation of a script."""
+        if isinstance(line, dict):
+            return self.set_settings(line)
+        return self.free(line[1]) if isinstance(line, tuple) else self.malloc(int(line * MiB), 0)
 
     def snapshot(self):
         """The snapshot without what is always the same, and with the numbers of the streams."""
@@ -189,11 +136,12 @@ def record_sequence(seed):
     free_bytes, total_bytes = sequence.cuda.mem_get_info()
     result = {"settings": text_of(sequence.settings), "capacity_bytes": free_bytes, "total_bytes": total_bytes}
     operations = result["operations"] = []
-    for step in range(1, OPERATIONS + 1):
-        operation = sequence.step(step)
+    script = script_of(seed)
+    for step in range(1, len(script or range(OPERATIONS)) + 1):
+        operation = sequence.follow(script[step - 1]) if script else sequence.step(step)
         stats = sequence.cuda.memory_stats()
         operations.append([*operation, zlib.crc32(",".join(map(str, stats.values())).encode())])
-        if step % CHECK_EVERY == 0:
+        if script or step % CHECK_EVERY == 0:
             operations.append(["check", list(stats.values()), sequence.snapshot()])
     result |= {
         "keys": list(stats), "torch": sequence.torch.__version__, "device_name": sequence.cuda.get_device_name(0)
@@ -203,7 +151,7 @@ def record_sequence(seed):
 
 def main(card):
     environments = []
-    for seed in range(DRAWN + SHARED + len(COLLECTING)):
+    for seed in range(N_SEQUENCES):
         settings, _, capacity_bytes = sequence_settings(seed)
         memory = {"STUB_CUDA_MEM": str(CONTEXT_BYTES + capacity_bytes), "STUB_CUDA_CONTEXT": str(CONTEXT_BYTES)}
         environments.append({**memory, "PYTORCH_ALLOC_CONF": text_of(settings)})
