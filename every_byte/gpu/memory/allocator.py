@@ -102,6 +102,7 @@ class CachingAllocator:
         self._live: set[Block] = set()
         self._uses: dict[Block, set[int]] = {}
         self._awaited: dict[Block, None] = {}
+        self.on_return: Callable[[Block], None] = lambda block: None
         self._events = dict.fromkeys(EVENTS, 0)
         self.settings = settings or AllocatorSettings()
         self._told_max_split_bytes = self.settings.max_split_bytes
@@ -126,6 +127,11 @@ class CachingAllocator:
             raise RuntimeError(f"invalid fraction:{fraction:g}. Please set within [0, 1].")
         self.allowed_bytes = int(fraction * self.total_bytes) if fraction < 1 else None
         self._follow()
+
+    @property
+    def memory_fraction(self) -> float:
+        """What segments may take of the GPU's whole memory, or 1."""
+        return 1.0 if self.allowed_bytes is None else self.allowed_bytes / self.total_bytes
 
     def _follow(self) -> None:
         settings = self.settings
@@ -177,9 +183,10 @@ class CachingAllocator:
             for pool in (self._small, self._large):
                 pool.stats.tell_active(self._stats)
 
-    def free(self, block: Block) -> None:
+    def free(self, block: Block) -> bool:
         """Put a block back into its pool, joined with the free blocks beside it; or let it wait for other streams.
 
+        Returns: whether it is back; if not, it comes back as soon as memory is asked for, and `on_return` is told.
         Raises: ValueError for a block that this allocator has not handed out, or that was freed before.
         """
         try:
@@ -195,18 +202,20 @@ class CachingAllocator:
             self._oversize["oversize_allocations"].decrease(1)
         if self._uses and self._uses.pop(block, None):
             self._awaited[block] = None
-        else:
-            stats.note_end(block)
-            block.active = False
-            block.pool.give_back(block)
+            return False
+        stats.note_end(block)
+        block.active = False
+        block.pool.give_back(block)
+        return True
 
     def _finish_awaited(self) -> None:
         """Freed blocks come back to their pools: what other streams did with them is done."""
-        for block in self._awaited:
+        awaited, self._awaited = self._awaited, {}
+        for block in awaited:
             block.pool.stats.note_end(block)
             block.active = False
             block.pool.give_back(block)
-        self._awaited.clear()
+            self.on_return(block)
 
     def empty_cache(self) -> None:
         """Give the driver back every segment that is one free block, and whole free pages of expandable segments.

@@ -22,8 +22,11 @@ from every_byte.units import exact
 from .allocator import Block, CachingAllocator, OutOfMemory
 from .attachment import attached
 from .contents import known_storages
+from .environment import Environment
 from .labels import Labels
 from .specs import GPUSpec, workspace_bytes
+
+DEFAULTS = Environment()
 
 
 class StorageRecord(weakref.ref):
@@ -62,10 +65,13 @@ class Memory:
     Raises: torch.OutOfMemoryError where CUDA would, with the sizes.
     """
 
-    def __init__(self, spec: GPUSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: GPUSpec, settings: Environment = DEFAULTS) -> None:
+        self.spec, self.settings = spec, settings
         self.trace = Trace("simulated", spec.name, spec.torch_version)
-        self.allocator = CachingAllocator(spec.allocator_bytes, self._segment_changed)
+        self.allocator = CachingAllocator(
+            spec.allocator_bytes, self._segment_changed, settings=settings.allocator, total_bytes=spec.total_bytes
+        )
+        self.allocator.on_return = self._came_back
         self.owners = self.trace.owners
         self.owners.observed = True
         self.operation = ""
@@ -76,6 +82,7 @@ class Memory:
         self.running, self.running_from = (-1, 0), 0
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
+        self._awaited: dict[Block, Event] = {}
 
     def take_over(self, segments: list[dict]) -> None:
         """Begin with what another allocator holds, as a snapshot tells it; whom it serves is not known."""
@@ -152,12 +159,28 @@ class Memory:
                 while self._waiting:
                     block, number = self._waiting.popleft()
                     event = self._release(block, number)
-                    self.allocator.free(block)
-                    event.allocated_bytes = self.allocator.allocated_bytes
-                    event.requested_bytes = self.allocator.requested_bytes
-                    self.trace.events.append(event)
+                    if self.allocator.free(block):
+                        self._note_free(event)
+                    else:
+                        self._awaited[block] = event
             finally:
                 self._lock.release()
+
+    def _came_back(self, block: Block) -> None:
+        """A freed block that another stream has used is back in its pool: only now it counts as freed."""
+        self._note_free(self._awaited.pop(block))
+
+    def _note_free(self, event: Event) -> None:
+        event.allocated_bytes = self.allocator.allocated_bytes
+        event.requested_bytes = self.allocator.requested_bytes
+        self.trace.events.append(event)
+
+    def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
+        """Another stream uses a tensor: its block, once freed, waits for that one."""
+        record = RECORDS.get(tensor.untyped_storage()._cdata)
+        if record is not None and record.block is not None:
+            with self._lock:
+                self.allocator.record_stream(record.block, stream)
 
     def _release(self, block: Block, number: int) -> Event:
         self.owners.live.discard(number)
