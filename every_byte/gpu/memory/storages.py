@@ -24,7 +24,8 @@ from .attachment import attached
 from .contents import known_storages
 from .environment import Environment
 from .labels import Labels
-from .specs import GPUSpec, workspace_bytes
+from .specs import GPUSpec
+from .workspaces import Workspaces
 
 DEFAULTS = Environment()
 
@@ -77,7 +78,7 @@ class Memory:
         self.operation = ""
         self.labels = Labels(self.trace)
         self.stream = self.streams = 0
-        self.blas_workspaces: dict[str, Block] = {}
+        self.blas_workspaces = Workspaces(settings, spec)
         self._next_number = 0
         self.running, self.running_from = (-1, 0), 0
         self._lock = threading.Lock()
@@ -245,14 +246,8 @@ class Memory:
                 self.place_results(item)
 
     def use_blas(self) -> None:
-        """Take this thread's cuBLAS workspace, if it is the first matrix product here.
-
-        Backward runs on a thread of its own on CUDA, and a workspace belongs to a thread: there are two.
-        Source: aten/src/ATen/cuda/CublasHandlePool.cpp; the case two_by_two_matmul of tests/reference.
-        """
-        thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
-        if thread not in self.blas_workspaces:
-            self.blas_workspaces[thread], _ = self.take(workspace_bytes(self.spec), "cuBLAS workspace")
+        """Take this thread's cuBLAS workspace, if it is the first matrix product here."""
+        self.blas_workspaces.use(self)
 
     def is_made_by(self, node: torch.autograd.graph.Node, record: StorageRecord) -> bool:
         """Whether a storage was placed while this node, which a backward runs now, has run."""
