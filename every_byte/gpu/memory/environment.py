@@ -38,7 +38,7 @@ class Environment:
         for name, value in settings.items():
             if name not in VARIABLES or not isinstance(value, str):
                 raise ValueError(
-                    f"settings must have texts, under the names of variables that PyTorch reads, {', '.join(VARIABLES)}: "
+                    f"settings must be texts under the names of variables that PyTorch reads, {', '.join(VARIABLES)}; "
                     f"got {name!r}: {value!r}."
                 )
         text = next((settings[name] for name in ALLOCATOR if name in settings), "")

@@ -17,17 +17,15 @@ from every_byte.ledger.deep_graphs import let_go, running_node
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 from every_byte.rounding import round_size
-from every_byte.units import exact
 
-from .allocator import Block, CachingAllocator, OutOfMemory
+from .allocator import Block, CachingAllocator
 from .attachment import attached
 from .contents import known_storages
 from .environment import Environment
 from .labels import Labels
+from .out_of_memory import OutOfMemory, message_of
 from .specs import GPUSpec
 from .workspaces import Workspaces
-
-DEFAULTS = Environment()
 
 
 class StorageRecord(weakref.ref):
@@ -66,11 +64,11 @@ class Memory:
     Raises: torch.OutOfMemoryError where CUDA would, with the sizes.
     """
 
-    def __init__(self, spec: GPUSpec, settings: Environment = DEFAULTS) -> None:
-        self.spec, self.settings = spec, settings
+    def __init__(self, spec: GPUSpec, settings: Environment | None = None) -> None:
+        self.spec, self.settings = spec, settings or Environment()
         self.trace = Trace("simulated", spec.name, spec.torch_version)
         self.allocator = CachingAllocator(
-            spec.allocator_bytes, self._segment_changed, settings=settings.allocator, total_bytes=spec.total_bytes
+            spec.allocator_bytes, self._segment_changed, settings=self.settings.allocator, total_bytes=spec.total_bytes
         )
         self.allocator.on_return = self._came_back
         self.owners = self.trace.owners
@@ -78,7 +76,7 @@ class Memory:
         self.operation = ""
         self.labels = Labels(self.trace)
         self.stream = self.streams = 0
-        self.blas_workspaces = Workspaces(settings, spec)
+        self.blas_workspaces = Workspaces(self.settings, spec)
         self._next_number = 0
         self.running, self.running_from = (-1, 0), 0
         self._lock = threading.Lock()
@@ -104,7 +102,7 @@ class Memory:
             try:
                 block = self.allocator.malloc(n_bytes, self.stream)
             except OutOfMemory as error:
-                message = self._out_of_memory(error)
+                message = message_of(error, self.spec, self.operation, str(self.settings))
                 node, module = self._maker()
                 needed = round_size(n_bytes)
                 self.trace.events.append(
@@ -168,7 +166,7 @@ class Memory:
                 self._lock.release()
 
     def _came_back(self, block: Block) -> None:
-        """A freed block that another stream has used is back in its pool: only now it counts as freed."""
+        """A freed block that another stream used is back in its pool."""
         self._note_free(self._awaited.pop(block))
 
     def _note_free(self, event: Event) -> None:
@@ -178,10 +176,9 @@ class Memory:
 
     def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
         """Another stream uses a tensor: its block, once freed, waits for that one."""
-        record = RECORDS.get(tensor.untyped_storage()._cdata)
-        if record is not None and record.block is not None:
-            with self._lock:
-                self.allocator.record_stream(record.block, stream)
+        record = RECORDS[tensor.untyped_storage()._cdata]
+        if record.block is not None:
+            self.allocator.record_stream(record.block, stream)
 
     def _release(self, block: Block, number: int) -> Event:
         self.owners.live.discard(number)
@@ -294,17 +291,3 @@ class Memory:
 
     def _segment_changed(self, action: str, address: int, n_bytes: int) -> None:
         self.trace.events.append(Event(action, n_bytes, phase=self.labels.phase(), address=address))
-
-    def _out_of_memory(self, error: OutOfMemory) -> str:
-        spec = self.spec
-        free = spec.allocator_bytes - error.reserved_bytes
-        idle = error.reserved_bytes - error.allocated_bytes
-        larger = error.segment_bytes > round_size(error.requested_bytes)
-        segment = f", which needs a new segment of {exact(error.segment_bytes)}" if larger else ""
-        return (
-            f"CUDA out of memory (simulated {spec.name}): {self.operation or 'an allocation'} asked for "
-            f"{exact(error.requested_bytes)}{segment}. The GPU has {exact(spec.total_bytes)}, of which the CUDA "
-            f"context takes {exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
-            f"{exact(error.allocated_bytes)} allocated, {exact(idle)} reserved but not allocated. {exact(free)} "
-            "are free. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU."
-        )
