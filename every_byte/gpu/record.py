@@ -4,8 +4,8 @@
     python -m every_byte.gpu.record 'gpt2_tiny_*' --events 'gpt2_tiny_*'   some of them, with every event
     python -m every_byte.gpu.record --cases my_cases.py --out results      into another folder than recordings/
 
-Each case runs in a process of its own, with the settings that it names, by default PyTorch's, and Python's garbage collector off, and
-each result is checked: the sizes of its events must add up to what the allocator counts at every mark.
+Each case runs in a process of its own, with the settings that it names, by default PyTorch's, and Python's garbage
+collector off. Each result is checked: the sizes of its events must add up to what the allocator counts at every mark.
 tools/cuda_build/record.py records the same without a GPU.
 """
 

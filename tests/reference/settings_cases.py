@@ -34,9 +34,7 @@ ALLOCATOR = {  # how the settings are called in a case's name
     "expandable_garbage": (
         "expandable_segments:True,garbage_collection_threshold:0.8,per_process_memory_fraction:{fraction}"
     ),
-    "split_garbage": (
-        "max_split_size_mb:24,garbage_collection_threshold:0.6,per_process_memory_fraction:{fraction}"
-    ),
+    "split_garbage": ("max_split_size_mb:24,garbage_collection_threshold:0.6,per_process_memory_fraction:{fraction}"),
     "split_roundup": "max_split_size_mb:32,roundup_power2_divisions:8",
     "off": "expandable_segments:False,throw_on_cudamalloc_oom:True",
 }
@@ -118,7 +116,7 @@ def checkpointed(env):
 
 @under("expandable", "split32", "roundup_list", "garbage", "segments64", "expandable_split", "uncached", fraction=0.003)
 def growing(env):
-    """An MLP in float32 whose batches grow; between two of them the cache is emptied, and evaluation comes in between."""
+    """An MLP in float32 whose batches grow, with evaluation in between; after every second one the cache is emptied."""
     model = nn.Sequential(nn.Linear(700, 2000), nn.GELU(), nn.Linear(2000, 2000), nn.Tanh(), nn.Linear(2000, 30))
     model.to(env.device)
     optimizer = torch.optim.Adam(model.parameters(), foreach=False)

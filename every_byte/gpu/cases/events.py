@@ -28,7 +28,7 @@ def label(frames: list[dict]) -> tuple[str, str | None]:
 def compact(trace: list[dict], marks: list[dict], positions: list[tuple[int, int]]) -> list[list]:
     """The allocator's history, as a snapshot's `device_traces` has it, as a short list of events up to the last mark.
 
-    A "free" is PyTorch's "free_requested" and "free_completed"; where another stream still uses the block, they are two.
+    A "free" is PyTorch's "free_requested" and "free_completed"; while another stream uses the block, they are two.
 
     Raises: ValueError for a mark with a position (allocations, frees) that the history never reaches.
     """

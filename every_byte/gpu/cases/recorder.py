@@ -22,11 +22,11 @@ COUNTERS = ("allocation.all.allocated", "allocation.all.freed")
 
 
 def comparable(stats: dict[str, int]) -> dict[str, int]:
-    """The figures of `memory_stats` that are the same in each run: not how often holes came and went.
+    """The figures of `memory_stats` that are the same in each run: not how many holes came, went, and were at most.
 
     Those depend on the order of frees that follow one another directly, which differs between runs of PyTorch itself.
     """
-    return {key: n for key, n in stats.items() if not re.match(r"inactive_split.*\.(allocated|freed)$", key)}
+    return {key: n for key, n in stats.items() if not re.match(r"inactive_split.*\.(allocated|freed|peak)$", key)}
 
 
 class Recorder:

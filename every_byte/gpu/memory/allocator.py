@@ -192,6 +192,8 @@ class CachingAllocator(Counters):
         """A free block with memory bought for it. What is cached goes back first where the driver has too little."""
         if pool.collects_garbage:
             self._collect_garbage()
+        if self.settings.throw_on_cudamalloc_oom and self.allowed_bytes is None:
+            self._reject_what_is_larger(size_bytes, requested_bytes)
         found = self._buy(pool, size_bytes, stream)
         if found is None and self.settings.max_split_bytes != UNLIMITED:
             segments, may_do = oversize_segments(pool, size_bytes, stream)
@@ -204,11 +206,20 @@ class CachingAllocator(Counters):
             found = self._buy(pool, size_bytes, stream)
         if found is None:
             self._events["num_ooms"] += 1
-            raise OutOfMemory(
-                requested_bytes, self.settings.segment_size(size_bytes), self.capacity_bytes, self.reserved_bytes,
-                self.allocated_bytes, self.allowed_bytes,
-            )  # fmt: skip
+            raise self._out_of_memory(size_bytes, requested_bytes)
         return found
+
+    def _reject_what_is_larger(self, size_bytes: int, requested_bytes: int) -> None:
+        """Ask for nothing that exceeds the GPU's whole memory, together with the segments that are there."""
+        if self.reserved_bytes + self.settings.segment_size(size_bytes) > self.total_bytes:
+            self._events["num_oom_rejections"] += 1
+            raise self._out_of_memory(size_bytes, requested_bytes, rejected=True)
+
+    def _out_of_memory(self, size_bytes: int, requested_bytes: int, *, rejected: bool = False) -> OutOfMemory:
+        return OutOfMemory(
+            requested_bytes, self.settings.segment_size(size_bytes), self.capacity_bytes, self.reserved_bytes,
+            self.allocated_bytes, self.allowed_bytes, rejected=rejected,
+        )  # fmt: skip
 
     def _buy(self, pool: BlockPool, size_bytes: int, stream: int) -> Block | None:
         """A new segment, or more pages of an expandable one; None where that is not allowed or there is too little."""

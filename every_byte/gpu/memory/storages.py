@@ -23,8 +23,9 @@ from .attachment import attached
 from .contents import known_storages
 from .environment import Environment
 from .labels import Labels
-from .out_of_memory import OutOfMemory, message_of
+from .out_of_memory import OutOfMemory, error_of
 from .specs import GPUSpec
+from .uncached import UncachedAllocator
 from .workspaces import Workspaces
 
 
@@ -67,7 +68,7 @@ class Memory:
     def __init__(self, spec: GPUSpec, settings: Environment | None = None) -> None:
         self.spec, self.settings = spec, settings or Environment()
         self.trace = Trace("simulated", spec.name, spec.torch_version)
-        self.allocator = CachingAllocator(
+        self.allocator = (CachingAllocator if self.settings.caches else UncachedAllocator)(
             spec.allocator_bytes, self._segment_changed, settings=self.settings.allocator, total_bytes=spec.total_bytes
         )
         self.allocator.on_return = self._came_back
@@ -102,20 +103,20 @@ class Memory:
             try:
                 block = self.allocator.malloc(n_bytes, self.stream)
             except OutOfMemory as error:
-                message = message_of(error, self.spec, self.operation, str(self.settings))
+                failure = error_of(error, self.spec, self.operation, self.settings)
                 node, module = self._maker()
                 needed = round_size(n_bytes)
                 self.trace.events.append(
                     Event("oom", needed, None, self.operation, node, self.labels.phase(), module=module)
                 )
             else:
-                message = ""
+                failure = None
                 number = self._next_number
                 self.trace.events.append(self._allocation(n_bytes, number, block, name))
                 self._next_number += 1
         self.settle()
-        if message:
-            raise torch.OutOfMemoryError(message)
+        if failure is not None:
+            raise failure
         return block, number
 
     def _maker(self) -> tuple[str, str]:
