@@ -46,6 +46,17 @@ BLAS = {
     "blaslt": {"CUBLASLT_WORKSPACE_SIZE": "32768"},
     "expandable_blas_none": {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "CUBLAS_WORKSPACE_CONFIG": ":0:0"},
 }
+OF_A100 = {"CUBLAS_WORKSPACE_CONFIG": ":4096:2:16:8"}  # so that the same fraction is tight on each card
+TIGHT = {
+    "tight": "per_process_memory_fraction:{fraction}",
+    "tight_expandable": "expandable_segments:True,per_process_memory_fraction:{fraction}",
+    "tight_garbage": "garbage_collection_threshold:0.5,per_process_memory_fraction:{fraction}",
+    "tight_split": "max_split_size_mb:24,per_process_memory_fraction:{fraction}",
+    "tight_split_garbage": (
+        "max_split_size_mb:20,garbage_collection_threshold:0.7,per_process_memory_fraction:{fraction}"
+    ),
+    "tight_segments64": "large_segment_size_mb:64,per_process_memory_fraction:{fraction}",
+}
 NO_CACHING = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 
@@ -53,6 +64,8 @@ def settings_named(name, fraction):
     """The variables that a name stands for."""
     if name in BLAS:
         return BLAS[name]
+    if name in TIGHT:
+        return OF_A100 | {"PYTORCH_ALLOC_CONF": TIGHT[name].format(fraction=fraction)}
     return NO_CACHING if name == "uncached" else {"PYTORCH_ALLOC_CONF": ALLOCATOR[name].format(fraction=fraction)}
 
 
@@ -114,7 +127,7 @@ def checkpointed(env):
         env.mark(f"step {step}")
 
 
-@under("expandable", "split32", "roundup_list", "garbage", "segments64", "expandable_split", "uncached", fraction=0.003)
+@under("expandable", "split32", "roundup_list", "garbage", "segments64", "expandable_split", "uncached", fraction=0.0035)
 def growing(env):
     """An MLP in float32 whose batches grow, with evaluation in between; after every second one the cache is emptied."""
     model = nn.Sequential(nn.Linear(700, 2000), nn.GELU(), nn.Linear(2000, 2000), nn.Tanh(), nn.Linear(2000, 30))
@@ -132,6 +145,28 @@ def growing(env):
             model(x[: b // 3]).softmax(-1)
         env.mark(f"step {step}")
         del x, y
+
+
+@under(*TIGHT, fraction=0.0022)
+def many(env):
+    """A GPT whose batches have many shapes, with little more memory than it needs; now and then there is too little."""
+    model = reference.GPT(reference.Config(**WIDE)).to(env.device)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    env.mark("model")
+    for step, (b, s) in enumerate(((4, 192), (6, 80), (3, 256), (9, 90), (1, 250), (7, 140), (2, 256), (5, 210))):
+        tokens = torch.randint(8000, (b, s)).to(env.device)
+        try:
+            with env.autocast(torch.bfloat16):
+                _logits, loss = model(tokens, tokens)
+            env.mark(f"step {step} forward")
+            loss.backward()
+        except torch.OutOfMemoryError:
+            pass
+        env.mark(f"step {step} backward")
+        optimizer.step()
+        optimizer.zero_grad()
+        env.mark(f"step {step}")
+        _logits = loss = None
 
 
 @under("expandable", "split24_leave32", "roundup4", "garbage", fraction=0.006)

@@ -8,7 +8,7 @@ from every_byte.rounding import round_size
 # Frames of C++ that say what an allocation is for, besides the operators.
 OTHERS = r"setWorkspaceForHandle|getCurrentCUDABlasHandle|getUnifiedWorkspace|cached_cast|InputBuffer(?=::)"
 OPERATOR = re.compile(rf"at::_ops::(\w+?)::|({OTHERS})")
-SEGMENT_ACTIONS = ("segment_alloc", "segment_free", "segment_map", "segment_unmap")
+OF_THE_ALLOCATOR = ("segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom")
 NODE = re.compile(r"(\w+Backward\d*|AccumulateGrad)::apply")
 
 
@@ -55,7 +55,7 @@ def compact(trace: list[dict], marks: list[dict], positions: list[tuple[int, int
             frees += 1
         elif entry["action"] == "free_completed":
             events.append(["free_completed", numbers.pop(entry["addr"])])
-        elif entry["action"] in SEGMENT_ACTIONS:
+        elif entry["action"] in OF_THE_ALLOCATOR:
             events.append([entry["action"], entry["size"]])
     raise ValueError(
         f"the mark {marks[placed]['name']!r} found no place among the events: it comes after {positions[placed][0]} "

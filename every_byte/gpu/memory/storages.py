@@ -16,7 +16,6 @@ from every_byte.ledger.attribution import Role
 from every_byte.ledger.deep_graphs import let_go, running_node
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
-from every_byte.rounding import round_size
 
 from .allocator import Block, CachingAllocator
 from .attachment import attached
@@ -105,7 +104,7 @@ class Memory:
             except OutOfMemory as error:
                 failure = error_of(error, self.spec, self.operation, self.settings)
                 node, module = self._maker()
-                needed = round_size(n_bytes)
+                needed = self.allocator.settings.round_size(n_bytes)
                 self.trace.events.append(
                     Event("oom", needed, None, self.operation, node, self.labels.phase(), module=module)
                 )
