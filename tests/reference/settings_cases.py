@@ -127,7 +127,9 @@ def checkpointed(env):
         env.mark(f"step {step}")
 
 
-@under("expandable", "split32", "roundup_list", "garbage", "segments64", "expandable_split", "uncached", fraction=0.0035)
+@under(
+    "expandable", "split32", "roundup_list", "garbage", "segments64", "expandable_split", "uncached", fraction=0.0035
+)
 def growing(env):
     """An MLP in float32 whose batches grow, with evaluation in between; after every second one the cache is emptied."""
     model = nn.Sequential(nn.Linear(700, 2000), nn.GELU(), nn.Linear(2000, 2000), nn.Tanh(), nn.Linear(2000, 30))
