@@ -177,9 +177,9 @@ class SimulatedGPU:
     def memory_stats(self) -> dict[str, int]:
         """The allocator's counters under the keys of `torch.cuda.memory_stats`.
 
-        Counts: all as on CUDA, but for how often holes came and went, `inactive_split.*.allocated` and `.freed`: they
-                depend on the order of frees that follow one another directly, which can be another here, as where an
-                autograd graph is the last to hold parameters. No other figure depends on it.
+        Counts: all as on CUDA, but for how many holes came, went and were at most, `inactive_split.*.allocated`,
+                `.freed` and `.peak`: they depend on the order of frees that follow one another directly, which can be
+                another here, as where an autograd graph is the last to hold parameters. No other figure depends on it.
         """
         return self._allocator.memory_stats()
 
@@ -189,7 +189,7 @@ class SimulatedGPU:
 
     def mem_get_info(self) -> tuple[int, int]:
         """Free and total bytes of the GPU. The CUDA context is not free; its size is an assumption of the spec."""
-        return self.spec.allocator_bytes - self.memory_reserved(), self.spec.total_bytes
+        return self.spec.allocator_bytes - self._allocator.taken_bytes, self.spec.total_bytes
 
     def reset_peak_memory_stats(self) -> None:
         """Start every peak again from the present."""

@@ -33,8 +33,10 @@ def events_of_recording(recording: dict) -> list[Event]:
             number, n_bytes, operation, node, phase = rest
             sizes[number] = n_bytes
             events.append(Event(action, n_bytes, number, operation, node or "", phase))
-        elif action == "free":
-            events.append(Event(action, sizes[rest[0]], rest[0]))
+        elif action in ("free", "free_completed"):
+            events.append(Event("free", sizes[rest[0]], rest[0]))
+        elif action == "free_requested":  # another stream still uses it; free_completed comes later
+            continue
         elif action == "mark":
             figures = next(marks, {})
             counted = figures.get("allocated"), figures.get("requested")
