@@ -53,12 +53,13 @@ def message_of(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str)
     segment = f", which needs a new segment of {exact(error.segment_bytes)}" if larger else ""
     limited = error.allowed_bytes < error.capacity_bytes
     allowed = f"{exact(error.allowed_bytes)} are allowed by a fraction of its memory. " if limited else ""
+    refused = "throw_on_cudamalloc_oom had it refused before the cache was emptied. " if error.rejected else ""
     followed = f" It follows {settings}." if settings else ""
     return (
         f"CUDA out of memory (simulated {spec.name}): {operation or 'an allocation'} asked for "
         f"{exact(error.requested_bytes)}{segment}. The GPU has {exact(spec.total_bytes)}, of which the CUDA "
         f"context takes {exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
         f"{exact(error.allocated_bytes)} allocated, {exact(error.cached_bytes)} reserved but not allocated. "
-        f"{exact(error.free_bytes)} are free. {allowed}Use a smaller batch or sequence, fewer bytes per element, or a "
+        f"{exact(error.free_bytes)} are free. {allowed}{refused}Use a smaller batch or sequence, fewer bytes per element, or a "
         f"larger GPU.{followed}"
     )
