@@ -17,7 +17,7 @@ Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/gpu/mem
 """
 
 from collections.abc import Callable, Iterable
-from math import inf
+from math import floor, inf
 from typing import Any
 
 from every_byte.rounding import LARGEST_SMALL_BYTES, round_size
@@ -83,7 +83,7 @@ class CachingAllocator(Counters):
         """
         if not 0 <= fraction <= 1:
             raise RuntimeError(f"invalid fraction:{fraction:g}. Please set within [0, 1].")
-        self.allowed_bytes = int(fraction * self.total_bytes) if fraction < 1 else None
+        self.allowed_bytes = floor(fraction * self.total_bytes + 0.5) if fraction < 1 else None
         self._follow()
 
     @property
