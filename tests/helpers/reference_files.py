@@ -11,7 +11,7 @@ def all_files() -> list[tuple[str, str]]:
     """(case, card) of every recorded case."""
     stems = (path.name.removesuffix(".json.gz") for path in RECORDED.glob("*.json.gz"))
     pairs = sorted(tuple(stem.rsplit(".", 1)) for stem in stems)
-    return [pair for pair in pairs if pair[0] not in ("allocator_sequences", "out_of_memory", "out_of_memory_settings")]
+    return [pair for pair in pairs if pair[0] not in ("allocator_sequences", "out_of_memory")]
 
 
 def files_with_events() -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Records workspaces.json.gz: what cuBLAS is given to work in under its variables, and what PyTorch says to them.
+"""Records environment/workspaces.json.gz: what cuBLAS is given to work in by its variables, and what PyTorch says.
 
     tools/cuda_build/run.sh tests/reference/record_workspaces.py
 
@@ -21,7 +21,7 @@ from every_byte.gpu.cases.files import save
 from every_byte.gpu.live.gpu import LiveGPU
 
 HERE = Path(__file__).resolve()
-FILE = HERE.parent / torch.__version__.split("+")[0] / "workspaces.json.gz"
+FILE = HERE.parent / torch.__version__.split("+")[0] / "environment" / "workspaces.json.gz"
 CARDS = ("a100", "h100")
 CUBLAS, LT = "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE"
 SETTINGS = (
@@ -41,7 +41,7 @@ SETTINGS = (
 
 
 def record(gpu, streams) -> list:
-    """Of a layer with a bias, a product, a backward and a product aside: by how much memory grew, what was said."""
+    """Of a layer with a bias, a product, a backward and a product aside: the bytes asked for, and what was said."""
     x = torch.zeros(512, 512, device=gpu.device, requires_grad=True)
     bias, aside = torch.zeros(512, device=gpu.device), streams.Stream()
 
@@ -60,7 +60,7 @@ def record(gpu, streams) -> list:
 
 def _told(gpu, steps) -> Iterator[list]:
     for step in steps:
-        before = gpu.memory_stats()["requested_bytes.all.current"]
+        before = gpu.memory_stats()["requested_bytes.all.allocated"]
         error = ""
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
@@ -69,7 +69,7 @@ def _told(gpu, steps) -> Iterator[list]:
             except RuntimeError as wrong:
                 error = type(wrong).__name__
         told = [str(one.message).split(" (Triggered")[0] for one in said]
-        yield [gpu.memory_stats()["requested_bytes.all.current"] - before, told, error]
+        yield [gpu.memory_stats()["requested_bytes.all.allocated"] - before, told, error]
 
 
 def main() -> None:

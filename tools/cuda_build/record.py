@@ -67,6 +67,8 @@ def all_files() -> dict[Path, str]:
 def _folder(stem: str) -> str:
     if stem in ("cases", "gpt2_cases"):
         return ""
+    if stem == "settings_cases":
+        return "settings"
     return "zoo" if stem.startswith("zoo_") else "operations"
 
 

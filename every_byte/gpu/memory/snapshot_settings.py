@@ -17,7 +17,7 @@ def snapshot_settings(settings: AllocatorSettings) -> dict:
     """`allocator_settings` of `torch.cuda.memory._snapshot()`.
 
     Unit:   bytes for `max_split_size`, -1 for no limit; divisions by the MiB that a power of two begins at.
-    Source: snapshot in torch/csrc/cuda/Module.cpp; snapshots/settings.json of tests/reference.
+    Source: snapshot in torch/csrc/cuda/Module.cpp; snapshots/mlp_expandable of tests/reference.
     """
     limit = settings.max_split_bytes
     divisions = {str(1 << i): each for i, each in enumerate(settings.roundup_power2_divisions)}
