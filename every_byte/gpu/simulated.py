@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from every_byte.gpu.dispatch.autocast import autocast
 from every_byte.gpu.dispatch.dispatch import Dispatch, attached
 from every_byte.gpu.memory.environment import Environment, Settings
+from every_byte.gpu.memory.snapshot_settings import snapshot_settings
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.observer.observer import Observer
@@ -214,6 +215,7 @@ class SimulatedGPU:
     def set_allocator_settings(self, settings: str) -> None:
         """Follow other settings from now on, as by `torch.cuda.memory._set_allocator_settings`."""
         self._allocator.set_settings(settings)
+        self._memory.trace.allocator_settings = snapshot_settings(self._allocator.settings)
 
     @property
     def settings(self) -> str:

@@ -12,7 +12,7 @@ from utils import SimulatedGPU
 from utils.experiments.first_programs import SMALL_GPU
 
 SCRIPT = runpy.run_path(str(REFERENCE / "record_out_of_memory_settings.py"))
-RECORDS = read(RECORDED / "out_of_memory_settings.a100.json.gz")["recorded"]
+RECORDS = read(RECORDED / "environment" / "out_of_memory.a100.json.gz")["recorded"]
 
 
 def size(n_bytes: int) -> str:

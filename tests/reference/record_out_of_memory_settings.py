@@ -1,4 +1,4 @@
-"""Records out_of_memory_settings.a100.json.gz: what PyTorch says, and holds, where a GPU has no room, by its settings.
+"""Records environment/out_of_memory.a100.json.gz: what PyTorch says and holds where a GPU has no room, by settings.
 
     tools/cuda_build/run.sh tests/reference/record_out_of_memory_settings.py
 
@@ -21,7 +21,7 @@ from every_byte.units import MiB
 from utils.experiments.first_programs import fragmented, tensor_of
 
 HERE = Path(__file__).resolve()
-FILE = HERE.parent / torch.__version__.split("+")[0] / "out_of_memory_settings.a100.json.gz"
+FILE = HERE.parent / torch.__version__.split("+")[0] / "environment" / "out_of_memory.a100.json.gz"
 CONF = "PYTORCH_ALLOC_CONF"
 SETTINGS = (
     {CONF: "expandable_segments:True"},

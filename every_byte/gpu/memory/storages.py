@@ -23,6 +23,7 @@ from .contents import known_storages
 from .environment import Environment
 from .labels import Labels
 from .out_of_memory import OutOfMemory, error_of
+from .snapshot_settings import snapshot_settings
 from .specs import GPUSpec
 from .uncached import UncachedAllocator
 from .workspaces import Workspaces
@@ -66,7 +67,8 @@ class Memory:
 
     def __init__(self, spec: GPUSpec, settings: Environment | None = None) -> None:
         self.spec, self.settings = spec, settings or Environment()
-        self.trace = Trace("simulated", spec.name, spec.torch_version)
+        told = snapshot_settings(self.settings.allocator)
+        self.trace = Trace("simulated", spec.name, spec.torch_version, allocator_settings=told)
         self.allocator = (CachingAllocator if self.settings.caches else UncachedAllocator)(
             spec.allocator_bytes, self._segment_changed, settings=self.settings.allocator, total_bytes=spec.total_bytes
         )

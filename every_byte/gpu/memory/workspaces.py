@@ -2,7 +2,7 @@
 
 Each thread has a handle of its own, and a handle a workspace in each stream; cuBLASLt works in the same one, so what
 CUBLASLT_WORKSPACE_SIZE asks for takes no memory: more than there is, is cut, with a warning.
-Source: aten/src/ATen/cuda/CublasHandlePool.cpp; 2.13.0/workspaces of tests/reference.
+Source: aten/src/ATen/cuda/CublasHandlePool.cpp; environment/workspaces of tests/reference.
 """
 
 import re
@@ -37,8 +37,9 @@ class Workspaces:
         if key in self.taken:
             return
         if self._n_bytes is None:
+            asked_bytes = lt_bytes(self._settings)
             self._n_bytes = workspace_bytes(self._settings, self._spec)
-            tell_of_lt(self._settings, self._n_bytes)
+            _tell_of_less(asked_bytes, self._n_bytes)
         self.taken[key] = memory.take(self._n_bytes, "cuBLAS workspace")[0] if self._n_bytes else None
 
 
@@ -60,26 +61,15 @@ def workspace_bytes(settings: Environment, spec: GPUSpec) -> int:
     return sum(int(kib) * int(times) for kib, times in pairs) * 1024 & _LARGEST_SIZE
 
 
-def tell_of_lt(settings: Environment, shared_bytes: int) -> None:
-    """Warn, as PyTorch does, where cuBLASLt gets less to work in than CUBLASLT_WORKSPACE_SIZE asks for, in KiB.
+def lt_bytes(settings: Environment) -> int:
+    """What CUBLASLT_WORKSPACE_SIZE asks for, in KiB: a number as C++ reads it; 0 without the variable.
 
-    PyTorch says so at the first product that goes to cuBLASLt, and by its own 1,024 KiB too, where nobody has asked.
-    Source: parseCUDABlasLtWorkspaceSize, getCUDABlasLtWorkspaceSize.
+    Up to what is no digit it counts, and a negative one wraps around.
+    Source: parseCUDABlasLtWorkspaceSize.
     """
-    if settings.cublaslt_workspace is None:
-        return
-    asked_bytes = _lt_bytes(settings.cublaslt_workspace)
-    if asked_bytes > shared_bytes:
-        _warn(
-            f"Requested unified CUBLASLT workspace size of {asked_bytes} bytes exceeds CUBLAS workspace size of "
-            f"{shared_bytes} bytes. Please increase CUBLAS workspace size via CUBLAS_WORKSPACE_CONFIG or decrease "
-            "requested CUBLASLT_WORKSPACE_SIZE. Otherwise CUBLASLT workspace size will be limited to the CUBLAS "
-            "workspace size."
-        )
-
-
-def _lt_bytes(said: str) -> int:
-    """A number as C++ reads it: up to what is no digit; a negative one wraps around."""
+    said = settings.cublaslt_workspace
+    if said is None:
+        return 0
     found = re.match(r"\s*([+-]?[0-9]+)", said)
     default = f"using default workspace size of {_DEFAULT_LT_KIB} KiB."
     if found is None:
@@ -89,6 +79,21 @@ def _lt_bytes(said: str) -> int:
         _warn(f"CUBLASLT_WORKSPACE_SIZE out of range, {default}")
         return _DEFAULT_LT_KIB * 1024
     return int(found[1]) * 1024 & _LARGEST_SIZE
+
+
+def _tell_of_less(asked_bytes: int, shared_bytes: int) -> None:
+    """Warn, as PyTorch does, where cuBLASLt gets less to work in than was asked for.
+
+    PyTorch says so at the first product that goes to cuBLASLt, and of its own 1,024 KiB too, where nobody has asked.
+    Source: getCUDABlasLtWorkspaceSize.
+    """
+    if asked_bytes > shared_bytes:
+        _warn(
+            f"Requested unified CUBLASLT workspace size of {asked_bytes} bytes exceeds CUBLAS workspace size of "
+            f"{shared_bytes} bytes. Please increase CUBLAS workspace size via CUBLAS_WORKSPACE_CONFIG or decrease "
+            "requested CUBLASLT_WORKSPACE_SIZE. Otherwise CUBLASLT workspace size will be limited to the CUBLAS "
+            "workspace size."
+        )
 
 
 def _warn(message: str) -> None:
