@@ -3,8 +3,10 @@
 from dataclasses import dataclass, field
 
 from every_byte.gpu.capacity import Fit
+from every_byte.gpu.replay import Replay
 from every_byte.ledger.trace import ORIGINS
 
+from .moving_map import MovingMap
 from .stages import UNNAMED, terms_by_stage
 from .timeline import Timeline
 
@@ -14,8 +16,9 @@ class Account:
     """The bytes of each term as a GPU keeps them, and where that GPU stands.
 
     Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction. For
-            a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline` and `fit` are shown
-            above them: a step event by event, and whether it fits on the GPU; `remark` is what else there is to say.
+            a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline`, `moving_map` and
+            `fit` are shown above them: a step event by event, the allocator's map request by request, and whether it
+            all fits on the GPU; `remark` is what else there is to say.
             `beside`, of a measured account: the same, simulated.
     Unit:   bytes, exact.
     Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
@@ -26,7 +29,8 @@ class Account:
     device: str = ""
     note: str = field(default="")  # what else the reader should know, such as "PyTorch 2.13 rules"
     timeline: Timeline | None = None
-    fit: Fit | None = None
+    moving_map: MovingMap | None = None
+    fit: Fit | Replay | None = None
     remark: str = ""
     beside: "Account | None" = None
 
@@ -51,7 +55,8 @@ class Account:
         """What a page gets of it."""
         fit = self.fit and {"fits": self.fit.fits, "headline": self.fit.headline, "reasons": self.fit.reasons}
         return self._counted() | {
-            "error": "", "timeline": self.timeline and self.timeline.spec(), "fit": fit, "remark": self.remark,
+            "error": "", "timeline": self.timeline and self.timeline.spec(),
+            "map": self.moving_map and self.moving_map.spec(), "fit": fit, "remark": self.remark,
             "beside": self.beside and self.beside._counted(),
         }  # fmt: skip
 
@@ -62,7 +67,7 @@ class Account:
 
 def failed(error: str) -> dict:
     """What a page gets where there is no account."""
-    nothing = {"timeline": None, "fit": None, "remark": "", "beside": None}
+    nothing = {"timeline": None, "map": None, "fit": None, "remark": "", "beside": None}
     return {"terms": None, "origin": "", "badge": "", "error": error, **nothing}
 
 
@@ -76,5 +81,7 @@ def said_of(answer: dict, *more: str) -> str:
         said.append(answer["remark"])
     if answer["timeline"]:
         said.append(answer["timeline"]["caption"])
+    if answer["map"]:
+        said.append(answer["map"]["steps"][-1]["said"])
     said += more
     return " ".join([said[0] if len(said) == 1 else f"{said[0].rstrip('.')}.", *said[1:]])

@@ -8,8 +8,8 @@
 //            each combination of the choices that select, as if counting with them, the last choice fastest; an option that is
 //            disabled, {name: reason}, is not counted; live: {name: the GPU's} are the options measured on this machine
 //   value   {symbol: number or name of an option}
-//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, fit, remark,
-//            beside}: an account and the value it is for; timeline as timeline.js draws it, fit: {fits, headline, reasons}, or
+//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, map, fit,
+//            remark, beside}: an account and the value it is for; timeline and map as timeline.js and moving_map.js draw them, fit: {fits, headline, reasons}, or
 //           null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
 
 const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString makes one for each number
