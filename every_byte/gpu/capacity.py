@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.blocks import Block
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.trace import Trace
 from every_byte.rounding import round_size

@@ -8,6 +8,7 @@ import torch
 from every_byte.gpu.live.gpu import LIVE, LiveGPU, cleared, innermost_live
 from every_byte.gpu.live.machine import this_machine
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.environment import Settings
 from every_byte.gpu.memory.specs import SPECS, GPUSpec, find_spec
 
 from .simulated import SimulatedGPU
@@ -40,15 +41,22 @@ def spec_of(name: str | GPUSpec) -> GPUSpec:
     return LiveGPU().spec if name == LIVE else find_spec(name)
 
 
-def open_gpu(name: str | GPUSpec = "a100-80gb") -> SimulatedGPU | LiveGPU:
+def open_gpu(name: str | GPUSpec = "a100-80gb", settings: Settings = "") -> SimulatedGPU | LiveGPU:
     """Open a GPU for the rest of a notebook, and close the one that was opened so before.
 
-    `"live"` is this machine's own GPU; any other name is simulated. Running the cell again starts afresh: tensors made
-    before stay on the closed GPU until their names are gone, and the new one refuses them.
+    `"live"` is this machine's own GPU; any other name is simulated, with the allocator's `settings` as `SimulatedGPU`
+    takes them: "expandable_segments:True", say. Running the cell again starts afresh: tensors made before stay on the
+    closed GPU until their names are gone, and the new one refuses them.
 
-    Raises: ValueError for an unknown name; RuntimeError for "live" without a GPU.
+    Raises: ValueError for an unknown name, for settings as PyTorch does, and for settings of "live", which PyTorch
+        reads from the environment before it starts; RuntimeError for "live" without a GPU.
     """
-    gpu = LiveGPU() if name == LIVE else SimulatedGPU(name)
+    if name == LIVE and settings:
+        raise ValueError(
+            f"settings of the machine's own GPU are PyTorch's: got {settings!r}; set PYTORCH_ALLOC_CONF before Python "
+            "starts, or simulate the GPU."
+        )
+    gpu = LiveGPU() if name == LIVE else SimulatedGPU(name, settings=settings)
     before = getattr(_opened, "gpu", None)
     if before is not None:
         before.close()

@@ -2,16 +2,18 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from every_byte.gpu.dispatch.autocast import autocast
 from every_byte.gpu.dispatch.dispatch import Dispatch, attached
+from every_byte.gpu.memory.environment import Environment, Settings
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.observer.observer import Observer
+from every_byte.gpu.patches import streams
 from every_byte.gpu.patches.gates import GATES
 from every_byte.gpu.patches.numbering import Numbering
 from every_byte.ledger.deep_graphs import let_go
@@ -35,20 +37,24 @@ class SimulatedGPU:
 
     Use it as a scope (`with SimulatedGPU("a100-80gb") as gpu:`), or through `open_gpu` in a notebook. While it is open,
     tensors made with `device=gpu.device` are allocated in a model of PyTorch's caching allocator, operation by
-    operation. It is open on the thread that opened it; of several open GPUs only the innermost counts. `holding` are
-    the segments that are there from the start, as `memory_snapshot` of another GPU tells them: a real one, say, whose
-    next program is to be simulated.
+    operation. It is open on the thread that opened it; of several open GPUs only the innermost counts.
+
+    `settings` are those of PyTorch's allocator: what would stand in PYTORCH_ALLOC_CONF, as "expandable_segments:True",
+    or several variables by name. They are not read from the environment. `holding` are the segments that are there from
+    the start, as `memory_snapshot` of another GPU tells them: a real one, say, whose next program is to be simulated.
 
     Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
-    Raises: ValueError for an unknown name; RuntimeError when opened or closed out of order;
-        torch.OutOfMemoryError when a program does not fit.
+    Raises: ValueError for an unknown name, and for settings as PyTorch does; RuntimeError when opened or closed out of
+        order; torch.OutOfMemoryError when a program does not fit.
     """
 
     origin = "simulated"
 
-    def __init__(self, name: str | GPUSpec = "a100-80gb", *, holding: Sequence[dict] = ()) -> None:
+    def __init__(
+        self, name: str | GPUSpec = "a100-80gb", *, settings: Settings = "", holding: Sequence[dict] = ()
+    ) -> None:
         self.spec = name if isinstance(name, GPUSpec) else find_spec(name)
-        self._memory = Memory(self.spec)
+        self._memory = Memory(self.spec, Environment.read(settings))
         self._memory.take_over(holding)
         self._mode = Dispatch(self._memory, owner=self)
         self._mode.observer = self._observer = Observer(self._memory)
@@ -196,6 +202,42 @@ class SimulatedGPU:
     def empty_cache(self) -> None:
         """Give segments in which nothing is in use back to the driver."""
         self._allocator.empty_cache()
+
+    def set_per_process_memory_fraction(self, fraction: float) -> None:
+        """Let the allocator take no more than this fraction of the GPU's memory; as `torch.cuda` has it."""
+        self._allocator.set_memory_fraction(fraction)
+
+    def get_per_process_memory_fraction(self) -> float:
+        """The fraction that was set, or 1."""
+        return self._allocator.memory_fraction
+
+    def set_allocator_settings(self, settings: str) -> None:
+        """Follow other settings from now on, as by `torch.cuda.memory._set_allocator_settings`."""
+        self._allocator.set_settings(settings)
+
+    @property
+    def settings(self) -> str:
+        """What of PyTorch's settings this GPU follows, as a shell would be told; "" for the defaults."""
+        return str(replace(self._memory.settings, allocator=self._allocator.settings))
+
+    def Stream(self, priority: int = 0) -> streams.Stream:
+        """A stream of this GPU, which has free blocks of its own; as `torch.cuda.Stream`."""
+        self._must_be_open()
+        return streams.Stream(priority=priority)
+
+    def Event(self, **settings) -> streams.Event:
+        """A moment in a stream, which has always passed; as `torch.cuda.Event`."""
+        return streams.Event(**settings)
+
+    def stream(self, which: streams.Stream | None):
+        """A context in which programs allocate in that stream; as `torch.cuda.stream`."""
+        self._must_be_open()
+        return streams.stream(which)
+
+    def current_stream(self) -> streams.Stream:
+        """The stream in which a program allocates now."""
+        self._must_be_open()
+        return streams.current_stream()
 
     def autocast(self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None):
         """A context in which operators cast as under `torch.autocast("cuda", dtype=dtype)`."""

@@ -11,8 +11,8 @@ class Event:
     """One thing that happened to the memory.
 
     `action` is "alloc" or "free" (of one allocation, numbered by `allocation`), "segment_alloc" or "segment_free"
-    (the allocator took memory from the driver, or gave it back), "oom" (a request that failed), or "mark" (a named
-    instant, `name`).
+    (the allocator took memory from the driver, or gave it back), "segment_map" or "segment_unmap" (it did so with pages
+    of an expandable segment), "oom" (a request that failed), or "mark" (a named instant, `name`).
 
     An allocation was made by `operation`, in backward for the autograd node `node`, while the forward of the module
     `module` ran; in backward, it is the module whose forward made the node. The outermost module is "", as is what

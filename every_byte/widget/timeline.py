@@ -122,9 +122,9 @@ def _reserved(trace: Trace, until: int) -> list[int]:
     """The bytes of all segments after each event."""
     now, found = 0, []
     for event in trace.events[:until]:
-        if event.action == "segment_alloc":
+        if event.action in ("segment_alloc", "segment_map"):
             now += event.n_bytes
-        elif event.action == "segment_free":
+        elif event.action in ("segment_free", "segment_unmap"):
             now -= event.n_bytes
         found.append(now)
     return found

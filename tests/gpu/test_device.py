@@ -229,12 +229,15 @@ def test_the_live_gpu_passes_everything_on(monkeypatch):
         answer = [{"device": 0}, {"device": 1}] if name == "memory_snapshot" else name
         monkeypatch.setattr(torch.cuda, name, lambda *a, name=name, answer=answer: asked.append((name, *a)) or answer)
     live = LiveGPU()
-    answers = {name: getattr(live, name)() for name in names}
+    with_fraction = "set_per_process_memory_fraction"
+    answers = {name: getattr(live, name)(*[0.5] * (name == with_fraction)) for name in names}
     assert answers.pop("memory_snapshot") == [{"device": 0}]
     assert answers.pop("empty_cache") is None
-    assert answers == {name: name for name in answers}
+    assert answers == {name: name for name in answers if name != with_fraction} | {with_fraction: None}
     without_device = {"memory_snapshot", "empty_cache"}
-    assert asked == [(n,) if n in without_device else (n, torch.device("cuda", 0)) for n in names]
+    card = torch.device("cuda", 0)
+    before = dict.fromkeys(without_device, ()) | {with_fraction: (0.5, card)}
+    assert asked == [(name, *before.get(name, (card,))) for name in names]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.units import GiB, KiB, MiB
 
 EDGES = (512, 1024, 512 * KiB, 1 * MiB, 2 * MiB, 9 * MiB, 10 * MiB, 19 * MiB, 20 * MiB)

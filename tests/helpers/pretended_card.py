@@ -19,7 +19,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.units import GiB
 
 DEVICE = torch.device("cuda", 1)  # the second of two: what is said of the first must not count

@@ -179,6 +179,27 @@ class LiveGPU:
                 reset = partial(recording.memory.counts_anew, reset)
         return reset()
 
+    def set_per_process_memory_fraction(self, fraction: float) -> None:
+        torch.cuda.set_per_process_memory_fraction(fraction, self.device)
+
+    def get_per_process_memory_fraction(self) -> float:
+        return torch.cuda.get_per_process_memory_fraction(self.device)
+
+    def set_allocator_settings(self, settings: str) -> None:
+        torch.cuda.memory._set_allocator_settings(settings)
+
+    def Stream(self, priority: int = 0) -> torch.cuda.Stream:
+        return torch.cuda.Stream(self.device, priority=priority)
+
+    def Event(self, **settings) -> torch.cuda.Event:
+        return torch.cuda.Event(**settings)
+
+    def stream(self, which: torch.cuda.Stream | None):
+        return torch.cuda.stream(which)
+
+    def current_stream(self) -> torch.cuda.Stream:
+        return torch.cuda.current_stream(self.device)
+
     def autocast(self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None):
         return autocast(dtype, enabled, cache_enabled)
 

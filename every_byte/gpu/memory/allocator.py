@@ -20,54 +20,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from every_byte.rounding import LARGEST_SMALL_BYTES, round_size
-from every_byte.units import exact, short
 
 from .blocks import Block, BlockPool
-from .driver import Driver
+from .counters import Counters
 from .expandable import ExpandableSegments
+from .out_of_memory import OutOfMemory
 from .release import old_segments, oversize_segments
 from .settings import UNLIMITED, AllocatorSettings
-from .stats import EVENTS, OVERSIZE, Stat, Stats, flatten, snapshot
+from .stats import snapshot
 
 
-class OutOfMemory(Exception):
-    """No free block fits, and the driver has too little left for a new segment, even with all whole free ones back.
-
-    Unit:   bytes, as `int`: what was asked for (`requested_bytes`) and the segment it needs (`segment_bytes`); what
-            all segments may take (`capacity_bytes`), take now (`reserved_bytes`), and what blocks in use take of that
-            (`allocated_bytes`); `free_bytes` and `cached_bytes` are the two differences. `allowed_bytes` is the limit
-            that a fraction of the GPU's memory sets to segments; without one, the capacity.
-    """
-
-    def __init__(
-        self,
-        requested_bytes: int,
-        segment_bytes: int,
-        capacity_bytes: int,
-        reserved_bytes: int,
-        allocated_bytes: int,
-        allowed_bytes: int | None = None,
-    ) -> None:
-        self.requested_bytes = requested_bytes
-        self.segment_bytes = segment_bytes
-        self.capacity_bytes = capacity_bytes
-        self.reserved_bytes = reserved_bytes
-        self.allocated_bytes = allocated_bytes
-        self.allowed_bytes = capacity_bytes if allowed_bytes is None else allowed_bytes
-        self.free_bytes = capacity_bytes - reserved_bytes
-        self.cached_bytes = reserved_bytes - allocated_bytes
-        allowed = "" if allowed_bytes is None else f", and by a fraction of memory no more than {exact(allowed_bytes)}"
-        super().__init__(
-            f"out of memory: asked for {exact(requested_bytes)}, which needs a new segment of {short(segment_bytes)}. "
-            f"Segments may take {exact(capacity_bytes)}{allowed}; they hold {exact(reserved_bytes)} and "
-            f"{exact(self.free_bytes)} are free. Of what they hold, {exact(allocated_bytes)} are in use and "
-            f"{exact(self.cached_bytes)} lie free between blocks in use, none of them fitting. "
-            "Try a smaller batch or sequence, fewer bytes per element, freeing what is no longer needed, "
-            "or a larger GPU."
-        )
-
-
-class CachingAllocator:
+class CachingAllocator(Counters):
     """Hands out blocks of at most `capacity_bytes` of segments, as PyTorch's allocator would on a GPU of that size.
 
     `on_segment(action, address, n_bytes)` hears of each "segment_alloc" and "segment_free", and of each "segment_map"
@@ -92,19 +55,14 @@ class CachingAllocator:
                 "capacity_bytes must be an int of at least 0, the bytes that segments may take: "
                 f"got {capacity_bytes!r}."
             )
-        self.capacity_bytes = capacity_bytes
+        super().__init__(capacity_bytes, on_segment, settings or AllocatorSettings())
         self.total_bytes = capacity_bytes if total_bytes is None else total_bytes
-        self._driver = Driver(capacity_bytes, on_segment)
         self._expandable = ExpandableSegments(self._driver, self.total_bytes)
-        self._stats = Stats()
-        self._small, self._large = BlockPool(True, self._stats), BlockPool(False, self._stats)
-        self._oversize = {name: Stat() for name in OVERSIZE}
+        self._small, self._large = BlockPool(True, self._small_stats), BlockPool(False, self._large_stats)
         self._live: set[Block] = set()
         self._uses: dict[Block, set[int]] = {}
         self._awaited: dict[Block, None] = {}
-        self._events = dict.fromkeys(EVENTS, 0)
-        self.settings = settings or AllocatorSettings()
-        self._told_max_split_bytes = self.settings.max_split_bytes
+        self.on_return: Callable[[Block], None] = lambda block: None
         self.set_memory_fraction(self.settings.per_process_memory_fraction)
 
     # settings
@@ -126,6 +84,11 @@ class CachingAllocator:
             raise RuntimeError(f"invalid fraction:{fraction:g}. Please set within [0, 1].")
         self.allowed_bytes = int(fraction * self.total_bytes) if fraction < 1 else None
         self._follow()
+
+    @property
+    def memory_fraction(self) -> float:
+        """What segments may take of the GPU's whole memory, or 1."""
+        return 1.0 if self.allowed_bytes is None else self.allowed_bytes / self.total_bytes
 
     def _follow(self) -> None:
         settings = self.settings
@@ -174,12 +137,13 @@ class CachingAllocator:
         self._uses.setdefault(block, set()).add(stream)
         if not self._stats.tells_active:
             self._stats.tell_active()
-            for pool in (self._small, self._large):
-                pool.stats.tell_active(self._stats)
+            self._small_stats.tell_active(self._stats)
+            self._large_stats.tell_active(self._stats)
 
-    def free(self, block: Block) -> None:
+    def free(self, block: Block) -> bool:
         """Put a block back into its pool, joined with the free blocks beside it; or let it wait for other streams.
 
+        Returns: whether it is back; if not, it comes back as soon as memory is asked for, and `on_return` is told.
         Raises: ValueError for a block that this allocator has not handed out, or that was freed before.
         """
         try:
@@ -195,18 +159,20 @@ class CachingAllocator:
             self._oversize["oversize_allocations"].decrease(1)
         if self._uses and self._uses.pop(block, None):
             self._awaited[block] = None
-        else:
-            stats.note_end(block)
-            block.active = False
-            block.pool.give_back(block)
+            return False
+        stats.note_end(block)
+        block.active = False
+        block.pool.give_back(block)
+        return True
 
     def _finish_awaited(self) -> None:
         """Freed blocks come back to their pools: what other streams did with them is done."""
-        for block in self._awaited:
+        awaited, self._awaited = self._awaited, {}
+        for block in awaited:
             block.pool.stats.note_end(block)
             block.active = False
             block.pool.give_back(block)
-        self._awaited.clear()
+            self.on_return(block)
 
     def empty_cache(self) -> None:
         """Give the driver back every segment that is one free block, and whole free pages of expandable segments.
@@ -276,57 +242,6 @@ class CachingAllocator:
         target_bytes = self.reserved_bytes - int(self.settings.garbage_collection_threshold * self.allowed_bytes)
         for block in old_segments(self._large, target_bytes):
             self._sell_back(block)
-
-    # figures
-
-    @property
-    def requested_bytes(self) -> int:
-        """What was asked for by all blocks in use."""
-        return self._stats.requested_bytes.current
-
-    @property
-    def allocated_bytes(self) -> int:
-        """The blocks in use, whole: with rounding and slack."""
-        return self._stats.allocated_bytes.current
-
-    @property
-    def reserved_bytes(self) -> int:
-        """The segments."""
-        return self._stats.reserved_bytes.current
-
-    @property
-    def max_allocated_bytes(self) -> int:
-        """The most that `allocated_bytes` was, since the start or the last reset of the peaks."""
-        return self._stats.allocated_bytes.peak
-
-    @property
-    def max_reserved_bytes(self) -> int:
-        """The most that `reserved_bytes` was, since the start or the last reset of the peaks."""
-        return self._stats.reserved_bytes.peak
-
-    def memory_stats(self) -> dict[str, int]:
-        """All figures under the keys of `torch.cuda.memory_stats()`, in its order."""
-        views = {"all": self._stats, "small_pool": self._small.stats, "large_pool": self._large.stats}
-        events = {**self._events, "num_device_alloc": self._driver.n_alloc, "num_device_free": self._driver.n_free}
-        told = -1 if self._told_max_split_bytes == UNLIMITED else self._told_max_split_bytes
-        return flatten(views, events, self._oversize, told)
-
-    def _all_stats(self) -> Iterable[Stat]:
-        for stats in (self._stats, self._small.stats, self._large.stats):
-            yield from stats
-        yield from self._oversize.values()
-
-    def reset_peak_memory_stats(self) -> None:
-        """From now on, peaks are measured from what there is now."""
-        for stat in self._all_stats():
-            stat.reset_peak()
-
-    def reset_accumulated_memory_stats(self) -> None:
-        """From now on, what came (`allocated`), went (`freed`) and happened (`num_*`) is counted from zero."""
-        for stat in self._all_stats():
-            stat.reset_accumulated()
-        self._events = dict.fromkeys(EVENTS, 0)
-        self._driver.n_alloc = self._driver.n_free = 0
 
     def take_over(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
         """Begin with the segments and blocks that another allocator holds, as a snapshot tells them.

@@ -77,9 +77,9 @@ class BlockPool:
     `unmapped` has the stretches of expandable segments that have addresses and no memory, by stream and address.
     """
 
-    def __init__(self, is_small: bool, total: Stats) -> None:
+    def __init__(self, is_small: bool, stats: Stats) -> None:
         self.is_small = is_small
-        self.stats = Stats(total)
+        self.stats = stats
         self.free: list[tuple[int, int, int, Block]] = []
         self.unmapped: list[tuple[int, int, Block]] = []
         self.n_searches = 0

@@ -17,12 +17,13 @@ from every_byte.ledger.deep_graphs import let_go, running_node
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 from every_byte.rounding import round_size
-from every_byte.units import exact
 
-from .allocator import Block, CachingAllocator, OutOfMemory
+from .allocator import Block, CachingAllocator
 from .attachment import attached
 from .contents import known_storages
+from .environment import Environment
 from .labels import Labels
+from .out_of_memory import OutOfMemory, message_of
 from .specs import GPUSpec, workspace_bytes
 
 
@@ -62,10 +63,13 @@ class Memory:
     Raises: torch.OutOfMemoryError where CUDA would, with the sizes.
     """
 
-    def __init__(self, spec: GPUSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: GPUSpec, settings: Environment | None = None) -> None:
+        self.spec, self.settings = spec, settings or Environment()
         self.trace = Trace("simulated", spec.name, spec.torch_version)
-        self.allocator = CachingAllocator(spec.allocator_bytes, self._segment_changed)
+        self.allocator = CachingAllocator(
+            spec.allocator_bytes, self._segment_changed, settings=self.settings.allocator, total_bytes=spec.total_bytes
+        )
+        self.allocator.on_return = self._came_back
         self.owners = self.trace.owners
         self.owners.observed = True
         self.operation = ""
@@ -76,6 +80,7 @@ class Memory:
         self.running, self.running_from = (-1, 0), 0
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
+        self._awaited: dict[Block, Event] = {}
 
     def take_over(self, segments: list[dict]) -> None:
         """Begin with what another allocator holds, as a snapshot tells it; whom it serves is not known."""
@@ -96,7 +101,7 @@ class Memory:
             try:
                 block = self.allocator.malloc(n_bytes, self.stream)
             except OutOfMemory as error:
-                message = self._out_of_memory(error)
+                message = message_of(error, self.spec, self.operation, str(self.settings))
                 node, module = self._maker()
                 needed = round_size(n_bytes)
                 self.trace.events.append(
@@ -152,12 +157,27 @@ class Memory:
                 while self._waiting:
                     block, number = self._waiting.popleft()
                     event = self._release(block, number)
-                    self.allocator.free(block)
-                    event.allocated_bytes = self.allocator.allocated_bytes
-                    event.requested_bytes = self.allocator.requested_bytes
-                    self.trace.events.append(event)
+                    if self.allocator.free(block):
+                        self._note_free(event)
+                    else:
+                        self._awaited[block] = event
             finally:
                 self._lock.release()
+
+    def _came_back(self, block: Block) -> None:
+        """A freed block that another stream used is back in its pool."""
+        self._note_free(self._awaited.pop(block))
+
+    def _note_free(self, event: Event) -> None:
+        event.allocated_bytes = self.allocator.allocated_bytes
+        event.requested_bytes = self.allocator.requested_bytes
+        self.trace.events.append(event)
+
+    def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
+        """Another stream uses a tensor: its block, once freed, waits for that one."""
+        record = RECORDS[tensor.untyped_storage()._cdata]
+        if record.block is not None:
+            self.allocator.record_stream(record.block, stream)
 
     def _release(self, block: Block, number: int) -> Event:
         self.owners.live.discard(number)
@@ -276,17 +296,3 @@ class Memory:
 
     def _segment_changed(self, action: str, address: int, n_bytes: int) -> None:
         self.trace.events.append(Event(action, n_bytes, phase=self.labels.phase(), address=address))
-
-    def _out_of_memory(self, error: OutOfMemory) -> str:
-        spec = self.spec
-        free = spec.allocator_bytes - error.reserved_bytes
-        idle = error.reserved_bytes - error.allocated_bytes
-        larger = error.segment_bytes > round_size(error.requested_bytes)
-        segment = f", which needs a new segment of {exact(error.segment_bytes)}" if larger else ""
-        return (
-            f"CUDA out of memory (simulated {spec.name}): {self.operation or 'an allocation'} asked for "
-            f"{exact(error.requested_bytes)}{segment}. The GPU has {exact(spec.total_bytes)}, of which the CUDA "
-            f"context takes {exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
-            f"{exact(error.allocated_bytes)} allocated, {exact(idle)} reserved but not allocated. {exact(free)} "
-            "are free. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU."
-        )

@@ -32,5 +32,6 @@ from . import (  # noqa: F401
     selections,
     softmax_dropout,
     sparse,
+    streams,
 )
 from .attention import composite, efficient, encoder, flash  # noqa: F401

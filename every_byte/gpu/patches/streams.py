@@ -4,17 +4,25 @@ Nothing runs on a simulated GPU, so nothing is to wait for: events are over when
 stream is that the allocator keeps its free blocks apart from those of the others.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.storages import Memory
+
+_META = int(torch._C._autograd.DeviceType.Meta)
 
 
 class Event:
     """A moment in a stream; it has always passed."""
 
     def __init__(self, **settings) -> None:
-        pass
+        """Takes what PyTorch's events take: whether to time, and so on; there is nothing to time."""
+
+    def elapsed_time(self, end: "Event") -> float:
+        """Milliseconds between two events: none."""
+        return 0.0
 
     def record(self, stream: "Stream | None" = None) -> None:
         """Nothing is under way."""
@@ -30,15 +38,20 @@ class Event:
         return True
 
 
-class Stream:
+class Stream(torch.Stream):
     """A stream of the innermost simulated GPU, told apart by its number; 0 is the one that programs begin in."""
 
-    def __init__(self, device=None, priority: int = 0, *, number: int | None = None) -> None:
-        self.memory = attached()[-1].memory
+    memory: Memory
+    number: int
+
+    def __new__(cls, device=None, priority: int = 0, *, number: int | None = None, **_ids) -> "Stream":
+        memory = attached()[-1].memory
         if number is None:
-            self.memory.streams += 1
-            number = self.memory.streams
-        self.number = number
+            memory.streams += 1
+            number = memory.streams
+        new = super().__new__(cls, stream_id=number, device_index=0, device_type=_META)
+        new.memory, new.number = memory, number
+        return new
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and (self.memory, self.number) == (other.memory, other.number)
@@ -46,7 +59,15 @@ class Stream:
     def __hash__(self) -> int:
         return hash((id(self.memory), self.number))
 
-    def wait_stream(self, other: "Stream") -> None:
+    def __enter__(self) -> "Stream":
+        self._outer = [*getattr(self, "_outer", ()), self.memory.stream]
+        self.memory.stream = self.number
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.memory.stream = self._outer.pop()
+
+    def wait_stream(self, other: torch.Stream) -> None:
         """Nothing is under way."""
 
     def wait_event(self, event: Event) -> None:
@@ -55,6 +76,10 @@ class Stream:
     def record_event(self, event: Event | None = None) -> Event:
         """The present, as an event."""
         return event or Event()
+
+    def query(self) -> bool:
+        """Whether all its work is done."""
+        return True
 
     def synchronize(self) -> None:
         """Nothing is under way."""
@@ -65,17 +90,9 @@ def current_stream(device=None) -> Stream:
     return Stream(number=attached()[-1].memory.stream)
 
 
-@contextmanager
-def stream(which: Stream | None) -> Iterator[None]:
+def stream(which: Stream | None) -> AbstractContextManager:
     """Allocate in this stream inside."""
-    if which is None:
-        yield
-        return
-    before, which.memory.stream = which.memory.stream, which.number
-    try:
-        yield
-    finally:
-        which.memory.stream = before
+    return nullcontext() if which is None else which
 
 
 def current_device() -> int:

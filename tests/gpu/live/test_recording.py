@@ -267,7 +267,7 @@ def test_an_entry_too_many_is_told(card, live):
 
 def test_where_blocks_are_cut_by_other_rules_only_requests_are_told(card, monkeypatch):
     """As under `roundup_power2_divisions`."""
-    monkeypatch.setattr("every_byte.gpu.memory.allocator.round_size", lambda n_bytes: 1 << (n_bytes - 1).bit_length())
+    monkeypatch.setattr(card.allocator, "_round_size", lambda n_bytes: 1 << (n_bytes - 1).bit_length())
     with LiveGPU() as gpu:
         x = [card.tensor(torch.ones(n)) for n in (256, 300)]
         gpu.trace.mark("here")

@@ -10,7 +10,8 @@ from allocator_runs import SIZES, Run, sequences
 from hypothesis import given
 from hypothesis import strategies as st
 
-from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.units import GiB, MiB
 
 

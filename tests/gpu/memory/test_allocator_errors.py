@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.units import GiB, MiB
 
 NOT_OURS = "^block must be one that this allocator handed out:"

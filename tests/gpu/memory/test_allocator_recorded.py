@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 from reference_files import files_with_events, load
 
-from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.units import GiB
 
 SEQUENCES = load("allocator_sequences", "a100")

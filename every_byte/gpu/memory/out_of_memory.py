@@ -1,0 +1,60 @@
+"""What is said where memory runs out: by the allocator alone, and by a simulated GPU of an operation."""
+
+from every_byte.rounding import round_size
+from every_byte.units import exact, short
+
+from .specs import GPUSpec
+
+
+class OutOfMemory(Exception):
+    """No free block fits, and the driver has too little left for a new segment, even with all whole free ones back.
+
+    Unit:   bytes, as `int`: what was asked for (`requested_bytes`) and the segment it needs (`segment_bytes`); what
+            all segments may take (`capacity_bytes`), take now (`reserved_bytes`), and what blocks in use take of that
+            (`allocated_bytes`); `free_bytes` and `cached_bytes` are the two differences. `allowed_bytes` is the limit
+            that a fraction of the GPU's memory sets to segments; without one, the capacity.
+    """
+
+    def __init__(
+        self,
+        requested_bytes: int,
+        segment_bytes: int,
+        capacity_bytes: int,
+        reserved_bytes: int,
+        allocated_bytes: int,
+        allowed_bytes: int | None = None,
+    ) -> None:
+        self.requested_bytes = requested_bytes
+        self.segment_bytes = segment_bytes
+        self.capacity_bytes = capacity_bytes
+        self.reserved_bytes = reserved_bytes
+        self.allocated_bytes = allocated_bytes
+        self.allowed_bytes = capacity_bytes if allowed_bytes is None else allowed_bytes
+        self.free_bytes = capacity_bytes - reserved_bytes
+        self.cached_bytes = reserved_bytes - allocated_bytes
+        allowed = "" if allowed_bytes is None else f", and by a fraction of memory no more than {exact(allowed_bytes)}"
+        super().__init__(
+            f"out of memory: asked for {exact(requested_bytes)}, which needs a new segment of {short(segment_bytes)}. "
+            f"Segments may take {exact(capacity_bytes)}{allowed}; they hold {exact(reserved_bytes)} and "
+            f"{exact(self.free_bytes)} are free. Of what they hold, {exact(allocated_bytes)} are in use and "
+            f"{exact(self.cached_bytes)} lie free between blocks in use, none of them fitting. "
+            "Try a smaller batch or sequence, fewer bytes per element, freeing what is no longer needed, "
+            "or a larger GPU."
+        )
+
+
+def message_of(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -> str:
+    """What a simulated GPU says of a request of an operation; `settings` are what it follows, "" for the defaults."""
+    larger = error.segment_bytes > round_size(error.requested_bytes)
+    segment = f", which needs a new segment of {exact(error.segment_bytes)}" if larger else ""
+    limited = error.allowed_bytes < error.capacity_bytes
+    allowed = f"{exact(error.allowed_bytes)} are allowed by a fraction of its memory. " if limited else ""
+    followed = f" It follows {settings}." if settings else ""
+    return (
+        f"CUDA out of memory (simulated {spec.name}): {operation or 'an allocation'} asked for "
+        f"{exact(error.requested_bytes)}{segment}. The GPU has {exact(spec.total_bytes)}, of which the CUDA "
+        f"context takes {exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
+        f"{exact(error.allocated_bytes)} allocated, {exact(error.cached_bytes)} reserved but not allocated. "
+        f"{exact(error.free_bytes)} are free. {allowed}Use a smaller batch or sequence, fewer bytes per element, or a "
+        f"larger GPU.{followed}"
+    )
