@@ -105,7 +105,9 @@ def _found(moment: Moment, replay: Replay) -> str:
             f"{short(moment.free_bytes)} of them in {_counted(len(moment.free_pieces), 'piece')} of what PyTorch holds."
         )
     size = short(sum(found.bought))
-    how = f"{size} of pages are mapped for it" if replay.settings.expandable_segments else f"A new segment of {size}"
+    how = (
+        f"Pages for {size} are mapped" if replay.settings.expandable_segments else f"A new segment of {size} is bought"
+    )
     return f"{none}{freed} {how}." if none else f"{freed.strip()} {how}.".strip()
 
 
@@ -120,9 +122,11 @@ def _no_piece(found: Found, replay: Replay) -> str:
 
 
 def _what_went(found: Found, replay: Replay) -> str:
-    what = "page" if replay.settings.expandable_segments else "segment"
+    size = short(sum(found.returned))
+    if replay.settings.expandable_segments:
+        return f"Unused pages, {size}, go back first."
     n = len(found.returned)
-    return f"{_counted(n, f'unused {what}')}, {short(sum(found.returned))}, {'goes' if n == 1 else 'go'} back first."
+    return f"{_counted(n, 'unused segment')}, {size}, {'goes' if n == 1 else 'go'} back first."
 
 
 def _too_little(moment: Moment, replay: Replay) -> str:

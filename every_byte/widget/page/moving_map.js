@@ -10,7 +10,7 @@ import { short, sum } from "./formula.js";
 
 const [FREE, UNMAPPED] = [-1, -2];
 const UNIT = 512; // bytes
-const MAP_LINE = { height: 17, gap: 5, left: 62 }; // pixels; left: a segment's size
+const MAP_LINE = { height: 17, gap: 5, left: 66 }; // pixels; left: a segment's size
 const BLOCK_CHARACTER = 6.4; // width of one of a block's
 const STEP_MS = 700;
 
@@ -130,9 +130,9 @@ export function createMap(prefix) {
   let wanted = Infinity; // the request that the reader chose; the last until then
   const play = createPlay(() => shown.place, () => shown.map.steps.length - 1, (place) => move(place));
   const element = build("figure", { class: "eb-moving", hidden: "" },
-    build("div", { class: "eb-moving-title" }, "The card after each request: a line for each segment"), svg,
+    build("div", { class: "eb-moving-title" }, "The card after each request: a line for each segment"),
     build("div", { class: "eb-request" }, slider, build("div", {}, build("label", { for: id }, "request"), play.button)),
-    said, whole, list);
+    said, svg, whole, list);
 
   function drawPlace() {
     const { map, width, place, ids, numberOf } = shown;
