@@ -54,7 +54,6 @@ def _values(control, values) -> list:
 
 
 GALLERY = {
-    "fragmentation": Shown(fragmentation_explorer, ({"conf": ALL, "s": tuple(range(3840, 6721, 960))},)),
     "phases": Shown(
         phases_explorer,
         (
@@ -138,6 +137,7 @@ GALLERY = {
             {"model": ("gpt2",), "t": (4,), "gpu": ("h100-80gb",)},
         ),
     ),
+    "fragmentation": Shown(fragmentation_explorer, ({"conf": ALL, "s": tuple(range(3840, 6721, 960))},)),
 }
 
 
