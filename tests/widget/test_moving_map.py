@@ -63,9 +63,9 @@ def test_each_category_has_its_colour():
          "MiB (temporaries). No free piece holds it: the largest has 90 MiB. 2 unused segments, 180 MiB, go back "
          "first. A new segment of 136 MiB is bought."),
         (5760, "default", 49, "Request 49 of 52 (batch 3, backward): 1 block, 33.8 MiB, comes back; then mm asks for "
-         "135 MiB (temporaries). No free piece holds it: the largest has 116 MiB. A new segment of 136 MiB is more than "
-         "the 108 MiB that the driver has left: out of memory, with 391 MiB free, 283 MiB of them in 7 pieces of what "
-         "PyTorch holds."),
+         "135 MiB (temporaries). No free piece holds it: the largest has 116 MiB. A new segment of 136 MiB is more "
+         "than the 108 MiB that the driver has left: out of memory, with 391 MiB free, 283 MiB of them in 7 pieces of "
+         "what PyTorch holds."),
         (6720, "expandable_segments", 51, "Request 51 of 52 (batch 3, backward): 1 block, 39.4 MiB, comes back; then "
          "threshold_backward asks for 158 MiB (temporaries). No free piece holds it: the largest has 92.6 MiB. Unused "
          "pages, 80 MiB, go back first. The driver has 142 MiB left, less than the pages that are missing: out of "

@@ -8,8 +8,8 @@ def lengths_peak(*, d: int, workspace_bytes: int) -> Formula:
 
     Shapes: x[3s/4, d] -> h[3s/4, 4d] -> relu -> y[3s/4, d], float32
     Counts: requested bytes by category; the optimizer's two step counts, the loss and its gradient have 4 each.
-    Unit:   bytes, exact, for an s from 1,400 to 10,000 tokens; with fewer the last gradient makes the peak, with more the
-            first batch.
+    Unit:   bytes, exact, for an s from 1,400 to 10,000 tokens; with fewer the last gradient makes the peak, with more
+            the first batch.
     Source: held to the simulated GPU by tests/formulas/test_varying_lengths.py.
     """
     weights = f"8*{d}**2"
