@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from every_byte.gpu.capacity import Fit
+from every_byte.gpu.replay import Replay
 from every_byte.ledger.trace import ORIGINS
 
 from .controls import ChoiceControl
+from .moving_map import MovingMap
 from .stages import UNNAMED, terms_by_stage
 from .timeline import Timeline
 
@@ -16,10 +18,10 @@ class Account:
     """The bytes of each term as a GPU keeps them, and where that GPU stands.
 
     Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction. For
-            a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline` and `fit` are shown
-            above them: a step event by event, and whether it fits on the GPU; `fit_with` has the verdicts for the other
-            options of a choice that judges. `remark` is what else there is to say. `beside`, of a measured account: the
-            same, simulated.
+            a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline`, `moving_map` and
+            `fit` are shown above them: a step event by event, the allocator's map request by request, and whether it
+            all fits on the GPU; `fit_with` has the verdicts for the other options of a choice that judges. `remark` is
+            what else there is to say. `beside`, of a measured account: the same, simulated.
     Unit:   bytes, exact.
     Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
     """
@@ -29,7 +31,8 @@ class Account:
     device: str = ""
     note: str = field(default="")  # what else the reader should know, such as "PyTorch 2.13 rules"
     timeline: Timeline | None = None
-    fit: Fit | None = None
+    moving_map: MovingMap | None = None
+    fit: Fit | Replay | None = None
     remark: str = ""
     beside: "Account | None" = None
     fit_with: Mapping[str, Fit] = field(default_factory=dict)
@@ -54,7 +57,8 @@ class Account:
     def answer(self) -> dict:
         """What a page gets of it."""
         return self._counted() | {
-            "error": "", "timeline": self.timeline and self.timeline.spec(), "fit": self.fit and _verdict(self.fit),
+            "error": "", "timeline": self.timeline and self.timeline.spec(),
+            "map": self.moving_map and self.moving_map.spec(), "fit": self.fit and _verdict(self.fit),
             "fit_with": {option: _verdict(fit) for option, fit in self.fit_with.items()} or None,
             "remark": self.remark, "beside": self.beside and self.beside._counted(),
         }  # fmt: skip
@@ -64,7 +68,7 @@ class Account:
         return {"terms": dict(self.terms), "origin": self.origin, "badge": self.badge}
 
 
-def _verdict(fit: Fit) -> dict:
+def _verdict(fit: Fit | Replay) -> dict:
     return {"fits": fit.fits, "headline": fit.headline, "reasons": fit.reasons}
 
 
@@ -80,7 +84,7 @@ def check_verdicts(account: Account, judge: ChoiceControl | None) -> None:
 
 def failed(error: str) -> dict:
     """What a page gets where there is no account."""
-    nothing = {"timeline": None, "fit": None, "fit_with": None, "remark": "", "beside": None}
+    nothing = {"timeline": None, "map": None, "fit": None, "fit_with": None, "remark": "", "beside": None}
     return {"terms": None, "origin": "", "badge": "", "error": error, **nothing}
 
 
@@ -99,5 +103,7 @@ def said_of(answer: dict, judge: ChoiceControl | None, option: str, *more: str) 
         said.append(answer["timeline"]["caption"])
     if answer["timeline"] and option in (answer["fit_with"] or {}):
         said.append(f"The peak is of {judge.label} {next(iter(judge.values))}.")
+    if answer["map"]:
+        said.append(answer["map"]["steps"][-1]["said"])
     said += more
     return " ".join([said[0] if len(said) == 1 else f"{said[0].rstrip('.')}.", *said[1:]])

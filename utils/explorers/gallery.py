@@ -9,6 +9,7 @@ from every_byte.widget.pages import key_of
 
 from .block import block_explorer
 from .checkpoint import checkpoint_explorer
+from .fragmentation import fragmentation_explorer
 from .gpt import gpt_explorer
 from .mlp import mlp_explorer
 from .phases import phases_explorer
@@ -137,6 +138,7 @@ GALLERY = {
             {"model": ("gpt2",), "t": (4,), "gpu": ("h100-80gb",)},
         ),
     ),
+    "fragmentation": Shown(fragmentation_explorer, ({"conf": ALL, "s": tuple(range(3840, 6721, 960))},)),
 }
 
 

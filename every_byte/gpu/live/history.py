@@ -121,7 +121,7 @@ class History:
             self._blocks.give_back(address)
         elif action in ALLOCATOR_ACTIONS:
             self._blocks.change(action, address, n_bytes)
-            event = Event(ALLOCATOR_ACTIONS[action], n_bytes, address=address)
+            event = Event(action, n_bytes, address=address)
             self.others[len(self.events)].append((self._n_segments, event))
             self._n_segments += action in ("segment_alloc", "segment_free")
             self._n_ooms += action == "oom"

@@ -9,10 +9,10 @@
 //            disabled, {name: reason}, is not counted; live: {name: the GPU's} are the options measured on this machine; of a
 //            choice that judges the verdict alone depends, and an account, of its first option, has one for each
 //   value   {symbol: number or name of an option}
-//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, fit,
-//            fit_with, remark, beside}: an account and the value it is for; timeline as timeline.js draws it, fit: {fits, headline,
-//            reasons}, or null; fit_with: {option: fit} for the other options of a choice that judges, or null; remark: what else
-//            there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
+//   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, map, fit,
+//            fit_with, remark, beside}: an account and the value it is for; timeline and map as timeline.js and moving_map.js draw
+//            them, fit: {fits, headline, reasons}, or null; fit_with: {option: fit} for the other options of a choice that judges,
+//            or null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
 
 const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString makes one for each number
 
