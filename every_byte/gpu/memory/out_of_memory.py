@@ -60,6 +60,6 @@ def message_of(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str)
         f"{exact(error.requested_bytes)}{segment}. The GPU has {exact(spec.total_bytes)}, of which the CUDA "
         f"context takes {exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
         f"{exact(error.allocated_bytes)} allocated, {exact(error.cached_bytes)} reserved but not allocated. "
-        f"{exact(error.free_bytes)} are free. {allowed}{refused}Use a smaller batch or sequence, fewer bytes per element, or a "
-        f"larger GPU.{followed}"
+        f"{exact(error.free_bytes)} are free. {allowed}{refused}Use a smaller batch or sequence, fewer bytes per "
+        f"element, or a larger GPU.{followed}"
     )

@@ -6,6 +6,7 @@ import pytest
 
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
+from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.units import GiB, MiB
 
 NOT_OURS = "^block must be one that this allocator handed out:"
@@ -22,7 +23,7 @@ def test_out_of_memory_carries_all_sizes_and_says_what_to_try():
     with pytest.raises(OutOfMemory) as caught:
         allocator.malloc(40 * MiB - 5)
     error = caught.value
-    sizes = {name: value // MiB for name, value in vars(error).items() if name != "requested_bytes"}
+    sizes = {name: value // MiB for name, value in vars(error).items() if name not in ("requested_bytes", "rejected")}
     assert sizes == {
         "segment_bytes": 40,
         "capacity_bytes": 64,
@@ -33,7 +34,8 @@ def test_out_of_memory_carries_all_sizes_and_says_what_to_try():
         "cached_bytes": 22,
     }
     assert error.requested_bytes == 40 * MiB - 5
-    assert all(type(value) is int for value in vars(error).values())
+    assert not error.rejected
+    assert all(type(value) is int for name, value in vars(error).items() if name != "rejected")
     assert str(error) == (
         "out of memory: asked for 41,943,035 bytes (40 MiB), which needs a new segment of 40 MiB. Segments may take "
         "67,108,864 bytes (64 MiB); they hold 41,943,040 bytes (40 MiB) and 25,165,824 bytes (24 MiB) are free. Of "
@@ -41,6 +43,22 @@ def test_out_of_memory_carries_all_sizes_and_says_what_to_try():
         "use, none of them fitting. Try a smaller batch or sequence, fewer bytes per element, freeing what is no "
         "longer needed, or a larger GPU."
     )
+
+
+def test_a_refusal_in_advance_says_that_nothing_was_tried():
+    settings = AllocatorSettings.parse("throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.5")
+    allocator = CachingAllocator(64 * MiB, settings=settings, total_bytes=64 * MiB)
+    allocator.set_memory_fraction(1.0)
+    allocator.free(allocator.malloc(20 * MiB))
+    with pytest.raises(OutOfMemory, match="by a fraction of memory no more than 33,554,432 bytes") as caught:
+        allocator.malloc(24 * MiB)
+    assert caught.value.rejected
+    assert "none of them fitting; throw_on_cudamalloc_oom has it refused before the cache is emptied." in str(
+        caught.value
+    )
+    stats = allocator.memory_stats()
+    names = ("num_oom_rejections", "num_ooms", "num_alloc_retries", "num_device_free")
+    assert [stats[name] for name in names] == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**40), 1.0, True, "512", None])
