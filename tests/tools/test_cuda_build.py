@@ -29,7 +29,7 @@ def held(folder, stems):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch.distributed.optim's own, as it loads
-@pytest.mark.parametrize("folder", [RECORDED, RECORDED / "operations", RECORDED / "zoo"])
+@pytest.mark.parametrize("folder", [RECORDED, *(RECORDED / name for name in ("operations", "settings", "zoo"))])
 def test_what_is_held_is_what_would_be_recorded(folder):
     """Each case on each of its cards, no file without a case, and events where the case asks for them."""
     there, cases = held(folder, {path.stem for path, place in tool.all_files().items() if RECORDED / place == folder})

@@ -13,7 +13,8 @@ before in it. A block that other streams use, as `record_stream` tells, comes ba
 GPU that does nothing, as soon as the allocator asks.
 
 The rules are those of PyTorch 2.13 with any of its settings. What stays out: CUDA graphs and their pools.
-Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/gpu/memory/test_allocator_recorded.py.
+Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by test_allocator_recorded.py and
+test_allocator_settings_recorded.py in tests/gpu/memory.
 """
 
 from collections.abc import Callable, Iterable

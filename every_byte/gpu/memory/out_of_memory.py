@@ -1,8 +1,11 @@
 """What is said where memory runs out: by the allocator alone, and by a simulated GPU of an operation."""
 
+import torch
+
 from every_byte.rounding import round_size
 from every_byte.units import exact, short
 
+from .environment import Environment
 from .specs import GPUSpec
 
 
@@ -47,19 +50,37 @@ class OutOfMemory(Exception):
         )
 
 
-def message_of(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -> str:
-    """What a simulated GPU says of a request of an operation; `settings` are what it follows, "" for the defaults."""
+def error_of(error: OutOfMemory, spec: GPUSpec, operation: str, settings: Environment) -> RuntimeError:
+    """What a simulated GPU raises for a request of an operation: PyTorch's own error, without caching the driver's."""
+    if settings.caches:
+        return torch.OutOfMemoryError(_message(error, spec, operation, str(settings)))
+    return torch.AcceleratorError(_uncached_message(error, spec, operation, str(settings)))
+
+
+def _message(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -> str:
     larger = error.segment_bytes > round_size(error.requested_bytes)
     segment = f", which needs a new segment of {exact(error.segment_bytes)}" if larger else ""
     limited = error.allowed_bytes < error.capacity_bytes
     allowed = f"{exact(error.allowed_bytes)} are allowed by a fraction of its memory. " if limited else ""
-    refused = "throw_on_cudamalloc_oom had it refused before the cache was emptied. " if error.rejected else ""
+    if error.rejected:
+        limit = exact(error.allowed_bytes)
+        allowed = f"throw_on_cudamalloc_oom has what exceeds {limit} refused before the driver is asked. "
     followed = f" It follows {settings}." if settings else ""
     return (
         f"CUDA out of memory (simulated {spec.name}): {operation or 'an allocation'} asked for "
         f"{exact(error.requested_bytes)}{segment}. The GPU has {exact(spec.total_bytes)}, of which the CUDA "
         f"context takes {exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
         f"{exact(error.allocated_bytes)} allocated, {exact(error.cached_bytes)} reserved but not allocated. "
-        f"{exact(error.free_bytes)} are free. {allowed}{refused}Use a smaller batch or sequence, fewer bytes per "
-        f"element, or a larger GPU.{followed}"
+        f"{exact(error.free_bytes)} are free. {allowed}Use a smaller batch or sequence, fewer bytes per element, or a "
+        f"larger GPU.{followed}"
+    )
+
+
+def _uncached_message(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -> str:
+    return (
+        f"CUDA error: out of memory (simulated {spec.name}): {operation or 'an allocation'} asked the driver for "
+        f"{exact(error.requested_bytes)}. The GPU has {exact(spec.total_bytes)}, of which the CUDA context takes "
+        f"{exact(spec.context_bytes)} (assumed) and PyTorch {exact(error.reserved_bytes)}, if the driver rounds as "
+        "PyTorch does. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU. "
+        f"It follows {settings}."
     )
