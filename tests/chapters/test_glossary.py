@@ -26,8 +26,8 @@ glossary_unlinked_in = {conf.glossary_unlinked_in}
 # Where a word is linked that is used there in another sense, name it in book/conf.py: glossary_unlinked, or ..._in.
 LINKED = {
     "00_start_here": """
-        CUDA-context autograd caching-allocator driver fused optimizer-state owner peak pool segment simulated-GPU slack
-        storage temporary trace view workspace
+        CUDA-context autograd caching-allocator driver expandable-segment explorer fused optimizer-state owner peak pool
+        segment simulated-GPU slack storage temporary trace view workspace
     """,
     "01_what_backward_needs": """
         allocated-bytes autograd bucket closed-form explorer foreach frozen fused gradient-accumulation

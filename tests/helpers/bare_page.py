@@ -24,9 +24,9 @@ DRAW = """([spec, value, answer]) => {
 
 
 @contextlib.contextmanager
-def bare_page():
-    """A page of 900 x 900 pixels that has loaded the module and its style."""
-    with chromium(viewport={"width": 900, "height": 900}) as page:
+def bare_page(**options):
+    """A page of 900 x 900 pixels that has loaded the module and its style; options as of `chromium`."""
+    with chromium(viewport={"width": 900, "height": 900}, **options) as page:
         page.set_content("<!doctype html><title>An explorer</title><body></body>")
         page.evaluate(LOAD, one_module())
         page.add_style_tag(path=CSS)

@@ -11,11 +11,14 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.rounding import round_size, segment_size
 from every_byte.units import MiB, exact, short
 from utils.experiments.first_programs import SMALL_GPU, tensor_of
+from utils.experiments.varying_lengths import replayed
 from utils.layers import MLP
 
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, of_part, raised, right
 
 CROWDED_REQUEST = 12 * MiB
+LONGEST = 6720
+MOST_CALLS = 20
 BLOCK_REQUESTS = tuple(
     {"n_bytes": n_bytes}
     for n_bytes in (4, 513, 1_000_000, MiB, MiB + 1, 10 * MiB - 1, 10 * MiB, 154_533_888, 11 * MiB, 11 * MiB - 512)
@@ -186,6 +189,27 @@ def both_counters(allocated: int | None, reserved: int | None) -> Verdict:
     if said:
         return not_yet(" And ".join(said).replace("not yet: ", ""))
     return right(f"{exact(of_blocks)} in blocks, {exact(of_segments)} in segments.")
+
+
+def passes(answer: str | None) -> Verdict:
+    """Exercise 7: settings under which batches of up to LONGEST tokens pass, with at most MOST_CALLS of the driver."""
+    if answer is None:
+        return NO_ANSWER
+    if not isinstance(answer, str):
+        return not_yet(f"the answer is a text, as it would stand in PYTORCH_ALLOC_CONF: got {answer!r}.")
+    try:
+        replay = replayed(LONGEST, answer)
+    except (ValueError, RuntimeError) as error:
+        return not_yet(f"PyTorch refuses the text: {error}.")
+    if not replay.fits:
+        hint = ""
+        if replay.settings.expandable_segments:
+            hint = " A page on which one block is in use stays: how large is a page?"
+        return not_yet(f"{replay.headline[0].lower()}{replay.headline[1:]}.{hint}")
+    said = f"all {replay.n_requests} requests pass, and the driver is called {replay.n_calls} times"
+    if replay.n_calls > MOST_CALLS:
+        return not_yet(f"{said}; {MOST_CALLS} are allowed. Which setting buys little at a time, and gives little back?")
+    return right(f"{said}. {exact(replay.max_reserved_bytes)} are reserved at most.")
 
 
 def _segment(n_bytes: int) -> int:

@@ -9,6 +9,7 @@ from every_byte.widget.pages import key_of
 
 from .block import block_explorer
 from .checkpoint import checkpoint_explorer
+from .fragmentation import fragmentation_explorer
 from .gpt import gpt_explorer
 from .mlp import mlp_explorer
 from .phases import phases_explorer
@@ -100,6 +101,7 @@ GALLERY = {
             {"s": (64, 256, 512, 2048, 4096)},
             {"s": (256, 4096), "attention": ("explicit",)},
             {"gpu": ("h100-80gb", "rtx3090-24gb")},
+            {"gpu": ("rtx3090-24gb",), "b": (22,)},  # fits, but not by the allocator's defaults
             {"model": ALL, "b": (1,), "gpu": ("t4-16gb",)},
             {
                 "model": ("gpt2-xl",),
@@ -136,6 +138,7 @@ GALLERY = {
             {"model": ("gpt2",), "t": (4,), "gpu": ("h100-80gb",)},
         ),
     ),
+    "fragmentation": Shown(fragmentation_explorer, ({"conf": ALL, "s": tuple(range(3840, 6721, 960))},)),
 }
 
 

@@ -15,9 +15,8 @@ class OutOfMemory(Exception):
     Unit:   bytes, as `int`: what was asked for (`requested_bytes`) and the segment it needs (`segment_bytes`); what
             all segments may take (`capacity_bytes`), take now (`reserved_bytes`), and what blocks in use take of that
             (`allocated_bytes`); `free_bytes` and `cached_bytes` are the two differences. `allowed_bytes` is the limit
-            that a fraction of the GPU's memory sets to segments; without one, the capacity.
-
-    `rejected` says that the driver was not asked: by `throw_on_cudamalloc_oom`, the GPU's whole memory is too small.
+            that a fraction of the GPU's memory sets to segments; without one, the capacity. `rejected` says that
+            nothing was asked of the driver and nothing cached went back: `throw_on_cudamalloc_oom` wants it so.
     """
 
     def __init__(
@@ -28,7 +27,6 @@ class OutOfMemory(Exception):
         reserved_bytes: int,
         allocated_bytes: int,
         allowed_bytes: int | None = None,
-        *,
         rejected: bool = False,
     ) -> None:
         self.rejected = rejected
@@ -41,11 +39,12 @@ class OutOfMemory(Exception):
         self.free_bytes = capacity_bytes - reserved_bytes
         self.cached_bytes = reserved_bytes - allocated_bytes
         allowed = "" if allowed_bytes is None else f", and by a fraction of memory no more than {exact(allowed_bytes)}"
+        tried = "; throw_on_cudamalloc_oom has it refused before the cache is emptied" if rejected else ""
         super().__init__(
             f"out of memory: asked for {exact(requested_bytes)}, which needs a new segment of {short(segment_bytes)}. "
             f"Segments may take {exact(capacity_bytes)}{allowed}; they hold {exact(reserved_bytes)} and "
             f"{exact(self.free_bytes)} are free. Of what they hold, {exact(allocated_bytes)} are in use and "
-            f"{exact(self.cached_bytes)} lie free between blocks in use, none of them fitting. "
+            f"{exact(self.cached_bytes)} lie free between blocks in use, none of them fitting{tried}. "
             "Try a smaller batch or sequence, fewer bytes per element, freeing what is no longer needed, "
             "or a larger GPU."
         )
@@ -64,7 +63,8 @@ def _message(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -
     limited = error.allowed_bytes < error.capacity_bytes
     allowed = f"{exact(error.allowed_bytes)} are allowed by a fraction of its memory. " if limited else ""
     if error.rejected:
-        allowed = "The driver was not asked (throw_on_cudamalloc_oom): no GPU of this size has room. "
+        limit = exact(error.allowed_bytes)
+        allowed = f"throw_on_cudamalloc_oom has what exceeds {limit} refused before the driver is asked. "
     followed = f" It follows {settings}." if settings else ""
     return (
         f"CUDA out of memory (simulated {spec.name}): {operation or 'an allocation'} asked for "

@@ -3,6 +3,8 @@
 import { build } from "./elements.js";
 import { counted, exact } from "./formula.js";
 
+const LONG_NAME = 28; // characters: more than a list in one column has room for
+
 function rangeControl(control, id, change) {
   const { symbol, label, minimum, maximum, step, stops, unit } = control;
   const log = !!stops;
@@ -112,7 +114,8 @@ function condition({ when }, controls) {
 export function createControl(control, id, change, { controls }) {
   const { element, show, forget = () => {} } = kindOf(control)(control, id, change);
   const reasons = Object.values(control.disabled ?? {}).join(" ");
-  if (reasons || Object.keys(control.live ?? {}).length) element.classList.add("eb-wide");
+  const isLong = control.kind === "choice" && control.options.some((name) => name.length > LONG_NAME);
+  if (isLong || reasons || Object.keys(control.live ?? {}).length) element.classList.add("eb-wide");
   if (reasons) element.append(build("small", { class: "eb-reasons", id: reasonsOf(control, id) }, reasons));
   const hint = build("small", { class: "eb-hint" });
   if (Object.keys(control.when).length) {

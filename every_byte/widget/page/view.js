@@ -1,11 +1,12 @@
-// What an explorer shows: its controls, a timeline, curves, the bars on one scale, verdicts, and the table they come from.
+// What an explorer shows: its controls, a timeline, a moving map, curves, the bars on one scale, verdicts, and the table they come from.
 
 import { createBars } from "./bars.js";
 import { createControl } from "./controls.js";
 import { createCurves } from "./curves.js";
 import { build } from "./elements.js";
-import { compare, fullest, isMeant, liveAt, scale } from "./formula.js";
+import { compare, fullest, isMeant, judged, liveAt, scale } from "./formula.js";
 import { keepKeys } from "./keys.js";
+import { createMap } from "./moving_map.js";
 import { createTable } from "./table.js";
 import { createTimeline } from "./timeline.js";
 import { createFit, createRemark, verdict } from "./verdict.js";
@@ -43,11 +44,12 @@ export function createView(spec, onChange, onAgain) {
   const fit = createFit();
   const remark = createRemark();
   const timeline = createTimeline(prefix);
+  const map = createMap(prefix);
   const table = createTable(spec, prefix);
   const element = build("section", { class: "eb", "aria-label": spec.title },
     build("div", { class: "eb-head" }, build("strong", {}, spec.title), badge),
     build("div", { class: "eb-controls" }, ...controls.map(({ shown }) => shown.element)),
-    fit.element, remark.element, timeline.element, ...curves.elements, ...bars.elements, status, again, table.element);
+    fit.element, remark.element, timeline.element, map.element, ...curves.elements, ...bars.elements, status, again, table.element);
 
   keepKeys(element);
 
@@ -66,9 +68,11 @@ export function createView(spec, onChange, onAgain) {
     element.dataset.value = JSON.stringify(value);
     element.dataset.alarm = String(compared.state === "failed" || compared.misfit !== "");
     element.setAttribute("aria-busy", String(compared.state === "waiting"));
-    fit.draw(compared, answer?.fit, fullest(spec, value, compared));
+    const { fit: verdictThere, first } = judged(spec, value, answer);
+    fit.draw(compared, verdictThere, fullest(spec, value, compared));
     remark.draw(answer?.remark);
-    timeline.draw(width, compared, answer?.timeline);
+    timeline.draw(width, compared, answer?.timeline, first);
+    map.draw(width, compared, answer?.map);
     curves.draw(width, value);
     bars.draw(width, compared, origin, scale(spec, value, compared));
     table.draw(compared, origin);

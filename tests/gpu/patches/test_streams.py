@@ -72,7 +72,7 @@ def test_a_block_that_another_stream_uses_comes_back_when_memory_is_asked_for():
         del x
         assert gpu.memory_allocated() == 0
         assert gpu.memory_stats()["active_bytes.all.current"] == 4 * MiB
-        assert gpu.memory_snapshot()[0]["blocks"][0]["state"] == "active_awaiting_free"
+        assert gpu.memory_snapshot()[0]["blocks"][0]["state"] == "active_pending_free"
         assert [event.action for event in gpu.trace] == ["segment_alloc", "alloc"]
         with side, gpu.stream(None):
             y = torch.ones(1, device=gpu.device)
