@@ -6,6 +6,7 @@ import random
 import pytest
 from bare_page import draw, redraw, settle, state
 
+from every_byte.widget.controls import of_the_account
 from utils.experiments.gpt_step import GPTStep, predicted
 from utils.explorers.gpt import gpt_explorer
 
@@ -63,7 +64,7 @@ def test_predictions_equal_pythons_for_200_random_settings(page, explorer):
             c.symbol: c.values[pick.choice(c.enabled)] for c in explorer.controls.values() if hasattr(c, "values")
         }
         setting |= {"b": pick.randint(1, 128), "s": pick.randint(16, 16384)}
-        step = GPTStep(**setting)
+        step = GPTStep(**of_the_account(explorer.controls, setting))
         beyond = step.b * step.s > 3072
         rows = [
             [stage, name, None if beyond and stage == "backward of the embedding" else n]
