@@ -145,6 +145,7 @@ screenshots: $(SITE_STAMP)
 
 benchmark: $(TEST_STAMP)
 	$(PY) benchmarks/imports.py
+	$(PY) -W ignore benchmarks/allocator.py
 	$(PY) -W ignore benchmarks/training_step.py
 	$(PY) -W ignore benchmarks/transformer_step.py
 	$(PY) -W ignore benchmarks/gpt_step.py

@@ -20,6 +20,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from every_byte.gpu.device import current_gpu
+from every_byte.gpu.live.settings import followed_settings
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.tables import text_table
 from utils import GPT, MLP, AllocatedMemContext, Block, Ledger, LiveGPU, SavedTensorContext, SimulatedGPU, open_gpu
@@ -295,14 +296,16 @@ def main(argv: Sequence[str] = ()) -> int:
         return 0
     torch.backends.cuda.enable_cudnn_sdp(False)
     gpu = LiveGPU()
+    settings, followed = followed_settings(gpu.device)
     if beside:  # the live one is not opened as a scope, which would set the simulated one aside
         with SimulatedGPU("t4-16gb"):
             live = run(lambda: nullcontext(LiveGPU()), "live")
     else:
         live = run(LiveGPU, "live")
-    simulated = run(lambda: SimulatedGPU(gpu.spec), gpu.spec)
+    simulated = run(lambda: SimulatedGPU(gpu.spec, settings=settings), gpu.spec)
     instants, methods = rows_at_instants(live, simulated), rows_of_methods(live, simulated)
     print(f"{gpu.name}, PyTorch {torch.__version__}; simulated by the rules of PyTorch {gpu.spec.torch_version}")
+    print(*followed, sep="\n", end="\n" if followed else "")
     print(known_spec(gpu), end="\n\n")
     head = ["after", *FIGURES, "all six answers"]
     print(text_table("Bytes on the live GPU at each instant, and whether the simulated GPU agrees", head, instants))

@@ -1,17 +1,22 @@
-"""Whether a training run fits on a GPU: its requests, replayed in order by an allocator of that size."""
+"""Whether a training run fits on a GPU: its requests, replayed in order by an allocator of that size.
+
+What a program asks for does not depend on the allocator's settings: a trace of any tells for all of them.
+"""
 
 from dataclasses import dataclass, field
+from math import gcd
 
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.blocks import Block
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
+from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.trace import Trace
-from every_byte.rounding import round_size
 from every_byte.units import MiB, exact
 
 SEGMENT_STEP_BYTES = 2 * MiB
-"""Every segment is a multiple of it, so that a byte more or less than a multiple lets no other run pass."""
+"""Every segment is a multiple of it, as is what expandable ones grow by, so that a byte more or less than a multiple
+lets no other run pass; but for large segments of a size that a setting has chosen."""
 MOST_REPEATS = 8
 _ROOMY_BYTES = 1 << 60
 _FREE = 0
@@ -23,8 +28,10 @@ class Fit:
 
     Counts: `needed_bytes` is the most that segments take. Where the run does not fit, it is the least that would have
             done, and `fails_in` the phase in which memory runs out. `n_retries`: how often the allocator gave
-            unused segments back to the driver because a new one found no room. `context_bytes` is assumed, as
-            `GPUSpec` says; all else follows from the simulation.
+            unused segments back to the driver because a new one found no room, and `in_each_step` whether the last step
+            still had to. `context_bytes` is assumed, as
+            `GPUSpec` says; all else follows from the simulation. `settings` are the allocator's, "" for the defaults;
+            `allowed_bytes` is what they allow segments to take, None for whatever there is.
     Unit:   bytes.
     """
 
@@ -34,6 +41,9 @@ class Fit:
     needed_bytes: int
     n_retries: int = 0
     fails_in: str = ""
+    settings: str = ""
+    allowed_bytes: int | None = None
+    in_each_step: bool = False
 
     @property
     def fits(self) -> bool:
@@ -43,13 +53,19 @@ class Fit:
     @property
     def margin_bytes(self) -> int:
         """What stays free; negative: what is missing."""
-        return self.total_bytes - self.context_bytes - self.needed_bytes
+        return self._capacity_bytes - self.needed_bytes
+
+    @property
+    def _capacity_bytes(self) -> int:
+        there = self.total_bytes - self.context_bytes
+        return there if self.allowed_bytes is None else min(there, self.allowed_bytes)
 
     @property
     def headline(self) -> str:
         """The verdict in a few words: `Fits on a100-80gb: 1,024 bytes (1 KiB) to spare`."""
         amount = exact(abs(self.margin_bytes))
-        return f"Fits on {self.gpu}: {amount} to spare" if self.fits else f"Does not fit on {self.gpu}: {amount} short"
+        where = f"{self.gpu} with {self.settings}" if self.settings else self.gpu
+        return f"Fits on {where}: {amount} to spare" if self.fits else f"Does not fit on {where}: {amount} short"
 
     @property
     def reasons(self) -> str:
@@ -57,12 +73,12 @@ class Fit:
         reserves = f"PyTorch reserves {exact(self.needed_bytes)} at most"
         if not self.fits:
             reserves = f"Memory runs out in {self.fails_in}; PyTorch has to reserve {exact(self.needed_bytes)} at least"
-        left = self.total_bytes - self.context_bytes
-        retries = f" {_RETRIES.format(_times(self.n_retries))}" if self.fits and self.n_retries else ""
-        return (
-            f"{reserves}, and there are {left:,d} for it: {self.total_bytes:,d}, less {exact(self.context_bytes)} "
-            f"assumed for the CUDA context.{retries}"
-        )
+        there = f"{self.total_bytes:,d}, less {exact(self.context_bytes)} assumed for the CUDA context"
+        if self.allowed_bytes is not None and self.allowed_bytes < self.total_bytes - self.context_bytes:
+            there = f"the fraction of {self.total_bytes:,d} that the settings allow"
+        times = "in each step" if self.in_each_step else _times(self.n_retries)
+        retries = f" {_RETRIES.format(times)}" if self.fits and self.n_retries else ""
+        return f"{reserves}, and there are {self._capacity_bytes:,d} for it: {there}.{retries}"
 
     def __str__(self) -> str:
         return f"{self.headline}. {self.reasons}"
@@ -94,38 +110,52 @@ class Room:
         return f"It ran: PyTorch reserved {exact(self.reserved_bytes)} at most, of {exact(self.total_bytes)}."
 
 
-def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str) -> Fit:
+def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str, settings: str = "") -> Fit:
     """Whether a run fits on a GPU of this spec: what its trace has up to the mark `until`, and its last step repeated.
 
     The trace is of a run that had memory enough: a GPU of the same rules, only larger, makes the same requests. The
     last step lies between the marks `after` and `until`; it must be steady, and leave what it found. It is repeated
-    until the segments grow no more, MOST_REPEATS times at most.
+    until it leaves each block where it found it, MOST_REPEATS times at most. `settings` are the allocator's, as
+    PYTORCH_ALLOC_CONF has them.
 
-    Raises: ValueError for a mark that there is not, and for a last step that is not steady.
+    Raises: ValueError for a mark that there is not, and for a last step that is not steady; ValueError or RuntimeError
+            for settings that PyTorch refuses, as it does.
     """
-    run = _Run.of(trace, trace.position(after), trace.position(until))
-    capacity_bytes = spec.allocator_bytes
-    roomy = run.replay(_ROOMY_BYTES)
-    found = roomy if roomy.max_reserved_bytes <= capacity_bytes else run.replay(capacity_bytes)
+    how = AllocatorSettings.parse(settings)
+    run = _Run.of(trace, trace.position(after), trace.position(until), how)
+    fraction = how.per_process_memory_fraction
+    allowed_bytes = int(fraction * spec.total_bytes) if fraction < 1 else None
+    capacity_bytes = spec.allocator_bytes if allowed_bytes is None else min(spec.allocator_bytes, allowed_bytes)
+    roomy = run.replay(_ROOMY_BYTES, _ROOMY_BYTES)
+    is_ample = roomy.max_reserved_bytes <= capacity_bytes and not run.collects_garbage
+    found = roomy if is_ample else run.replay(spec.allocator_bytes, spec.total_bytes, fraction)
     if found.failed_at is None:
         needed_bytes, fails_in = found.max_reserved_bytes, ""
     else:
         fails_in = next(e.name for e in trace.events[found.failed_at :] if e.action == "mark")
-        needed_bytes = _least(run, capacity_bytes, roomy.max_reserved_bytes)
-    return Fit(spec.name, spec.total_bytes, spec.context_bytes, needed_bytes, found.n_retries, fails_in)
+        needed_bytes = _least(run, spec.context_bytes, capacity_bytes, roomy.max_reserved_bytes)
+    of_gpu = spec.name, spec.total_bytes, spec.context_bytes
+    retried = found.n_retries, fails_in, settings, allowed_bytes, found.in_last_step
+    return Fit(*of_gpu, needed_bytes, *retried)
 
 
-def _least(run: "_Run", too_few_bytes: int, enough_bytes: int) -> int:
+def _least(run: "_Run", context_bytes: int, too_few_bytes: int, enough_bytes: int) -> int:
     """The least that segments must be allowed to take, by halving between a capacity that fails and one that does."""
     too_few_bytes = max(too_few_bytes, run.peak_bytes - 1)
-    low, high = too_few_bytes // SEGMENT_STEP_BYTES, -(-enough_bytes // SEGMENT_STEP_BYTES)
+    step_bytes = gcd(SEGMENT_STEP_BYTES, run.settings.large_segment_bytes)
+    low, high = too_few_bytes // step_bytes, -(-enough_bytes // step_bytes)
     while high - low > 1:
         middle = (low + high) // 2
-        if run.replay(middle * SEGMENT_STEP_BYTES).failed_at is None:
+        allowed_bytes = middle * step_bytes
+        if run.settings.per_process_memory_fraction < 1:
+            found = run.replay(2 * allowed_bytes, 2 * allowed_bytes, 0.5)
+        else:
+            found = run.replay(allowed_bytes, allowed_bytes + context_bytes)
+        if found.failed_at is None:
             high = middle
         else:
             low = middle
-    return high * SEGMENT_STEP_BYTES
+    return high * step_bytes
 
 
 @dataclass
@@ -135,21 +165,24 @@ class _Replay:
     max_reserved_bytes: int
     n_retries: int
     failed_at: int | None = None
+    in_last_step: bool = False
 
 
 @dataclass
 class _Run:
     """The requests and frees of a trace, (position, allocation, bytes or _FREE, stream); where its last step begins.
 
-    `renamed` says which allocation of the last step takes the place of which from before it, when it is repeated.
+    `settings` are the allocator's; `renamed` says which allocation of the last step takes the place of which from
+    before it, when it is repeated.
     """
 
     requests: list[tuple[int, int, int, int]]
     start: int
+    settings: AllocatorSettings
     renamed: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, trace: Trace, after: int, until: int) -> "_Run":
+    def of(cls, trace: Trace, after: int, until: int, settings: AllocatorSettings) -> "_Run":
         requests = [
             (position, event.allocation, event.n_bytes if event.action == "alloc" else _FREE, event.stream)
             for position, event in enumerate(trace.events[:until])
@@ -165,7 +198,7 @@ class _Run:
                 f"the last step must be steady, and leave what it found: got a step that found {len(found)} "
                 f"allocations which it frees, and leaves {len(left)} of its own; run one step more."
             )
-        return cls(requests, start, dict(zip(found, left, strict=True)))
+        return cls(requests, start, settings, dict(zip(found, left, strict=True)))
 
     @property
     def peak_bytes(self) -> int:
@@ -175,25 +208,51 @@ class _Run:
             if n_bytes == _FREE:
                 now -= sizes.pop(number)
             else:
-                sizes[number] = round_size(n_bytes)
+                sizes[number] = self.settings.round_size(n_bytes)
                 now += sizes[number]
                 most = max(most, now)
         return most
 
-    def replay(self, capacity_bytes: int) -> _Replay:
-        """All requests on an allocator of this capacity, the last step again and again until nothing grows."""
-        allocator = CachingAllocator(capacity_bytes)
+    @property
+    def collects_garbage(self) -> bool:
+        """Whether segments go back to the driver before there is need: PyTorch does so only where a fraction is set."""
+        return self.settings.garbage_collection_threshold > 0 and self.settings.per_process_memory_fraction < 1
+
+    def replay(self, capacity_bytes: int, total_bytes: int, fraction: float = 1.0) -> _Replay:
+        """All requests on an allocator of this capacity, the last step again and again until it changes nothing.
+
+        Segments may take this fraction of `total_bytes`, and no more than the capacity.
+        """
+        allocator = CachingAllocator(capacity_bytes, settings=self.settings, total_bytes=total_bytes)
+        allocator.set_memory_fraction(fraction)
         live: dict[int, Block] = {}
-        failed_at = _carry_out(self.requests, allocator, live)
+        failed_at, before, n_before = _carry_out(self.requests, allocator, live), None, 0
         for _ in range(MOST_REPEATS):
-            before = allocator.max_reserved_bytes
-            if failed_at is None:
-                live |= {old: live.pop(new) for old, new in self.renamed.items()}
-                failed_at = _carry_out(self.requests[self.start :], allocator, live)
-            if failed_at is not None or allocator.max_reserved_bytes == before:
+            if failed_at is not None:
                 break
-        n_retries = allocator.memory_stats()["num_alloc_retries"]
-        return _Replay(allocator.max_reserved_bytes, n_retries, failed_at)
+            live |= {old: live.pop(new) for old, new in self.renamed.items()}
+            now = allocator.max_reserved_bytes, _layout(allocator, live)
+            if now == before:
+                break
+            before = now
+            n_before = _n_retries(allocator)
+            failed_at = _carry_out(self.requests[self.start :], allocator, live)
+        n_retries = _n_retries(allocator)
+        return _Replay(allocator.max_reserved_bytes, n_retries, failed_at, n_retries > n_before)
+
+
+def _n_retries(allocator: CachingAllocator) -> int:
+    return allocator.memory_stats()["num_alloc_retries"]
+
+
+def _layout(allocator: CachingAllocator, live: dict[int, Block]) -> tuple:
+    """Where everything lies, by the order of addresses: from the same layout, the same step leads to the same one."""
+    numbers = {block.address: number for number, block in live.items()}
+    return tuple(
+        (segment["stream"], segment["segment_type"], block["size"], numbers.get(block["address"]))
+        for segment in allocator.memory_snapshot()
+        for block in segment["blocks"]
+    )
 
 
 def _carry_out(

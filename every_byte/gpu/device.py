@@ -1,7 +1,9 @@
 """The GPU that an experiment runs on: a simulated one, or the machine's own, under the same names."""
 
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 
 import torch
 
@@ -14,6 +16,7 @@ from every_byte.gpu.memory.specs import SPECS, GPUSpec, find_spec
 from .simulated import SimulatedGPU
 
 _opened = threading.local()
+_settings: ContextVar[Settings] = ContextVar("settings of simulated GPUs", default="")
 
 
 def fresh_gpu(name: str | GPUSpec, *, traced: bool = True):
@@ -23,7 +26,17 @@ def fresh_gpu(name: str | GPUSpec, *, traced: bool = True):
 
     Raises: ValueError for an unknown name; RuntimeError for `LIVE` without a GPU.
     """
-    return cleared(traced=traced) if name == LIVE else SimulatedGPU(name)
+    return cleared(traced=traced) if name == LIVE else SimulatedGPU(name, settings=_settings.get())
+
+
+@contextmanager
+def simulated_with(settings: Settings) -> Iterator[None]:
+    """Simulated GPUs that `fresh_gpu` opens meanwhile have these settings: as beside a GPU that has them."""
+    token = _settings.set(settings)
+    try:
+        yield
+    finally:
+        _settings.reset(token)
 
 
 def gpu_names() -> list[str]:

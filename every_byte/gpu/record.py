@@ -4,8 +4,8 @@
     python -m every_byte.gpu.record 'gpt2_tiny_*' --events 'gpt2_tiny_*'   some of them, with every event
     python -m every_byte.gpu.record --cases my_cases.py --out results      into another folder than recordings/
 
-Each case runs in a process of its own, with the allocator's default settings and Python's garbage collector off, and
-each result is checked: the sizes of its events must add up to what the allocator counts at every mark.
+Each case runs in a process of its own, with the settings that it names, by default PyTorch's, and Python's garbage
+collector off. Each result is checked: the sizes of its events must add up to what the allocator counts at every mark.
 tools/cuda_build/record.py records the same without a GPU.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from every_byte.gpu.live.gpu import LiveGPU
 
 from .cases.files import write
-from .cases.programs import SETTINGS, chosen, load_cases, report, run_in_a_process, say, summary
+from .cases.programs import SETTINGS, chosen, load_cases, report, run_in_a_process, say, settings_of, summary
 from .cases.recorder import description, record_case
 
 CASES = Path(__file__).resolve().parents[2] / "tests" / "reference" / "cases.py"
@@ -56,12 +56,18 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     try:
         LiveGPU()
-        names = chosen(arguments.names, load_cases(arguments.cases))
+        cases = load_cases(arguments.cases)
+        names = chosen(arguments.names, cases)
     except (RuntimeError, ValueError) as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     keep = {name for pattern in arguments.events for name in fnmatch.filter(names, pattern)}
     commands = {name: command_for(name, name in keep, arguments) for name in names}
-    return report([say(name, *run_in_a_process(command, SETTINGS)) for name, command in commands.items()])
+    return report(
+        [
+            say(name, *run_in_a_process(command, SETTINGS, **settings_of(cases[name])))
+            for name, command in commands.items()
+        ]
+    )
 
 
 if __name__ == "__main__":

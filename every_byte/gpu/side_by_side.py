@@ -7,6 +7,7 @@ import torch
 from every_byte.failures import release, sentence
 from every_byte.gpu.live.gpu import LiveGPU, cleared
 from every_byte.gpu.live.machine import conditions, this_machine
+from every_byte.gpu.live.settings import followed_settings
 from every_byte.tables import text_table
 from every_byte.units import exact
 
@@ -33,6 +34,8 @@ def live_beside_simulated(experiment: Experiment, *, traced: bool = False) -> st
     with cleared(traced=traced) as live:
         said = [*conditions(live.device), *_left_on(live), *filter(None, [machine.cannot_be_simulated])]
         spec, left = live.spec, live.memory_snapshot()
+        settings, followed = followed_settings(live.device)
+        said += followed
         live.reset_peak_memory_stats()
         measured = _run(experiment, live)
     where = f"{spec.name}: measured by PyTorch {torch.__version__}"
@@ -40,7 +43,7 @@ def live_beside_simulated(experiment: Experiment, *, traced: bool = False) -> st
         return _lines(f"{where}: the experiment does not fit. {measured}", said)
     if machine.cannot_be_simulated:
         return _lines(text_table(where, ["bytes", "measured"], [[n, f"{m:,d}"] for n, m in measured.items()]), said)
-    with SimulatedGPU(spec, holding=left) as gpu:
+    with SimulatedGPU(spec, holding=left, settings=settings) as gpu:
         simulated = _run(experiment, gpu)
     if isinstance(simulated, str):
         return _lines(f"{where}; its simulation does not fit, though the measured run did. {simulated}", said)

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from every_byte.gpu.dispatch.autocast import autocast
 from every_byte.gpu.dispatch.dispatch import Dispatch, attached
 from every_byte.gpu.memory.environment import Environment, Settings
+from every_byte.gpu.memory.snapshot_settings import snapshot_settings
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.observer.observer import Observer
@@ -177,9 +178,9 @@ class SimulatedGPU:
     def memory_stats(self) -> dict[str, int]:
         """The allocator's counters under the keys of `torch.cuda.memory_stats`.
 
-        Counts: all as on CUDA, but for how often holes came and went, `inactive_split.*.allocated` and `.freed`: they
-                depend on the order of frees that follow one another directly, which can be another here, as where an
-                autograd graph is the last to hold parameters. No other figure depends on it.
+        Counts: all as on CUDA, but for how many holes came, went and were at most, `inactive_split.*.allocated`,
+                `.freed` and `.peak`: they depend on the order of frees that follow one another directly, which can be
+                another here, as where an autograd graph is the last to hold parameters. No other figure depends on it.
         """
         return self._allocator.memory_stats()
 
@@ -189,7 +190,7 @@ class SimulatedGPU:
 
     def mem_get_info(self) -> tuple[int, int]:
         """Free and total bytes of the GPU. The CUDA context is not free; its size is an assumption of the spec."""
-        return self.spec.allocator_bytes - self.memory_reserved(), self.spec.total_bytes
+        return self.spec.allocator_bytes - self._allocator.taken_bytes, self.spec.total_bytes
 
     def reset_peak_memory_stats(self) -> None:
         """Start every peak again from the present."""
@@ -214,6 +215,7 @@ class SimulatedGPU:
     def set_allocator_settings(self, settings: str) -> None:
         """Follow other settings from now on, as by `torch.cuda.memory._set_allocator_settings`."""
         self._allocator.set_settings(settings)
+        self._memory.trace.allocator_settings = snapshot_settings(self._allocator.settings)
 
     @property
     def settings(self) -> str:

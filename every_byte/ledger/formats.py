@@ -2,18 +2,13 @@
 
 from collections.abc import Iterable
 
-from every_byte.rounding import LARGEST_SMALL_BYTES, round_size, segment_size
+from every_byte.rounding import round_size
 
 from .events import Event
 from .frames import operators_and_node
+from .stretches import Stretch, Stretches
 
-ALLOCATOR_ACTIONS = {
-    "segment_alloc": "segment_alloc",
-    "segment_map": "segment_alloc",
-    "segment_free": "segment_free",
-    "segment_unmap": "segment_free",
-    "oom": "oom",
-}
+ALLOCATOR_ACTIONS = ("segment_alloc", "segment_map", "segment_free", "segment_unmap", "oom")
 """Actions of the allocator as a whole; an expandable segment grows by a map and shrinks by an unmap."""
 
 
@@ -33,8 +28,10 @@ def events_of_recording(recording: dict) -> list[Event]:
             number, n_bytes, operation, node, phase = rest
             sizes[number] = n_bytes
             events.append(Event(action, n_bytes, number, operation, node or "", phase))
-        elif action == "free":
-            events.append(Event(action, sizes[rest[0]], rest[0]))
+        elif action in ("free", "free_completed"):
+            events.append(Event("free", sizes[rest[0]], rest[0]))
+        elif action == "free_requested":  # another stream still uses it; free_completed comes later
+            continue
         elif action == "mark":
             figures = next(marks, {})
             counted = figures.get("allocated"), figures.get("requested")
@@ -77,19 +74,20 @@ def events_of_snapshot(snapshot: dict, device: int) -> list[Event]:
         elif action == "free_completed":
             events.append(Event("free", n_bytes, numbers.pop(address, None), address=address))
         elif action in ALLOCATOR_ACTIONS:
-            events.append(Event(ALLOCATOR_ACTIONS[action], n_bytes, address=address))
+            events.append(Event(action, n_bytes, address=address))
     return events
 
 
-def viewer_snapshot(events: Iterable[Event]) -> dict:
+def viewer_snapshot(events: Iterable[Event], allocator_settings: dict | None = None) -> dict:
     """Events as PyTorch's memory viewer reads them: as `torch.cuda.memory._snapshot()` would tell them.
 
-    Counts: allocations, frees and segments; marks have no place there. Segments are those at the end.
+    Counts: allocations, frees and segments; marks have no place there. Segments are those at the end; of expandable
+            ones each stretch with memory is one, as in PyTorch's. `allocator_settings` stand behind, if they are known.
     Raises: ValueError for events without addresses.
     """
     entries: list[dict] = []
     live: dict[int, Event] = {}
-    segments: dict[int, int] = {}
+    stretches = Stretches()
     for position, event in enumerate(events):
         if event.action == "mark":
             continue
@@ -105,13 +103,11 @@ def viewer_snapshot(events: Iterable[Event]) -> dict:
         elif event.action == "free":
             actions = ("free_requested", "free_completed")
             frames = _frames(live.pop(event.address, event))
-        elif event.action == "segment_alloc":
-            segments[event.address] = event.n_bytes
-        elif event.action == "segment_free":
-            segments.pop(event.address, None)
+        else:
+            stretches.follow(event)
         entries += [_entry(action, event, frames, position) for action in actions]
-    found = [_segment(address, n_bytes, live) for address, n_bytes in sorted(segments.items())]
-    return {"segments": found, "device_traces": [entries]}
+    told = {} if allocator_settings is None else {"allocator_settings": allocator_settings}
+    return {"segments": [_segment(each, live) for each in stretches], "device_traces": [entries]} | told
 
 
 def _entry(action: str, event: Event, frames: list[dict], position: int) -> dict:
@@ -128,11 +124,11 @@ def _frames(event: Event) -> list[dict]:
     return [{"filename": kind, "line": 0, "name": name} for kind, name in labels.items() if name]
 
 
-def _segment(address: int, n_bytes: int, live: dict[int, Event]) -> dict:
+def _segment(stretch: Stretch, live: dict[int, Event]) -> dict:
     """One segment with its blocks; what no allocation takes is free."""
-    inside = sorted((event for at, event in live.items() if address <= at < address + n_bytes), key=lambda e: e.address)
+    inside = [event for at, event in sorted(live.items()) if stretch.address <= at < stretch.end]
     blocks: list[dict] = []
-    end = address
+    end = stretch.address
     for event in inside:
         if event.address > end:
             blocks.append(_free_block(end, event.address - end))
@@ -147,20 +143,20 @@ def _segment(address: int, n_bytes: int, live: dict[int, Event]) -> dict:
             }
         )
         end = event.address + size
-    if end < address + n_bytes:
-        blocks.append(_free_block(end, address + n_bytes - end))
+    if end < stretch.end:
+        blocks.append(_free_block(end, stretch.end - end))
     active = sum(block["size"] for block in blocks if block["state"] == "active_allocated")
     return {
         "device": 0,
-        "address": address,
-        "total_size": n_bytes,
+        "address": stretch.address,
+        "total_size": stretch.n_bytes,
         "allocated_size": active,
         "active_size": active,
         "requested_size": sum(event.n_bytes for event in inside),
         "stream": 0,
-        "segment_type": "small" if n_bytes == segment_size(LARGEST_SMALL_BYTES) else "large",
+        "segment_type": "small" if stretch.is_small else "large",
         "segment_pool_id": (0, 0),
-        "is_expandable": False,
+        "is_expandable": stretch.is_expandable,
         "frames": [],
         "blocks": blocks,
     }

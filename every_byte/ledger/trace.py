@@ -22,6 +22,7 @@ class Trace:
     it last did.
     `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
     before each; `values_read` in the same way the lines of the program that read a value that was not known there.
+    `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
     `n_found` allocations, the first ones, were there when it began. A copy, or a trace that was pickled, does not look
     any more.
 
@@ -39,6 +40,7 @@ class Trace:
     values_read: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     n_found: int = field(default=0, repr=False, compare=False)
+    allocator_settings: dict | None = field(default=None, repr=False, compare=False, kw_only=True)
     _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -207,5 +209,5 @@ class Trace:
         Counts: allocations, frees and segments; not marks.
         Raises: ValueError for a trace without addresses, as recordings are.
         """
-        content = pickle.dumps(viewer_snapshot(self.events))
+        content = pickle.dumps(viewer_snapshot(self.events, self.allocator_settings))
         Path(path).write_bytes(content)

@@ -1,11 +1,13 @@
 """What an explorer sets beside its prediction: an account of the bytes, or one sentence that says why there is none."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from every_byte.gpu.capacity import Fit
 from every_byte.gpu.replay import Replay
 from every_byte.ledger.trace import ORIGINS
 
+from .controls import ChoiceControl
 from .moving_map import MovingMap
 from .stages import UNNAMED, terms_by_stage
 from .timeline import Timeline
@@ -18,8 +20,8 @@ class Account:
     Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction. For
             a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline`, `moving_map` and
             `fit` are shown above them: a step event by event, the allocator's map request by request, and whether it
-            all fits on the GPU; `remark` is what else there is to say.
-            `beside`, of a measured account: the same, simulated.
+            all fits on the GPU; `fit_with` has the verdicts for the other options of a choice that judges. `remark` is
+            what else there is to say. `beside`, of a measured account: the same, simulated.
     Unit:   bytes, exact.
     Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
     """
@@ -33,6 +35,7 @@ class Account:
     fit: Fit | Replay | None = None
     remark: str = ""
     beside: "Account | None" = None
+    fit_with: Mapping[str, Fit] = field(default_factory=dict)
 
     def __post_init__(self):
         if self.origin not in ORIGINS:
@@ -53,11 +56,11 @@ class Account:
 
     def answer(self) -> dict:
         """What a page gets of it."""
-        fit = self.fit and {"fits": self.fit.fits, "headline": self.fit.headline, "reasons": self.fit.reasons}
         return self._counted() | {
             "error": "", "timeline": self.timeline and self.timeline.spec(),
-            "map": self.moving_map and self.moving_map.spec(), "fit": fit, "remark": self.remark,
-            "beside": self.beside and self.beside._counted(),
+            "map": self.moving_map and self.moving_map.spec(), "fit": self.fit and _verdict(self.fit),
+            "fit_with": {option: _verdict(fit) for option, fit in self.fit_with.items()} or None,
+            "remark": self.remark, "beside": self.beside and self.beside._counted(),
         }  # fmt: skip
 
     def _counted(self) -> dict:
@@ -65,22 +68,41 @@ class Account:
         return {"terms": dict(self.terms), "origin": self.origin, "badge": self.badge}
 
 
+def _verdict(fit: Fit | Replay) -> dict:
+    return {"fits": fit.fits, "headline": fit.headline, "reasons": fit.reasons}
+
+
+def check_verdicts(account: Account, judge: ChoiceControl | None) -> None:
+    """Raises ValueError for verdicts that are not one for each option of the choice that judges, and none without."""
+    _, *others = judge.values if judge else [""]
+    if account.fit and list(account.fit_with) != others:
+        raise ValueError(
+            f"fit_with must have a verdict for each option of a choice that judges, but the first, whose is fit: got "
+            f"{list(account.fit_with)} for {others}."
+        )
+
+
 def failed(error: str) -> dict:
     """What a page gets where there is no account."""
-    nothing = {"timeline": None, "map": None, "fit": None, "remark": "", "beside": None}
+    nothing = {"timeline": None, "map": None, "fit": None, "fit_with": None, "remark": "", "beside": None}
     return {"terms": None, "origin": "", "badge": "", "error": error, **nothing}
 
 
-def said_of(answer: dict, *more: str) -> str:
-    """What an answer says beside its numbers: why there is no account; or its badge, the verdict, the peak."""
+def said_of(answer: dict, judge: ChoiceControl | None, option: str, *more: str) -> str:
+    """What an answer says beside its numbers: why there is no account; or its badge, the verdict, the peak.
+
+    `option` is that of the choice that judges, if there is one.
+    """
     beside = f"; beside it: {answer['beside']['badge']}" if answer["beside"] else ""
     said = [answer["error"] or f"{answer['badge']}{beside}"]
-    if fit := answer["fit"]:
+    if fit := (answer["fit_with"] or {}).get(option, answer["fit"]):
         said += [f"{fit['headline']}.", fit["reasons"]]
     if answer["remark"]:
         said.append(answer["remark"])
     if answer["timeline"]:
         said.append(answer["timeline"]["caption"])
+    if answer["timeline"] and option in (answer["fit_with"] or {}):
+        said.append(f"The peak is of {judge.label} {next(iter(judge.values))}.")
     if answer["map"]:
         said.append(answer["map"]["steps"][-1]["said"])
     said += more

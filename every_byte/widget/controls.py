@@ -17,10 +17,12 @@ class Control:
     - `options`: the values that select a formula and may be set, or None if it selects none;
     - `spec()`: all that a page needs to draw it and to read its letters, as JSON;
     - `when`: {symbol of a choice: [names of options]} where the control has an effect, `{}` for always.
-      Elsewhere a page disables it, or hides it if it `hides`, and its value does not tell settings apart.
+      Elsewhere a page disables it, or hides it if it `hides`, and its value does not tell settings apart;
+    - `judges`: whether the verdict alone depends on it. An account has a verdict for each of its options, and is of the
+      first one else: its value does not tell settings apart either.
     """
 
-    hides = False
+    hides = judges = False
 
     @staticmethod
     def range(symbol, label, minimum, maximum, *, value, step=1, log=False, unit="", when=None) -> "RangeControl":
@@ -43,19 +45,21 @@ class Control:
         when=None,
         disabled=None,
         live=None,
+        judges=False,
     ) -> "ChoiceControl":
         """One of several options: a list of names, or {name: value}. `value` is the first option unless given.
 
         Without `letter` and `letters` the choice selects a formula. With `letter="e", letters={name: number}` it is a
         letter of it, and with `letters={name: {letter: number}}` several of them; with `selects=True` it does both.
         `disabled` options, {name: reason}, are there and may not be set; they have no number. `live` ones, {name: the
-        GPU's}, are measured on this machine: a page does so when the sliders rest.
+        GPU's}, are measured on this machine: a page does so when the sliders rest. One that `judges` is of the verdict
+        alone: it selects nothing and is no letter.
         """
         values = dict(options) if isinstance(options, Mapping) else {str(option): option for option in options}
         default = next(iter(values.values()), None) if value is None else value
         numbers = _by_option(symbol, letter, letters)
-        selects = numbers is None if selects is None else selects
-        special = {"when": when or {}, "disabled": disabled or {}, "live": live or {}}
+        selects = numbers is None and not judges if selects is None else selects
+        special = {"when": when or {}, "disabled": disabled or {}, "live": live or {}, "judges": judges}
         return ChoiceControl(symbol, label, values, default, numbers, selects, **special)
 
     @staticmethod
@@ -162,6 +166,7 @@ class ChoiceControl(Control):
     disabled: Mapping[str, str] = field(default_factory=dict)
     live: Mapping[str, str] = field(default_factory=dict)
     hides: bool = False
+    judges: bool = False
 
     def __post_init__(self):
         if not self.values:
@@ -178,6 +183,11 @@ class ChoiceControl(Control):
             )
         if self.numbers is not None and len({tuple(numbers) for numbers in self.numbers.values()}) != 1:
             raise ValueError(f"letters must give each option the same letters, in order: got {self.numbers}.")
+        if self.judges and (self.selects or self.numbers is not None or self.disabled):
+            raise ValueError(
+                f"a choice that judges is of the verdict alone: got {self.symbol!r}, which selects a formula, is a "
+                "letter or has disabled options; leave these out."
+            )
         self.check(self.default)
 
     @property
@@ -220,7 +230,7 @@ class ChoiceControl(Control):
         return {
             "kind": self.kind, "symbol": self.symbol, "label": self.label, "options": list(self.values),
             "numbers": self.numbers, "selects": self.selects, "when": _as_lists(self.when), "hides": self.hides,
-            "disabled": dict(self.disabled), "live": dict(self.live),
+            "disabled": dict(self.disabled), "live": dict(self.live), "judges": self.judges,
         }  # fmt: skip
 
 
@@ -237,14 +247,28 @@ def is_meant(when: Mapping[str, Sequence[str]], names: Mapping[str, Any]) -> boo
 
 
 def in_effect(controls: Mapping[str, Control], names: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting as a page writes it, with the controls that have no effect there where they start."""
+    """A setting as a page writes it, with the controls that have no effect on the account there where they start."""
     start = {symbol: control.to_page(control.default) for symbol, control in controls.items()}
-    return {symbol: name if is_meant(controls[symbol].when, names) else start[symbol] for symbol, name in names.items()}
+    idle = {symbol for symbol, one in controls.items() if one.judges or not is_meant(one.when, names)}
+    return {symbol: start[symbol] if symbol in idle else name for symbol, name in names.items()}
+
+
+def of_the_account(controls: Mapping[str, Control], setting: Mapping[str, Any]) -> dict[str, Any]:
+    """A setting without the choice that judges: all that an account and a prediction may depend on."""
+    return {symbol: item for symbol, item in setting.items() if not controls[symbol].judges}
+
+
+def judging(controls: Mapping[str, Control]) -> ChoiceControl | None:
+    """The choice of which the verdict alone depends, if there is one."""
+    return next((control for control in controls.values() if control.judges), None)
 
 
 def named(controls: Mapping[str, Control], names: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting as a page writes it, without the controls that a page hides there."""
+    """A setting as a page writes it, without what a page hides there, and without the first option of what judges."""
     hidden = {symbol for symbol, one in controls.items() if one.hides and not is_meant(one.when, names)}
+    judge = judging(controls)
+    if judge is not None and names[judge.symbol] == next(iter(judge.values)):
+        hidden.add(judge.symbol)
     return {symbol: name for symbol, name in names.items() if symbol not in hidden}
 
 

@@ -17,8 +17,8 @@ from ipywidgets import ValueWidget
 from every_byte.failures import release, sentence
 from every_byte.formula.formula import Formula
 
-from .account import Account, failed, said_of
-from .controls import Control, named
+from .account import Account, check_verdicts, failed, said_of
+from .controls import Control, judging, named, of_the_account
 from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module
 from .spec import letters_of, make_spec, room
@@ -77,6 +77,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     predicts nothing.
     `curves(settings)` gives the curves to draw, a list of Curve; it is called once for each combination of the choices
     in `curves_of` (of all that are no letter, unless given), with the settings of these alone.
+    A choice that judges has no say in either: they are called without it, and the Account has its verdicts.
     `capacity` says how many bytes there are, for a page without an account to say what cannot fit: a number, or the
     symbol of a choice and {option: bytes}.
     `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
@@ -132,9 +133,12 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         Raises: ValueError for a size that is no whole number or negative at this setting.
         """
         letters = letters_of(self.controls, settings)
-        formulas = formulas_by_stage(self.formula(settings))
+        formulas = formulas_by_stage(self._formula_at(settings))
         beyond = self._beyond(settings)
         return as_given({s: formula.by_term(**letters) for s, formula in formulas.items() if s not in beyond})
+
+    def _formula_at(self, settings: dict) -> Formula | dict[str, Formula]:
+        return self.formula(of_the_account(self.controls, settings))
 
     def _beyond(self, settings: dict) -> dict[str, str]:
         """The stages beyond their limits, each with the reason."""
@@ -155,10 +159,11 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         answer = self._answer_now(settings)
         shown = named(self.controls, settings).items()
         title = f"{self.spec['title']}: {', '.join(f'{symbol} = {name}' for symbol, name in shown)}"
-        formulas = formulas_by_stage(self.formula(self.value))
+        formulas = formulas_by_stage(self._formula_at(self.value))
         letters = letters_of(self.controls, self.value)
         beyond = self._beyond(self.value)
-        said = said_of(answer, *no_prediction(beyond))
+        judge = judging(self.controls)
+        said = said_of(answer, judge, settings[judge.symbol] if judge else "", *no_prediction(beyond))
         try:
             self.predict(self.value)
         except ValueError as error:
@@ -209,9 +214,10 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
 
     def _account(self, settings_of_page: dict) -> dict:
         try:
-            account = self.measure(from_page(settings_of_page, self))
+            account = self.measure(of_the_account(self.controls, from_page(settings_of_page, self)))
             if not isinstance(account, Account):
                 raise TypeError(f"measure must return an Account: got {type(account).__name__}.")
+            check_verdicts(account, judging(self.controls))
             for one in filter(None, (account, account.beside)):
                 check_account(one.terms, self.spec["stages"], word(self.spec["parts"]))
         except Exception as error:  # whatever it is: the reader needs a sentence, the kernel has to live
@@ -223,10 +229,17 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     def _answer_now(self, settings_of_page: dict) -> dict:
         """The answer for a setting, taken at once if the last one is of another; it keeps the last one's number."""
         with self._one_at_a_time:
-            if self.answer["settings"] != settings_of_page:
+            if not self._is_answered(settings_of_page):
                 request = self.answer["request"]
                 self.answer = {"request": request, "settings": settings_of_page, **self._account(settings_of_page)}
             return self.answer
+
+    def _is_answered(self, settings_of_page: dict) -> bool:
+        """Whether the last answer is of this setting, whatever option of a choice that judges."""
+        answered = self.answer["settings"]
+        if answered is None:
+            return False
+        return of_the_account(self.controls, answered) == of_the_account(self.controls, settings_of_page)
 
     def __repr__(self) -> str:
         shown = named(self.controls, to_page(self.value, self))

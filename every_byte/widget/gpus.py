@@ -8,9 +8,10 @@ from dataclasses import replace
 import torch
 
 from every_byte.failures import release, sentence
-from every_byte.gpu.device import fresh_gpu, spec_of
+from every_byte.gpu.device import fresh_gpu, simulated_with, spec_of
 from every_byte.gpu.live.gpu import LIVE, LiveGPU
 from every_byte.gpu.live.machine import Machine, conditions, this_machine
+from every_byte.gpu.live.settings import followed_settings
 from every_byte.gpu.memory.specs import SPECS, GPUSpec
 from every_byte.units import exact
 
@@ -19,6 +20,9 @@ from .controls import Control
 
 FIRST = next(iter(SPECS))
 """The GPU that an explorer starts with, and that settings without one mean."""
+
+ALLOCATORS = {"default": ""} | {text: text for text in ("expandable_segments:True", "max_split_size_mb:128")}
+"""The settings of PyTorch's allocator for which an explorer says whether a run fits, as PYTORCH_ALLOC_CONF has them."""
 
 NO_KERNEL = "A page has no kernel to measure with: open the chapter in JupyterLab on a machine with a GPU."
 _BESIDE = "beside"
@@ -83,6 +87,14 @@ def gpu_controls(
     ]
 
 
+def allocator_control(least: tuple[int, int] = _ANY) -> Control:
+    """The choice `allocator` of `ALLOCATORS`, on which the verdict of a simulated GPU depends; `least` as above."""
+    own = _own(least)
+    simulated = [name for name in available_gpus(least) if name != _option(own)]
+    when = None if own.reason else {"gpu": simulated}
+    return Control.choice("allocator", "allocator", ALLOCATORS, when=when, judges=True)
+
+
 def gpu_and_rest(settings: Mapping) -> tuple[str | GPUSpec, dict]:
     """The GPU of a setting, and what else there is to choose."""
     rest = {symbol: item for symbol, item in settings.items() if symbol not in ("gpu", _BESIDE)}
@@ -121,8 +133,11 @@ def beside_its_simulation(account: Callable[[dict], Account]) -> Callable[[dict]
             )
         beside = None
         if settings.get(_BESIDE):
+            followed, sentences = followed_settings(live.device)
+            said += sentences
             try:
-                beside = account(asked | {"gpu": spec_of(LIVE)})
+                with simulated_with(followed):
+                    beside = account(asked | {"gpu": spec_of(LIVE)})
             except Exception as error:  # a simulation that fails is no reason to hide what was measured
                 said.append(f"There is no simulation beside it: {sentence(error)}")
                 release(error)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from every_byte.formula.formula import Formula, Term
 from every_byte.palette import assign
 
-from .controls import Control, check_when, combinations
+from .controls import Control, check_when, combinations, of_the_account
 from .stages import UNNAMED, Limits, check_limits, check_same_stages, formulas_by_stage, word
 
 Stages = Formula | dict[str, Formula]
@@ -32,7 +32,8 @@ def make_spec(
     """
     start = {symbol: control.default for symbol, control in controls.items()}
     found = _Formulas(controls, letters_of(controls, start), word(parts))
-    which = [found.place(formula(start | chosen), chosen) for chosen in combinations(list(controls.values()))]
+    fixed = of_the_account(controls, start)
+    which = [found.place(formula(fixed | chosen), chosen) for chosen in combinations(list(controls.values()))]
     check_limits(limits, found.stages, list(found.letters), controls)
     for symbol, control in controls.items():
         check_when(repr(symbol), control.when, controls)

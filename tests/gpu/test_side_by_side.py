@@ -45,6 +45,7 @@ def machine(monkeypatch):
     monkeypatch.setattr(side_by_side, "this_machine", lambda: Machine(**found))
     monkeypatch.setattr(side_by_side, "conditions", lambda device: list(found.get("said", ())))
     monkeypatch.setattr(side_by_side, "cleared", cleared)
+    monkeypatch.setattr(side_by_side, "followed_settings", lambda device: ("", []))
     return found
 
 
@@ -91,6 +92,20 @@ def test_the_names_are_the_same_on_both():
 def test_conditions_stand_below(machine, monkeypatch):
     monkeypatch.setattr(side_by_side, "conditions", lambda device: ["One.", "Two."])
     assert live_beside_simulated(experiment).splitlines()[-2:] == ["One.", "Two."]
+
+
+def test_the_simulation_follows_the_settings_of_the_machine(machine, monkeypatch):
+    """A request of 3 MiB takes a large segment, which a setting makes smaller."""
+    followed = ("large_segment_size_mb:12", ["Its simulation follows x."])
+    monkeypatch.setattr(side_by_side, "followed_settings", lambda device: followed)
+
+    def reserved(gpu):
+        kept = torch.empty(3 << 20, dtype=torch.uint8, device=gpu.device)
+        return {"reserved": gpu.memory_reserved() + 0 * len(kept)}
+
+    lines = live_beside_simulated(reserved).splitlines()
+    assert lines[2].split() == ["reserved", f"{20 << 20:,d}", f"{12 << 20:,d}", f"+{8 << 20:,d}"]
+    assert lines[3] == "Its simulation follows x."
 
 
 def test_where_no_simulation_is_right_there_is_none(machine):

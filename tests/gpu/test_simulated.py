@@ -67,9 +67,9 @@ def test_the_published_two_by_two_experiment(gpu):
 def test_workspaces_belong_to_forward_and_backward(gpu):
     x = ones(gpu, 8, 8, requires_grad=True)
     y = (x @ x).sum()
-    assert len(gpu._memory.blas_workspaces) == 1
+    assert len(gpu._memory.blas_workspaces.taken) == 1
     y.backward()
-    assert len(gpu._memory.blas_workspaces) == 2
+    assert len(gpu._memory.blas_workspaces.taken) == 2
 
 
 def test_dropout_keeps_a_boolean_mask(gpu):
@@ -198,7 +198,7 @@ def test_out_of_memory_in_backward_leaves_nothing_behind():
             model(ones(gpu, 1500, 1024)).sum().backward()
         model.zero_grad()
         gc.collect()
-        workspaces = sum(block.size_bytes for block in gpu._memory.blas_workspaces.values())
+        workspaces = sum(block.size_bytes for block in gpu._memory.blas_workspaces.taken.values())
         assert gpu.memory_allocated() == 7 * 4 * 2**20 + workspaces
 
 

@@ -56,7 +56,10 @@ def recorded(mode: str) -> dict[str, list[list]]:
 def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str]]:
     """One sample on a simulated A100, with what was not modelled in it."""
     with SimulatedGPU("a100-80gb") as gpu:
-        gpu._memory.blas_workspaces = {"forward": None, "backward": None}  # taken before, as when it was recorded
+        gpu._memory.blas_workspaces.taken = {
+            ("forward", 0): None,
+            ("backward", 0): None,
+        }  # taken before, as when it was recorded
         start: list[int] = []
 
         def position() -> int:

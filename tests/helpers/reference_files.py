@@ -6,12 +6,15 @@ from places import RECORDED
 
 from every_byte.gpu.cases.files import file_name, read
 
+WITHOUT_A_CASE = ("allocator_sequences", "allocator_settings_sequences", "out_of_memory", "out_of_memory_settings")
+"""Files that have recorders of their own."""
+
 
 def all_files() -> list[tuple[str, str]]:
     """(case, card) of every recorded case."""
     stems = (path.name.removesuffix(".json.gz") for path in RECORDED.glob("*.json.gz"))
     pairs = sorted(tuple(stem.rsplit(".", 1)) for stem in stems)
-    return [pair for pair in pairs if pair[0] not in ("allocator_sequences", "out_of_memory")]
+    return [pair for pair in pairs if pair[0] not in WITHOUT_A_CASE]
 
 
 def files_with_events() -> list[tuple[str, str]]:

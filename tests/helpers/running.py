@@ -10,8 +10,8 @@ import torch
 from places import RECORDED, REFERENCE
 
 from every_byte.gpu.cases.files import file_name, read
-from every_byte.gpu.cases.programs import load_cases
-from every_byte.gpu.cases.recorder import READINGS
+from every_byte.gpu.cases.programs import load_cases, settings_of
+from every_byte.gpu.cases.recorder import READINGS, comparable
 from utils import SimulatedGPU, Trace
 
 GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "rtx3090-24gb", "b200": "b200-180gb"}
@@ -19,10 +19,15 @@ GPUS = {"a100": "a100-80gb", "h100": "h100-80gb", "t4": "t4-16gb", "rtx3090": "r
 
 @dataclass
 class Environment:
-    """What a case is given: where to put tensors, and how to note the figures of an instant."""
+    """What a case is given: where to put tensors, streams, and how to note the figures of an instant."""
 
     gpu: SimulatedGPU
     marks: list[dict] = field(default_factory=list)
+    stats: list[dict[str, int]] = field(default_factory=list)
+
+    @property
+    def streams(self) -> SimulatedGPU:
+        return self.gpu
 
     @property
     def device(self) -> torch.device:
@@ -34,6 +39,7 @@ class Environment:
     def mark(self, name: str) -> None:
         stats = self.gpu.memory_stats()
         self.marks.append({"name": name} | {reading: stats[key] for reading, key in READINGS.items()})
+        self.stats.append(comparable(stats))
         self.gpu.trace.mark(name)
         self.gpu.reset_peak_memory_stats()
 
@@ -61,7 +67,7 @@ def run_case(case, card: str) -> Environment:
     gc.collect()
     gc.disable()
     try:
-        with SimulatedGPU(GPUS[card]) as gpu:
+        with SimulatedGPU(GPUS[card], settings=settings_of(case)) as gpu:
             environment = Environment(gpu)
             case(environment)
     finally:

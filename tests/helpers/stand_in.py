@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from every_byte.gpu import device
-from every_byte.gpu.live import machine
+from every_byte.gpu.live import machine, settings
 from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.live.machine import Machine
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
@@ -21,7 +21,13 @@ OPTION = f"{NAME} (this machine)"
 BADGE = f"measured on {NAME}, PyTorch {torch.__version__}"
 SPEC = replace(find_spec("h100-80gb"), name=NAME, device_name=NAME)
 
-_places = {"this_machine": machine, "conditions": machine, "fresh_gpu": device, "LiveGPU": device}
+_places = {
+    "this_machine": machine,
+    "conditions": machine,
+    "followed_settings": settings,
+    "fresh_gpu": device,
+    "LiveGPU": device,
+}
 
 
 class StandIn(SimulatedGPU):
@@ -78,6 +84,7 @@ def install(
     theirs = {
         "this_machine": lambda: Machine(spec.name, cannot_be_simulated=cannot_be_simulated),
         "conditions": lambda _device: [f"Opened {opened.times} times."],
+        "followed_settings": lambda _device: ("", []),
         "fresh_gpu": opening,
         "LiveGPU": Live,
     }

@@ -85,7 +85,7 @@ def test_what_was_there_before_recording_has_no_number():
     assert trace.origin == "measured"
     assert trace.events == [
         Event("free", 8, address=512),
-        Event("segment_alloc", 2048, address=1024),
+        Event("segment_map", 2048, address=1024),
         Event("alloc", 100, 0, address=1024),
         Event("oom", 10**12),
         Event("free", 100, 0, address=1024),

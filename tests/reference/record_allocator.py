@@ -89,19 +89,27 @@ def record_sequence(seed):
     json.dump(result, sys.stdout)
 
 
-def main(card):
+def record_all(script, name, environments, card):
+    """Run `script --sequence <number>` in each of these environments, and save what they print in one file."""
     sequences = []
-    for seed, (_, capacity_bytes) in enumerate(SETTINGS):
-        memory = {"STUB_CUDA_MEM": str(CONTEXT_BYTES + capacity_bytes), "STUB_CUDA_CONTEXT": str(CONTEXT_BYTES)}
-        command = [sys.executable, __file__, "--sequence", str(seed)]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **memory})
+    for seed, environment in enumerate(environments):
+        command = [sys.executable, script, "--sequence", str(seed)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env={**os.environ, **environment})
         sequences.append(json.loads(done.stdout))
     common = {key: sequences[0][key] for key in ("torch", "device_name", "keys")}
     for sequence in sequences:
         assert all(sequence.pop(key) == value for key, value in common.items())
-    out = HERE / common["torch"].split("+")[0] / f"allocator_sequences.{card}.json.gz"
+    out = HERE / common["torch"].split("+")[0] / name
     save({**common, "card": card, "sequences": sequences}, out)
     print(f"{out.name}: {len(sequences)} sequences, {out.stat().st_size:,d} bytes")
+
+
+def main(card):
+    environments = [
+        {"STUB_CUDA_MEM": str(CONTEXT_BYTES + capacity_bytes), "STUB_CUDA_CONTEXT": str(CONTEXT_BYTES)}
+        for _, capacity_bytes in SETTINGS
+    ]
+    record_all(__file__, f"allocator_sequences.{card}.json.gz", environments, card)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from places import RECORDED, REFERENCE
+from reference_files import WITHOUT_A_CASE
 
 from every_byte.gpu.cases.files import write
 from every_byte.gpu.cases.programs import load_cases
@@ -28,12 +29,12 @@ def held(folder, stems):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch.distributed.optim's own, as it loads
-@pytest.mark.parametrize("folder", [RECORDED, RECORDED / "operations", RECORDED / "zoo"])
+@pytest.mark.parametrize("folder", [RECORDED, *(RECORDED / name for name in ("operations", "settings", "zoo"))])
 def test_what_is_held_is_what_would_be_recorded(folder):
     """Each case on each of its cards, no file without a case, and events where the case asks for them."""
     there, cases = held(folder, {path.stem for path, place in tool.all_files().items() if RECORDED / place == folder})
     if folder == RECORDED:
-        there -= {("allocator_sequences", "a100"), ("out_of_memory", "a100")}  # which have recorders of their own
+        there -= {(name, "a100") for name in WITHOUT_A_CASE}
     assert there == set(tool.jobs([], [], cases))
     with_events = {pair for pair in there if tool.keeps_events(cases[pair[0]], pair[1])}
     assert with_events == {pair for pair in there if "events" in tool.read(folder / tool.file_name(*pair))}

@@ -7,8 +7,8 @@
     python tools/cuda_build/record.py --all --out tests/reference/2.14.0   all cases of all files, each where it belongs
 
 Run tools/cuda_build/setup.sh once before. Each case runs in a process of its own, on each card that it names, with the
-allocator's default settings; its file keeps every event on the cards in `case.events`, on all of them if it has no such
-attribute. every_byte/gpu/record.py records the same on a real GPU.
+settings in `case.settings`, without such an attribute PyTorch's defaults; its file keeps every event on the cards in
+`case.events`, on all of them if it has no such attribute. every_byte/gpu/record.py records the same on a real GPU.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from every_byte.gpu.cases.programs import (  # noqa: E402
     report,
     run_in_a_process,
     say,
+    settings_of,
     summary,
 )
 from every_byte.gpu.cases.recorder import record_case  # noqa: E402
@@ -66,6 +67,8 @@ def all_files() -> dict[Path, str]:
 def _folder(stem: str) -> str:
     if stem in ("cases", "gpt2_cases"):
         return ""
+    if stem == "settings_cases":
+        return "settings"
     return "zoo" if stem.startswith("zoo_") else "operations"
 
 
@@ -135,7 +138,8 @@ def run(name: str, card: str, cases: Path, out: Path, held: Path | None) -> bool
     with tempfile.TemporaryDirectory() as apart:
         case = load_cases(cases)[name]
         answers = answering(case.answers(), Path(apart)) if hasattr(case, "answers") else {}
-        good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), STUB_CUDA_GPU=card, **answers)
+        settings = {"STUB_CUDA_GPU": card} | settings_of(case) | answers
+        good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), **settings)
         wrong = answers and good and not_as_told(Path(answers["ANSWERS_REPORT"]))
     if wrong:
         return say(f"{name}.{card}", False, wrong)

@@ -107,11 +107,14 @@ class StepRun:
         ledgers = {name: Ledger.at(self.trace, at).of_the_program for name, at in self.positions.items()}
         return {name: {k: n for k, n in found.parts.items() if k != "slack"} for name, found in ledgers.items()}
 
-    def fit(self) -> Fit | None:
-        """Whether training like this fits on the GPU, and by how much; None where it was measured: it did fit."""
+    def fit(self, settings: str = "") -> Fit | None:
+        """Whether training like this fits on the GPU, and by how much; None where it was measured: it did fit.
+
+        `settings` are the allocator's, as PYTORCH_ALLOC_CONF has them: what is asked for is the same with any.
+        """
         if self.trace.origin == "measured":
             return None
-        return fit(self.needed, self.step.spec, after=self.after, until=self.until)
+        return fit(self.needed, self.step.spec, after=self.after, until=self.until, settings=settings)
 
     @property
     def needed(self) -> Trace:

@@ -1,15 +1,22 @@
 """The explorer of a GPT's training step: its controls, its prediction, and the account on a GPU."""
 
 from every_byte.widget import Account, Control, Explorer
-from every_byte.widget.gpus import available_gpus, beside_its_simulation, gpu_controls, origin_of, with_gpu
+from every_byte.widget.gpus import (
+    allocator_control,
+    available_gpus,
+    beside_its_simulation,
+    gpu_controls,
+    origin_of,
+    with_gpu,
+)
 from utils.experiments.gpt_step import ATTENTIONS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
 from utils.formulas.gpt import MOMENTS
 
-from .gpt_controls import MANY_TOKENS, model_and_tokens, timeline_of
+from .gpt_controls import MANY_TOKENS, model_and_tokens, timeline_of, verdicts_of
 
 
 def controls() -> list[Control]:
-    """One for each setting of `GPTStep`."""
+    """One for each setting of `GPTStep`, and that of the verdict."""
     return [
         *model_and_tokens(),
         *gpu_controls(selects=True, workspace=True),
@@ -19,19 +26,20 @@ def controls() -> list[Control]:
         Control.choice("dropout", "dropout", {"off": 0.0, "p = 0.1": 0.1}),
         Control.toggle("accumulates", "micro-batches: gradients add up"),
         Control.toggle("keeps_logits", "keep logits until the next step", value=True),
+        allocator_control(),
     ]
 
 
 def account(settings: dict) -> Account:
     """A training step on a fresh GPU, as an explorer shows it."""
     run = GPTStep(**settings).run()
-    fit = run.fit()
+    verdicts = verdicts_of(run)
     return Account(
         run.account(),
         **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline_of(run),
-        fit=fit,
-        remark="" if fit else str(run.room),
+        **verdicts,
+        remark="" if verdicts["fit"] else str(run.room),
     )
 
 

@@ -1,7 +1,9 @@
-"""What every explorer of a GPT's step has: the controls of its model and tokens, a limit of formulas, a timeline."""
+"""What explorers of a GPT's step share: controls of its model and tokens, a limit of formulas, verdicts, a timeline."""
 
+from every_byte.gpu.capacity import Fit
 from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.widget import Control, Limit, Timeline
+from every_byte.widget.gpus import ALLOCATORS
 from utils.experiments.step_run import StepRun
 from utils.models.gpt import SIZES, letters
 
@@ -23,6 +25,12 @@ def model_and_tokens(**more_letters: dict[str, int]) -> list[Control]:
         Control.range("b", "batch", 1, 128, value=12, log=True, unit="sequences"),
         Control.range("s", "sequence", 16, 16384, value=1024, log=True, unit="tokens"),
     ]
+
+
+def verdicts_of(run: StepRun) -> dict[str, Fit | None | dict[str, Fit]]:
+    """Whether a run fits, by each of `ALLOCATORS`, as an `Account` takes it; nothing of a measured one, which did."""
+    fit, *others = (run.fit(settings) for settings in ALLOCATORS.values())
+    return {"fit": fit, "fit_with": dict(zip(list(ALLOCATORS)[1:], others, strict=True)) if fit else {}}
 
 
 def timeline_of(run: StepRun) -> Timeline:

@@ -3,11 +3,18 @@
 from every_byte.gpu.capacity import Fit
 from every_byte.units import exact
 from every_byte.widget import Account, Control, Explorer, Limit
-from every_byte.widget.gpus import available_gpus, beside_its_simulation, gpu_controls, origin_of, with_gpu
+from every_byte.widget.gpus import (
+    allocator_control,
+    available_gpus,
+    beside_its_simulation,
+    gpu_controls,
+    origin_of,
+    with_gpu,
+)
 from utils.experiments.mesh_step import SHAPES, MeshRun, MeshStep
 from utils.formulas.mesh import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
 
-from .gpt_controls import timeline_of
+from .gpt_controls import timeline_of, verdicts_of
 
 WITH_BFLOAT16 = (8, 0)
 """The compute capability from which on a GPU computes in bfloat16."""
@@ -27,7 +34,7 @@ _AS_RANK_0 = "This card is rank 0; PyTorch's fake process group stands for the o
 
 
 def controls() -> list[Control]:
-    """One for each setting of `MeshStep`."""
+    """One for each setting of `MeshStep`, and that of the verdict."""
     start = MeshStep()
     ranks = {str(t): t for t in _SPLIT}
     return [
@@ -41,6 +48,7 @@ def controls() -> list[Control]:
         Control.range("b", "micro-batch", 1, 128, value=start.b, log=True, unit="sequences"),
         Control.range("s", "sequence", 16, 16384, value=start.s, log=True, unit="tokens"),
         *gpu_controls("GPU of each rank", least=WITH_BFLOAT16, workspace=True),
+        allocator_control(WITH_BFLOAT16),
     ]
 
 
@@ -56,13 +64,14 @@ def limits() -> dict[str, list[Limit]]:
 def account(settings: dict) -> Account:
     """A training step as rank 0, on a fresh GPU, as an explorer shows it."""
     run = MeshStep(**settings).run()
-    timeline, fit = timeline_of(run), run.fit()
+    timeline, verdicts = timeline_of(run), verdicts_of(run)
+    fit = verdicts["fit"]
     more = _of_the_figure(max(timeline.reserved), fit) if fit else f" {_AS_RANK_0} {run.room}"
     return Account(
         run.account(),
         **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline,
-        fit=fit,
+        **verdicts,
         remark=remark(run) + more,
     )
 

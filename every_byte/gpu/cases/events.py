@@ -1,12 +1,14 @@
 """The allocator's history, as PyTorch's snapshots note it, as a short list of events; and a check of that list."""
 
 import re
+from itertools import pairwise
 
 from every_byte.rounding import round_size
 
 # Frames of C++ that say what an allocation is for, besides the operators.
 OTHERS = r"setWorkspaceForHandle|getCurrentCUDABlasHandle|getUnifiedWorkspace|cached_cast|InputBuffer(?=::)"
 OPERATOR = re.compile(rf"at::_ops::(\w+?)::|({OTHERS})")
+OF_THE_ALLOCATOR = ("segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom")
 NODE = re.compile(r"(\w+Backward\d*|AccumulateGrad)::apply")
 
 
@@ -26,13 +28,16 @@ def label(frames: list[dict]) -> tuple[str, str | None]:
 def compact(trace: list[dict], marks: list[dict], positions: list[tuple[int, int]]) -> list[list]:
     """The allocator's history, as a snapshot's `device_traces` has it, as a short list of events up to the last mark.
 
+    A "free" is PyTorch's "free_requested" and "free_completed"; while another stream uses the block, they are two.
+
     Raises: ValueError for a mark with a position (allocations, frees) that the history never reaches.
     """
     events: list[list] = []
     numbers: dict[int, int] = {}
     allocations = frees = placed = 0
-    for entry in [*trace, {"action": "end"}]:
-        if entry["action"] == "free_requested":  # free_completed follows
+    for entry, following in pairwise([*trace, {"action": "end"}, {"action": "end"}]):
+        if entry["action"] == "free_completed" and events[-1] == ["free", numbers.get(entry["addr"])]:
+            del numbers[entry["addr"]]
             continue
         while placed < len(marks) and positions[placed] == (allocations, frees):
             events.append(["mark", marks[placed]["name"]])
@@ -44,10 +49,13 @@ def compact(trace: list[dict], marks: list[dict], positions: list[tuple[int, int
             phase = marks[placed]["name"]
             events.append(["alloc", allocations, entry["size"], *label(entry.get("frames") or []), phase])
             allocations += 1
-        elif entry["action"] == "free_completed":
-            events.append(["free", numbers.pop(entry["addr"])])
+        elif entry["action"] == "free_requested":
+            at_once = following["action"] == "free_completed" and following["addr"] == entry["addr"]
+            events.append(["free" if at_once else "free_requested", numbers[entry["addr"]]])
             frees += 1
-        elif entry["action"] in ("segment_alloc", "segment_free"):
+        elif entry["action"] == "free_completed":
+            events.append(["free_completed", numbers.pop(entry["addr"])])
+        elif entry["action"] in OF_THE_ALLOCATOR:
             events.append([entry["action"], entry["size"]])
     raise ValueError(
         f"the mark {marks[placed]['name']!r} found no place among the events: it comes after {positions[placed][0]} "
@@ -58,26 +66,33 @@ def compact(trace: list[dict], marks: list[dict], positions: list[tuple[int, int
 def check(events: list[list], marks: list[dict]) -> None:
     """Replay the sizes of the events: at every mark they must add up to what the allocator counted.
 
+    A block that is freed while another stream uses it is no longer allocated, and still requested.
+
     Raises: ValueError that names the first mark where they do not, or that is not among the events.
     """
     live: dict[int, int] = {}
+    awaited: dict[int, int] = {}
     remaining = iter(marks)
     for action, *rest in events:
         if action == "alloc":
             live[rest[0]] = rest[1]
         elif action == "free":
             del live[rest[0]]
+        elif action == "free_requested":
+            awaited[rest[0]] = live.pop(rest[0])
+        elif action == "free_completed":
+            del awaited[rest[0]]
         elif action == "mark":
-            _check_mark(next(remaining), list(live.values()))
+            _check_mark(next(remaining), list(live.values()), sum(awaited.values()))
     for mark in remaining:
         raise ValueError(f"every mark must be among the events: {mark['name']!r} is not.")
 
 
-def _check_mark(mark: dict, sizes: list[int]) -> None:
-    if sum(sizes) != mark["requested"]:
+def _check_mark(mark: dict, sizes: list[int], awaited_bytes: int) -> None:
+    if sum(sizes) + awaited_bytes != mark["requested"]:
         raise ValueError(
             f"the events' sizes must add up to what the allocator counts: at the mark {mark['name']!r} they are "
-            f"{sum(sizes):,d} bytes, and it counts {mark['requested']:,d}."
+            f"{sum(sizes) + awaited_bytes:,d} bytes, and it counts {mark['requested']:,d}."
         )
     # not ==: a block that is not split counts whole
     rounded = sum(round_size(size) for size in sizes)

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 
-# Settings that change what PyTorch allocates: a case is run without them.
+# Settings that change what PyTorch allocates: a case is run without them, but for those that it names.
 SETTINGS = (
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
     "CUBLAS_WORKSPACE_CONFIG",
+    "CUBLASLT_WORKSPACE_SIZE",
+    "TORCH_CUBLASLT_UNIFIED_WORKSPACE",
 )
 
 
@@ -35,6 +37,11 @@ def load_cases(path: Path) -> dict[str, Callable]:
     if not path.is_file():
         raise ValueError(f"--cases must be a Python file with a dict CASES: got {path}, which does not exist.")
     return load_module(path).CASES
+
+
+def settings_of(case: Callable) -> dict[str, str]:
+    """The variables of the environment in which a case is to run, `case.settings`; most cases name none."""
+    return getattr(case, "settings", {})
 
 
 def summary(result: dict, path: Path) -> str:

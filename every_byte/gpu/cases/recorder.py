@@ -10,6 +10,7 @@ import torch
 from every_byte.gpu.live.gpu import LiveGPU
 
 from .events import check, compact
+from .programs import settings_of
 
 READINGS = {
     "requested": "requested_bytes.all.current",
@@ -20,13 +21,24 @@ READINGS = {
 COUNTERS = ("allocation.all.allocated", "allocation.all.freed")
 
 
+def comparable(stats: dict[str, int]) -> dict[str, int]:
+    """The figures of `memory_stats` that are the same in each run: not how many holes came, went, and were at most.
+
+    Those depend on the order of frees that follow one another directly, which differs between runs of PyTorch itself.
+    """
+    return {key: n for key, n in stats.items() if not re.match(r"inactive_split.*\.(allocated|freed|peak)$", key)}
+
+
 class Recorder:
-    """What a case is given as `env`: this machine's GPU, autocast on it, and marks."""
+    """What a case is given as `env`: this machine's GPU, autocast on it, its streams, and marks."""
+
+    streams = torch.cuda
 
     def __init__(self, gpu: LiveGPU):
         self.gpu, self.device = gpu, gpu.device
         self.marks: list[dict] = []
         self.positions: list[tuple[int, int]] = []
+        self.stats: list[dict[str, int]] = []
 
     def autocast(self, dtype: torch.dtype, **options) -> torch.autocast:
         return self.gpu.autocast(dtype, **options)
@@ -36,7 +48,8 @@ class Recorder:
         self.gpu.synchronize()
         stats = self.gpu.memory_stats()
         self.marks.append({"name": name} | {reading: stats[key] for reading, key in READINGS.items()})
-        self.positions.append(tuple(stats[counter] for counter in COUNTERS))
+        self.positions.append(tuple(stats[counter] for counter in COUNTERS) if stats else (0, 0))
+        self.stats.append(comparable(stats))
         self.gpu.reset_peak_memory_stats()
 
 
@@ -62,6 +75,8 @@ def record_case(case: Callable, gpu: LiveGPU, keep_events: bool) -> dict:
     events = compact(trace, recorder.marks, recorder.positions)
     check(events, recorder.marks)
     result = {"cudnn_sdp": case.cudnn_sdp, "marks": recorder.marks}
+    if settings := settings_of(case):
+        result = {"settings": settings} | result | {"stats": recorder.stats}
     return result | ({"events": events} if keep_events else {})
 
 

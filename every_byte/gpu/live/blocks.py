@@ -1,23 +1,26 @@
 """How large the block of each allocation is, which PyTorch's memory history does not say: found by replaying it."""
 
-from every_byte.rounding import LARGEST_SMALL_BYTES, ROUNDING_BYTES, round_size
+from every_byte.gpu.memory.settings import AllocatorSettings
+from every_byte.rounding import LARGEST_SMALL_BYTES, ROUNDING_BYTES
 
 
 class Blocks:
     """The blocks of one GPU, by address, as the entries of its history come in.
 
     It begins with the segments that there are, as `torch.cuda.memory_snapshot` lists them. Which free block the
-    allocator takes shows by the address; what it cuts off follows its rule: in a small pool and in an expandable
-    segment all that is left, in a large pool what is left beyond 1 MiB.
+    allocator takes shows by the address; what it cuts off follows its rule: in a small pool and with expandable
+    segments all that is left, in a large pool what is left beyond 1 MiB, nothing for a request of `max_split_size` or
+    above.
 
-    Counts: the allocator's default settings and expandable segments; `is_known` is False from the first entry on that
-            does not fit the blocks. That other settings cut otherwise (`max_split_size_mb`, `roundup_power2_divisions`)
-            shows in the allocator's counters, which the caller compares.
+    Counts: by the settings that the allocator has when this begins; `is_known` is False from the first entry on that
+            does not fit the blocks. That it cuts otherwise, as it does once a program has set others, shows in its
+            counters, which the caller compares.
     Source: should_split, try_merge_blocks and unmap_block in c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.13.
     """
 
-    def __init__(self, segments: list[dict]) -> None:
+    def __init__(self, segments: list[dict], settings: AllocatorSettings | None = None) -> None:
         self.is_known = True
+        self._settings = settings or AllocatorSettings()
         self._free: dict[int, tuple[int, bool]] = {}
         self._ends: dict[int, int] = {}
         self._used: dict[int, tuple[int, bool]] = {}
@@ -37,10 +40,12 @@ class Blocks:
             self.is_known = False
             return 0
         size, is_expandable = self._remove(address)
-        needed = round_size(n_bytes)
+        settings = self._settings
+        needed = settings.round_size(n_bytes)
         rest = size - needed
-        least = ROUNDING_BYTES if is_expandable or needed <= LARGEST_SMALL_BYTES else LARGEST_SMALL_BYTES + 1
-        if rest >= least:
+        is_finely_cut = is_expandable or settings.expandable_segments or needed <= LARGEST_SMALL_BYTES
+        is_cut = rest >= ROUNDING_BYTES if is_finely_cut else rest > LARGEST_SMALL_BYTES
+        if is_cut and (is_finely_cut or needed < settings.max_split_bytes):
             self._put(address + needed, rest, is_expandable)
             size = needed
         self.is_known = self.is_known and rest >= 0

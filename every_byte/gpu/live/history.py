@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from typing import NamedTuple
 
+from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.ledger.attribution import NEVER
 from every_byte.ledger.events import Event
 from every_byte.ledger.formats import ALLOCATOR_ACTIONS
@@ -58,7 +59,7 @@ class History:
     Raises: RuntimeError where a history lacks what was freed later, or does not agree with the allocator's counters.
     """
 
-    def __init__(self, segments: list[dict]) -> None:
+    def __init__(self, segments: list[dict], settings: AllocatorSettings | None = None) -> None:
         self.events: list[Event] = []
         self.makers: list[Maker] = []
         self.others: dict[int, list[tuple[int, Event]]] = defaultdict(list)
@@ -66,7 +67,7 @@ class History:
         self._live: dict[int, Event] = {}
         self._spans: list[list[int]] = []
         self._lives: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._blocks = Blocks(segments)
+        self._blocks = Blocks(segments, settings)
         self.n_read = self._n_agreed = 0
         self._streams = {0: 0}
         for segment in sorted(segments, key=lambda segment: segment["address"]):
@@ -120,7 +121,7 @@ class History:
             self._blocks.give_back(address)
         elif action in ALLOCATOR_ACTIONS:
             self._blocks.change(action, address, n_bytes)
-            event = Event(ALLOCATOR_ACTIONS[action], n_bytes, address=address)
+            event = Event(action, n_bytes, address=address)
             self.others[len(self.events)].append((self._n_segments, event))
             self._n_segments += action in ("segment_alloc", "segment_free")
             self._n_ooms += action == "oom"

@@ -15,6 +15,7 @@ from .exchanges import EXCHANGES
 from .history import Counters, History
 from .machine import knows_operations
 from .owners import owners_of
+from .settings import allocator_settings
 from .trace import LiveTrace
 
 
@@ -56,7 +57,7 @@ class Recording:
             scope.callback(_HISTORY.close)
             snapshot, start = at_rest(device)
             self._skip = len(_entries(snapshot, device))
-            self._history = History(_segments(snapshot, device))
+            self._history = _history(snapshot, device)
             self.trace = LiveTrace(name, device, recording=self, start=start)
             self.memory = self.trace.memory
             self.observer = Observer(self.memory)
@@ -116,7 +117,7 @@ class Glance:
         torch.cuda.init()
         for _ in range(_MOST_TRIES):
             snapshot, start = at_rest(device)
-            self._history = History(_segments(snapshot, device))
+            self._history = _history(snapshot, device)
             self.trace = LiveTrace(name, device, recording=self, start=start)
             Observer(self.trace.memory).look(again=True)
             if self.trace.memory.now().tick == 0:
@@ -162,5 +163,6 @@ def _entries(snapshot: dict, device: torch.device) -> list[dict]:
     return traces[device.index] if traces else []
 
 
-def _segments(snapshot: dict, device: torch.device) -> list[dict]:
-    return [segment for segment in snapshot["segments"] if segment["device"] == device.index]
+def _history(snapshot: dict, device: torch.device) -> History:
+    segments = [segment for segment in snapshot["segments"] if segment["device"] == device.index]
+    return History(segments, allocator_settings(snapshot.get("allocator_settings", {})))

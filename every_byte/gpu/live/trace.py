@@ -31,8 +31,8 @@ class LiveTrace(Trace):
     more of them. A copy, or a trace that was pickled, is a Trace as it was then.
 
     Counts: all threads' allocations; the blocks that were in use when it began come first, and no operation made them.
-            Requested bytes alone where a setting of the allocator makes it cut blocks otherwise than by its rules
-            (`roundup_power2_divisions`): their sizes do not add up to its counters then, and none is given.
+            Requested bytes alone where the allocator cuts blocks otherwise than by the settings that it had at first,
+            as once a program has set others: their sizes do not add up to its counters then, and none is given.
     Raises: RuntimeError where the history does not agree with the allocator's counters.
     """
 

@@ -17,6 +17,7 @@ Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/gpu/mem
 """
 
 from collections.abc import Callable, Iterable
+from math import floor, inf
 from typing import Any
 
 from every_byte.rounding import LARGEST_SMALL_BYTES, round_size
@@ -61,7 +62,7 @@ class CachingAllocator(Counters):
         self._small, self._large = BlockPool(True, self._small_stats), BlockPool(False, self._large_stats)
         self._live: set[Block] = set()
         self._uses: dict[Block, set[int]] = {}
-        self._awaited: dict[Block, None] = {}
+        self._awaited: dict[Block, float] = {}
         self.on_return: Callable[[Block], None] = lambda block: None
         self.set_memory_fraction(self.settings.per_process_memory_fraction)
 
@@ -82,7 +83,7 @@ class CachingAllocator(Counters):
         """
         if not 0 <= fraction <= 1:
             raise RuntimeError(f"invalid fraction:{fraction:g}. Please set within [0, 1].")
-        self.allowed_bytes = int(fraction * self.total_bytes) if fraction < 1 else None
+        self.allowed_bytes = floor(fraction * self.total_bytes + 0.5) if fraction < 1 else None
         self._follow()
 
     @property
@@ -157,8 +158,8 @@ class CachingAllocator(Counters):
         stats.allocated_bytes.decrease(block.size_bytes)
         if block.size_bytes >= self.settings.max_split_bytes:
             self._oversize["oversize_allocations"].decrease(1)
-        if self._uses and self._uses.pop(block, None):
-            self._awaited[block] = None
+        if self._uses and (streams := self._uses.pop(block, None)):
+            self._awaited[block] = min((stream for stream in streams if stream), default=inf)
             return False
         stats.note_end(block)
         block.active = False
@@ -166,9 +167,14 @@ class CachingAllocator(Counters):
         return True
 
     def _finish_awaited(self) -> None:
-        """Freed blocks come back to their pools: what other streams did with them is done."""
+        """Freed blocks come back to their pools: what other streams did with them is done.
+
+        PyTorch asks stream by stream, and a block is back with the last of its streams: first the default one, then the
+        others, the one that was made last first (so its hash table has them, for up to four of them). Of one stream,
+        blocks come back in the order in which they were freed.
+        """
         awaited, self._awaited = self._awaited, {}
-        for block in awaited:
+        for block in sorted(awaited, key=awaited.__getitem__, reverse=True):
             block.pool.stats.note_end(block)
             block.active = False
             block.pool.give_back(block)
@@ -192,29 +198,44 @@ class CachingAllocator(Counters):
         """A free block with memory bought for it. What is cached goes back first where the driver has too little."""
         if pool.collects_garbage:
             self._collect_garbage()
-        found = self._buy(pool, size_bytes, stream)
+        found = self._buy(pool, size_bytes, requested_bytes, stream)
         if found is None and self.settings.max_split_bytes != UNLIMITED:
             segments, may_do = oversize_segments(pool, size_bytes, stream)
             for block in segments:
                 self._sell_back(block)
-            found = self._buy(pool, size_bytes, stream) if may_do else None
+            found = self._buy(pool, size_bytes, requested_bytes, stream) if may_do else None
         if found is None:
             self.empty_cache()
             self._events["num_alloc_retries"] += 1
-            found = self._buy(pool, size_bytes, stream)
+            found = self._buy(pool, size_bytes, requested_bytes, stream)
         if found is None:
             self._events["num_ooms"] += 1
-            raise OutOfMemory(
-                requested_bytes, self.settings.segment_size(size_bytes), self.capacity_bytes, self.reserved_bytes,
-                self.allocated_bytes, self.allowed_bytes,
-            )  # fmt: skip
+            raise self._out_of_memory(requested_bytes, size_bytes, self.allowed_bytes)
         return found
 
-    def _buy(self, pool: BlockPool, size_bytes: int, stream: int) -> Block | None:
-        """A new segment, or more pages of an expandable one; None where that is not allowed or there is too little."""
+    def _out_of_memory(
+        self, requested_bytes: int, size_bytes: int, allowed_bytes: int | None, rejected: bool = False
+    ) -> OutOfMemory:
+        return OutOfMemory(
+            requested_bytes, self.settings.segment_size(size_bytes), self.capacity_bytes, self.reserved_bytes,
+            self.allocated_bytes, allowed_bytes, rejected,
+        )  # fmt: skip
+
+    def _buy(self, pool: BlockPool, size_bytes: int, requested_bytes: int, stream: int) -> Block | None:
+        """A new segment, or more pages of an expandable one; None where that is not allowed or there is too little.
+
+        Raises: OutOfMemory if `throw_on_cudamalloc_oom` is set and the GPU's whole memory, or the fraction of it that
+                the settings name, is less than what is reserved and this segment. Another fraction, which
+                `set_memory_fraction` set, is asked before, and that has the cache emptied as ever.
+        """
         settings, segment_bytes = self.settings, self.settings.segment_size(size_bytes)
         if self.allowed_bytes is not None and self.reserved_bytes + segment_bytes > self.allowed_bytes:
             return None
+        if settings.throw_on_cudamalloc_oom:
+            limit_bytes = int(settings.per_process_memory_fraction * self.total_bytes)
+            if self.reserved_bytes + segment_bytes > limit_bytes:
+                self._events["num_oom_rejections"] += 1
+                raise self._out_of_memory(requested_bytes, size_bytes, limit_bytes, rejected=True)
         if settings.expandable_segments:
             return self._expandable.take(pool, size_bytes, stream, settings.large_segment_bytes)
         if not self._driver.has(segment_bytes):

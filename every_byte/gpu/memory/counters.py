@@ -41,6 +41,11 @@ class Counters:
         return self._stats.reserved_bytes.current
 
     @property
+    def taken_bytes(self) -> int:
+        """What the driver has given."""
+        return self._driver.sold_bytes
+
+    @property
     def max_allocated_bytes(self) -> int:
         """The most that `allocated_bytes` was, since the start or the last reset of the peaks."""
         return self._stats.allocated_bytes.peak

@@ -22,8 +22,8 @@ class Environment:
 
     allocator: AllocatorSettings = AllocatorSettings()
     caches: bool = True
-    cublas_workspace: str = ""
-    cublaslt_workspace: str = ""
+    cublas_workspace: str | None = None
+    cublaslt_workspace: str | None = None
 
     @classmethod
     def read(cls, settings: Settings) -> "Environment":
@@ -45,8 +45,8 @@ class Environment:
         return cls(
             AllocatorSettings.parse(text),
             settings.get(NO_CACHING) != "1",
-            settings.get(CUBLAS, ""),
-            settings.get(CUBLASLT, ""),
+            settings.get(CUBLAS),
+            settings.get(CUBLASLT),
         )
 
     def __str__(self) -> str:

@@ -1,8 +1,11 @@
 """What is said where memory runs out: by the allocator alone, and by a simulated GPU of an operation."""
 
+import torch
+
 from every_byte.rounding import round_size
 from every_byte.units import exact, short
 
+from .environment import Environment
 from .specs import GPUSpec
 
 
@@ -12,7 +15,8 @@ class OutOfMemory(Exception):
     Unit:   bytes, as `int`: what was asked for (`requested_bytes`) and the segment it needs (`segment_bytes`); what
             all segments may take (`capacity_bytes`), take now (`reserved_bytes`), and what blocks in use take of that
             (`allocated_bytes`); `free_bytes` and `cached_bytes` are the two differences. `allowed_bytes` is the limit
-            that a fraction of the GPU's memory sets to segments; without one, the capacity.
+            that a fraction of the GPU's memory sets to segments; without one, the capacity. `rejected` says that
+            nothing was asked of the driver and nothing cached went back: `throw_on_cudamalloc_oom` wants it so.
     """
 
     def __init__(
@@ -23,7 +27,9 @@ class OutOfMemory(Exception):
         reserved_bytes: int,
         allocated_bytes: int,
         allowed_bytes: int | None = None,
+        rejected: bool = False,
     ) -> None:
+        self.rejected = rejected
         self.requested_bytes = requested_bytes
         self.segment_bytes = segment_bytes
         self.capacity_bytes = capacity_bytes
@@ -33,22 +39,32 @@ class OutOfMemory(Exception):
         self.free_bytes = capacity_bytes - reserved_bytes
         self.cached_bytes = reserved_bytes - allocated_bytes
         allowed = "" if allowed_bytes is None else f", and by a fraction of memory no more than {exact(allowed_bytes)}"
+        tried = "; throw_on_cudamalloc_oom has it refused before the cache is emptied" if rejected else ""
         super().__init__(
             f"out of memory: asked for {exact(requested_bytes)}, which needs a new segment of {short(segment_bytes)}. "
             f"Segments may take {exact(capacity_bytes)}{allowed}; they hold {exact(reserved_bytes)} and "
             f"{exact(self.free_bytes)} are free. Of what they hold, {exact(allocated_bytes)} are in use and "
-            f"{exact(self.cached_bytes)} lie free between blocks in use, none of them fitting. "
+            f"{exact(self.cached_bytes)} lie free between blocks in use, none of them fitting{tried}. "
             "Try a smaller batch or sequence, fewer bytes per element, freeing what is no longer needed, "
             "or a larger GPU."
         )
 
 
-def message_of(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -> str:
-    """What a simulated GPU says of a request of an operation; `settings` are what it follows, "" for the defaults."""
+def error_of(error: OutOfMemory, spec: GPUSpec, operation: str, settings: Environment) -> RuntimeError:
+    """What a simulated GPU raises for a request of an operation: PyTorch's own error, without caching the driver's."""
+    if settings.caches:
+        return torch.OutOfMemoryError(_message(error, spec, operation, str(settings)))
+    return torch.AcceleratorError(_uncached_message(error, spec, operation, str(settings)))
+
+
+def _message(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -> str:
     larger = error.segment_bytes > round_size(error.requested_bytes)
     segment = f", which needs a new segment of {exact(error.segment_bytes)}" if larger else ""
     limited = error.allowed_bytes < error.capacity_bytes
     allowed = f"{exact(error.allowed_bytes)} are allowed by a fraction of its memory. " if limited else ""
+    if error.rejected:
+        limit = exact(error.allowed_bytes)
+        allowed = f"throw_on_cudamalloc_oom has what exceeds {limit} refused before the driver is asked. "
     followed = f" It follows {settings}." if settings else ""
     return (
         f"CUDA out of memory (simulated {spec.name}): {operation or 'an allocation'} asked for "
@@ -57,4 +73,14 @@ def message_of(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str)
         f"{exact(error.allocated_bytes)} allocated, {exact(error.cached_bytes)} reserved but not allocated. "
         f"{exact(error.free_bytes)} are free. {allowed}Use a smaller batch or sequence, fewer bytes per element, or a "
         f"larger GPU.{followed}"
+    )
+
+
+def _uncached_message(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -> str:
+    return (
+        f"CUDA error: out of memory (simulated {spec.name}): {operation or 'an allocation'} asked the driver for "
+        f"{exact(error.requested_bytes)}. The GPU has {exact(spec.total_bytes)}, of which the CUDA context takes "
+        f"{exact(spec.context_bytes)} (assumed) and PyTorch {exact(error.reserved_bytes)}, if the driver rounds as "
+        "PyTorch does. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU. "
+        f"It follows {settings}."
     )

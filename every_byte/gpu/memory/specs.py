@@ -1,7 +1,5 @@
 """What a GPU is, as far as memory depends on it: its size, its architecture, its multiprocessors."""
 
-import os
-import re
 from dataclasses import dataclass
 from difflib import get_close_matches
 
@@ -84,14 +82,3 @@ def find_spec(name: str) -> GPUSpec:
     near = get_close_matches(str(name).lower(), SPECS, n=1, cutoff=0.3)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise ValueError(f"name must be a known GPU: got {name!r}, known: {', '.join(SPECS)}{hint}")
-
-
-def workspace_bytes(spec: GPUSpec) -> int:
-    """What cuBLAS's workspace takes: what CUBLAS_WORKSPACE_CONFIG says, as ":4096:8", 8 times 4,096 KiB; or as ever.
-
-    A deterministic run is often told so.
-    Source: parseChosenWorkspaceSize in aten/src/ATen/cuda/CublasHandlePool.cpp.
-    """
-    config = os.environ.get("CUBLAS_WORKSPACE_CONFIG", "")
-    said = sum(int(kib) * int(times) * 1024 for kib, times in re.findall(r":([0-9]+):([0-9]+)", config))
-    return said or spec.cublas_workspace_bytes

@@ -174,7 +174,7 @@ def _segment(head, awaited: Container) -> dict[str, Any]:
 
 
 def _block(block, awaited: Container) -> dict[str, Any]:
-    used = "active_awaiting_free" if block in awaited else "active_allocated"
+    used = "active_pending_free" if block in awaited else "active_allocated"
     return {
         "address": block.address,
         "size": block.size_bytes,

@@ -16,15 +16,17 @@ from every_byte.ledger.attribution import Role
 from every_byte.ledger.deep_graphs import let_go, running_node
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
-from every_byte.rounding import round_size
 
 from .allocator import Block, CachingAllocator
 from .attachment import attached
 from .contents import known_storages
 from .environment import Environment
 from .labels import Labels
-from .out_of_memory import OutOfMemory, message_of
-from .specs import GPUSpec, workspace_bytes
+from .out_of_memory import OutOfMemory, error_of
+from .snapshot_settings import snapshot_settings
+from .specs import GPUSpec
+from .uncached import UncachedAllocator
+from .workspaces import Workspaces
 
 
 class StorageRecord(weakref.ref):
@@ -65,8 +67,9 @@ class Memory:
 
     def __init__(self, spec: GPUSpec, settings: Environment | None = None) -> None:
         self.spec, self.settings = spec, settings or Environment()
-        self.trace = Trace("simulated", spec.name, spec.torch_version)
-        self.allocator = CachingAllocator(
+        told = snapshot_settings(self.settings.allocator)
+        self.trace = Trace("simulated", spec.name, spec.torch_version, allocator_settings=told)
+        self.allocator = (CachingAllocator if self.settings.caches else UncachedAllocator)(
             spec.allocator_bytes, self._segment_changed, settings=self.settings.allocator, total_bytes=spec.total_bytes
         )
         self.allocator.on_return = self._came_back
@@ -75,7 +78,7 @@ class Memory:
         self.operation = ""
         self.labels = Labels(self.trace)
         self.stream = self.streams = 0
-        self.blas_workspaces: dict[str, Block] = {}
+        self.blas_workspaces = Workspaces(self.settings, spec)
         self._next_number = 0
         self.running, self.running_from = (-1, 0), 0
         self._lock = threading.Lock()
@@ -101,20 +104,20 @@ class Memory:
             try:
                 block = self.allocator.malloc(n_bytes, self.stream)
             except OutOfMemory as error:
-                message = message_of(error, self.spec, self.operation, str(self.settings))
+                failure = error_of(error, self.spec, self.operation, self.settings)
                 node, module = self._maker()
-                needed = round_size(n_bytes)
+                needed = self.allocator.settings.round_size(n_bytes)
                 self.trace.events.append(
                     Event("oom", needed, None, self.operation, node, self.labels.phase(), module=module)
                 )
             else:
-                message = ""
+                failure = None
                 number = self._next_number
                 self.trace.events.append(self._allocation(n_bytes, number, block, name))
                 self._next_number += 1
         self.settle()
-        if message:
-            raise torch.OutOfMemoryError(message)
+        if failure is not None:
+            raise failure
         return block, number
 
     def _maker(self) -> tuple[str, str]:
@@ -242,14 +245,8 @@ class Memory:
                 self.place_results(item)
 
     def use_blas(self) -> None:
-        """Take this thread's cuBLAS workspace, if it is the first matrix product here.
-
-        Backward runs on a thread of its own on CUDA, and a workspace belongs to a thread: there are two.
-        Source: aten/src/ATen/cuda/CublasHandlePool.cpp; the case two_by_two_matmul of tests/reference.
-        """
-        thread = "forward" if torch._C._current_graph_task_id() == -1 else "backward"
-        if thread not in self.blas_workspaces:
-            self.blas_workspaces[thread], _ = self.take(workspace_bytes(self.spec), "cuBLAS workspace")
+        """Take this thread's cuBLAS workspace, if it is the first matrix product here."""
+        self.blas_workspaces.use(self)
 
     def is_made_by(self, node: torch.autograd.graph.Node, record: StorageRecord) -> bool:
         """Whether a storage was placed while this node, which a backward runs now, has run."""

@@ -15,6 +15,7 @@ from .devices import accept_meta_in_fast_paths, accept_meta_in_optimizers
 from .files import load_without_complaint, load_zeros
 from .initialization import fill_on_meta
 from .operators import override_operators
+from .pools import refuse_pools
 from .printing import show_zeros
 from .randomness import fork_for_meta
 from .recurrent import flatten_for_cudnn
@@ -68,5 +69,6 @@ GATES = _Gates(
         heed_user_order,
         compose_where_repeated,
         say_where_nothing_is_cast,
+        refuse_pools,
     ]
 )

@@ -6,11 +6,13 @@
 //            curves: [{when, curves}], colours: {name: {light, dark, hatch}}, capacity: {symbol, bytes} or null};
 //            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole; which: for
 //            each combination of the choices that select, as if counting with them, the last choice fastest; an option that is
-//            disabled, {name: reason}, is not counted; live: {name: the GPU's} are the options measured on this machine
+//            disabled, {name: reason}, is not counted; live: {name: the GPU's} are the options measured on this machine; of a
+//            choice that judges the verdict alone depends, and an account, of its first option, has one for each
 //   value   {symbol: number or name of an option}
 //   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, map, fit,
-//            remark, beside}: an account and the value it is for; timeline and map as timeline.js and moving_map.js draw them, fit: {fits, headline, reasons}, or
-//           null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
+//            fit_with, remark, beside}: an account and the value it is for; timeline and map as timeline.js and moving_map.js draw
+//            them, fit: {fits, headline, reasons}, or null; fit_with: {option: fit} for the other options of a choice that judges,
+//            or null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
 
 const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString makes one for each number
 
@@ -45,8 +47,15 @@ export const isMeant = ({ when }, value) => Object.entries(when).every(([symbol,
 /** The options of a choice that can be set. */
 export const enabled = ({ options, disabled }) => options.filter((name) => !(name in (disabled ?? {})));
 
-/** Are two values of one explorer the same setting? */
-export const same = (spec, a, b) => !!a && !!b && spec.controls.every(({ symbol }) => a[symbol] === b[symbol]);
+/** Have two values of one explorer the same account? */
+export const same = (spec, a, b) => !!a && !!b && spec.controls.every(({ symbol, judges }) => judges || a[symbol] === b[symbol]);
+
+/** The verdict of an answer for the option that is chosen of what judges; and the `first` option in words, where it is another. */
+export function judged({ controls }, value, answer) {
+  const judge = controls.find(({ judges }) => judges);
+  const fit = judge && answer?.fit_with?.[value[judge.symbol]];
+  return fit ? { fit, first: `${judge.label} ${judge.options[0]}` } : { fit: answer?.fit, first: "" };
+}
 
 /** The name of this machine's GPU where a value has it chosen, or "": then accounts are measured. */
 export const liveAt = ({ controls }, value) => controls.map(({ symbol, live }) => live?.[value[symbol]]).find(Boolean) ?? "";

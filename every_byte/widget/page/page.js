@@ -6,11 +6,12 @@
 //         numbers that follow one another in a timeline are stored as differences.
 
 import { build } from "./elements.js";
-import { enabled, isMeant, same } from "./formula.js";
+import { enabled, isMeant } from "./formula.js";
 import { createView } from "./view.js";
 
-/** The key of a value's account; a control without effect there stands where it starts. */
-const keyOf = (spec, first, value) => spec.controls.map((control) => (isMeant(control, value) ? value : first)[control.symbol]).join("|");
+/** The key of a value's account; a control without effect on it stands where it starts. */
+const keyOf = (spec, first, value) =>
+  spec.controls.map((control) => (isMeant(control, value) && !control.judges ? value : first)[control.symbol]).join("|");
 
 const summed = (differences) => {
   let n = 0;
@@ -26,8 +27,8 @@ function unpacked(timeline) {
 /** How far a stored setting `a` is from `b`: for each control that differs 1, and for numbers how often they are doubled; of
  * equal ones the first controls decide, as the model. */
 function distance(spec, a, b) {
-  const apart = ({ symbol, kind, when }) =>
-    a[symbol] === b[symbol] || !isMeant({ when }, b) ? 0 : kind === "range" ? Math.min(1, Math.abs(Math.log2(a[symbol] / b[symbol])) / 8) : 1;
+  const apart = ({ symbol, kind, when, judges }) =>
+    a[symbol] === b[symbol] || !isMeant({ when }, b) || judges ? 0 : kind === "range" ? Math.min(1, Math.abs(Math.log2(a[symbol] / b[symbol])) / 8) : 1;
   return spec.controls.reduce((total, control, place) => total + apart(control) * (1 + 1e-9 / (1 + place)), 0);
 }
 
@@ -37,10 +38,11 @@ function valueOf(spec, key) {
   return Object.fromEntries(spec.controls.map(({ symbol, kind }, i) => [symbol, kind === "range" ? Number(items[i]) : items[i]]));
 }
 
-/** The stored setting that is nearest to a value. */
+/** The stored setting that is nearest to a value, with the same verdict chosen. */
 function nearest(spec, keys, value) {
   const all = keys.map((key) => valueOf(spec, key));
-  return all.reduce((best, one) => (distance(spec, one, value) < distance(spec, best, value) ? one : best));
+  const found = all.reduce((best, one) => (distance(spec, one, value) < distance(spec, best, value) ? one : best));
+  return Object.fromEntries(spec.controls.map(({ symbol, judges }) => [symbol, (judges ? value : found)[symbol]]));
 }
 
 // ---------------------------------------------------------------------------- the setting in the page's address
@@ -177,9 +179,8 @@ function mount(root, name, { spec, value: first, shared, answers }) {
   view.element.querySelector(".eb-status").after(jump);
   view.element.append(written.element);
   window.addEventListener("hashchange", () => {
-    const before = value;
     if (!takeAddress()) return;
-    if (!same(spec, before, value)) draw();
+    draw();
     view.element.scrollIntoView();
   });
   const stored = build("div", { class: "eb-stored" }, ...root.childNodes); // for print

@@ -18,7 +18,8 @@ function item(name, bytes, number, colour) {
   return build("li", { "data-category": name, "data-bytes": bytes }, swatch(number, colour), words, build("b", {}, short(bytes)));
 }
 
-/** `element` for the page, hidden as long as there is no timeline, and `draw(width, compared, timeline)`. */
+/** `element` for the page, hidden as long as there is no timeline, and `draw(width, compared, timeline, first)`: `first` names
+ * the option that the timeline is of, where another one is chosen. */
 export function createTimeline(prefix) {
   const svg = build("svg", { role: "img", class: "eb-areas" });
   const cursor = build("line", { class: "eb-cursor", y2: PLOT_BOTTOM });
@@ -26,10 +27,11 @@ export function createTimeline(prefix) {
   const slider = build("input", { type: "range", id, min: 0, step: 1, "data-instant": "" });
   const toPeak = build("button", { type: "button", class: "eb-to-peak" }, "to the peak");
   const place = build("p", { class: "eb-place" });
+  const of = build("p", { class: "eb-outline-key", "data-of": "", hidden: "" });
   const key = build("p", { class: "eb-outline-key", hidden: "" });
   const ledger = build("ul", { class: "eb-ledger", "aria-label": "the ledger at this instant" });
   const element = build("figure", { class: "eb-timeline", hidden: "" },
-    build("div", { class: "eb-timeline-title" }, "A step of training, event by event: bytes allocated"), key, svg,
+    build("div", { class: "eb-timeline-title" }, "A step of training, event by event: bytes allocated"), of, key, svg,
     build("div", { class: "eb-instant", style: `padding-left: ${PLOT_LEFT}px` }, slider, build("div", {}, build("label", { for: id }, "instant of the step"), toPeak)),
     place, ledger);
 
@@ -60,8 +62,10 @@ export function createTimeline(prefix) {
   });
   toPeak.addEventListener("keydown", (event) => event.stopPropagation()); // JupyterLab takes Enter
 
-  function draw(width, { stages }, timeline) {
+  function draw(width, { stages }, timeline, first) {
     element.hidden = !timeline;
+    of.hidden = !first;
+    of.textContent = first ? `The figure has the blocks and segments of ${first}.` : "";
     if (!timeline) return;
     const rows = stages.flatMap((stage) => stage.rows);
     const names = [...new Set([...[...rows].sort((a, b) => a.number - b.number).map(({ name }) => name), ...Object.keys(timeline.columns)])];

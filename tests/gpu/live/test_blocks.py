@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from every_byte.gpu.live.blocks import Blocks
 from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.units import GiB, MiB
 
 SIZES = st.one_of(st.integers(1, 3000), st.integers(1, 3 * MiB), st.integers(1, 60 * MiB))
@@ -33,6 +34,35 @@ def test_every_block_is_as_large_as_the_allocator_cut_it(asked, begin):
         if n_frees == 0:
             allocator.empty_cache()
     assert blocks is None or blocks.is_known
+
+
+SETTINGS = [
+    "max_split_size_mb:20",
+    "roundup_power2_divisions:4",
+    "roundup_power2_divisions:[2:8,>:2],max_split_size_mb:32",
+    "expandable_segments:True",
+    "expandable_segments:True,roundup_power2_divisions:8",
+    "large_segment_size_mb:12",
+]
+
+
+@given(st.lists(st.tuples(SIZES, st.integers(0, 5)), max_size=60), st.sampled_from(SETTINGS))
+def test_every_block_is_as_large_as_the_allocator_s_settings_cut_it(asked, text):
+    settings = AllocatorSettings.parse(text)
+    blocks = Blocks([], settings)
+    allocator = CachingAllocator(80 * GiB, blocks.change, settings=settings)
+    live = []
+    for n_bytes, n_frees in asked:
+        block = allocator.malloc(n_bytes)
+        live.append(block)
+        assert blocks.take(block.address, n_bytes) == block.size_bytes
+        for _ in range(min(n_frees - 2, len(live))):
+            block = live.pop(n_bytes % len(live))
+            blocks.give_back(block.address)
+            allocator.free(block)
+        if n_frees == 0:
+            allocator.empty_cache()
+    assert blocks.is_known
 
 
 def test_an_expandable_segment_grows_shrinks_and_is_cut_to_the_byte():

@@ -2,9 +2,10 @@
 
 from collections import Counter
 
-from allocator_runs import RESETS, Run, sequences
+from allocator_runs import RESETS, STREAMS, Run, sequences, sequences_by_settings
 
 from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.memory.settings import UNLIMITED
 from every_byte.units import GiB, MiB
 
 VIEWS = ("all", "small_pool", "large_pool")
@@ -23,6 +24,7 @@ class Recount:
         self.current, self.peak, self.allocated, self.freed = Counter(), Counter(), Counter(), Counter()
         self.events = Counter()
         self.heard = 0
+        self.views: dict[int, str] = {}
 
     def see(self, run: Run, done: str) -> None:
         if done == "reset_peak_memory_stats":
@@ -30,19 +32,26 @@ class Recount:
         elif done == "reset_accumulated_memory_stats":
             self.allocated, self.freed, self.events = Counter(), Counter(), Counter()
         else:
-            self.see_segments(run.heard[self.heard :], done)
-            self.heard = len(run.heard)
+            self.see_segments(run, done)
             for key, value in count_blocks(run).items():
                 self.change(key, value)
 
-    def see_segments(self, heard: list[tuple], done: str) -> None:
+    def see_segments(self, run: Run, done: str) -> None:
         """One by one, because one request can give segments back and then take another."""
-        for action, _, n_bytes in heard:
-            sign = 1 if action == "segment_alloc" else -1
+        heard = run.heard[self.heard :]
+        self.heard = len(run.heard)
+        for action, address, n_bytes in heard:
+            sign = 1 if action in ("segment_alloc", "segment_map") else -1
             self.events["num_device_alloc" if sign == 1 else "num_device_free"] += 1
-            for view in ("all", "small_pool" if n_bytes == 2 * MiB else "large_pool"):
-                self.change(f"segment.{view}", self.current[f"segment.{view}"] + sign)
-                self.change(f"reserved_bytes.{view}", self.current[f"reserved_bytes.{view}"] + sign * n_bytes)
+            if sign == 1:
+                view = "small_pool" if run.requested_bytes <= MiB else "large_pool"
+                self.views |= dict.fromkeys(range(address, address + n_bytes, 2 * MiB), view)
+            for name in ("all", self.views[address]):
+                self.change(f"reserved_bytes.{name}", self.current[f"reserved_bytes.{name}"] + sign * n_bytes)
+                if action in ("segment_alloc", "segment_free"):
+                    self.change(f"segment.{name}", self.current[f"segment.{name}"] + sign)
+            if n_bytes >= run.settings.max_split_bytes and action in ("segment_alloc", "segment_free"):
+                self.change("oversize_segments", self.current["oversize_segments"] + sign)
         retried = done == "oom" or (done == "malloc" and any(action == "segment_free" for action, *_ in heard))
         self.events["num_alloc_retries"] += retried
         self.events["num_sync_all_streams"] += retried or done == "empty_cache"
@@ -55,23 +64,26 @@ class Recount:
         self.current[key] = value
         self.peak[key] = max(self.peak[key], value)
 
-    def stats(self) -> dict[str, int]:
+    def stats(self, max_split_bytes: int) -> dict[str, int]:
         keys = [f"{figure}.{view}" for figure in OF_BLOCKS + OF_SEGMENTS + OF_FREE_PARTS for view in VIEWS]
         fields = {"allocated": self.allocated, "current": self.current, "freed": self.freed, "peak": self.peak}
         flat = {f"{key}.{field}": fields[field][key] for key in (*keys, *OVERSIZE) for field in fields}
-        return flat | {name: self.events[name] for name in EVENTS} | {"max_split_size": -1}
+        return flat | {name: self.events[name] for name in EVENTS} | {"max_split_size": max_split_bytes}
 
 
 def count_blocks(run: Run) -> Counter:
-    """The blocks in use, as they were handed out, and the free parts of segments that are in use."""
+    """The blocks in use, as they were handed out, and the free parts of segments of a fixed size that are in use."""
     now = Counter({f"{figure}.{view}": 0 for figure in OF_BLOCKS + OF_FREE_PARTS for view in VIEWS})
-    for _, _, size, requested in run.live:
+    now["oversize_allocations"] = sum(size >= run.settings.max_split_bytes for _, _, size, _ in run.live)
+    for kept in run.live + run.awaited:
+        _, _, size, requested = kept
         for view in ("all", "small_pool" if requested <= MiB else "large_pool"):
             for figure, amount in zip(OF_BLOCKS, (1, size, 1, size, requested)):
-                now[f"{figure}.{view}"] += amount
+                if kept in run.live or not figure.startswith("alloc"):
+                    now[f"{figure}.{view}"] += amount
     for segment in run.snapshot():
         idle = [block["size"] for block in segment["blocks"] if block["state"] == "inactive"]
-        if len(segment["blocks"]) > 1:
+        if len(segment["blocks"]) > 1 and not segment["is_expandable"]:
             for view in ("all", segment["segment_type"] + "_pool"):
                 now[f"inactive_split.{view}"] += len(idle)
                 now[f"inactive_split_bytes.{view}"] += sum(idle)
@@ -83,10 +95,39 @@ def test_every_figure_equals_a_recount(capacity_bytes, codes):
     run, recount = Run(capacity_bytes), Recount()
     for code in codes:
         recount.see(run, run.step(code))
-        assert run.allocator.memory_stats() == recount.stats()
+        assert run.allocator.memory_stats() == recount.stats(-1)
     stats = run.allocator.memory_stats()
     assert run.allocator.max_allocated_bytes == stats["allocated_bytes.all.peak"]
     assert run.allocator.max_reserved_bytes == stats["reserved_bytes.all.peak"]
+
+
+@sequences_by_settings(700)
+def test_every_figure_equals_a_recount_by_settings(text, capacity_bytes, codes):
+    """But for retries, which settings may avoid and a refusal in advance omits: of those, what always holds."""
+    run, recount, emptied, refused = Run(capacity_bytes, text), Recount(), 0, 0
+    limit = run.settings.max_split_bytes
+    for code, other in codes:
+        done = run.step(code, other % STREAMS)
+        recount.see(run, done)
+        emptied, refused = (emptied + (done == "empty_cache"), refused + (done == "oom"))
+        if done == "reset_accumulated_memory_stats":
+            emptied = refused = 0
+        stats, expected = run.allocator.memory_stats(), recount.stats(-1 if limit == UNLIMITED else limit)
+        events = {name: (stats.pop(name), expected.pop(name))[0] for name in EVENTS[:1] + EVENTS[3:]}
+        assert stats == expected
+        assert events["num_ooms"] + events["num_oom_rejections"] == refused
+        assert events["num_ooms"] <= events["num_alloc_retries"] == events["num_sync_all_streams"] - emptied
+
+
+@sequences_by_settings(500)
+def test_what_there_is_equals_a_count_while_streams_share_blocks(text, capacity_bytes, codes):
+    run = Run(capacity_bytes, text)
+    for code, other in codes:
+        run.use_elsewhere(other)
+        run.step(code, other % STREAMS)
+        stats = run.allocator.memory_stats()
+        for key, value in count_blocks(run).items():
+            assert stats[f"{key}.current"] == value, key
 
 
 def test_the_peak_of_both_pools_is_not_the_sum_of_their_peaks():

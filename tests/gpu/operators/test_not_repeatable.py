@@ -68,8 +68,9 @@ def test_what_is_resized_is_filled_unless_told_otherwise(gpu):
     assert taken == [[16, 36, 4], [16, 36]]
 
 
-def test_cublas_takes_the_workspace_that_it_is_told(gpu, monkeypatch):
-    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    x = torch.zeros(4, 4, device=gpu.device)
-    _ = x @ x
+def test_cublas_takes_the_workspace_that_the_settings_say(gpu, monkeypatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    with SimulatedGPU("a100-80gb", settings={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}) as gpu:
+        x = torch.zeros(4, 4, device=gpu.device)
+        _ = x @ x
     assert 8 * 4096 * 1024 in [e.n_bytes for e in gpu.trace.events]

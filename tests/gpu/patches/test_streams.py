@@ -1,5 +1,6 @@
 """Streams: each takes again what it has freed, and nothing of another's."""
 
+import pytest
 import torch
 
 from every_byte.gpu.memory.allocator import CachingAllocator
@@ -61,3 +62,39 @@ def test_nothing_is_to_wait_for():
         one.synchronize()
         assert event.query()
         assert len({one, other, streams.Stream(number=one.number)}) == 2
+
+
+def test_a_block_that_another_stream_uses_comes_back_when_memory_is_asked_for():
+    with SimulatedGPU("a100-80gb") as gpu:
+        x, side = torch.ones(1 << 20, device=gpu.device), gpu.Stream()
+        x.record_stream(side)
+        x.record_stream(gpu.current_stream())
+        del x
+        assert gpu.memory_allocated() == 0
+        assert gpu.memory_stats()["active_bytes.all.current"] == 4 * MiB
+        assert gpu.memory_snapshot()[0]["blocks"][0]["state"] == "active_pending_free"
+        assert [event.action for event in gpu.trace] == ["segment_alloc", "alloc"]
+        with side, gpu.stream(None):
+            y = torch.ones(1, device=gpu.device)
+        assert gpu.memory_stats()["active_bytes.all.current"] == 512 == y.untyped_storage().nbytes() + 508
+        assert [event.action for event in gpu.trace][2:] == ["free", "segment_alloc", "alloc"]
+        assert gpu.trace.events[-1].stream == side.number
+
+
+def test_a_stream_of_its_own_use_is_no_other():
+    with SimulatedGPU("a100-80gb") as gpu:
+        side = gpu.Stream()
+        with gpu.stream(side):
+            x = torch.ones(1000, device=gpu.device)
+        x.record_stream(side)
+        del x
+        assert gpu.memory_stats()["active.all.current"] == 0
+        assert gpu.Event(enable_timing=True).elapsed_time(gpu.Event()) == 0
+
+
+def test_uses_are_told_of_blocks_in_use_alone():
+    allocator = CachingAllocator(1 * GiB)
+    block = allocator.malloc(1000)
+    allocator.free(block)
+    with pytest.raises(ValueError, match=r"^block must be one in use: got <Block of "):
+        allocator.record_stream(block, 1)

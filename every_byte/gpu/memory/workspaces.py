@@ -1,0 +1,100 @@
+"""What cuBLAS works in: how many bytes PyTorch gives a handle for each stream, by the variables that say so.
+
+Each thread has a handle of its own, and a handle a workspace in each stream; cuBLASLt works in the same one, so what
+CUBLASLT_WORKSPACE_SIZE asks for takes no memory: more than there is, is cut, with a warning.
+Source: aten/src/ATen/cuda/CublasHandlePool.cpp; environment/workspaces of tests/reference.
+"""
+
+import re
+import warnings
+
+import torch
+
+from .blocks import Block
+from .environment import Environment
+from .specs import GPUSpec
+
+_DEFAULT_LT_KIB = 1024
+_LARGEST_SIZE = (1 << 64) - 1
+_LARGEST_INT = (1 << 31) - 1
+
+
+class Workspaces:
+    """The workspaces that a GPU has taken, by thread and stream; None stands for one of no bytes.
+
+    Backward runs on a thread of its own on CUDA, so a program in one stream has two.
+    Source: the cases two_by_two_matmul and side_products of tests/reference.
+    """
+
+    def __init__(self, settings: Environment, spec: GPUSpec) -> None:
+        self._settings, self._spec = settings, spec
+        self._n_bytes: int | None = None
+        self.taken: dict[tuple[str, int], Block | None] = {}
+
+    def use(self, memory) -> None:
+        """Take the workspace of the running thread and stream from this memory, unless it is there."""
+        key = "forward" if torch._C._current_graph_task_id() == -1 else "backward", memory.stream
+        if key in self.taken:
+            return
+        if self._n_bytes is None:
+            asked_bytes = lt_bytes(self._settings)
+            self._n_bytes = workspace_bytes(self._settings, self._spec)
+            _tell_of_less(asked_bytes, self._n_bytes)
+        self.taken[key] = memory.take(self._n_bytes, "cuBLAS workspace")[0] if self._n_bytes else None
+
+
+def workspace_bytes(settings: Environment, spec: GPUSpec) -> int:
+    """What a workspace takes: of ":4096:2:16:8", twice 4,096 KiB and 8 times 16; without the variable, the GPU's own.
+
+    Source: parseChosenWorkspaceSize; what surrounds such pairs plays no part.
+    Raises: RuntimeError, PyTorch's, for a number beyond 64 bits.
+    """
+    said, own = settings.cublas_workspace, spec.cublas_workspace_bytes
+    if said is None:
+        return own
+    pairs = re.findall(r":([0-9]+):([0-9]+)", said)
+    if not pairs:
+        _warn(f"Could not parse CUBLAS_WORKSPACE_CONFIG, using default workspace size of {own} bytes.")
+        return own
+    if any(int(number) > _LARGEST_SIZE for pair in pairs for number in pair):
+        raise RuntimeError(f"stoull: CUBLAS_WORKSPACE_CONFIG must have numbers of 64 bits: got {said!r}.")
+    return sum(int(kib) * int(times) for kib, times in pairs) * 1024 & _LARGEST_SIZE
+
+
+def lt_bytes(settings: Environment) -> int:
+    """What CUBLASLT_WORKSPACE_SIZE asks for, in KiB: a number as C++ reads it; 0 without the variable.
+
+    Up to what is no digit it counts, and a negative one wraps around.
+    Source: parseCUDABlasLtWorkspaceSize.
+    """
+    said = settings.cublaslt_workspace
+    if said is None:
+        return 0
+    found = re.match(r"\s*([+-]?[0-9]+)", said)
+    default = f"using default workspace size of {_DEFAULT_LT_KIB} KiB."
+    if found is None:
+        _warn(f"invalid CUBLASLT_WORKSPACE_SIZE, {default}")
+        return _DEFAULT_LT_KIB * 1024
+    if not -_LARGEST_INT - 1 <= int(found[1]) <= _LARGEST_INT:
+        _warn(f"CUBLASLT_WORKSPACE_SIZE out of range, {default}")
+        return _DEFAULT_LT_KIB * 1024
+    return int(found[1]) * 1024 & _LARGEST_SIZE
+
+
+def _tell_of_less(asked_bytes: int, shared_bytes: int) -> None:
+    """Warn, as PyTorch does, where cuBLASLt gets less to work in than was asked for.
+
+    PyTorch says so at the first product that goes to cuBLASLt, and of its own 1,024 KiB too, where nobody has asked.
+    Source: getCUDABlasLtWorkspaceSize.
+    """
+    if asked_bytes > shared_bytes:
+        _warn(
+            f"Requested unified CUBLASLT workspace size of {asked_bytes} bytes exceeds CUBLAS workspace size of "
+            f"{shared_bytes} bytes. Please increase CUBLAS workspace size via CUBLAS_WORKSPACE_CONFIG or decrease "
+            "requested CUBLASLT_WORKSPACE_SIZE. Otherwise CUBLASLT workspace size will be limited to the CUBLAS "
+            "workspace size."
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=2)

@@ -1,0 +1,92 @@
+"""A choice on which the verdict alone depends: one account has the verdicts of all its options."""
+
+import json
+import re
+
+import pytest
+
+from every_byte.formula.formula import Formula, Term
+from every_byte.gpu.capacity import Fit
+from every_byte.widget import Account, Control, Explorer, Timeline
+from every_byte.widget.pages import key_of, script_of
+
+TIMELINE = Timeline({"activations": [5, 9, 2]}, [10, 20, 20], [1, 4, 6], 6, [("forward", 0, 2)], 1)
+SETTINGS = {"default": "", "expandable": "expandable_segments:True"}
+
+
+def verdict(settings) -> Fit:
+    return Fit("a100-80gb", 85_097_971_712, 587_202_560, 1 << 30, 0, "" if settings else "step 1", settings)
+
+
+def make(measure=None, settings_seen=None):
+    def account(settings):
+        (settings_seen if settings_seen is not None else []).append(settings)
+        return Account(
+            {"x": settings["n"]},
+            device="a100-80gb",
+            timeline=TIMELINE,
+            fit=verdict(""),
+            fit_with={"expandable": verdict(SETTINGS["expandable"])},
+        )
+
+    return Explorer(
+        title="Judged",
+        controls=[
+            Control.range("n", "number", 1, 8, value=2, log=True),
+            Control.choice("allocator", "allocator", SETTINGS, judges=True),
+        ],
+        formula=lambda settings: Formula("judged", (Term("x", "n", 1),)),
+        measure=measure or account,
+    )
+
+
+def test_neither_the_formula_nor_the_account_sees_it():
+    seen = []
+    explorer = make(settings_seen=seen)
+    start = {"n": 2, "allocator": ""}
+    answers = [explorer.answer_at(start | {"allocator": settings}) for settings in SETTINGS.values()]
+    assert answers[0] == answers[1]
+    assert seen == [{"n": 2}, {"n": 2}]
+    assert explorer.predict(start) == explorer.predict(start | {"allocator": SETTINGS["expandable"]}) == {"x": 2}
+
+
+def test_the_answer_is_taken_once_and_the_table_says_the_chosen_verdict():
+    seen = []
+    explorer = make(settings_seen=seen)
+    assert "Does not fit on a100-80gb: " in repr(explorer.table())
+    assert "allocator" not in repr(explorer.table()).split("\n")[0]
+    explorer.allocator = SETTINGS["expandable"]
+    text = repr(explorer.table())
+    assert "Fits on a100-80gb with expandable_segments:True: " in text
+    assert text.startswith("Judged: n = 2, allocator = expandable")
+    assert "The peak is of allocator default." in text
+    assert len(seen) == 1
+    explorer.n = 4
+    explorer.table()
+    assert len(seen) == 2
+
+
+def test_a_page_stores_one_account_for_all_options():
+    explorer = make()
+    settings = [{"n": n, "allocator": settings} for n in (1, 2) for settings in SETTINGS.values()]
+    assert {key_of(explorer, one) for one in settings} == {"1|default", "2|default"}
+    text = script_of("judged", explorer, settings[::2])
+    data = json.loads(re.search(r"\{.*\}", text)[0])
+    assert data["answers"]["1|default"]["fit_with"]["expandable"]["fits"] is True
+    assert data["answers"]["1|default"]["fit"]["fits"] is False
+    assert data["spec"]["controls"][1]["judges"] is True
+
+
+def test_verdicts_must_be_those_of_the_other_options():
+    answer = make(lambda settings: Account({"x": 1}, fit=verdict(""))).answer_at({"n": 2, "allocator": ""})
+    assert "fit_with must have a verdict for each option of a choice that judges" in answer["error"]
+    assert "got [] for ['expandable']" in answer["error"]
+    measured = make(lambda settings: Account({"x": 2}, origin="measured")).answer_at({"n": 2, "allocator": ""})
+    assert (measured["error"], measured["fit_with"]) == ("", None)
+
+
+def test_it_selects_nothing_and_is_no_letter():
+    with pytest.raises(ValueError, match=r"a choice that judges is of the verdict alone: got 'x'"):
+        Control.choice("x", "x", ["a", "b"], judges=True, selects=True)
+    with pytest.raises(ValueError, match=r"a choice that judges is of the verdict alone"):
+        Control.choice("x", "x", ["a", "b"], judges=True, letter="e", letters={"a": 1, "b": 2})
