@@ -25,7 +25,7 @@ def account(settings: dict) -> Account:
         **origin_of("simulated", GIB_GPU.name, GIB_GPU),
         moving_map=MovingMap.of(replay, trace),
         fit=replay,
-        remark="At its peak the program asks for what the table below lists, under every setting the same.",
+        remark="The table has what the program asks for at its peak: under every setting the same.",
     )
 
 
