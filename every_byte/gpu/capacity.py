@@ -124,10 +124,10 @@ def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str, settings: str = 
     how = AllocatorSettings.parse(settings)
     run = _Run.of(trace, trace.position(after), trace.position(until), how)
     fraction = how.per_process_memory_fraction
-    allowed_bytes = int(fraction * spec.total_bytes) if fraction < 1 else None
+    allowed_bytes = CachingAllocator(spec.allocator_bytes, settings=how, total_bytes=spec.total_bytes).allowed_bytes
     capacity_bytes = spec.allocator_bytes if allowed_bytes is None else min(spec.allocator_bytes, allowed_bytes)
     roomy = run.replay(_ROOMY_BYTES, _ROOMY_BYTES)
-    is_ample = roomy.max_reserved_bytes <= capacity_bytes and not run.collects_garbage
+    is_ample = roomy.max_reserved_bytes <= capacity_bytes and not (run.collects_garbage or run.is_odd)
     found = roomy if is_ample else run.replay(spec.allocator_bytes, spec.total_bytes, fraction)
     if found.failed_at is None:
         needed_bytes, fails_in = found.max_reserved_bytes, ""
@@ -143,6 +143,7 @@ def _least(run: "_Run", context_bytes: int, too_few_bytes: int, enough_bytes: in
     """The least that segments must be allowed to take, by halving between a capacity that fails and one that does."""
     too_few_bytes = max(too_few_bytes, run.peak_bytes - 1)
     step_bytes = gcd(SEGMENT_STEP_BYTES, run.settings.large_segment_bytes)
+    enough_bytes += enough_bytes if run.is_odd else 0  # the driver sells more than is reserved
     low, high = too_few_bytes // step_bytes, -(-enough_bytes // step_bytes)
     while high - low > 1:
         middle = (low + high) // 2
@@ -217,6 +218,11 @@ class _Run:
     def collects_garbage(self) -> bool:
         """Whether segments go back to the driver before there is need: PyTorch does so only where a fraction is set."""
         return self.settings.garbage_collection_threshold > 0 and self.settings.per_process_memory_fraction < 1
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether the driver sells more than is reserved: large segments are no whole number of its pages."""
+        return self.settings.large_segment_bytes % SEGMENT_STEP_BYTES > 0
 
     def replay(self, capacity_bytes: int, total_bytes: int, fraction: float = 1.0) -> _Replay:
         """All requests on an allocator of this capacity, the last step again and again until it changes nothing.
