@@ -6,6 +6,7 @@ import random
 import pytest
 from bare_page import draw, redraw, settle, state
 
+from every_byte.widget.controls import of_the_account
 from utils.experiments.gpt_step import GPTStep, predicted
 from utils.explorers.gpt import gpt_explorer
 
@@ -63,7 +64,7 @@ def test_predictions_equal_pythons_for_200_random_settings(page, explorer):
             c.symbol: c.values[pick.choice(c.enabled)] for c in explorer.controls.values() if hasattr(c, "values")
         }
         setting |= {"b": pick.randint(1, 128), "s": pick.randint(16, 16384)}
-        step = GPTStep(**setting)
+        step = GPTStep(**of_the_account(explorer.controls, setting))
         beyond = step.b * step.s > 3072
         rows = [
             [stage, name, None if beyond and stage == "backward of the embedding" else n]
@@ -282,3 +283,19 @@ def test_a_setting_is_shown_as_busy_within_a_few_milliseconds(page, shown):
     )
     assert min(times) < 20
     assert page.locator(".eb").get_attribute("data-state") == "waiting"
+
+
+def test_the_allocator_changes_the_verdict_at_once_and_nothing_else(page, small):
+    """No account is asked for: the one that is there has the verdicts of all options."""
+    spec, value, answer = small
+    draw(page, [spec, value, answer])
+    assert page.locator("[data-of]").is_hidden()
+    before = page.locator(".eb-areas").inner_html()
+    for option, fit in answer["fit_with"].items():
+        page.evaluate("([value, answer]) => view.draw(value, answer)", [value | {"allocator": option}, answer])
+        assert page.locator(".eb").get_attribute("data-state") == "ready"
+        assert page.locator(".eb-fit strong").inner_text() == f"{fit['headline']}."
+        assert option in fit["headline"]
+        said = "The figure has the blocks and segments of allocator default."
+        assert page.locator("[data-of]").inner_text() == said
+        assert page.locator(".eb-areas").inner_html() == before

@@ -27,7 +27,7 @@ def as_pytorch_says(message: str, reading: dict, allowed_bytes: int | None) -> s
     """The beginning of PyTorch's message, of a simulated GPU's and of the counters after it."""
     asked = re.search(r"asked for ([\d,]+) bytes.*?(?:segment of ([\d,]+) bytes|\. The GPU)", message)
     tried = int((asked[2] or asked[1]).replace(",", ""))
-    if "was not asked" in message:
+    if "refused before the driver is asked" in message:
         return (
             "CUDA out of memory. Allocation was preemptively rejected because it would exceed "
             f"per_process_memory_fraction limit. Requested size: {size(tried)}"

@@ -261,6 +261,10 @@ def test_every_program_finds_what_it_imports():
     programs = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     programs = [path for path in programs if "__main__" in path.read_text(encoding="utf-8")]
     assert len(programs) > 15
-    code = "import runpy, sys\nfor path in sys.argv[1:]: runpy.run_path(path, run_name='imported')"
+    code = (
+        "import os, runpy, sys\nfor path in sys.argv[1:]:\n"
+        "    sys.path.insert(0, os.path.dirname(path))  # as Python does for the program that it runs\n"
+        "    runpy.run_path(path, run_name='imported')\n    del sys.path[0]"
+    )
     run = subprocess.run([sys.executable, "-c", code, *programs], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]

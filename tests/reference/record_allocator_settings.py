@@ -16,6 +16,9 @@ import random
 import sys
 import warnings
 import zlib
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from allocator_settings_drawn import (
     CHOICES,

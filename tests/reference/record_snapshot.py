@@ -2,9 +2,10 @@
 
     STUB_CUDA_GPU=a100 tools/cuda_build/run.sh tests/reference/record_snapshot.py
 
-The same with PYTORCH_ALLOC_CONF=expandable_segments:True before it records mlp_expandable.a100.json.gz: a program that gives pages back, with its segments at the end, and
-what snapshots say of the settings `TEXTS`. Left out are times and, of each call stack, all but operators and autograd
-nodes. tests/ledger/test_formats.py and test_formats_expandable.py run the programs on a simulated GPU and compare.
+The same with PYTORCH_ALLOC_CONF=expandable_segments:True before it records mlp_expandable.a100.json.gz: a program that
+gives pages back, with its segments at the end, and what snapshots say of the settings `TEXTS`. Left out are times and,
+of each call stack, all but operators and autograd nodes. tests/ledger/test_formats.py and test_formats_expandable.py
+run the programs on a simulated GPU and compare.
 """
 
 import gc

@@ -103,6 +103,28 @@ def test_the_command_records_into_a_folder(build, tmp_path, capsys):
     assert capsys.readouterr().out.split("\n") == [f"{'small.a100':44s} done", "1 recorded, 0 failed", ""]
 
 
+def test_a_case_runs_under_the_settings_that_it_names(build, monkeypatch):
+    """And under no others, whatever stands in the environment."""
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+    asked = []
+
+    def run(_command, unset, **settings):
+        asked.append((unset, settings))
+        return True, ""
+
+    monkeypatch.setattr(tool, "run_in_a_process", run)
+    path = build.arguments[1]
+    for said in ("", "CASES['small'].settings = {'CUBLAS_WORKSPACE_CONFIG': ':16:8'}\n"):
+        with open(path, "a") as file:
+            file.write(said)
+        assert tool.main([*build.arguments, "small"]) == 0
+    assert [kept for _, kept in asked] == [
+        {"STUB_CUDA_GPU": "a100"},
+        {"STUB_CUDA_GPU": "a100", "CUBLAS_WORKSPACE_CONFIG": ":16:8"},
+    ]
+    assert all({"PYTORCH_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG"} <= set(unset) for unset, _ in asked)
+
+
 def test_the_command_checks_a_folder(build, tmp_path, capsys):
     """It says so line by line, fails on a difference, and writes nothing."""
     there = tmp_path / "there"

@@ -15,14 +15,14 @@ from .blocks import Blocks
 
 
 class Counters(NamedTuple):
-    """The allocator's counters at one instant: bytes in use, whole blocks and as requested, how often it acted, and how
-    often it was out of memory."""
+    """The allocator's counters at one instant: bytes in use, whole blocks and as requested, how often it acted, the
+    bytes that it has got from the driver or given back, and how often it was out of memory."""
 
     allocated_bytes: int
     requested_bytes: int
     n_allocations: int
     n_frees: int
-    n_segments: int
+    traded_bytes: int
     n_ooms: int = 0
 
     @property
@@ -33,13 +33,13 @@ class Counters(NamedTuple):
     @classmethod
     def of(cls, stats: dict) -> "Counters":
         """Those in `torch.cuda.memory_stats_as_nested_dict()`."""
-        n_bytes, times, segments = (stats[key]["all"] for key in ("allocated_bytes", "allocation", "segment"))
+        n_bytes, times, reserved = (stats[key]["all"] for key in ("allocated_bytes", "allocation", "reserved_bytes"))
         return cls(
             n_bytes["current"],
             stats["requested_bytes"]["all"]["current"],
             times["allocated"],
             times["freed"],
-            segments["allocated"] + segments["freed"],
+            reserved["allocated"] + reserved["freed"],
             stats["num_ooms"],
         )
 
@@ -63,7 +63,7 @@ class History:
         self.events: list[Event] = []
         self.makers: list[Maker] = []
         self.others: dict[int, list[tuple[int, Event]]] = defaultdict(list)
-        self._n_segments = self._n_ooms = 0
+        self._traded_bytes = self._n_ooms = 0
         self._live: dict[int, Event] = {}
         self._spans: list[list[int]] = []
         self._lives: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -122,8 +122,8 @@ class History:
         elif action in ALLOCATOR_ACTIONS:
             self._blocks.change(action, address, n_bytes)
             event = Event(action, n_bytes, address=address)
-            self.others[len(self.events)].append((self._n_segments, event))
-            self._n_segments += action in ("segment_alloc", "segment_free")
+            self.others[len(self.events)].append((self._traded_bytes, event))
+            self._traded_bytes += 0 if action == "oom" else n_bytes
             self._n_ooms += action == "oom"
 
     def _add(self, address: int, n_bytes: int, block_bytes: int, made: Maker, stream: int) -> None:
@@ -171,8 +171,8 @@ class History:
     def ends_at(self, counters: Counters) -> bool:
         """Whether what was read is what the allocator counts."""
         last = self.events[-1] if self.events else _NOTHING
-        counted = counters.tick, counters.requested_bytes, counters.n_segments, counters.n_ooms
-        return (self.n_ticks, last.requested_bytes, self._n_segments, self._n_ooms) == counted
+        counted = counters.tick, counters.requested_bytes, counters.traded_bytes, counters.n_ooms
+        return (self.n_ticks, last.requested_bytes, self._traded_bytes, self._n_ooms) == counted
 
     def must_end_at(self, counters: Counters) -> None:
         """Raises: RuntimeError if there is more in the history than the allocator counts by now, or less."""

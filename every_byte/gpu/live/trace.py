@@ -111,7 +111,7 @@ class LiveTrace(Trace):
         for i in range(len(history.events) + 1):
             others = list(history.others.get(i, ()))
             while mark is not None and n_before + mark[0] == len(after) - 1:
-                while others and others[0][0] < mark[3].n_segments:
+                while others and others[0][0] < mark[3].traded_bytes:
                     events.append(self._labelled(others.pop(0)[1], len(after) - 1 - n_before))
                 events.append(_mark(*mark[1:]))
                 after.append(len(events))

@@ -13,7 +13,7 @@ before in it. A block that other streams use, as `record_stream` tells, comes ba
 GPU that does nothing, as soon as the allocator asks.
 
 The rules are those of PyTorch 2.13 with any of its settings. What stays out: CUDA graphs and their pools.
-Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/gpu/memory/test_allocator_recorded.py.
+Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/gpu/memory/test_allocator*_recorded.py.
 """
 
 from collections.abc import Callable, Iterable
@@ -169,9 +169,8 @@ class CachingAllocator(Counters):
     def _finish_awaited(self) -> None:
         """Freed blocks come back to their pools: what other streams did with them is done.
 
-        PyTorch asks stream by stream, and a block is back with the last of its streams: first the default one, then the
-        others, the one that was made last first (so its hash table has them, for up to four of them). Of one stream,
-        blocks come back in the order in which they were freed.
+        PyTorch asks stream by stream, and a block is back with the last of its own: the default one first, then the
+        others, the youngest first, for its hash table has up to four so; of one stream, in the order of the frees.
         """
         awaited, self._awaited = self._awaited, {}
         for block in sorted(awaited, key=awaited.__getitem__, reverse=True):

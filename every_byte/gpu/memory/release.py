@@ -30,7 +30,20 @@ def oversize_segments(pool: BlockPool, size_bytes: int, stream: int) -> tuple[li
     """What blocks of `max_split_size` and above a stream gives back for a request, and whether that may be enough.
 
     The smallest that holds the request, or else as many as do together, the largest first.
+    Raises: RuntimeError for a part of a segment, which PyTorch would hand to the driver as if it were all of it: that
+            ends with an invalid argument or, for the first part, takes the memory of the others, though in use.
     """
+    found, may_do = _oversize(pool, size_bytes, stream)
+    for block in found:
+        if block.is_split:
+            raise RuntimeError(
+                f"max_split_size_mb was set after {block!r} had been cut from a larger one, and PyTorch takes a block "
+                "of that size for a whole segment (CUDA error: invalid argument, or worse). Set it at the start."
+            )
+    return found, may_do
+
+
+def _oversize(pool: BlockPool, size_bytes: int, stream: int) -> tuple[list[Block], bool]:
     limit = pool.settings.max_split_bytes
     needed_bytes = max(size_bytes, limit)
     place = bisect_left(pool.free, (stream, needed_bytes))

@@ -4,6 +4,7 @@ import pytest
 from reference_files import files_with_events, load
 
 from every_byte.gpu.cases.events import check, compact, label
+from every_byte.ledger.formats import events_of_recording
 
 MARKS = [
     {"name": "one", "requested": 100, "allocated": 512, "reserved": 2_097_152, "peak": 512},
@@ -87,3 +88,36 @@ def test_sizes_that_do_not_add_up_are_refused():
         check(EVENTS, [MARKS[0] | {"allocated": 511}, MARKS[1]])
     with pytest.raises(ValueError, match="every mark must be among the events: 'two' is not"):
         check(EVENTS[:-1], MARKS)
+
+
+def test_a_block_that_another_stream_uses_is_freed_in_two_steps():
+    """It is no longer allocated, and still requested, until that stream is done; pages, failed requests stand too."""
+    entries = [
+        ("segment_map", 0, 2_097_152), ("alloc", 0, 100), ("alloc", 512, 200), ("free_requested", 0, 100),
+        ("oom", 0, 999), ("free_completed", 0, 100), ("free_requested", 512, 200), ("free_completed", 512, 200),
+        ("segment_unmap", 0, 2_097_152), ("alloc", 0, 1),
+    ]  # fmt: skip
+    trace = [{"action": action, "addr": address, "size": size} for action, address, size in entries]
+    marks = [
+        {"name": "one", "requested": 300, "allocated": 512, "reserved": 2_097_152},
+        {"name": "two", "requested": 0, "allocated": 0, "reserved": 0},
+    ]
+    events = compact(trace, marks, [(2, 1), (2, 2)])
+    assert events == [
+        ["segment_map", 2_097_152],
+        ["alloc", 0, 100, "", None, "one"],
+        ["alloc", 1, 200, "", None, "one"],
+        ["free_requested", 0],
+        ["mark", "one"],
+        ["oom", 999],
+        ["free_completed", 0],
+        ["free", 1],
+        ["mark", "two"],
+    ]
+    check(events, marks)
+    recording = {"case": "a", "card": "b", "events": events}
+    assert [event.action for event in events_of_recording(recording)] == [
+        *("segment_map", "alloc", "alloc", "mark", "oom", "free", "free", "mark")
+    ]
+    with pytest.raises(ValueError, match="at the mark 'one' they are 300 bytes, and it counts 200"):
+        check(events, [marks[0] | {"requested": 200}, marks[1]])

@@ -157,8 +157,8 @@ def test_a_recorded_history_is_read():
     others = {at: [(n, e.action, e.n_bytes) for n, e in found] for at, found in history.others.items() if found}
     assert others == {
         0: [(0, "segment_alloc", 2 * MiB)],
-        4: [(1, "oom", 140737488355328), (1, "segment_alloc", 2 * MiB)],
-        6: [(2, "segment_free", 2 * MiB)],
+        4: [(2 * MiB, "oom", 140737488355328), (2 * MiB, "segment_alloc", 2 * MiB)],
+        6: [(4 * MiB, "segment_free", 2 * MiB)],
     }
     assert history.whole
     assert not any(made.is_elsewhere or made.is_cast for made in history.makers)
@@ -168,6 +168,8 @@ def test_an_expandable_segment_grows_and_shrinks_as_segments_come_and_go():
     history = History([])
     history.read([entry("segment_map", 0, 2 * MiB), entry("segment_unmap", 0, 2 * MiB), entry("snapshot", 0, 0)])
     assert [event.action for _, event in history.others[0]] == ["segment_map", "segment_unmap"]
+    assert history.ends_at(Counters(0, 0, 0, 0, 4 * MiB))
+    assert not history.ends_at(Counters(0, 0, 0, 0, 2 * MiB)), "the unmap is not read yet, though no segment went"
 
 
 def test_a_workspace_has_a_name_and_what_autocast_made_is_known():
@@ -235,12 +237,12 @@ def test_segments_come_by_address_whatever_their_order():
 
 
 def test_counters_are_those_of_pytorch_and_are_counted_from_a_start():
-    def stats(n_bytes, requested, came, went, segments):
+    def stats(n_bytes, requested, came, went, bought):
         def figure(current, allocated=0, freed=0):
             return {"all": {"current": current, "peak": 99, "allocated": allocated, "freed": freed}}
 
         found = {"allocated_bytes": figure(n_bytes), "requested_bytes": figure(requested), "num_ooms": 0}
-        return found | {"allocation": figure(came - went, came, went), "segment": figure(0, segments, 1)}
+        return found | {"allocation": figure(came - went, came, went), "reserved_bytes": figure(0, bought, 1)}
 
     start = Counters.of(stats(1024, 700, 5, 3, 2))
     assert start[:5] == (1024, 700, 5, 3, 3)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from every_byte.gpu.live.gpu import LIVE, cleared
+from every_byte.gpu.live.settings import followed_settings
 from every_byte.ledger.levels import levels
 from every_byte.ledger.readings import parts_at_marks
 from every_byte.widget.timeline import Timeline
@@ -98,7 +99,7 @@ def both(request):
     with cleared() as live:
         PROGRAMS[request.param](live)
         measured = live.trace
-    with SimulatedGPU(live.spec) as gpu:
+    with SimulatedGPU(live.spec, settings=followed_settings(live.device)[0]) as gpu:
         PROGRAMS[request.param](gpu)
     return measured, gpu.trace
 
@@ -162,7 +163,7 @@ def test_a_gpt_2_step(precision):
 
     with cleared() as live:
         train(live)
-    with SimulatedGPU(live.spec) as gpu:
+    with SimulatedGPU(live.spec, settings=followed_settings(live.device)[0]) as gpu:
         train(gpu)
     measured, simulated = runs
     assert measured.account() == simulated.account()
@@ -297,7 +298,7 @@ def test_segments_alone_and_out_of_memory_are_events(live):
     del x
     assert [e.action for e in live.trace][-1] == "free"
     torch.cuda.empty_cache()
-    assert [e.action for e in live.trace][-1] == "segment_free"
+    assert [e.action for e in live.trace][-1] in ("segment_free", "segment_unmap")
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(2 * live.spec.total_bytes, dtype=torch.uint8, device=live.device)
     assert [e.action for e in live.trace][-1] == "oom"

@@ -6,6 +6,7 @@ import pytest
 
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
+from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.units import GiB, MiB
 
 NOT_OURS = "^block must be one that this allocator handed out:"
@@ -43,6 +44,36 @@ def test_out_of_memory_carries_all_sizes_and_says_what_to_try():
         "use, none of them fitting. Try a smaller batch or sequence, fewer bytes per element, freeing what is no "
         "longer needed, or a larger GPU."
     )
+
+
+def test_a_refusal_in_advance_says_that_nothing_was_tried():
+    settings = AllocatorSettings.parse("throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.5")
+    allocator = CachingAllocator(64 * MiB, settings=settings, total_bytes=64 * MiB)
+    allocator.set_memory_fraction(1.0)
+    allocator.free(allocator.malloc(20 * MiB))
+    with pytest.raises(OutOfMemory, match="by a fraction of memory no more than 33,554,432 bytes") as caught:
+        allocator.malloc(24 * MiB)
+    assert caught.value.rejected
+    assert "none of them fitting; throw_on_cudamalloc_oom has it refused before the cache is emptied." in str(
+        caught.value
+    )
+    stats = allocator.memory_stats()
+    names = ("num_oom_rejections", "num_ooms", "num_alloc_retries", "num_device_free")
+    assert [stats[name] for name in names] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("sizes", [(10,), (40, 10)])
+def test_a_limit_to_splits_comes_too_late_for_a_block_that_was_cut(sizes):
+    """In the CUDA build the first ends with an invalid argument; the second frees the segment of a block in use."""
+    allocator = CachingAllocator(100 * MiB)
+    allocator.free(allocator.malloc(60 * MiB))
+    blocks = [allocator.malloc(n * MiB) for n in sizes]
+    if len(blocks) == 2:
+        allocator.free(blocks[0])
+    allocator.set_settings("max_split_size_mb:32")
+    message = r"^max_split_size_mb was set after <Block of \d+,\d+,\d+ bytes at 0x\w+, free> had been cut .*start\.$"
+    with pytest.raises(RuntimeError, match=message):
+        allocator.malloc(90 * MiB)
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**40), 1.0, True, "512", None])

@@ -74,3 +74,15 @@ def test_cublas_takes_the_workspace_that_the_settings_say(gpu, monkeypatch):
         x = torch.zeros(4, 4, device=gpu.device)
         _ = x @ x
     assert 8 * 4096 * 1024 in [e.n_bytes for e in gpu.trace.events]
+
+
+@pytest.mark.parametrize("config", [None, ":0:0", ":16:8"])
+def test_products_run_whatever_the_workspaces_are(config):
+    """Over the CUDA build of 2.13 no product is refused: cuBLAS 13 repeats its results without the variable."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        with SimulatedGPU("a100-80gb", settings={"CUBLAS_WORKSPACE_CONFIG": config} if config else "") as gpu:
+            x = torch.zeros(8, 8, device=gpu.device)
+            assert (x @ x).shape == F.linear(x, x, x[0]).shape == torch.bmm(x[None], x[None])[0].shape
+    finally:
+        torch.use_deterministic_algorithms(False)
