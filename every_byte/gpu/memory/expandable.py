@@ -9,9 +9,10 @@ Source: ExpandableSegment, find_expandable_block, map_block and unmap_block in c
 from bisect import bisect_left, insort
 
 from every_byte.rounding import SMALL_SEGMENT_BYTES
+from every_byte.units import MiB
 
 from .blocks import Block, BlockPool
-from .driver import Driver
+from .driver import PAGE_BYTES, Driver
 
 
 class ExpandableSegment:
@@ -92,6 +93,11 @@ class ExpandableSegments:
         return None
 
     def _new(self, pool: BlockPool, stream: int, page_bytes: int) -> Block:
+        if page_bytes % PAGE_BYTES:
+            raise RuntimeError(
+                f"large_segment_size_mb must be even where segments are expandable: got {page_bytes // MiB}; the driver "
+                "maps multiples of 2 MiB alone, and PyTorch fails there with a CUDA driver error: invalid argument."
+            )
         n_bytes = -(-self.address_bytes // page_bytes) * page_bytes
         segment = ExpandableSegment(self.driver.reserve(n_bytes), n_bytes, page_bytes)
         block = ExpandableBlock(segment, pool, segment.address, n_bytes, stream=stream, mapped=False)

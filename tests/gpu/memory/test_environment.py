@@ -72,3 +72,12 @@ def test_out_of_memory_names_the_settings():
     with SimulatedGPU("t4-16gb", settings=GROWS) as gpu, pytest.raises(torch.OutOfMemoryError) as caught:
         torch.empty(16 << 30, dtype=torch.uint8, device=gpu.device)
     assert str(caught.value).endswith("It follows PYTORCH_ALLOC_CONF=expandable_segments:True.")
+
+
+def test_pages_that_the_driver_does_not_map_are_refused():
+    with SimulatedGPU("t4-16gb", settings=GROWS + ",large_segment_size_mb:17") as gpu:
+        with pytest.raises(
+            RuntimeError, match=r"^large_segment_size_mb must be even where segments are expandable: got"
+        ):
+            torch.empty(3 * MiB, dtype=torch.uint8, device=gpu.device)
+        assert torch.empty(1, device=gpu.device).numel() == 1
