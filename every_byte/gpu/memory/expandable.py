@@ -95,8 +95,8 @@ class ExpandableSegments:
     def _new(self, pool: BlockPool, stream: int, page_bytes: int) -> Block:
         if page_bytes % PAGE_BYTES:
             raise RuntimeError(
-                f"large_segment_size_mb must be even where segments are expandable: got {page_bytes // MiB}; the driver "
-                "maps multiples of 2 MiB alone, and PyTorch fails there with a CUDA driver error: invalid argument."
+                "large_segment_size_mb must be even where segments are expandable: got "
+                f"{page_bytes // MiB}; the driver maps multiples of 2 MiB alone, and PyTorch fails there."
             )
         n_bytes = -(-self.address_bytes // page_bytes) * page_bytes
         segment = ExpandableSegment(self.driver.reserve(n_bytes), n_bytes, page_bytes)
