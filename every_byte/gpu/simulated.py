@@ -11,6 +11,7 @@ from every_byte.gpu.dispatch.autocast import autocast
 from every_byte.gpu.dispatch.dispatch import Dispatch, attached
 from every_byte.gpu.memory.environment import Environment, Settings
 from every_byte.gpu.memory.snapshot_settings import snapshot_settings
+from every_byte.gpu.memory.settings import checked_fraction
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.observer.observer import Observer
@@ -205,8 +206,8 @@ class SimulatedGPU:
         self._allocator.empty_cache()
 
     def set_per_process_memory_fraction(self, fraction: float) -> None:
-        """Let the allocator take no more than this fraction of the GPU's memory; as `torch.cuda` has it."""
-        self._allocator.set_memory_fraction(fraction)
+        """Let the allocator take no more than this fraction of the GPU's memory. Raises: as `torch.cuda`'s does."""
+        self._allocator.set_memory_fraction(checked_fraction(fraction))
 
     def get_per_process_memory_fraction(self) -> float:
         """The fraction that was set, or 1."""

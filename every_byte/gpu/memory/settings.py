@@ -91,3 +91,15 @@ class AllocatorSettings:
         if size_bytes < OWN_SEGMENT_BYTES:
             return self.large_segment_bytes
         return -(-size_bytes // SEGMENT_ROUNDING_BYTES) * SEGMENT_ROUNDING_BYTES
+
+
+def checked_fraction(fraction: float) -> float:
+    """A fraction of a GPU's memory, as `torch.cuda.set_per_process_memory_fraction` takes it.
+
+    Raises: TypeError for anything but a float, ValueError for one beyond 0 and 1, with PyTorch's messages.
+    """
+    if not isinstance(fraction, float):
+        raise TypeError(f"Invalid type for fraction argument, must be `float`: got {fraction!r}.")
+    if fraction < 0 or fraction > 1:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+    return fraction

@@ -64,7 +64,7 @@ def test_a_fraction_of_memory_limits_what_is_reserved():
         kept = torch.empty(90 * MiB, dtype=torch.uint8, device=gpu.device)
         with pytest.raises(torch.OutOfMemoryError, match=r"are allowed by a fraction of its memory\."):
             torch.empty(20 * MiB, dtype=torch.uint8, device=gpu.device)
-        gpu.set_per_process_memory_fraction(1)
+        gpu.set_per_process_memory_fraction(1.0)
         assert torch.empty(20 * MiB, dtype=torch.uint8, device=gpu.device).numel() + kept.numel() == 110 * MiB
 
 

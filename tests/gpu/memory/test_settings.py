@@ -1,5 +1,7 @@
 """A text of settings is read as PyTorch's CUDA build was recorded to read it, right or wrong."""
 
+import ast
+import builtins
 import json
 
 import pytest
@@ -9,6 +11,7 @@ from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.environment import VARIABLES, Environment
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.gpu.memory.settings import UNLIMITED, AllocatorSettings
+from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.units import MiB
 
 TOLD = json.loads((RECORDED / "settings_texts.json").read_text())
@@ -93,15 +96,15 @@ def test_of_several_variables_the_recorded_one_is_read(row):
 
 @pytest.mark.parametrize(("value", "error", "fraction"), TOLD["fractions"])
 def test_a_fraction_is_answered_to_the_bit(value, error, fraction):
-    """torch.cuda's own checks of types and ranges come before the allocator's, and are the simulated GPU's to make."""
-    allocator = CachingAllocator(TOTAL_BYTES, total_bytes=TOTAL_BYTES)
-    if error is None:
-        allocator.set_memory_fraction(float(value))
-        assert allocator.memory_fraction == fraction
-    elif value == "nan":
-        with pytest.raises(RuntimeError) as raised:
-            allocator.set_memory_fraction(float(value))
-        assert str(raised.value) == error[1]
+    value = float(value) if value in ("nan", "inf") else ast.literal_eval(value)
+    with SimulatedGPU("a100-80gb") as gpu:
+        if error is None:
+            gpu.set_per_process_memory_fraction(value)
+            assert gpu.get_per_process_memory_fraction() == fraction
+            return
+        with pytest.raises(getattr(builtins, error[0])) as raised:
+            gpu.set_per_process_memory_fraction(value)
+    assert str(raised.value).startswith(error[1])
 
 
 def test_a_limit_is_rounded_and_other_shares_are_cut_off():
