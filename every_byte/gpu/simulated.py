@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from every_byte.gpu.dispatch.autocast import autocast
 from every_byte.gpu.dispatch.dispatch import Dispatch, attached
 from every_byte.gpu.memory.environment import Environment, Settings
-from every_byte.gpu.memory.snapshot_settings import snapshot_settings
 from every_byte.gpu.memory.settings import checked_fraction
+from every_byte.gpu.memory.snapshot_settings import snapshot_settings
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.observer.observer import Observer
