@@ -9,6 +9,7 @@ out, for what its engines take is not known. Returns 1 if something differs that
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -21,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from every_byte.gpu.device import current_gpu
 from every_byte.gpu.live.settings import followed_settings
+from every_byte.gpu.memory.environment import ALLOCATOR
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.tables import text_table
 from utils import GPT, MLP, AllocatedMemContext, Block, Ledger, LiveGPU, SavedTensorContext, SimulatedGPU, open_gpu
@@ -167,6 +169,7 @@ def run(make: Callable, name) -> Answers:
         once["get_device_properties"] = tuple(getattr(gpu.get_device_properties(), name) for name in PROPERTIES)
         once |= {name: f"returns {getattr(gpu, name)()}" for name in CHANGES}
         once["autocast"] = products_under_autocast(gpu)
+        once |= told_of_streams(gpu) | told_of_settings(gpu)
         once["look_around"] = owners_of_a_step(gpu, gpu.look_around)
         if hasattr(gpu, "trace"):  # a live GPU has one where it is opened as a scope
             once["trace"] = owners_of_a_step(gpu, lambda: gpu.trace)
@@ -186,6 +189,38 @@ def products_under_autocast(gpu) -> str:
         with gpu.autocast(dtype):
             found.append(str((x @ x).dtype))
     return ", ".join(found)
+
+
+def told_of_streams(gpu) -> dict[str, object]:
+    """What a tensor of another stream takes and gives back, once it waits for the first; by the names used."""
+    side, event = gpu.Stream(), gpu.Event()
+    with gpu.stream(side):
+        x = torch.ones(1000, device=gpu.device)
+        inside = gpu.current_stream() == side
+        event.record()
+    event.synchronize()
+    x.record_stream(gpu.current_stream())
+    held = gpu.memory_stats()["active_bytes.all.current"]
+    del x
+    waiting = gpu.memory_stats()["active_bytes.all.current"]
+    streams = sorted({segment["stream"] != 0 for segment in gpu.memory_snapshot()})
+    return {
+        "Stream": str(streams),
+        "Event": str(event.query()),
+        "stream": (held - waiting, inside),
+        "current_stream": str(gpu.current_stream() == side),
+    }
+
+
+def told_of_settings(gpu) -> dict[str, object]:
+    """A fraction of memory, set and taken back; the settings of this machine, said once more."""
+    before = gpu.get_per_process_memory_fraction()
+    gpu.set_per_process_memory_fraction(0.5)
+    half = gpu.get_per_process_memory_fraction()
+    said = {"set_per_process_memory_fraction": f"returns {gpu.set_per_process_memory_fraction(before)}"}
+    text = next((os.environ[name] for name in ALLOCATOR if name in os.environ), "")
+    said["set_allocator_settings"] = f"returns {gpu.set_allocator_settings(text)}"
+    return said | {"get_per_process_memory_fraction": f"{half}"}
 
 
 def owners_of_a_step(gpu, trace_of: Callable) -> dict[str, int]:

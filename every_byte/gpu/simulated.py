@@ -232,7 +232,7 @@ class SimulatedGPU:
         """A moment in a stream, which has always passed; as `torch.cuda.Event`."""
         return streams.Event(**settings)
 
-    def stream(self, which: streams.Stream | None):
+    def stream(self, which: torch.Stream | None):
         """A context in which programs allocate in that stream; as `torch.cuda.stream`."""
         self._must_be_open()
         return streams.stream(which)

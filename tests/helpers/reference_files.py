@@ -6,7 +6,7 @@ from places import RECORDED
 
 from every_byte.gpu.cases.files import file_name, read
 
-WITHOUT_A_CASE = ("allocator_sequences", "allocator_settings_sequences", "out_of_memory", "out_of_memory_settings")
+WITHOUT_A_CASE = ("allocator_sequences", "allocator_settings_sequences", "out_of_memory")
 """Files that have recorders of their own."""
 
 

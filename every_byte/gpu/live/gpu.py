@@ -194,7 +194,7 @@ class LiveGPU:
     def Event(self, **settings) -> torch.cuda.Event:
         return torch.cuda.Event(**settings)
 
-    def stream(self, which: torch.cuda.Stream | None):
+    def stream(self, which: torch.Stream | None):
         return torch.cuda.stream(which)
 
     def current_stream(self) -> torch.cuda.Stream:
