@@ -187,7 +187,8 @@ class SimulatedGPU:
 
     def memory_snapshot(self) -> list[dict]:
         """The segments and their blocks in the format of `torch.cuda.memory_snapshot`."""
-        return self._allocator.memory_snapshot()
+        with self._memory.undisturbed() as allocator:
+            return allocator.memory_snapshot()
 
     def mem_get_info(self) -> tuple[int, int]:
         """Free and total bytes of the GPU. The CUDA context is not free; its size is an assumption of the spec."""
@@ -203,7 +204,8 @@ class SimulatedGPU:
 
     def empty_cache(self) -> None:
         """Give segments in which nothing is in use back to the driver."""
-        self._allocator.empty_cache()
+        with self._memory.undisturbed() as allocator:
+            allocator.empty_cache()
 
     def set_per_process_memory_fraction(self, fraction: float) -> None:
         """Let the allocator take no more than this fraction of the GPU's memory. Raises: as `torch.cuda`'s does."""

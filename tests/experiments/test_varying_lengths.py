@@ -28,7 +28,7 @@ RECORDED = {
     (6720, "garbage_collection"): (False, 874_512_384, 768_869_376, 8, 0, 1),
 }
 TWO = {
-    "expandable_segments:True,large_segment_size_mb:11": (True, 1_051_721_728, 1_023_543_296, 10, 3, 2),
+    "expandable_segments:True,large_segment_size_mb:12": (True, 1_059_061_760, 1_023_543_296, 12, 3, 2),
     "expandable_segments:True,large_segment_size_mb:16": (False, 991_952_896, 934_020_096, 8, 3, 2),
     "expandable_segments:True,roundup_power2_divisions:8": (True, 1_071_644_672, 1_033_897_984, 9, 4, 2),
     "max_split_size_mb:64": (True, 1_065_353_216, 1_025_116_160, 22, 9, 1),

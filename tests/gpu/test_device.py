@@ -178,6 +178,27 @@ def test_tensors_may_die_on_any_thread(gpu):
     assert gpu.trace.requested_bytes() == 0
 
 
+def test_a_collection_while_the_cache_is_emptied(monkeypatch):
+    """Of eight neighbours, three are free; a fourth is, between two of them, once the driver has the first back."""
+    n_bytes = 30 * 2**20
+    with SimulatedGPU("a100-80gb", settings="expandable_segments:True") as gpu:
+        tensors = [torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device) for _ in range(8)]
+        for number in (0, 4, 6):
+            tensors[number] = None
+        driver = gpu._memory.allocator._driver
+        told = driver.on_segment
+
+        def tell_and_collect(*change):
+            told(*change)
+            tensors[5] = None
+
+        monkeypatch.setattr(driver, "on_segment", tell_and_collect)
+        gpu.empty_cache()
+        segments = gpu.memory_snapshot()
+    assert sum(segment["total_size"] for segment in segments) == gpu.memory_reserved()
+    assert sum(segment["allocated_size"] for segment in segments) == gpu.memory_allocated() == 4 * n_bytes
+
+
 def test_a_collection_in_the_middle_of_an_allocation(gpu, monkeypatch):
     """Python's collector may free a tensor while the allocator is at work on another."""
     cycle = [ones(gpu, 100)]

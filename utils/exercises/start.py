@@ -200,7 +200,7 @@ def passes(answer: str | None) -> Verdict:
     try:
         replay = replayed(LONGEST, answer)
     except (ValueError, RuntimeError) as error:
-        return not_yet(f"PyTorch refuses the text: {error}.")
+        return not_yet(f"PyTorch refuses the text: {str(error).removesuffix('.')}.")
     if not replay.fits:
         hint = ""
         if replay.settings.expandable_segments:

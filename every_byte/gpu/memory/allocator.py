@@ -281,7 +281,11 @@ class CachingAllocator(Counters):
             found += pool.rebuild(segment["blocks"], stream)
             pool.stats.segment.increase(1)
             pool.stats.reserved_bytes.increase(segment["total_size"])
+            if segment["total_size"] >= self.settings.max_split_bytes:
+                self._oversize["oversize_segments"].increase(1)
             self._driver.take_over(segment["address"], segment["total_size"])
+        n_oversize = sum(block.size_bytes >= self.settings.max_split_bytes for block in found)
+        self._oversize["oversize_allocations"].increase(n_oversize)
         self._live.update(found)
         return found
 

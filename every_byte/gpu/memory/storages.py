@@ -8,7 +8,8 @@ on any thread, also while the allocator is at work; such frees wait until it has
 import threading
 import weakref
 from collections import deque
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 
@@ -159,19 +160,23 @@ class Memory:
             try:
                 while self._waiting:
                     block, number = self._waiting.popleft()
-                    event = self._release(block, number)
+                    self._awaited[block] = self._release(block, number)
                     if self.allocator.free(block):
-                        self._note_free(event)
-                    else:
-                        self._awaited[block] = event
+                        self._came_back(block)
             finally:
                 self._lock.release()
 
-    def _came_back(self, block: Block) -> None:
-        """A freed block that another stream used is back in its pool."""
-        self._note_free(self._awaited.pop(block))
+    @contextmanager
+    def undisturbed(self) -> Iterator[CachingAllocator]:
+        """The allocator, for what takes several steps: a free that comes in between waits until they are done."""
+        let_go()
+        with self._lock:
+            yield self.allocator
+        self.settle()
 
-    def _note_free(self, event: Event) -> None:
+    def _came_back(self, block: Block) -> None:
+        """A freed block is back in its pool: at once, or when the other streams that used it are done."""
+        event = self._awaited.pop(block)
         event.allocated_bytes = self.allocator.allocated_bytes
         event.requested_bytes = self.allocator.requested_bytes
         self.trace.events.append(event)

@@ -27,7 +27,7 @@ class UncachedAllocator(CachingAllocator):
     def malloc(self, requested_bytes: int, stream: int = 0) -> Block:
         """Memory for a request. Raises: OutOfMemory if there is no room."""
         n_bytes = round_size(requested_bytes)
-        if not self._driver.has(n_bytes):
+        if self._driver.sold_bytes + n_bytes > self.capacity_bytes:
             raise OutOfMemory(requested_bytes, n_bytes, self.capacity_bytes, self.taken_bytes, self.taken_bytes)
         block = Block(self._large, self._driver.reserve(n_bytes), 0, stream=stream)
         block.requested_bytes = requested_bytes

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
+from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.units import GiB, MiB
 
 
@@ -218,6 +219,19 @@ def test_an_allocator_goes_on_from_another_s_snapshot(requests, data):
     for key in now[0]:
         if key.endswith(".current"):
             assert now[0][key] == now[1][key], key
+
+
+def test_what_is_oversize_is_taken_over_as_such():
+    settings, names = AllocatorSettings.parse("max_split_size_mb:32"), ("oversize_allocations", "oversize_segments")
+    first, second = CachingAllocator(2**30, settings=settings), CachingAllocator(2**30, settings=settings)
+    kept, freed, _small = [first.malloc(n_bytes) for n_bytes in (40 * MiB, 32 * MiB, 30 * MiB)]
+    first.free(freed)
+    taken = second.take_over(first.memory_snapshot())
+    for allocator, block in ((first, kept), (second, taken[0])):
+        assert [allocator.memory_stats()[f"{name}.current"] for name in names] == [1, 2]
+        allocator.free(block)
+        allocator.empty_cache()
+        assert [allocator.memory_stats()[f"{name}.current"] for name in names] == [0, 0]
 
 
 def test_only_a_new_allocator_takes_over():

@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
+from every_byte.gpu.memory.settings import AllocatorSettings
+from every_byte.gpu.memory.uncached import UncachedAllocator
 from every_byte.ledger.levels import levels
 from every_byte.units import GiB, MiB
 from utils import SimulatedGPU
@@ -54,6 +57,15 @@ def test_no_room_is_the_drivers_error(gpu):
         torch.empty(100 * GiB, dtype=torch.uint8, device=gpu.device)
     assert gpu.trace.events[-1].action == "oom"
     del x
+
+
+def test_memory_goes_to_the_last_byte():
+    allocator = UncachedAllocator(2 * MiB, settings=AllocatorSettings())
+    blocks = [allocator.malloc(n_bytes) for n_bytes in (MiB, MiB - 512, 1)]
+    with pytest.raises(OutOfMemory):
+        allocator.malloc(1)
+    allocator.free(blocks[2])
+    assert allocator.malloc(512).requested_bytes == 512
 
 
 def test_only_1_turns_caching_off():
