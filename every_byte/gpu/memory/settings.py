@@ -17,7 +17,7 @@ from every_byte.rounding import (
 )
 from every_byte.units import MiB
 
-from .settings_text import N_INTERVALS, UNLIMITED, read
+from .settings_text import N_INTERVALS, UNLIMITED, hint, read
 
 _NOT_KEPT = ("max_split_bytes", "roundup_power2_divisions", "garbage_collection_threshold")
 """What goes back to its default where a text does not name it."""
@@ -59,11 +59,14 @@ class AllocatorSettings:
         Raises: as `parse`.
         """
         if not isinstance(text, str):
-            raise ValueError(f"settings must be a text as of PYTORCH_ALLOC_CONF: got {text!r}.")
+            raise ValueError(
+                'settings must be a text as of PYTORCH_ALLOC_CONF, "name:value,name:value", or variables by name, as '
+                f'{{"PYTORCH_ALLOC_CONF": "expandable_segments:True"}}: got {text!r}.'
+            )
         try:
             named = read(text, self.large_segment_bytes, at_start)
         except (ValueError, RuntimeError, IndexError) as error:
-            raise type(error)(f"{error} (in the allocator's settings {text!r})") from None
+            raise type(error)(f"{error} (in the allocator's settings {text!r}{hint(text)})") from None
         back = {name: getattr(AllocatorSettings, name) for name in _NOT_KEPT}
         return replace(self, **(back | named), text=text)
 

@@ -6,6 +6,7 @@ texts, right and wrong, by tests/gpu/memory/test_settings.py.
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from every_byte.rounding import OWN_SEGMENT_BYTES
 from every_byte.units import MiB
@@ -232,3 +233,13 @@ def _of_cuda(tokens: _Tokens, name: str, place: int) -> dict[str, object]:
     elif name in _CUDA_BOOLS:
         tokens.boolean(place)
     return {}
+
+
+def hint(text: str) -> str:
+    """Which name was meant, or how settings are written, for a text that was refused; "" for other mistakes."""
+    names = re.split(r"[^a-z0-9_]", text)
+    unknown = [name for name in names if "_" in name and name not in _ACCELERATOR + _CUDA]
+    near = get_close_matches(unknown[0], _ACCELERATOR + _CUDA, n=1, cutoff=0.8) if unknown else []
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return '; they are written as "name:value,name:value"' if re.search(r"[=;]|^[^:]*$|\w\s+\w", text) else ""
