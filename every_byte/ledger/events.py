@@ -12,7 +12,8 @@ class Event:
 
     `action` is "alloc" or "free" (of one allocation, numbered by `allocation`), "segment_alloc" or "segment_free"
     (the allocator took memory from the driver, or gave it back), "segment_map" or "segment_unmap" (it did so with pages
-    of an expandable segment), "oom" (a request that failed), or "mark" (a named instant, `name`).
+    of an expandable segment), "oom" (a request that failed), or "mark" (a named instant, `name`). A "free" is noted as
+    it is asked for; while another stream uses the block, it is not handed out again.
 
     An allocation was made by `operation`, in backward for the autograd node `node`, while the forward of the module
     `module` ran; in backward, it is the module whose forward made the node. The outermost module is "", as is what

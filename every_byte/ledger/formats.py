@@ -28,9 +28,9 @@ def events_of_recording(recording: dict) -> list[Event]:
             number, n_bytes, operation, node, phase = rest
             sizes[number] = n_bytes
             events.append(Event(action, n_bytes, number, operation, node or "", phase))
-        elif action in ("free", "free_completed"):
+        elif action in ("free", "free_requested"):
             events.append(Event("free", sizes[rest[0]], rest[0]))
-        elif action == "free_requested":  # another stream still uses it; free_completed comes later
+        elif action == "free_completed":  # the stream that still used it is done
             continue
         elif action == "mark":
             figures = next(marks, {})
@@ -44,8 +44,8 @@ def events_of_recording(recording: dict) -> list[Event]:
 def events_of_snapshot(snapshot: dict, device: int) -> list[Event]:
     """The events of one device in what `torch.cuda.memory._snapshot()` returns, or a file that it was saved to holds.
 
-    A block is free when PyTorch says "free_completed": "free_requested" alone means that another stream still uses it.
-    What was allocated before recording began has no number, and its free has none either.
+    An allocation ends with "free_requested", as in PyTorch's `memory_allocated`; until "free_completed" another stream may
+    still use its block. What was allocated before recording began has no number, and its free has none either.
 
     Raises: ValueError for something else, for a device that it does not hold, or where nothing was recorded.
     """
@@ -71,7 +71,7 @@ def events_of_snapshot(snapshot: dict, device: int) -> list[Event]:
             operators, node = operators_and_node(entry.get("frames", ()))
             numbers[address], count = count, count + 1
             events.append(Event(action, n_bytes, numbers[address], "<".join(operators), node, address=address))
-        elif action == "free_completed":
+        elif action == "free_requested":
             events.append(Event("free", n_bytes, numbers.pop(address, None), address=address))
         elif action in ALLOCATOR_ACTIONS:
             events.append(Event(action, n_bytes, address=address))

@@ -16,7 +16,8 @@ from .blocks import Blocks
 
 class Counters(NamedTuple):
     """The allocator's counters at one instant: bytes in use, whole blocks and as requested, how often it acted, the
-    bytes that it has got from the driver or given back, and how often it was out of memory."""
+    bytes that it has got from the driver or given back, how often it was out of memory, and the bytes of blocks that
+    are freed, and that other streams still use: PyTorch counts them as requested until those are done."""
 
     allocated_bytes: int
     requested_bytes: int
@@ -24,6 +25,7 @@ class Counters(NamedTuple):
     n_frees: int
     traded_bytes: int
     n_ooms: int = 0
+    awaited_bytes: int = 0
 
     @property
     def tick(self) -> int:
@@ -41,7 +43,12 @@ class Counters(NamedTuple):
             times["freed"],
             reserved["allocated"] + reserved["freed"],
             stats["num_ooms"],
+            stats["active_bytes"]["all"]["current"] - n_bytes["current"],
         )
+
+    def agrees(self, requested_bytes: int) -> bool:
+        """Whether a sum of what was requested and not freed is what is counted here, blocks that are awaited aside."""
+        return 0 <= self.requested_bytes - requested_bytes <= self.awaited_bytes
 
     def since(self, start: "Counters") -> "Counters":
         """How often it acted since an earlier instant; bytes stay what they are."""
@@ -162,7 +169,7 @@ class History:
         for counters in counted[self._n_agreed :]:
             at = self.n_before + counters.tick
             last = _NOTHING if at == 0 else self.events[at - 1] if 0 < at <= len(self.events) else None
-            if last is None or last.requested_bytes != counters.requested_bytes:
+            if last is None or not counters.agrees(last.requested_bytes):
                 raise RuntimeError(self._disagreement(counters, last and last.requested_bytes))
             if last.allocated_bytes != counters.allocated_bytes:
                 self._blocks.is_known = False
@@ -171,8 +178,8 @@ class History:
     def ends_at(self, counters: Counters) -> bool:
         """Whether what was read is what the allocator counts."""
         last = self.events[-1] if self.events else _NOTHING
-        counted = counters.tick, counters.requested_bytes, counters.traded_bytes, counters.n_ooms
-        return (self.n_ticks, last.requested_bytes, self._traded_bytes, self._n_ooms) == counted
+        counted = counters.tick, counters.traded_bytes, counters.n_ooms
+        return (self.n_ticks, self._traded_bytes, self._n_ooms) == counted and counters.agrees(last.requested_bytes)
 
     def must_end_at(self, counters: Counters) -> None:
         """Raises: RuntimeError if there is more in the history than the allocator counts by now, or less."""

@@ -63,7 +63,6 @@ class CachingAllocator(Counters):
         self._live: set[Block] = set()
         self._uses: dict[Block, set[int]] = {}
         self._awaited: dict[Block, float] = {}
-        self.on_return: Callable[[Block], None] = lambda block: None
         self.set_memory_fraction(self.settings.per_process_memory_fraction)
 
     # settings
@@ -144,7 +143,7 @@ class CachingAllocator(Counters):
     def free(self, block: Block) -> bool:
         """Put a block back into its pool, joined with the free blocks beside it; or let it wait for other streams.
 
-        Returns: whether it is back; if not, it comes back as soon as memory is asked for, and `on_return` is told.
+        Returns: whether it is back; if not, it comes back as soon as memory is asked for.
         Raises: ValueError for a block that this allocator has not handed out, or that was freed before.
         """
         try:
@@ -177,7 +176,6 @@ class CachingAllocator(Counters):
             block.pool.stats.note_end(block)
             block.active = False
             block.pool.give_back(block)
-            self.on_return(block)
 
     def empty_cache(self) -> None:
         """Give the driver back every segment that is one free block, and whole free pages of expandable segments.

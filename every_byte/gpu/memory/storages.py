@@ -73,7 +73,6 @@ class Memory:
         self.allocator = (CachingAllocator if self.settings.caches else UncachedAllocator)(
             spec.allocator_bytes, self._segment_changed, settings=self.settings.allocator, total_bytes=spec.total_bytes
         )
-        self.allocator.on_return = self._came_back
         self.owners = self.trace.owners
         self.owners.observed = True
         self.operation = ""
@@ -84,7 +83,6 @@ class Memory:
         self.running, self.running_from = (-1, 0), 0
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
-        self._awaited: dict[Block, Event] = {}
 
     def take_over(self, segments: list[dict]) -> None:
         """Begin with what another allocator holds, as a snapshot tells it; whom it serves is not known."""
@@ -160,9 +158,11 @@ class Memory:
             try:
                 while self._waiting:
                     block, number = self._waiting.popleft()
-                    self._awaited[block] = self._release(block, number)
-                    if self.allocator.free(block):
-                        self._came_back(block)
+                    event = self._release(block, number)
+                    self.allocator.free(block)
+                    event.allocated_bytes = self.allocator.allocated_bytes
+                    event.requested_bytes = self.allocator.requested_bytes
+                    self.trace.events.append(event)
             finally:
                 self._lock.release()
 
@@ -173,13 +173,6 @@ class Memory:
         with self._lock:
             yield self.allocator
         self.settle()
-
-    def _came_back(self, block: Block) -> None:
-        """A freed block is back in its pool: at once, or when the other streams that used it are done."""
-        event = self._awaited.pop(block)
-        event.allocated_bytes = self.allocator.allocated_bytes
-        event.requested_bytes = self.allocator.requested_bytes
-        self.trace.events.append(event)
 
     def record_stream(self, tensor: torch.Tensor, stream: int) -> None:
         """Another stream uses a tensor: its block, once freed, waits for that one."""

@@ -6,7 +6,7 @@ import torch
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.patches import streams
 from every_byte.units import GiB, MiB
-from utils import SimulatedGPU
+from utils import Ledger, SimulatedGPU
 
 
 def test_a_stream_takes_nothing_of_another():
@@ -73,11 +73,12 @@ def test_a_block_that_another_stream_uses_comes_back_when_memory_is_asked_for():
         assert gpu.memory_allocated() == 0
         assert gpu.memory_stats()["active_bytes.all.current"] == 4 * MiB
         assert gpu.memory_snapshot()[0]["blocks"][0]["state"] == "active_pending_free"
-        assert [event.action for event in gpu.trace] == ["segment_alloc", "alloc"]
+        assert [event.action for event in gpu.trace] == ["segment_alloc", "alloc", "free"]
+        assert Ledger.now(gpu).allocated_bytes == 0
         with side, gpu.stream(None):
             y = torch.ones(1, device=gpu.device)
         assert gpu.memory_stats()["active_bytes.all.current"] == 512 == y.untyped_storage().nbytes() + 508
-        assert [event.action for event in gpu.trace][2:] == ["free", "segment_alloc", "alloc"]
+        assert [event.action for event in gpu.trace][3:] == ["segment_alloc", "alloc"]
         assert gpu.trace.events[-1].stream == side.number
 
 
