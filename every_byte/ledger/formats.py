@@ -44,8 +44,8 @@ def events_of_recording(recording: dict) -> list[Event]:
 def events_of_snapshot(snapshot: dict, device: int) -> list[Event]:
     """The events of one device in what `torch.cuda.memory._snapshot()` returns, or a file that it was saved to holds.
 
-    An allocation ends with "free_requested", as in PyTorch's `memory_allocated`; until "free_completed" another stream may
-    still use its block. What was allocated before recording began has no number, and its free has none either.
+    An allocation ends with "free_requested", as in PyTorch's `memory_allocated`; until "free_completed" another stream
+    may still use its block. What was allocated before recording began has no number, and its free has none either.
 
     Raises: ValueError for something else, for a device that it does not hold, or where nothing was recorded.
     """

@@ -77,7 +77,7 @@ def test_what_was_there_before_recording_has_no_number():
         {"action": "segment_map", "addr": 1024, "size": 2048},
         {"action": "alloc", "addr": 1024, "size": 100},
         {"action": "oom", "size": 10**12, "device_free": 5},
-        {"action": "free_completed", "addr": 1024, "size": 100},
+        {"action": "free_requested", "addr": 1024, "size": 100},
         {"action": "segment_free", "addr": 1024, "size": 2048},
         {"action": "snapshot", "addr": 0, "size": 0},
     ]

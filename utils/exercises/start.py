@@ -200,15 +200,15 @@ def passes(answer: str | None) -> Verdict:
     try:
         replay = replayed(LONGEST, answer)
     except (ValueError, RuntimeError) as error:
-        return not_yet(f"PyTorch refuses the text: {str(error).removesuffix('.')}.")
+        return not_yet(f"the text is refused: {str(error).removesuffix('.')}.")
     if not replay.fits:
         hint = ""
         if replay.settings.expandable_segments:
-            hint = " A page on which one block is in use stays: how large is a page?"
+            hint = " Freed blocks fit where sizes repeat: which setting makes them?"
         return not_yet(f"{replay.headline[0].lower()}{replay.headline[1:]}.{hint}")
     said = f"all {replay.n_requests} requests pass, and the driver is called {replay.n_calls} times"
     if replay.n_calls > MOST_CALLS:
-        return not_yet(f"{said}; {MOST_CALLS} are allowed. Which setting buys little at a time, and gives little back?")
+        return not_yet(f"{said}; {MOST_CALLS} are allowed. Which setting calls it least?")
     return right(f"{said}. {exact(replay.max_reserved_bytes)} are reserved at most.")
 
 

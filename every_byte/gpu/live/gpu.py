@@ -186,7 +186,7 @@ class LiveGPU:
         return torch.cuda.get_per_process_memory_fraction(self.device)
 
     def set_allocator_settings(self, settings: str) -> None:
-        torch.cuda.memory._set_allocator_settings(settings)
+        torch._C._accelerator_setAllocatorSettings(settings)
 
     def Stream(self, priority: int = 0) -> torch.cuda.Stream:
         return torch.cuda.Stream(self.device, priority=priority)

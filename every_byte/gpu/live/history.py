@@ -52,7 +52,8 @@ class Counters(NamedTuple):
 
     def since(self, start: "Counters") -> "Counters":
         """How often it acted since an earlier instant; bytes stay what they are."""
-        return Counters(*self[:2], *(now - then for now, then in zip(self[2:], start[2:], strict=True)))
+        acted = (now - then for now, then in zip(self[2:-1], start[2:-1], strict=True))
+        return Counters(*self[:2], *acted, self.awaited_bytes)
 
 
 class History:

@@ -125,6 +125,12 @@ class CachingAllocator(Counters):
             self._oversize["oversize_allocations"].increase(1)
         return block
 
+    @property
+    def requested_bytes(self) -> int:
+        """What was asked for by all blocks in use; PyTorch counts freed ones as well that other streams still use."""
+        awaited_bytes = sum(block.requested_bytes for block in self._awaited) if self._awaited else 0
+        return self._stats.requested_bytes.current - awaited_bytes
+
     def record_stream(self, block: Block, stream: int) -> None:
         """A block in use is used by another stream as well: once it is freed, it waits for that one.
 

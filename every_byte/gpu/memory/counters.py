@@ -26,11 +26,6 @@ class Counters:
         self._told_max_split_bytes = settings.max_split_bytes
 
     @property
-    def requested_bytes(self) -> int:
-        """What was asked for by all blocks in use."""
-        return self._stats.requested_bytes.current
-
-    @property
     def allocated_bytes(self) -> int:
         """The blocks in use, whole: with rounding and slack."""
         return self._stats.allocated_bytes.current

@@ -65,6 +65,8 @@ def _message(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -
     if error.rejected:
         limit = exact(error.allowed_bytes)
         allowed = f"throw_on_cudamalloc_oom has what exceeds {limit} refused before the driver is asked. "
+    if error.cached_bytes >= error.requested_bytes and "expandable_segments:True" not in settings:
+        allowed += "What is reserved but not allocated would do, in one piece: try expandable_segments:True. "
     followed = f" It follows {settings}." if settings else ""
     return (
         f"CUDA out of memory (simulated {spec.name}): {operation or 'an allocation'} asked for "

@@ -26,6 +26,7 @@ from .labels import Labels
 from .out_of_memory import OutOfMemory, error_of
 from .snapshot_settings import snapshot_settings
 from .specs import GPUSpec
+from .streams import ACROSS_STREAMS, Streams
 from .uncached import UncachedAllocator
 from .workspaces import Workspaces
 
@@ -77,7 +78,7 @@ class Memory:
         self.owners.observed = True
         self.operation = ""
         self.labels = Labels(self.trace)
-        self.stream = self.streams = 0
+        self.streams = Streams()
         self.blas_workspaces = Workspaces(self.settings, spec)
         self._next_number = 0
         self.running, self.running_from = (-1, 0), 0
@@ -92,7 +93,7 @@ class Memory:
             event.allocated_bytes = allocated_bytes = allocated_bytes + block.size_bytes
             event.requested_bytes = requested_bytes = requested_bytes + block.requested_bytes
             event.stream = block.stream
-            self.streams = max(self.streams, block.stream)
+            self.streams.n_made = max(self.streams.n_made, block.stream)
             self._next_number = self.trace.n_found = number + 1
             self.trace.events.append(event)
 
@@ -101,7 +102,7 @@ class Memory:
         let_go()
         with self._lock:
             try:
-                block = self.allocator.malloc(n_bytes, self.stream)
+                block = self.allocator.malloc(n_bytes, self.streams.current)
             except OutOfMemory as error:
                 failure = error_of(error, self.spec, self.operation, self.settings)
                 node, module = self._maker()
@@ -125,6 +126,8 @@ class Memory:
         if task != -1 and (running := running_node()):
             if self.running != (task, id(running)):
                 self.running, self.running_from = (task, id(running)), self._next_number
+            if self.streams.is_elsewhere(running):
+                attached()[-1].not_modelled("backward across streams", ACROSS_STREAMS)
             return running.name(), self.labels.module_of(running)
         return "", self.labels.modules.current
 
@@ -134,7 +137,7 @@ class Memory:
         self.owners.live.add(number)
         return Event(
             "alloc", n_bytes, number, self.operation, node, phase, name, module, block.address, block.size_bytes,
-            self.allocator.allocated_bytes, self.allocator.requested_bytes, self.stream,
+            self.allocator.allocated_bytes, self.allocator.requested_bytes, self.streams.current,
         )  # fmt: skip
 
     def give_back(self, block: Block, number: int) -> None:

@@ -33,7 +33,7 @@ class Workspaces:
 
     def use(self, memory) -> None:
         """Take the workspace of the running thread and stream from this memory, unless it is there."""
-        key = "forward" if torch._C._current_graph_task_id() == -1 else "backward", memory.stream
+        key = "forward" if torch._C._current_graph_task_id() == -1 else "backward", memory.streams.current
         if key in self.taken:
             return
         if self._n_bytes is None:

@@ -19,4 +19,9 @@ def note_the_use(call: Call) -> None:
     Source: recordStream in c10/cuda/CUDACachingAllocator.cpp.
     """
     tensor, stream = call.args
+    if stream.device.type != "meta" or stream.stream_id > call.memory.streams.n_made:
+        raise RuntimeError(
+            f"record_stream wants a stream of the tensor's own GPU, {call.memory.spec.name}: got {stream}; make it "
+            "there, by gpu.Stream()."
+        )
     call.memory.record_stream(tensor, stream.stream_id)

@@ -48,8 +48,7 @@ class Stream(torch.Stream):
     def __new__(cls, device=None, priority: int = 0, *, number: int | None = None, **_ids) -> "Stream":
         memory = attached()[-1].memory
         if number is None:
-            memory.streams += 1
-            number = memory.streams
+            number = memory.streams.make()
         new = super().__new__(cls, stream_id=number, device_index=0, device_type=_META)
         new.memory, new.number = memory, number
         return new
@@ -61,12 +60,18 @@ class Stream(torch.Stream):
         return hash((id(self.memory), self.number))
 
     def __enter__(self) -> "Stream":
-        self._outer = [*getattr(self, "_outer", ()), self.memory.stream]
-        self.memory.stream = self.number
+        if self.memory is not attached()[-1].memory:
+            raise RuntimeError(
+                f"a stream is entered while its GPU is the innermost open one: it is of {self.memory.spec.name}, and "
+                f"{attached()[-1].memory.spec.name} is open; make one there."
+            )
+        streams = self.memory.streams
+        self._outer = [*getattr(self, "_outer", ()), streams.current]
+        streams.switch(self.number)
         return self
 
     def __exit__(self, *exception) -> None:
-        self.memory.stream = self._outer.pop()
+        self.memory.streams.switch(self._outer.pop())
 
     def wait_stream(self, other: torch.Stream) -> None:
         """Nothing is under way."""
@@ -88,7 +93,7 @@ class Stream(torch.Stream):
 
 def current_stream(device=None) -> Stream:
     """The stream in which the innermost simulated GPU allocates now."""
-    return Stream(number=attached()[-1].memory.stream)
+    return Stream(number=attached()[-1].memory.streams.current)
 
 
 def stream(which: Stream | None) -> AbstractContextManager:

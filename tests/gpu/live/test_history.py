@@ -242,6 +242,7 @@ def test_counters_are_those_of_pytorch_and_are_counted_from_a_start():
             return {"all": {"current": current, "peak": 99, "allocated": allocated, "freed": freed}}
 
         found = {"allocated_bytes": figure(n_bytes), "requested_bytes": figure(requested), "num_ooms": 0}
+        found["active_bytes"] = figure(n_bytes + 64)
         return found | {"allocation": figure(came - went, came, went), "reserved_bytes": figure(0, bought, 1)}
 
     start = Counters.of(stats(1024, 700, 5, 3, 2))
@@ -249,6 +250,8 @@ def test_counters_are_those_of_pytorch_and_are_counted_from_a_start():
     now = Counters.of(stats(512, 100, 7, 6, 4)).since(start)
     assert now[:5] == (512, 100, 2, 3, 2)
     assert (start.tick, now.tick) == (8, 5)
+    assert now.awaited_bytes == 64
+    assert [now.agrees(n_bytes) for n_bytes in (35, 36, 100, 101)] == [False, True, True, False]
 
 
 def test_it_ends_where_the_counters_are():

@@ -81,3 +81,18 @@ def test_pages_that_the_driver_does_not_map_are_refused():
         ):
             torch.empty(3 * MiB, dtype=torch.uint8, device=gpu.device)
         assert torch.empty(1, device=gpu.device).numel() == 1
+
+
+def test_out_of_memory_names_the_cure_of_fragmentation_where_it_is_one():
+    def error_of(n_bytes, settings):
+        with SimulatedGPU("t4-16gb", settings=settings) as gpu:
+            kept = [torch.empty(9 * MiB, dtype=torch.uint8, device=gpu.device) for _ in range(1400)][::2]
+            with pytest.raises(torch.OutOfMemoryError) as caught:
+                torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device)
+            assert len(kept) == 700
+        return str(caught.value)
+
+    cure = "in one piece: try expandable_segments:True. Use a smaller batch"
+    assert cure in error_of(2048 * MiB, "")
+    assert cure not in error_of(14_000 * MiB, "")
+    assert cure not in error_of(14_000 * MiB, GROWS)

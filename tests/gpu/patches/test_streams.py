@@ -99,3 +99,33 @@ def test_uses_are_told_of_blocks_in_use_alone():
     allocator.free(block)
     with pytest.raises(ValueError, match=r"^block must be one in use: got <Block of "):
         allocator.record_stream(block, 1)
+
+
+def test_a_backward_that_cuda_runs_in_another_stream_is_flagged():
+    def step(gpu, forward, backward):
+        w = torch.ones(64, 64, device=gpu.device, requires_grad=True)
+        with forward:
+            loss = (w @ w).relu().sum()
+        with backward:
+            loss.backward()
+        return gpu.unmodelled
+
+    with SimulatedGPU("a100-80gb") as gpu:
+        side = gpu.Stream()
+        assert step(gpu, gpu.stream(None), gpu.stream(None)) == frozenset()
+        assert step(gpu, side, side) == frozenset()
+        assert step(gpu, gpu.stream(None), gpu.stream(None)) == frozenset()
+        with pytest.warns(UserWarning, match="^backward across streams is not modelled: CUDA runs each node"):
+            assert step(gpu, side, gpu.stream(None)) == {"backward across streams"}
+
+
+def test_streams_of_another_gpu_are_refused():
+    with SimulatedGPU("t4-16gb") as outer:
+        side = outer.Stream()
+        with SimulatedGPU("a100-80gb") as gpu:
+            x = torch.ones(1000, device=gpu.device)
+            for stream in (side, torch.Stream(device="cpu")):
+                with pytest.raises(RuntimeError, match=r"^record_stream wants a stream of the tensor's own GPU, a100"):
+                    x.record_stream(stream)
+            with pytest.raises(RuntimeError, match=r"^a stream is entered while its GPU is the innermost open one: "):
+                gpu.stream(side).__enter__()
