@@ -1,8 +1,9 @@
 """CUDA's streams, as far as they decide where memory comes from: which stream a program allocates in.
 
 Nothing runs on a simulated GPU, so nothing is to wait for: events are over when they are recorded. What remains of a
-stream is that the allocator keeps its free blocks apart from those of the others. One rule of CUDA's is not followed:
-there, backward runs each node in the stream of its forward; here, in the stream in which it is called.
+stream is that the allocator keeps its free blocks apart from those of the others. One rule of CUDA's is not followed,
+and flagged where it matters: there, backward runs each node in the stream of its forward; here, in that in which it is
+called.
 """
 
 from contextlib import AbstractContextManager, nullcontext
