@@ -27,7 +27,7 @@ export function createTimeline(prefix) {
   const slider = build("input", { type: "range", id, min: 0, step: 1, "data-instant": "" });
   const toPeak = build("button", { type: "button", class: "eb-to-peak" }, "to the peak");
   const place = build("p", { class: "eb-place" });
-  const of = build("p", { class: "eb-outline-key", "data-of": "", hidden: "" });
+  const of = build("p", { class: "eb-peak-of", "data-of": "", hidden: "" });
   const key = build("p", { class: "eb-outline-key", hidden: "" });
   const ledger = build("ul", { class: "eb-ledger", "aria-label": "the ledger at this instant" });
   const element = build("figure", { class: "eb-timeline", hidden: "" },
