@@ -96,11 +96,14 @@ class Replay:
     def of(cls, trace: Trace, spec: GPUSpec, settings: str = "") -> "Replay":
         """The requests and frees of a trace on a GPU of this spec, up to the first that there is no room for.
 
-        Raises: ValueError or RuntimeError, PyTorch's own, for settings that it would refuse.
+        Raises: ValueError or RuntimeError, PyTorch's own, for settings that it would refuse; ValueError for a trace
+            without requests.
         """
         parsed = AllocatorSettings.parse(settings)
         run = _Run(spec, parsed)
         moments = run.carry_out([event for event in trace if event.action in ("alloc", "free")])
+        if not moments:
+            raise ValueError("trace must hold requests to replay: got one without; run the program before.")
         stats = run.allocator.memory_stats()
         return cls(
             parsed, spec.allocator_bytes, sum(event.action == "alloc" for event in trace), tuple(moments),

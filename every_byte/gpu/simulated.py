@@ -218,12 +218,13 @@ class SimulatedGPU:
     def set_allocator_settings(self, settings: str) -> None:
         """Follow other settings from now on, as by `torch.cuda.memory._set_allocator_settings`."""
         self._allocator.set_settings(settings)
+        self._memory.settings = replace(self._memory.settings, allocator=self._allocator.settings)
         self._memory.trace.allocator_settings = snapshot_settings(self._allocator.settings)
 
     @property
     def settings(self) -> str:
         """What of PyTorch's settings this GPU follows, as a shell would be told; "" for the defaults."""
-        return str(replace(self._memory.settings, allocator=self._allocator.settings))
+        return str(self._memory.settings)
 
     def Stream(self, priority: int = 0) -> streams.Stream:
         """A stream of this GPU, which has free blocks of its own; as `torch.cuda.Stream`."""

@@ -99,3 +99,11 @@ def test_a_refusal_says_how_much_is_free_and_why_it_does_not_do():
 def test_what_pytorch_refuses_is_refused_with_its_words():
     with pytest.raises(ValueError, match="Unrecognized key 'expandable'"):
         replayed(3840, "expandable:True")
+
+
+def test_a_trace_without_requests_is_refused():
+    with (
+        SimulatedGPU("t4-16gb") as gpu,
+        pytest.raises(ValueError, match="^trace must hold requests to replay: got one"),
+    ):
+        Replay.of(gpu.trace, gpu.spec)

@@ -110,3 +110,26 @@ def _decorator(examples: int, *strategies):
         return settings(max_examples=examples, deadline=None, derandomize=True, database=None)(test)
 
     return decorate
+
+
+def used_blocks(snapshot: list[dict]) -> dict[tuple[int, str], tuple[int, int, int]]:
+    """Size, request and stream of each block that is not free, by address and state.
+
+    Raises: AssertionError unless blocks tile their segments, and free neighbours are joined.
+    """
+    end, used = 0, {}
+    for segment in snapshot:
+        assert segment["address"] > end, "segments overlap or touch"
+        end, free_before = segment["address"], False
+        for block in segment["blocks"]:
+            assert block["address"] == end, "a gap or an overlap between two blocks"
+            assert block["size"] > 0
+            assert block["size"] % 512 == 0
+            end += block["size"]
+            free = block["state"] == "inactive"
+            assert not (free and free_before), "two free neighbours"
+            free_before = free
+            if not free:
+                used[block["address"], block["state"]] = (block["size"], block["requested_size"], segment["stream"])
+        assert end == segment["address"] + segment["total_size"]
+    return used

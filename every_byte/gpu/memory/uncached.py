@@ -6,6 +6,7 @@ when memory runs out is not exact: here, when requests in whole multiples of 512
 Source: forceUncachedAllocator, uncached_delete in c10/cuda/CUDACachingAllocator.cpp; *_uncached of tests/reference.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from every_byte.rounding import round_size
@@ -34,6 +35,14 @@ class UncachedAllocator(CachingAllocator):
         self._driver.sold_bytes += n_bytes
         self._live.add(block)
         return block
+
+    def take_over(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
+        """Raises: ValueError for segments: without caching there are none."""
+        if list(segments):
+            raise ValueError(
+                "segments cannot be taken over under PYTORCH_NO_CUDA_MEMORY_CACHING=1: leave one of them out."
+            )
+        return []
 
     def record_stream(self, block: Block, stream: int) -> None:
         """The driver waits for all streams before it takes memory back."""

@@ -6,7 +6,7 @@ tests/gpu/memory/test_allocator_recorded.py.
 """
 
 import pytest
-from allocator_runs import SIZES, Run, sequences
+from allocator_runs import SIZES, Run, sequences, used_blocks
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,23 +21,8 @@ def test_blocks_tile_their_segments_and_free_neighbours_are_joined(capacity_byte
     run = Run(capacity_bytes)
     for code in codes:
         run.step(code)
-        end, seen = 0, {}
-        for segment in run.snapshot():
-            assert segment["address"] > end, "segments overlap or touch"
-            end = segment["address"]
-            free_before = False
-            for block in segment["blocks"]:
-                assert block["address"] == end, "a gap or an overlap between two blocks"
-                assert block["size"] > 0
-                assert block["size"] % 512 == 0
-                end += block["size"]
-                free = block["state"] == "inactive"
-                assert not (free and free_before), "two free neighbours"
-                free_before = free
-                if not free:
-                    seen[block["address"]] = (block["size"], block["requested_size"])
-            assert end == segment["address"] + segment["total_size"]
-        assert seen == {address: (size, requested) for _, address, size, requested in run.live}
+        in_use = {(address, "active_allocated"): (size, requested, 0) for _, address, size, requested in run.live}
+        assert used_blocks(run.snapshot()) == in_use
 
 
 @sequences(3_000)

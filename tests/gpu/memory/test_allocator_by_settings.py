@@ -3,7 +3,7 @@
 What PyTorch's own allocator answers under settings is held by tests/gpu/memory/test_allocator_settings_recorded.py.
 """
 
-from allocator_runs import CONTEXT_BYTES, SIZES, STREAMS, Run, sequences_by_settings
+from allocator_runs import CONTEXT_BYTES, SIZES, STREAMS, Run, sequences_by_settings, used_blocks
 
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.gpu.memory.settings import UNLIMITED, AllocatorSettings
@@ -16,24 +16,11 @@ def test_blocks_tile_their_segments_and_free_neighbours_are_joined(text, capacit
     for code, other in codes:
         run.step(code, other % STREAMS)
         run.use_elsewhere(other)
-        end, seen = 0, {}
-        for segment in run.snapshot():
-            assert segment["address"] > end, "segments overlap or touch"
-            end, free_before = segment["address"], False
-            for block in segment["blocks"]:
-                assert block["address"] == end, "a gap or an overlap between two blocks"
-                assert block["size"] > 0
-                assert block["size"] % 512 == 0
-                end += block["size"]
-                free = block["state"] == "inactive"
-                assert not (free and free_before), "two free neighbours"
-                free_before = free
-                if not free:
-                    seen[block["address"], block["state"]] = (block["size"], block["requested_size"], segment["stream"])
-            assert end == segment["address"] + segment["total_size"]
         in_use = [(*kept, "active_allocated") for kept in run.live]
         in_use += [(*kept, "active_pending_free") for kept in run.awaited]
-        assert seen == {(address, state): (size, n, block.stream) for block, address, size, n, state in in_use}
+        assert used_blocks(run.snapshot()) == {
+            (address, state): (size, n, block.stream) for block, address, size, n, state in in_use
+        }
 
 
 @sequences_by_settings(800)

@@ -96,3 +96,19 @@ def test_out_of_memory_names_the_cure_of_fragmentation_where_it_is_one():
     assert cure in error_of(2048 * MiB, "")
     assert cure not in error_of(14_000 * MiB, "")
     assert cure not in error_of(14_000 * MiB, GROWS)
+
+
+def test_out_of_memory_tells_what_is_followed_now():
+    with SimulatedGPU("t4-16gb") as gpu:
+        gpu.set_allocator_settings(GROWS)
+        with pytest.raises(torch.OutOfMemoryError, match=r"It follows PYTORCH_ALLOC_CONF=expandable_segments:True\.$"):
+            torch.empty(16 << 30, dtype=torch.uint8, device=gpu.device)
+
+
+def test_without_caching_nothing_is_taken_over():
+    with SimulatedGPU("t4-16gb") as gpu:
+        kept = torch.ones(10, device=gpu.device)
+        held = gpu.memory_snapshot()
+    with pytest.raises(ValueError, match=r"^segments cannot be taken over under PYTORCH_NO_CUDA_MEMORY_CACHING=1: "):
+        SimulatedGPU("t4-16gb", settings={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, holding=held)
+    assert kept.numel() == 10
