@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from every_byte.gpu.cuda.gates import CUDA_GATES
 from every_byte.gpu.dispatch.autocast import autocast
 from every_byte.gpu.dispatch.dispatch import Dispatch, attached
+from every_byte.gpu.memory.as_cuda import AsCuda
 from every_byte.gpu.memory.environment import Environment, Settings
+from every_byte.gpu.memory.physical import META
 from every_byte.gpu.memory.settings import checked_fraction
 from every_byte.gpu.memory.snapshot_settings import snapshot_settings
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
@@ -44,6 +47,9 @@ class SimulatedGPU:
     `settings` are those of PyTorch's allocator: what would stand in PYTORCH_ALLOC_CONF, as "expandable_segments:True",
     or several variables by name. They are not read from the environment. `holding` are the segments that are there from
     the start, as `memory_snapshot` of another GPU tells them: a real one, say, whose next program is to be simulated.
+    With `cuda=True` it stands for "cuda" while it is open, and programs run unmodified: `device="cuda"`, `.cuda()`,
+    `torch.cuda`, `torch.accelerator` and what tensors say of themselves mean it; the machine's own GPUs are out of
+    reach meanwhile, and "meta" means PyTorch's meta tensors, which count nowhere.
 
     Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
     Raises: ValueError for an unknown name, and for settings as PyTorch does; RuntimeError when opened or closed out of
@@ -53,10 +59,16 @@ class SimulatedGPU:
     origin = "simulated"
 
     def __init__(
-        self, name: str | GPUSpec = "a100-80gb", *, settings: Settings = "", holding: Sequence[dict] = ()
+        self,
+        name: str | GPUSpec = "a100-80gb",
+        *,
+        settings: Settings = "",
+        holding: Sequence[dict] = (),
+        cuda: bool | AsCuda = False,
     ) -> None:
         self.spec = name if isinstance(name, GPUSpec) else find_spec(name)
-        self._memory = Memory(self.spec, Environment.read(settings))
+        as_cuda = AsCuda() if cuda is True else cuda or None
+        self._memory = Memory(self.spec, Environment.read(settings), as_cuda)
         self._memory.take_over(holding)
         self._mode = Dispatch(self._memory, owner=self)
         self._mode.observer = self._observer = Observer(self._memory)
@@ -84,6 +96,8 @@ class SimulatedGPU:
         self._observer.open()
         self._memory.trace.look = self._observer.look
         self._mode.__enter__()
+        if self._memory.as_cuda is not None:
+            CUDA_GATES.open()
         self._thread = threading.get_ident()
         return self
 
@@ -110,6 +124,8 @@ class SimulatedGPU:
         if top is not self._mode:
             raise RuntimeError(f"modes must be left innermost first: {type(top).__name__} is on: leave it first.")
         self._thread = None
+        if self._memory.as_cuda is not None:
+            CUDA_GATES.close()
         self._mode.__exit__(None, None, None)
         self._observer.close()
         self._memory.labels.close()
@@ -120,6 +136,8 @@ class SimulatedGPU:
     @property
     def device(self) -> torch.device:
         """Where to put tensors. To PyTorch it is `meta`, whichever GPU is open: the innermost one counts them.
+
+        Of a GPU that stands for "cuda" it is "cuda:0".
 
         Raises: RuntimeError if this GPU is not the one that would count them.
         """
@@ -138,7 +156,7 @@ class SimulatedGPU:
             raise RuntimeError(
                 f"only the innermost open GPU counts: {self.name} was asked, {inner} is it; close that one first."
             )
-        return torch.device("meta")
+        return META if self._memory.as_cuda is None else self._memory.as_cuda.device
 
     def _must_be_open(self) -> None:
         if not self.is_open:

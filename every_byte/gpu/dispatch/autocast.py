@@ -12,6 +12,7 @@ import warnings
 import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_cuda, is_meta
 from every_byte.gpu.operators.autocast import WITH_DTYPE, Policy, policies
 from every_byte.gpu.operators.registry import overload
 
@@ -39,7 +40,7 @@ def autocast(dtype: torch.dtype, enabled: bool = True, cache_enabled: bool | Non
 def _is_eligible(value) -> bool:
     return (
         isinstance(value, torch.Tensor)
-        and value.is_meta
+        and is_meta(value)
         and bool(attached())
         and value.dtype is not torch.float64
         and value.is_floating_point()
@@ -220,9 +221,9 @@ def _for_ours_alone(operator, ours):
 
     def kernel(keys, *args, **kwargs):
         values = (*args, *kwargs.values())
-        if attached() and _any("is_meta", values):
+        if attached() and _any(is_meta, values):
             return ours(*args, **kwargs)
-        if _any("is_cuda", values):
+        if _any(is_cuda, values):
             return theirs.call_boxed(keys, *args, **kwargs)
         with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):  # a key that is on concerns all tensors; CUDA's own have it
             return operator(*args, **kwargs)
@@ -230,10 +231,10 @@ def _for_ours_alone(operator, ours):
     return kernel
 
 
-def _any(what: str, values) -> bool:
+def _any(holds, values) -> bool:
     for value in values:
         if isinstance(value, torch.Tensor):
-            if getattr(value, what):
+            if holds(value):
                 return True
         elif isinstance(value, (list, tuple)) and _any(what, value):
             return True

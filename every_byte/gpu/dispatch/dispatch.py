@@ -13,7 +13,18 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from every_byte.gpu.known.noting import note
 from every_byte.gpu.known.understood import NOTHING
-from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attach, attached, detach, lend, take_back
+from every_byte.gpu.memory.as_cuda import parsed
+from every_byte.gpu.memory.attachment import (
+    OPEN_AS_CUDA,
+    OPEN_MEMORIES,
+    attach,
+    attached,
+    detach,
+    lend,
+    take_back,
+    this_thread,
+)
+from every_byte.gpu.memory.physical import META, is_meta
 from every_byte.gpu.memory.storages import RECORDS, Memory
 from every_byte.gpu.operators import registry
 from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
@@ -22,7 +33,7 @@ from .autocast import KEY
 from .engine import adds_in_place, in_place_beside_copy, in_place_form
 from .operation import Operation, operation_of
 from .places import line_of_the_program
-from .refusals import refused, sparse_refusal, stray_refusal
+from .refusals import empty_refusal, refused, sparse_refusal, stray_refusal
 
 aten = torch.ops.aten
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
@@ -91,10 +102,14 @@ class Dispatch(TorchDispatchMode):
         self._autocast.__enter__()
         attach(self)
         OPEN_MEMORIES.add(self.memory)
+        if self.memory.as_cuda is not None:
+            OPEN_AS_CUDA.append(self)
         return self
 
     def __exit__(self, *exception) -> None:
         detach(self)
+        if self in OPEN_AS_CUDA:
+            OPEN_AS_CUDA.remove(self)
         OPEN_MEMORIES.discard(self.memory)
         self._autocast.__exit__(None, None, None)
         super().__exit__(*exception)
@@ -106,6 +121,7 @@ class Dispatch(TorchDispatchMode):
             return func(*args, **kwargs or {})
         is_lent = lend(self)
         given = result = None
+        this_thread.depth += 1
         try:
             kwargs, operation = kwargs or {}, operation_of(func)
             if attached()[-1] is not self or not (ours := self._is_ours(operation, args, kwargs)):
@@ -136,6 +152,7 @@ class Dispatch(TorchDispatchMode):
             args = given = kwargs = result = None
             raise refused(error, func.name(), self.memory.spec.name).with_traceback(None) from None
         finally:
+            this_thread.depth -= 1
             if is_lent:
                 take_back()
 
@@ -194,31 +211,63 @@ class Dispatch(TorchDispatchMode):
     def _is_ours(self, operation: Operation, args, kwargs) -> str:
         """Whether the operation runs on this GPU, and meets something known there; its arguments are checked.
 
+        Where the GPU stands for "cuda", a meta tensor that it does not know is the program's own, and none of it.
+
         Returns: "" if it does not run here, else HERE or KNOWN; SPARSE as soon as a sparse tensor is met.
         """
         func = operation.func
         device = args[1] if func is aten.to.device else kwargs.get("device")
-        ours = HERE if device is not None and torch.device(device).type == "meta" else ""
-        stray = None
+        asked = "" if device is None else self._asked(device, kwargs)
+        if asked == "elsewhere":
+            return ""
+        ours = HERE if asked else ""
+        stray = empty = None
         known = False
         if operation.has_lists:
             adopt_lists(args[1], self.memory)
         for tensor in tensors_in((*args, *kwargs.values()) if kwargs else args):
-            if tensor.is_meta:
+            if is_meta(tensor):
                 if tensor.is_sparse:
                     return SPARSE
                 record = RECORDS.get(tensor.untyped_storage()._cdata) or self._late_record(tensor)
+                if record is None and self.memory.as_cuda is not None:
+                    empty = tensor  # the program's own meta tensor
+                    continue
                 if record is None or record.memory is not self.memory:
                     raise RuntimeError(self._foreign(func, tensor, record))
-                ours = HERE
+                ours = asked = HERE
                 known = known or record.content is not None
             else:
                 known = True
                 if stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
                     stray = tensor
+        if empty is not None and not self._beside_empty(operation, asked):
+            return ""
         if ours and stray is not None and not _may_mix(operation, kwargs):
-            raise stray_refusal(operation.name, stray, self.memory.spec.name)
+            raise stray_refusal(operation.name, stray, self.memory)
         return KNOWN if ours and known else ours
+
+    def _asked(self, device, kwargs) -> str:
+        """Where a result is to be: "here", by the program's own word; "inside" if PyTorch says so; or "elsewhere"."""
+        device = parsed(device)
+        if device.type == "cuda" and self.memory.as_cuda is not None:
+            self.memory.as_cuda.must_be_here(device)
+            kwargs["device"] = META
+            return HERE
+        if device.type != "meta":
+            return ""
+        if self.memory.as_cuda is None:
+            return HERE
+        named = this_thread.asked if this_thread.depth == 1 else ""
+        return {"cuda": HERE, "meta": "elsewhere"}.get(named, "inside")
+
+    def _beside_empty(self, operation: Operation, asked: str) -> bool:
+        """Whether an operation on meta tensors of the program's own, which have no values, is one of this GPU."""
+        if asked != HERE:
+            return False
+        if _MAKE_ANEW.match(operation.name.split(".")[0]):
+            return True
+        raise empty_refusal(operation.name, self.memory)
 
     def _late_record(self, tensor: torch.Tensor):
         """Give a place to what PyTorch has made unseen; None for a tensor that is none of this GPU's.
@@ -292,5 +341,5 @@ def _writes_into(func: torch._ops.OpOverload, args, tensor: torch.Tensor) -> boo
 
 def _with_the_others(value):
     """A number that lies on the CPU, beside tensors of the GPU, as one that lies there: the result does, on CUDA."""
-    is_number = isinstance(value, torch.Tensor) and not value.is_meta and value.dim() == 0
+    is_number = isinstance(value, torch.Tensor) and not is_meta(value) and value.dim() == 0
     return value.to("meta") if is_number else value

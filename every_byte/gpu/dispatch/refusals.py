@@ -2,6 +2,8 @@
 
 import torch
 
+from every_byte.gpu.memory.storages import Memory
+
 
 def sparse_refusal(name: str, gpu: str) -> NotImplementedError:
     """Of what takes or makes a sparse tensor, a gradient of an embedding on its way to SGD is known alone."""
@@ -17,14 +19,36 @@ def refused(error: Exception, name: str, gpu: str) -> Exception:
     return sparse_refusal(name, gpu) if "Cannot access storage of Sparse" in str(error) else error
 
 
-def stray_refusal(name: str, stray: torch.Tensor, gpu: str) -> RuntimeError:
+def stray_refusal(name: str, stray: torch.Tensor, memory: Memory) -> RuntimeError:
     """The rule for a tensor of the CPU among others of the GPU.
 
     A few libraries make tensors on the CPU for a module whose weights say that they are on meta, as LongT5's positions
     in transformers, for they take such a module for one without values. On CUDA they would lie on the GPU.
     """
+    if memory.as_cuda is not None:
+        return RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{memory.as_cuda.device} and {stray.device}! ({name} on the simulated GPU {memory.spec.name} got a CPU "
+            f"tensor of shape {tuple(stray.shape)}; on a card it is the same error.)"
+        )
     return RuntimeError(
-        f"all tensors of an operation must be on one device: {name} got tensors of the GPU {gpu} and a CPU "
-        f"tensor of shape {tuple(stray.shape)}; move the model and its inputs with .to(gpu.device). Where a library "
-        'made it: a simulated GPU\'s tensors say device.type "meta", and it may take that for one without values.'
+        f"all tensors of an operation must be on one device: {name} got tensors of the GPU {memory.spec.name} and a "
+        f"CPU tensor of shape {tuple(stray.shape)}; move the model and its inputs with .to(gpu.device). Where a "
+        'library made it: a simulated GPU\'s tensors say device.type "meta", and it may take that for one without '
+        "values."
+    )
+
+
+def empty_refusal(name: str, memory: Memory) -> Exception:
+    """The rule for a meta tensor of the program's own, which has no values, among others of the GPU."""
+    if name.startswith(("aten::_to_copy", "aten::copy_")):
+        return NotImplementedError(
+            "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
+            f"torch.nn.Module.to() when moving module from meta to a different device. ({name} on the simulated GPU "
+            f"{memory.spec.name}; on a card it is the same error.)"
+        )
+    return RuntimeError(
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{memory.as_cuda.device} and meta! ({name} on the simulated GPU {memory.spec.name} got a tensor that was made "
+        "on device meta; on a card it is the same error.)"
     )

@@ -11,6 +11,7 @@ import torch
 
 from every_byte.gpu.known.marks import mark
 from every_byte.gpu.known.reading import known_values, read
+from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.operators.copies import stages
 from every_byte.gpu.operators.selections import MASKS, is_fill
 
@@ -50,7 +51,7 @@ def _copy_to_cpu(mode, func, args, kwargs):
 
 def _copy_into_cpu(mode, func, args, kwargs):
     """Into a tensor of the CPU; a copy into one of the GPU asks for no value."""
-    if args[0].is_meta:
+    if is_meta(args[0]):
         return None
     target, source = args[:2]
     non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
@@ -148,7 +149,7 @@ def _place(x: torch.Tensor) -> tuple:
 
 def _index(mode, func, args, kwargs):
     """A mask as an index selects as many elements as it has true values; as a place to put one value it is a fill."""
-    masks = [i for i in args[1] if i is not None and i.is_meta and i.dtype in MASKS]
+    masks = [i for i in args[1] if i is not None and is_meta(i) and i.dtype in MASKS]
     if masks and not is_fill(*args) and any(known_values(i) is None for i in masks):
         _refuse(mode, func)
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import RECORDS
 
 from .content import DTYPES, MOST_ELEMENTS, Blank, Content, Operand, Step, brought, may_be_known, place_of
@@ -49,7 +50,7 @@ def _note_results(plan: Plan, func, args: tuple, kwargs: dict, results) -> None:
     """The contents of new storages; what is known of one that is no new one stays."""
     step, sources = None, []
     for number, result in enumerate(results):
-        if not isinstance(result, torch.Tensor) or not result.is_meta:
+        if not isinstance(result, torch.Tensor) or not is_meta(result):
             continue
         record = RECORDS.get(result.untyped_storage()._cdata)
         if record is None or not may_be_known(result.dtype, record.n_bytes):
@@ -80,7 +81,7 @@ def _note_written(plan: Plan, func, args: tuple, kwargs: dict) -> None:
     contents = [_after_write(x, number, step, sources) for number, x in enumerate(written)]
     for x, content in zip(written, contents, strict=True):
         for tensor in x if isinstance(x, (list, tuple)) else (x,):
-            if tensor is not None and tensor.is_meta:
+            if tensor is not None and is_meta(tensor):
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
                 if record is not None:
                     record.content = content
@@ -136,7 +137,7 @@ def _operand(tensor: torch.Tensor) -> Operand:
     """What is known of a tensor. Raises: _UnknownError where that is nothing, and no whole number may decide."""
     if tensor.layout is not torch.strided or tensor.dtype not in DTYPES or tensor.numel() > MOST_ELEMENTS:
         raise _UnknownError
-    if tensor.is_meta:
+    if is_meta(tensor):
         record = RECORDS.get(tensor.untyped_storage()._cdata)
         operand = Operand(record and record.content, place_of(tensor))
     elif is_marked(tensor):

@@ -10,15 +10,19 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_
 
 class _Thread(threading.local):
     """`modes`: of the GPUs that were opened on this thread. `inherited`: where autograd runs a part of a backward on a
-    thread of its own, those of the thread that called it, while one of them is at work here."""
+    thread of its own, those of the thread that called it, while one of them is at work here. `depth`: how many
+    operations are at work here, one inside the other. `asked`: the kind of device that the program has just named, for
+    the operation that comes next: "cuda", "meta", or "" for none."""
 
     def __init__(self):
         self.modes: list = []
         self.inherited: list = _NONE
+        self.depth = 0
+        self.asked = ""
 
 
 _NONE: list = []
-_thread = _Thread()
+_thread = this_thread = _Thread()
 
 
 def attached() -> list:
@@ -104,3 +108,13 @@ def another_mode_is_on() -> bool:
 
 OPEN_MEMORIES: set = set()
 """The memories of all simulated GPUs that are open, on whatever thread."""
+
+OPEN_AS_CUDA: list = []
+"""The dispatch modes of the open GPUs that stand for "cuda", the innermost last."""
+
+
+def standing_for_cuda():
+    """The dispatch mode of the GPU that "cuda" means here, or None: the innermost on this thread, or on any."""
+    if modes := attached():
+        return modes[-1] if modes[-1].memory.as_cuda is not None else None
+    return OPEN_AS_CUDA[-1] if OPEN_AS_CUDA else None

@@ -19,11 +19,13 @@ from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 
 from .allocator import Block, CachingAllocator
+from .as_cuda import AsCuda
 from .attachment import attached
 from .contents import known_storages
 from .environment import Environment
 from .labels import Labels
 from .out_of_memory import OutOfMemory, error_of
+from .physical import device_of, is_meta
 from .snapshot_settings import snapshot_settings
 from .specs import GPUSpec
 from .streams import ACROSS_STREAMS, Streams
@@ -67,8 +69,10 @@ class Memory:
     Raises: torch.OutOfMemoryError where CUDA would, with the sizes.
     """
 
-    def __init__(self, spec: GPUSpec, settings: Environment | None = None) -> None:
-        self.spec, self.settings = spec, settings or Environment()
+    def __init__(
+        self, spec: GPUSpec, settings: Environment | None = None, as_cuda: AsCuda | None = None
+    ) -> None:
+        self.spec, self.settings, self.as_cuda = spec, settings or Environment(), as_cuda
         told = snapshot_settings(self.settings.allocator)
         self.trace = Trace("simulated", spec.name, spec.torch_version, allocator_settings=told)
         self.allocator = (CachingAllocator if self.settings.caches else UncachedAllocator)(
@@ -80,6 +84,7 @@ class Memory:
         self.labels = Labels(self.trace)
         self.streams = Streams()
         self.blas_workspaces = Workspaces(self.settings, spec)
+        self.raw_blocks: dict[int, tuple[Block, int]] = {}
         self._next_number = 0
         self.running, self.running_from = (-1, 0), 0
         self._lock = threading.Lock()
@@ -239,7 +244,7 @@ class Memory:
     def place_results(self, result: object) -> None:
         """Place the new storages of an operation's result: a tensor, or a tuple or list of tensors, in order."""
         if isinstance(result, torch.Tensor):
-            if result.is_meta:
+            if is_meta(result):
                 self.place_if_new(result)
         elif isinstance(result, (tuple, list)):
             for item in result:
@@ -286,7 +291,7 @@ class Memory:
 
     def concerns(self, tensor: torch.Tensor) -> bool:
         """Whether something on this GPU may have led to a tensor: to one on a GPU of the machine, nothing has."""
-        return tensor.device.type in ("meta", "cpu")
+        return device_of(tensor).type in ("meta", "cpu")
 
     def is_watched(self) -> bool:
         """Whether what runs on this thread may be this GPU's: not where it is set aside."""

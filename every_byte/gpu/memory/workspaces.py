@@ -6,6 +6,7 @@ Source: aten/src/ATen/cuda/CublasHandlePool.cpp; environment/workspaces of tests
 """
 
 import re
+import threading
 import warnings
 
 import torch
@@ -22,25 +23,36 @@ _LARGEST_INT = (1 << 31) - 1
 class Workspaces:
     """The workspaces that a GPU has taken, by thread and stream; None stands for one of no bytes.
 
-    Backward runs on a thread of its own on CUDA, so a program in one stream has two.
+    Backward runs on a thread of its own on CUDA, so a program in one stream has two. A block stands with its number.
     Source: the cases two_by_two_matmul and side_products of tests/reference.
     """
 
     def __init__(self, settings: Environment, spec: GPUSpec) -> None:
         self._settings, self._spec = settings, spec
         self._n_bytes: int | None = None
-        self.taken: dict[tuple[str, int], Block | None] = {}
+        self.taken: dict[tuple[str | int, int], tuple[Block, int] | None] = {}
 
     def use(self, memory) -> None:
         """Take the workspace of the running thread and stream from this memory, unless it is there."""
-        key = "forward" if torch._C._current_graph_task_id() == -1 else "backward", memory.streams.current
-        if key in self.taken:
-            return
+        thread = threading.get_ident() if torch._C._current_graph_task_id() == -1 else "backward"
+        key = thread, memory.streams.current
+        if key not in self.taken:
+            self.taken[key] = memory.take(self.n_bytes, "cuBLAS workspace") if self.n_bytes else None
+
+    @property
+    def n_bytes(self) -> int:
+        """What one takes."""
         if self._n_bytes is None:
             asked_bytes = lt_bytes(self._settings)
             self._n_bytes = workspace_bytes(self._settings, self._spec)
             _tell_of_less(asked_bytes, self._n_bytes)
-        self.taken[key] = memory.take(self._n_bytes, "cuBLAS workspace")[0] if self._n_bytes else None
+        return self._n_bytes
+
+    def clear(self, memory) -> None:
+        """Give all of them back, as `torch._C._cuda_clearCublasWorkspaces` does; the next product takes a new one."""
+        taken, self.taken = self.taken, {}
+        for block_and_number in filter(None, taken.values()):
+            memory.give_back(*block_and_number)
 
 
 def workspace_bytes(settings: Environment, spec: GPUSpec) -> int:

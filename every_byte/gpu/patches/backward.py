@@ -8,6 +8,7 @@ import torch
 import torch.utils.checkpoint
 
 from every_byte.gpu.memory.attachment import attached, set_aside
+from every_byte.gpu.memory.physical import device_of, is_meta
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.observer.checkpoints import Region
 from every_byte.gpu.operators.index_lists import adopt_list, is_list
@@ -52,8 +53,8 @@ def _is_real(root) -> bool:
 
     A root on the CPU may have come from one: of what led to it, the first that lies elsewhere tells.
     """
-    if isinstance(root, torch.Tensor) and root.device.type != "cpu":
-        return root.device.type != "meta"
+    if isinstance(root, torch.Tensor) and device_of(root).type != "cpu":
+        return device_of(root).type != "meta"
     if not torch.cuda.is_initialized():
         return False
     pending, seen = [root.grad_fn if isinstance(root, torch.Tensor) else root.node], set()
@@ -102,7 +103,7 @@ def _place_lists(hook: dict) -> None:
     if not attached() or "target_frame" not in hook:
         return
     for x in (*hook["target_frame"].recomputed[hook["gid"]].values(), hook["x"]):
-        if x.is_meta and x.untyped_storage()._cdata not in RECORDS and is_list(x):
+        if is_meta(x) and x.untyped_storage()._cdata not in RECORDS and is_list(x):
             adopt_list(x, attached()[-1].memory)
 
 

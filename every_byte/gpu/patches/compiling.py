@@ -5,6 +5,7 @@ import sys
 import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_meta
 
 from .replacing import all_of, replaced
 
@@ -75,4 +76,4 @@ def _is_simulated(caller: dict) -> bool:
     seen = list(module.parameters()) + list(module.buffers()) if isinstance(module, torch.nn.Module) else []
     given = torch.utils._pytree.tree_leaves((caller["args"], caller["kwargs"]))
     seen += [x for x in given if isinstance(x, torch.Tensor)]
-    return not seen or any(x.is_meta for x in seen)
+    return not seen or any(is_meta(x) for x in seen)

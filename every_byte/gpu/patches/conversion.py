@@ -10,6 +10,7 @@ from functools import wraps
 import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_meta
 
 from .replacing import replaced
 
@@ -49,7 +50,7 @@ def keep_what_gets_data():
 
     def crossing(original):
         def assign(tensor, data):
-            if attached() and isinstance(data, torch.Tensor) and data.is_meta != tensor.is_meta:
+            if attached() and isinstance(data, torch.Tensor) and is_meta(data) != is_meta(tensor):
                 _may_cross(tensor)
                 _cross(tensor, data.detach().requires_grad_(tensor.requires_grad))
             else:
@@ -91,5 +92,5 @@ def _cross(kept: torch.Tensor, moved: torch.Tensor) -> None:
     kept._backward_hooks = hooks
     if after_hooks is not None:
         kept._post_accumulate_grad_hooks = after_hooks
-    if moved.is_meta:
+    if is_meta(moved):
         moved.data = torch.empty(0, dtype=moved.dtype, device="meta")

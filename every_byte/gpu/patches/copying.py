@@ -6,6 +6,7 @@ import torch
 
 from every_byte.gpu.known.noting import same
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_meta
 
 from .replacing import replaced
 
@@ -18,7 +19,7 @@ def copy_storages():
 
     def copying(original):
         def __deepcopy__(tensor, memo):
-            plain = type(tensor) is torch.Tensor and tensor.is_meta and tensor.is_leaf
+            plain = type(tensor) is torch.Tensor and is_meta(tensor) and tensor.is_leaf
             if not (attached() and plain) or id(tensor) in memo:
                 return original(tensor, memo)
             with torch.no_grad():

@@ -8,7 +8,7 @@ import warnings
 
 import torch
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.attachment import attached, standing_for_cuda
 
 from .replacing import all_of, replaced
 
@@ -20,7 +20,7 @@ def load_zeros():
 
 def _bringing(original):
     def load(f, map_location=None, *args, **kwargs):
-        if not attached() or not _is_cpu(map_location):
+        if not attached() or standing_for_cuda() or not _is_cpu(map_location):
             return original(f, map_location, *args, **kwargs)
         with attached()[-1].meanwhile("loading_to_cpu"):
             return original(f, map_location, *args, **kwargs)

@@ -5,6 +5,7 @@ import math
 import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_meta
 
 from .replacing import all_of, replaced
 
@@ -29,7 +30,7 @@ def _flagged(name: str):
 
     def flagging(original):
         def fill(tensor, *args, **kwargs):
-            if attached() and tensor.is_meta and tensor.numel():
+            if attached() and is_meta(tensor) and tensor.numel():
                 attached()[-1].not_modelled(f"torch.nn.init.{name}")
             return original(tensor, *args, **kwargs)
 
@@ -40,7 +41,7 @@ def _flagged(name: str):
 
 def _truncated(original):
     def fill(tensor, mean, std, a, b, generator=None):
-        if not (attached() and tensor.is_meta):
+        if not (attached() and is_meta(tensor)):
             return original(tensor, mean, std, a, b, generator)
         outside = (math.erfc((b - mean) / std / math.sqrt(2)) + math.erfc((mean - a) / std / math.sqrt(2))) / 2
         if outside * tensor.numel() > _SELDOM:

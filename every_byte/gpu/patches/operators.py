@@ -7,6 +7,7 @@ from functools import partial
 import torch
 
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attached
+from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.operators.registry import COMPOSITES, ON_META_ITSELF, RETURNS, as_pytorch_does
 
@@ -22,7 +23,7 @@ def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
 def _refuse_tensors_of_another_thread(operator: torch._ops.OpOverload, args: tuple) -> None:
     """Not every operation comes by here, but a model's layers do, and no figure would tell what they took."""
     for x in args:
-        is_plain = isinstance(x, torch.Tensor) and x.is_meta and x.layout is torch.strided
+        is_plain = isinstance(x, torch.Tensor) and is_meta(x) and x.layout is torch.strided
         record = RECORDS.get(x.untyped_storage()._cdata) if is_plain else None
         if record is not None and record.memory in OPEN_MEMORIES:
             raise RuntimeError(

@@ -8,6 +8,7 @@ import torch
 
 from every_byte.gpu.known.reading import read
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import RECORDS
 
 from .replacing import all_of, replaced
@@ -28,7 +29,7 @@ def show_zeros():
 
 def _lies_here(tensor: torch.Tensor) -> bool:
     """Whether this is a plain tensor on the GPU that counts on this thread."""
-    if not attached() or not tensor.is_meta or tensor.layout is not torch.strided or tensor.is_nested:
+    if not attached() or not is_meta(tensor) or tensor.layout is not torch.strided or tensor.is_nested:
         return False
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return False
@@ -60,7 +61,7 @@ def _contents(tensor: torch.Tensor) -> str:
 
 def _list_of_zeros(original):
     def tolist(tensor):
-        if not (tensor.is_meta and attached()):
+        if not (is_meta(tensor) and attached()):
             return original(tensor)
         return tensor.item() if tensor.dim() == 0 else tensor.detach().cpu().tolist()
 
@@ -71,7 +72,7 @@ def _number_formatted(original):
     """A tensor of one number is formatted as the number, `f"{loss:.3f}"`, unless it is on meta."""
 
     def format_(tensor, spec):
-        is_number = tensor.is_meta and tensor.dim() == 0 and attached()
+        is_number = is_meta(tensor) and tensor.dim() == 0 and attached()
         return format(tensor.item(), spec) if is_number else original(tensor, spec)
 
     return format_

@@ -4,6 +4,7 @@ import torch
 from torch.nn.modules.rnn import RNNBase
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.operators.recurrent import is_for_cudnn
 
 from .replacing import replaced
@@ -18,7 +19,7 @@ def flatten_for_cudnn():
     def flattening(original):
         def flatten_parameters(module) -> None:
             weights = module._flat_weights
-            if not (attached() and weights and all(isinstance(w, torch.Tensor) and w.is_meta for w in weights)):
+            if not (attached() and weights and all(isinstance(w, torch.Tensor) and is_meta(w) for w in weights)):
                 return original(module)
             is_one_type = len({w.dtype for w in weights}) == 1
             is_whole = len(weights) == len(module._flat_weights_names) == len({id(w) for w in weights})

@@ -6,6 +6,7 @@ import torch
 import torch._decomp.decompositions as decompositions
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_meta
 
 from .replacing import all_of, replaced
 
@@ -69,4 +70,4 @@ class _AsOnCuda:
 
 
 def _is_asked(x: torch.Tensor) -> bool:
-    return torch.are_deterministic_algorithms_enabled() and x.is_meta and bool(attached())
+    return torch.are_deterministic_algorithms_enabled() and is_meta(x) and bool(attached())

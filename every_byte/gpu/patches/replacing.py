@@ -17,19 +17,39 @@ def replaced(owner, name: str, make):
     return partial(place.take_away, make)
 
 
+def present(owner, name: str, make):
+    """As `replaced`, also where nothing stands: a build of PyTorch without CUDA lacks what only that has.
+
+    What is made of nothing is made of a function that says so.
+    """
+    if not hasattr(owner, name):
+        setattr(owner, name, _Absent(name))
+    return replaced(owner, name, make)
+
+
+class _Absent:
+    """In the place of what this build of PyTorch lacks."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, *_args, **_kwargs):
+        raise AssertionError(f"Torch not compiled with CUDA enabled: {self.name} is missing.")
+
+
 class _Place:
     """One attribute: PyTorch's own, and what is made of it, in the order in which it came."""
 
     def __init__(self, owner, name: str) -> None:
         self.owner, self.name = owner, name
-        self.original, self.is_inherited = getattr(owner, name), name not in vars(owner)
+        self.original, self.is_inherited = vars(owner).get(name, getattr(owner, name)), name not in vars(owner)
         self.makers: list = []
 
     def put(self) -> None:
         made = self.original
         for make in self.makers:
             below, made = made, make(made)
-            made = wraps(below)(made) if callable(made) else made
+            made = wraps(below)(made) if _is_made_function(made, below) else made
         setattr(self.owner, self.name, made)
 
     def take_away(self, make) -> None:
@@ -38,10 +58,15 @@ class _Place:
             if self.makers:
                 return self.put()
             del _places[id(self.owner), self.name]
-            if self.is_inherited:
+            if self.is_inherited or isinstance(self.original, _Absent):
                 delattr(self.owner, self.name)
             else:
                 setattr(self.owner, self.name, self.original)
+
+
+def _is_made_function(made, below) -> bool:
+    """Whether it goes by the name of what it stands for: a function does, a class or an object has a name already."""
+    return callable(made) and callable(below) and not isinstance(made, (type, staticmethod)) and hasattr(made, "__dict__")
 
 
 _places: dict[tuple[int, str], _Place] = {}

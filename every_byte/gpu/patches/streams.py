@@ -10,10 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.attachment import attached, standing_for_cuda
 from every_byte.gpu.memory.storages import Memory
 
 _META = int(torch._C._autograd.DeviceType.Meta)
+
+
+def _mode():
+    return attached()[-1] if attached() else standing_for_cuda()
 
 
 class Event:
@@ -47,7 +51,7 @@ class Stream(torch.Stream):
     number: int
 
     def __new__(cls, device=None, priority: int = 0, *, number: int | None = None, **_ids) -> "Stream":
-        memory = attached()[-1].memory
+        memory = _mode().memory
         if number is None:
             number = memory.streams.make()
         new = super().__new__(cls, stream_id=number, device_index=0, device_type=_META)
@@ -61,10 +65,10 @@ class Stream(torch.Stream):
         return hash((id(self.memory), self.number))
 
     def __enter__(self) -> "Stream":
-        if self.memory is not attached()[-1].memory:
+        if self.memory is not _mode().memory:
             raise RuntimeError(
                 f"a stream is entered while its GPU is the innermost open one: it is of {self.memory.spec.name}, and "
-                f"{attached()[-1].memory.spec.name} is open; make one there."
+                f"{_mode().memory.spec.name} is open; make one there."
             )
         streams = self.memory.streams
         self._outer = [*getattr(self, "_outer", ()), streams.current]
@@ -94,7 +98,7 @@ class Stream(torch.Stream):
 
 def current_stream(device=None) -> Stream:
     """The stream in which the innermost simulated GPU allocates now."""
-    return Stream(number=attached()[-1].memory.streams.current)
+    return Stream(number=_mode().memory.streams.current)
 
 
 def stream(which: Stream | None) -> AbstractContextManager:

@@ -7,6 +7,7 @@ import torch
 from every_byte.gpu.known.content import may_be_known
 from every_byte.gpu.known.noting import bring
 from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import RECORDS
 
 from .replacing import all_of, replaced
@@ -39,11 +40,11 @@ def see_what_tensor_makes():
             mode = attached()[-1]
             with mode.meanwhile("making_a_tensor"):
                 made = original(*args, **kwargs)
-            if made.is_meta and made.untyped_storage()._cdata not in RECORDS:
+            if is_meta(made) and made.untyped_storage()._cdata not in RECORDS:
                 memory = mode.memory
                 memory.operation = "aten::_to_copy"
                 memory.place_if_new(made)
-            if made.is_meta:
+            if is_meta(made):
                 _note_numbers(made, _data(original, args, kwargs))
             return made
 
@@ -82,7 +83,7 @@ def pin_without_a_driver():
 
     def pinning(original):
         def pin_memory(tensor, *device):
-            if attached() and not tensor.is_meta and not torch.accelerator.is_available():
+            if attached() and not is_meta(tensor) and not torch.accelerator.is_available():
                 return tensor.clone()
             return original(tensor, *device)
 

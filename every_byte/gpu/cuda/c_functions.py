@@ -1,0 +1,290 @@
+"""What PyTorch's Python asks of the part in C++ that only a CUDA build has: answered by the GPU that stands for "cuda".
+
+`torch.cuda` is Python around some sixty functions of `torch._C`. With these in place, of a CPU build too, it runs as it
+is: its names, its defaults, its errors.
+"""
+
+from functools import wraps
+from typing import Any
+
+import torch
+
+from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.ledger.formats import viewer_snapshot
+
+_CUDA = int(torch._C._autograd.DeviceType.CUDA)
+
+
+def _gpu():
+    return standing_for_cuda().owner
+
+
+def _as_cuda():
+    return standing_for_cuda().memory.as_cuda
+
+
+def _of_own(index: int):
+    """The simulated GPU, if that is its number: of the others of the machine nothing is known."""
+    _as_cuda().must_be_here(torch.device("cuda", index))
+    return _gpu()
+
+
+def _nested(stats: dict[str, int]) -> dict[str, Any]:
+    """Counters as C++ tells them: a dictionary for each part of a name."""
+    found: dict[str, Any] = {}
+    for name, number in stats.items():
+        *parts, last = name.split(".")
+        inner = found
+        for part in parts:
+            inner = inner.setdefault(part, {})
+        inner[last] = number
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------------- devices
+
+
+def getDeviceCount() -> int:
+    return _as_cuda().n_devices
+
+
+def getDevice() -> int:
+    return _as_cuda().current
+
+
+def setDevice(index: int) -> None:
+    exchangeDevice(index)
+
+
+def exchangeDevice(index: int) -> int:
+    here = _as_cuda()
+    before = here.current
+    if index >= 0:
+        if index >= here.n_devices:
+            here.must_be_here(torch.device("cuda", index))
+        here.current = index
+    return before if index >= 0 else -1
+
+
+def getArchFlags() -> str:
+    return "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"
+
+
+def canDeviceAccessPeer(index: int, peer: int) -> bool:
+    return index != peer
+
+
+def synchronize() -> None:
+    """Nothing is under way."""
+
+
+def getCompiledVersion() -> int:
+    return 13000
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+
+
+def memoryStats(index: int) -> dict[str, Any]:
+    return _nested(_of_own(index).memory_stats())
+
+
+def resetPeakMemoryStats(index: int) -> None:
+    _of_own(index).reset_peak_memory_stats()
+
+
+def resetAccumulatedMemoryStats(index: int) -> None:
+    _of_own(index).reset_accumulated_memory_stats()
+
+
+def emptyCache() -> None:
+    _gpu().empty_cache()
+
+
+def setMemoryFraction(fraction: float, index: int) -> None:
+    _of_own(index).set_per_process_memory_fraction(fraction)
+
+
+def getMemoryFraction(index: int) -> float:
+    return _of_own(index).get_per_process_memory_fraction()
+
+
+def hostMemoryStats() -> dict[str, Any]:
+    return {}
+
+
+def memorySnapshot(_mempool=None) -> dict[str, Any]:
+    """The segments as they are, and the whole history, whether the program asked for one or not."""
+    gpu = _gpu()
+    trace = gpu.trace
+    seen = viewer_snapshot(trace.events, trace.allocator_settings)
+    traces = [[] for _ in range(getDeviceCount())]
+    traces[_as_cuda().index] = seen["device_traces"][0]
+    segments = [segment | {"device": _as_cuda().index} for segment in gpu.memory_snapshot()]
+    return seen | {"segments": segments, "device_traces": traces, "external_annotations": []}
+
+
+def record_memory_history(*_how, **_what) -> None:
+    """All of it is recorded anyway."""
+
+
+record_memory_history_legacy = record_memory_history
+
+
+def getAllocatorBackend() -> str:
+    return "native"
+
+
+def cudaCachingAllocator_is_enabled() -> bool:
+    return True
+
+
+def cudaCachingAllocator_raw_alloc(n_bytes: int, _stream: int = 0) -> int:
+    """A block that no tensor holds, by its address."""
+    memory = standing_for_cuda().memory
+    memory.operation = "caching_allocator_alloc"
+    block, number = memory.take(n_bytes, "raw allocation")
+    memory.raw_blocks[block.address] = block, number
+    return block.address
+
+
+def cudaCachingAllocator_raw_delete(address: int) -> None:
+    memory = standing_for_cuda().memory
+    memory.give_back(*memory.raw_blocks.pop(address))
+
+
+def setMemoryMetadata(_text: str) -> None:
+    """Notes of a program's own in its history are not kept."""
+
+
+def getMemoryMetadata() -> str:
+    return ""
+
+
+def ipc_collect() -> None:
+    """No other process has anything of this GPU's."""
+
+
+def resetPeakHostMemoryStats() -> None:
+    """Of the host's memory nothing is counted."""
+
+
+resetAccumulatedHostMemoryStats = resetPeakHostMemoryStats
+
+# -------------------------------------------------------------------------------------------------------------- streams
+
+
+def getCurrentStream(_index: int) -> tuple[int, int, int]:
+    return standing_for_cuda().memory.streams.current, _as_cuda().index, _CUDA
+
+
+def getDefaultStream(_index: int) -> tuple[int, int, int]:
+    return 0, _as_cuda().index, _CUDA
+
+
+def setStream(stream_id: int, device_index: int, device_type: int) -> None:
+    standing_for_cuda().memory.streams.switch(stream_id)
+
+
+def getCurrentRawStream(_index: int) -> int:
+    return standing_for_cuda().memory.streams.current
+
+
+def isCurrentStreamCapturing() -> bool:
+    return False
+
+
+def sleep(_cycles: int) -> None:
+    """Nothing runs that could wait."""
+
+
+def get_sync_debug_mode() -> int:
+    return 0
+
+
+def set_sync_debug_mode(_mode: int) -> None:
+    """Nothing waits."""
+
+
+def getCurrentBlasHandle() -> int:
+    return 0
+
+
+def clearCublasWorkspaces() -> None:
+    memory = standing_for_cuda().memory
+    memory.blas_workspaces.clear(memory)
+
+
+def getCublasWorkspaceSize() -> int:
+    memory = standing_for_cuda().memory
+    return memory.blas_workspaces.n_bytes
+
+
+def hasPrimaryContext(_index: int) -> bool:
+    return True
+
+
+FUNCTIONS = {
+    f"_cuda_{name}": function
+    for name, function in (
+        *((f.__name__, f) for f in (
+            getDeviceCount, getDevice, setDevice, exchangeDevice, getArchFlags, canDeviceAccessPeer, synchronize,
+            getCompiledVersion, memoryStats, resetPeakMemoryStats, resetAccumulatedMemoryStats, emptyCache,
+            setMemoryFraction, getMemoryFraction, hostMemoryStats, memorySnapshot, record_memory_history,
+            getAllocatorBackend, cudaCachingAllocator_is_enabled, cudaCachingAllocator_raw_alloc,
+            cudaCachingAllocator_raw_delete, setMemoryMetadata, getMemoryMetadata, ipc_collect,
+            resetPeakHostMemoryStats, getCurrentStream, getDefaultStream, setStream, isCurrentStreamCapturing, sleep,
+            get_sync_debug_mode, set_sync_debug_mode, getCurrentBlasHandle, getCurrentRawStream,
+            clearCublasWorkspaces, getCublasWorkspaceSize, hasPrimaryContext,
+        )),
+        ("maybeExchangeDevice", exchangeDevice),
+        ("isHistoryEnabled", lambda: True),
+        ("record_memory_history_legacy", record_memory_history),
+        ("resetAccumulatedHostMemoryStats", resetPeakHostMemoryStats),
+    )
+}  # fmt: skip
+
+# ---------------------------------------------------------------------------------------------------------- accelerator
+
+
+def _device_of(index: int) -> int:
+    return _as_cuda().current if index is None or index < 0 else index
+
+
+ACCELERATOR = {
+    "_accelerator_getAccelerator": lambda: torch.device("cuda"),
+    "_accelerator_getDeviceIndex": getDevice,
+    "_accelerator_setDeviceIndex": setDevice,
+    "_accelerator_exchangeDevice": exchangeDevice,
+    "_accelerator_maybeExchangeDevice": exchangeDevice,
+    "_accelerator_synchronizeDevice": lambda _index: None,
+    "_accelerator_isAllocatorInitialized": lambda: True,
+    "_accelerator_emptyCache": emptyCache,
+    "_accelerator_emptyHostCache": lambda: None,
+    "_accelerator_getDeviceStats": lambda index: memoryStats(_device_of(index)),
+    "_accelerator_resetAccumulatedStats": lambda index: resetAccumulatedMemoryStats(_device_of(index)),
+    "_accelerator_resetPeakStats": lambda index: resetPeakMemoryStats(_device_of(index)),
+    "_accelerator_getMemoryInfo": lambda index: _of_own(_device_of(index)).mem_get_info(),
+    "_accelerator_getStream": lambda index: torch.cuda.current_stream(_device_of(index)),
+    "_accelerator_setStream": lambda stream: torch.cuda.set_stream(stream),
+    "_accelerator_setAllocatorSettings": lambda text: _gpu().set_allocator_settings(text),
+    "_get_accelerator": lambda *_check: torch.device("cuda"),
+    "_host_emptyCache": lambda: None,
+}
+
+
+def where_cuda_is_simulated(answer):
+    """A maker for `replaced`: this answer where a GPU stands for "cuda", PyTorch's own function, if there is one, else.
+
+    On a thread where a GPU is open that does not, "cuda" is the machine's.
+    """
+
+    def making(original):
+        def ask(*args, **kwargs):
+            if standing_for_cuda() is None:
+                return original(*args, **kwargs)
+            return answer(*args, **kwargs)
+
+        return wraps(answer)(ask)
+
+    return making

@@ -1,0 +1,23 @@
+"""All that is changed in PyTorch while "cuda" means a simulated GPU, and put back after the last such one closes."""
+
+from every_byte.gpu.patches.replacing import Changes
+
+from .devices import number_devices
+from .files import keep_holes
+from .factories import make_old_types, make_on_cuda
+from .generators import draw_on_cuda
+from .tensors import move, say_cuda
+from .torch_cuda import answer_for_cuda
+
+CUDA_GATES = Changes(
+    [
+        number_devices,
+        say_cuda,
+        move,
+        make_on_cuda,
+        make_old_types,
+        draw_on_cuda,
+        answer_for_cuda,
+        keep_holes,
+    ]
+)

@@ -1,0 +1,90 @@
+"""Generators of random numbers on "cuda": a state to keep and to restore, and numbers that nobody draws."""
+
+import torch
+
+from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.patches.replacing import replaced
+
+_STATE_BYTES = 16  # a seed and an offset, as CUDA's state has them
+_of_pytorch = torch._C.Generator
+
+
+class _IsGenerator(type):
+    def __instancecheck__(cls, x) -> bool:
+        return isinstance(x, _of_pytorch)
+
+
+class SimulatedGenerator(_of_pytorch):
+    """A generator of "cuda": its state is CUDA's 16 bytes, a seed and how many numbers were drawn."""
+
+    _seed, _offset = 0, 0
+
+    @property
+    def device(self) -> torch.device:
+        """Where its numbers are drawn."""
+        return standing_for_cuda().memory.as_cuda.device
+
+    def manual_seed(self, seed: int) -> "SimulatedGenerator":
+        """Begin anew from this seed."""
+        self._seed, self._offset = int(seed) % (1 << 64), 0
+        return self
+
+    def initial_seed(self) -> int:
+        """The seed it began from."""
+        return self._seed
+
+    def seed(self) -> int:
+        """Begin anew from a seed by chance."""
+        self.manual_seed(torch._C.default_generator.seed())
+        return self._seed
+
+    def get_offset(self) -> int:
+        """How far it is."""
+        return self._offset
+
+    def set_offset(self, offset: int) -> None:
+        """Go on from there."""
+        self._offset = offset
+
+    def get_state(self) -> torch.Tensor:
+        """Seed and offset, as bytes on the CPU."""
+        state = self._seed.to_bytes(8, "little") + self._offset.to_bytes(8, "little")
+        return torch.frombuffer(bytearray(state), dtype=torch.uint8)
+
+    def set_state(self, state: torch.Tensor) -> None:
+        """Go on as another one that had this state."""
+        if state.numel() != _STATE_BYTES:
+            raise RuntimeError(f"RNG state is wrong size: got {state.numel()} bytes, CUDA's has {_STATE_BYTES}.")
+        numbers = bytes(state.tolist())
+        self._seed, self._offset = (int.from_bytes(part, "little") for part in (numbers[:8], numbers[8:]))
+
+    graphsafe_get_state = get_state
+    graphsafe_set_state = set_state
+
+    def clone_state(self) -> "SimulatedGenerator":
+        """Another one that goes on from here."""
+        made = SimulatedGenerator()
+        made.set_state(self.get_state())
+        return made
+
+
+class Generator(metaclass=_IsGenerator):
+    """`torch.Generator`, which knows "cuda" too."""
+
+    def __new__(cls, device="cpu"):
+        """A generator of that device."""
+        from .naming import named
+
+        if standing_for_cuda() is not None and named(device) == "cuda":
+            return SimulatedGenerator()
+        return _of_pytorch(device)
+
+
+def generators() -> tuple[SimulatedGenerator, ...]:
+    """One for each GPU of the machine."""
+    return tuple(SimulatedGenerator() for _ in range(standing_for_cuda().memory.as_cuda.n_devices))
+
+
+def draw_on_cuda():
+    """Let `torch.Generator("cuda")` make one. Returns what undoes it."""
+    return replaced(torch, "Generator", lambda _original: Generator)

@@ -1,0 +1,50 @@
+"""Where a program says that something is to lie: on "cuda", on "meta", or where PyTorch puts it by default."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch._C import _len_torch_function_stack
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+
+from every_byte.gpu.memory.as_cuda import parsed
+from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
+
+HERE, EMPTY = "cuda", "meta"
+
+
+def is_outside() -> bool:
+    """Whether it is the program that runs now, not an operation at work on a simulated GPU."""
+    return not this_thread.depth
+
+
+def named(device) -> str:
+    """Which of the two kinds a device is, for a program beside an open GPU that stands for "cuda"; "" for others.
+
+    Raises: RuntimeError for another GPU than the simulated one; as `torch.device` for what is no device.
+    """
+    found = parsed(device)
+    if found is None or found.type not in (HERE, EMPTY):
+        return ""
+    if found.type == HERE:
+        standing_for_cuda().memory.as_cuda.must_be_here(found)
+    return found.type
+
+
+def by_default() -> torch.device | None:
+    """The device of `torch.set_default_device`, or of a context `with torch.device(...)`."""
+    if not _len_torch_function_stack():
+        return None
+    modes = reversed(_get_current_function_mode_stack())
+    return next((mode.device for mode in modes if isinstance(mode, DeviceContext)), None)
+
+
+@contextmanager
+def asking(kind: str) -> Iterator[None]:
+    """What is made inside is on that kind of device by the program's own word: "cuda" or "meta"."""
+    outer, this_thread.asked = this_thread.asked, kind
+    try:
+        yield
+    finally:
+        this_thread.asked = outer

@@ -1,0 +1,203 @@
+"""What a tensor says of where it lies, and how it is moved: one of a simulated GPU says "cuda:0"."""
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
+from every_byte.gpu.memory.physical import META, device_of
+from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.patches.replacing import all_of, replaced
+
+from .naming import EMPTY, HERE, asking, is_outside, named
+
+_PARSED = torch._C._nn._parse_to
+
+
+def told_device(tensor: torch.Tensor) -> torch.device:
+    """The device that a program is told of a tensor: "cuda:0" for one of a GPU that stands for it."""
+    device = device_of(tensor)
+    if device.type != "meta" or this_thread.depth:
+        return device
+    here = _as_cuda(tensor)
+    return device if here is None else here.device
+
+
+def _as_cuda(tensor: torch.Tensor):
+    """As which GPU a program finds the one on which a meta tensor lies; None for a meta tensor of the program's own."""
+    if is_traceable_wrapper_subclass(tensor):
+        inner = (getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
+        return next((found for found in map(_as_cuda, inner) if found), None)
+    try:
+        record = RECORDS.get(tensor.untyped_storage()._cdata)
+    except (NotImplementedError, RuntimeError):  # inside torch.func tensors are wrapped, and sparse ones have no storage
+        mode = standing_for_cuda()
+        return mode and mode.memory.as_cuda
+    return None if record is None else record.memory.as_cuda
+
+
+def say_cuda():
+    """Let tensors of a simulated GPU say that they are CUDA's. Returns what undoes it."""
+
+    def device(original):
+        return property(told_device, doc=original.__doc__)
+
+    def is_cuda(original):
+        return property(lambda tensor: told_device(tensor).type == "cuda", doc=original.__doc__)
+
+    def is_meta(original):
+        return property(lambda tensor: told_device(tensor).type == "meta", doc=original.__doc__)
+
+    def get_device(original):
+        def get(tensor):
+            device = told_device(tensor)
+            return device.index if device.type == "cuda" else original(tensor)
+
+        return get
+
+    def type_(original):
+        def type_of(tensor, dtype=None, non_blocking=False, **kwargs):
+            if dtype is None:
+                said = original(tensor)
+                is_here = device_of(tensor).type == "meta" and told_device(tensor).type == "cuda"
+                return said.replace("torch.", "torch.cuda.", 1).replace(".meta.", ".") if is_here else said
+            name = dtype if isinstance(dtype, str) else None
+            if name and name.startswith("torch.cuda."):
+                return tensor.to(device=HERE, dtype=getattr(torch, name.rsplit(".", 1)[1]).dtype)
+            if name and device_of(tensor).type == "meta":
+                return tensor.to(device="cpu", dtype=getattr(torch, name.rsplit(".", 1)[1]).dtype)
+            return original(tensor, dtype, non_blocking, **kwargs)
+
+        return type_of
+
+    def data_ptr(original):
+        def address(tensor):
+            if device_of(tensor).type != "meta" or not is_outside():
+                return original(tensor)
+            start = _address(tensor.untyped_storage())
+            return start and start + tensor.storage_offset() * tensor.element_size()
+
+        return address
+
+    def storage_data_ptr(original):
+        return lambda storage: _address(storage) or original(storage)
+
+    def of_storage(original):
+        def told(storage):
+            record = RECORDS.get(storage._cdata)
+            here = record and record.memory.as_cuda
+            return here.device if here and is_outside() else original.__get__(storage)
+
+        return property(told, doc=original.__doc__)
+
+    def storage_is_cuda(original):
+        return property(lambda storage: storage.device.type == "cuda", doc=original.__doc__)
+
+    changes = [
+        (torch.Tensor, "device", device),
+        (torch.Tensor, "is_cuda", is_cuda),
+        (torch.Tensor, "is_meta", is_meta),
+        (torch.Tensor, "get_device", get_device),
+        (torch, "get_device", lambda original: lambda tensor: tensor.get_device()),
+        (torch.Tensor, "type", type_),
+        (torch.Tensor, "data_ptr", data_ptr),
+        (torch.UntypedStorage, "data_ptr", storage_data_ptr),
+        (torch.UntypedStorage, "device", of_storage),
+        (torch.UntypedStorage, "is_cuda", storage_is_cuda),
+        (torch.Tensor, "_make_wrapper_subclass", _wrapping),
+    ]
+    return all_of([replaced(*change) for change in changes])
+
+
+def _address(storage: torch.UntypedStorage) -> int:
+    """Where a storage lies on a simulated GPU, as programs ask that tell storages apart by it; 0 for others."""
+    record = RECORDS.get(storage._cdata)
+    return record.block.address if record is not None and record.block is not None else 0
+
+
+def _wrapping(original):
+    """A wrapper around tensors of the GPU lies, for PyTorch, where they do."""
+
+    def make(cls, *args, **kwargs):
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == "cuda" and standing_for_cuda() and not _is_fake(cls):
+            kwargs["device"] = META
+        return original(cls, *args, **kwargs)
+
+    return staticmethod(make)
+
+
+def _is_fake(cls: type) -> bool:
+    return cls.__module__.startswith("torch._subclasses.fake")
+
+
+def move():
+    """Let `.to("cuda")`, `.cuda()` and the like bring tensors to the simulated GPU. Returns what undoes it."""
+
+    def to(original):
+        def moved(tensor, *args, **kwargs):
+            if not is_outside() or standing_for_cuda() is None:
+                return original(tensor, *args, **kwargs)
+            return _moved(original, tensor, args, kwargs)
+
+        return moved
+
+    def cuda(original):
+        def moved(tensor, device=None, non_blocking=False, memory_format=torch.preserve_format):
+            if standing_for_cuda() is None:
+                return original(tensor, device, non_blocking, memory_format)
+            return tensor.to(HERE if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
+
+        return moved
+
+    def parse_to(original):
+        def parse(*args, **kwargs):
+            if not is_outside() or standing_for_cuda() is None:
+                return original(*args, **kwargs)
+            if args and isinstance(args[0], int) and not isinstance(args[0], bool):
+                args = torch.device("cuda", args[0]), *args[1:]
+            if isinstance(kwargs.get("device"), int):
+                kwargs = kwargs | {"device": torch.device("cuda", kwargs["device"])}
+            found = original(*args, **kwargs)
+            like = args[0] if args and isinstance(args[0], torch.Tensor) else kwargs.get("tensor")
+            return found if like is None else (like.device, *found[1:])
+
+        return parse
+
+    changes = [
+        (torch.Tensor, "to", to),
+        (torch.Tensor, "cuda", cuda),
+        (torch._C._nn, "_parse_to", parse_to),
+    ]
+    return all_of([replaced(*change) for change in changes])
+
+
+def _moved(original, tensor: torch.Tensor, args: tuple, kwargs: dict):
+    """`tensor.to(...)`, whatever stands first in it: a device, a type, or another tensor."""
+    first = args[0] if args else None
+    if isinstance(first, torch.dtype):
+        return original(tensor, *args, **kwargs)
+    like = first if isinstance(first, torch.Tensor) else kwargs.get("other")
+    device = like.device if like is not None else kwargs.get("device") if first is None else first
+    kind = named(device)
+    if not kind:
+        return original(tensor, *args, **kwargs)
+    if kind == EMPTY and tensor.device.type == "cuda":
+        types = (each for each in (*args, kwargs.get("dtype")) if isinstance(each, torch.dtype))
+        return _emptied(tensor, next(types, tensor.dtype))
+    if like is None:
+        if first is None:
+            kwargs = kwargs | {"device": META}
+        else:
+            args = META, *args[1:]
+    if kind == HERE and device_of(tensor).type == "meta" and tensor.device.type == "meta":
+        raise NotImplementedError(
+            "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of "
+            "torch.nn.Module.to() when moving module from meta to a different device."
+        )
+    with asking(kind):
+        return original(tensor, *args, **kwargs)
+
+
+def _emptied(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A meta tensor of the program's own that has a tensor's shape."""
+    return torch.empty_like(tensor, dtype=dtype, device=META, requires_grad=tensor.requires_grad)

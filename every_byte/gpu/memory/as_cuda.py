@@ -1,0 +1,54 @@
+"""What a program means by a device, where a simulated GPU stands for "cuda": which of a machine's GPUs it is."""
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass
+class AsCuda:
+    """As which of a machine's GPUs a program finds the simulated one: number `index` of `n_devices`.
+
+    `current` is the one that `torch.cuda.set_device` has chosen. The others are those of other ranks, which have
+    processes of their own.
+    """
+
+    index: int = 0
+    n_devices: int = 1
+    current: int = 0
+
+    @property
+    def device(self) -> torch.device:
+        """The device that a program is told."""
+        return torch.device("cuda", self.index)
+
+    def must_be_here(self, device: torch.device) -> None:
+        """Check that a device is this one: "cuda" alone is the current one.
+
+        Raises: RuntimeError for another rank's, and for one that there is not, as CUDA does.
+        """
+        index = self.current if device.index is None else device.index
+        if index == self.index:
+            return
+        if not 0 <= index < self.n_devices:
+            raise torch.AcceleratorError(
+                f"CUDA error: invalid device ordinal\ncuda:{index} was asked for, and there are {self.n_devices} GPUs, "
+                f"numbered from 0; with {self.n_devices} ranks, each has one."
+            )
+        raise RuntimeError(
+            f"a simulated rank has its own GPU alone: this process is the rank of cuda:{self.index}, and something was "
+            f"to lie on cuda:{index}; call torch.cuda.set_device({self.index}) first (the rank's number is in "
+            "LOCAL_RANK), or simulate that rank."
+        )
+
+
+def parsed(device) -> torch.device | None:
+    """The device that a program has named; None for none. A bare number is one of CUDA's."""
+    if device is None or isinstance(device, _DEVICE):
+        return device
+    if isinstance(device, int) and not isinstance(device, bool):
+        return _DEVICE("cuda", device)
+    return _DEVICE(device)
+
+
+_DEVICE = torch.device

@@ -1,0 +1,14 @@
+"""Where PyTorch itself holds a tensor, also while a program is told that a simulated GPU's tensors are on "cuda"."""
+
+import torch
+
+is_meta = torch._C.TensorBase.is_meta.__get__
+"""Whether a tensor is one of PyTorch's meta tensors, as those of a simulated GPU are."""
+
+is_cuda = torch._C.TensorBase.is_cuda.__get__
+"""Whether a tensor lies on a GPU of the machine."""
+
+device_of = torch._C.TensorBase.device.__get__
+"""The device that PyTorch's C++ knows of a tensor."""
+
+META = torch.device("meta")
