@@ -9,7 +9,7 @@ import torch
 
 from every_byte.palette import STATE
 
-from .attribution import Kept, Role
+from .attribution import Attribution, Kept, Role
 from .events import Event
 from .trace import Trace
 
@@ -67,33 +67,58 @@ class Row:
 COLUMNS = ("category", "module", "operation", "name", "shape", "dtype", "kept_for", "allocation", "term")
 
 
+class Identity(NamedTuple):
+    """Whose an allocation is at one instant: what its row says in these columns. `kept` are the slots that keep it."""
+
+    category: str
+    module: str
+    operation: str
+    name: str
+    kept: list[Kept]
+
+
+def identity_of(trace: Trace, attribution: Attribution, number: int, position: int) -> Identity:
+    """Whose the allocation of this number is just before event number `position`."""
+    event = attribution.made[number]
+    kept = attribution.kept(number, position)
+    category = attribution.category(number, position)
+    unnamed = Role(category) if category == "outputs" else None
+    role = next((r for r in trace.owners.roles.get(number, ()) if r.category == category), unnamed)
+    keepers = keepers_of(event, kept)
+    module = role.module if role else keepers[0] if keepers and category not in _NAMED else event.module
+    if event.name or category == "inputs":
+        module = ""
+    return Identity(category, module, event.operation.removeprefix("aten::"), role.name if role else "", kept)
+
+
+def keepers_of(event: Event, kept: list[Kept]) -> list[str]:
+    """The module of each node that keeps an allocation."""
+    return [event.module if k.node.module is None else k.node.module for k in kept]
+
+
 def rows_at(trace: Trace, position: int) -> list[Row]:
     """A row for each allocation that is live just before event number `position`, oldest first."""
     attribution, namesakes = trace.attribution(), Counter()
-    rows = []
-    for number, event in trace.live_at(position).items():
-        kept = attribution.kept(number, position)
-        category = attribution.category(number, position)
-        unnamed = Role(category) if category == "outputs" else None
-        role = next((r for r in trace.owners.roles.get(number, ()) if r.category == category), unnamed)
-        rows.append(_row(event, category, role, kept, trace.owners.tensors.get(number), namesakes))
-    return rows
+    return [
+        _row(event, identity_of(trace, attribution, number, position), trace.owners.tensors.get(number), namesakes)
+        for number, event in trace.live_at(position).items()
+    ]
 
 
-def _row(event: Event, category: str, role: Role | None, kept: list[Kept], tensor, namesakes: Counter) -> Row:
-    keepers = [event.module if k.node.module is None else k.node.module for k in kept]
-    module = role.module if role else keepers[0] if keepers and category not in _NAMED else event.module
-    name = role.name if role else ""
-    operation = event.operation.removeprefix("aten::")
-    shape, dtype = (None if tensor is None or tensor[0] is None else tuple(tensor[0])), tensor and tensor[1]
-    if event.name or category == "inputs":
-        module = ""
+def shape_and_dtype(tensor) -> tuple[tuple[int, ...] | None, torch.dtype | None]:
+    """Shape and dtype of what was noted of a tensor; None where it was not seen."""
+    return (None if tensor is None or tensor[0] is None else tuple(tensor[0])), tensor and tensor[1]
+
+
+def _row(event: Event, identity: Identity, tensor, namesakes: Counter) -> Row:
+    category, module, operation, name, kept = identity
+    shape, dtype = shape_and_dtype(tensor)
     called = operation if category in _BY_OPERATION else name
     namesakes[module, category, called] += 1
     about = shape, dtype, event.n_bytes, event.allocation
     slots = [Slot(module, category, called, *about, namesakes[module, category, called])]
     if category not in _NAMED:
-        places = zip(keepers, kept, strict=True)
+        places = zip(keepers_of(event, kept), kept, strict=True)
         slots += [Slot(module, k.node.name, k.slot, *about, k.node.nth) for module, k in places]
     kept_for = tuple(f"{k.node.name}.{k.slot}".rstrip(".") for k in kept)
     slack_bytes = max(event.block_bytes - event.n_bytes, 0) if event.block_bytes else 0

@@ -3,9 +3,17 @@
 from .account import Account
 from .controls import Control
 from .curves import Curve
-from .explorer import Explorer
 from .stages import Limit
 from .thinning import pieces
 from .timeline import Timeline
 
 __all__ = ["Account", "Control", "Curve", "Explorer", "Limit", "Timeline", "pieces"]
+
+
+def __getattr__(name: str):
+    """`Explorer` alone needs anywidget: what draws the same on a page of its own is imported without."""
+    if name != "Explorer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .explorer import Explorer
+
+    return Explorer

@@ -56,19 +56,19 @@ class Timeline:
             raise ValueError(f"a timeline needs events: there are none between {after!r} and {until!r}.")
         by_event = levels(trace, found=False)
         totals = [sum(by_event[i + 1].values()) for i in events]
-        chosen = _highest_of_each_part(totals, most)
+        chosen = highest_of_each_part(totals, most)
         peak = max(range(len(chosen)), key=lambda column: totals[chosen[column]])
         found = [by_event[events[i] + 1] for i in chosen]
         names = [name for name in CATEGORIES if any(name in level for level in found)]
         names += sorted({name for level in found for name in level} - set(names))
         positions = {position: name for name, position in (named or {}).items()}
-        reserved = _reserved(trace, last)
+        reserved = reserved_after(trace, last)
         return cls(
             {name: [level.get(name, 0) for level in found] for name in names},
             [reserved[events[i]] for i in chosen],
             [i + 1 for i in chosen],
             len(events),
-            _spans([trace.events[events[i]].phase for i in chosen]),
+            spans([trace.events[events[i]].phase for i in chosen]),
             peak,
             positions.get(events[chosen[peak]] + 1, ""),
             capacity_bytes,
@@ -110,7 +110,7 @@ class Timeline:
         }  # fmt: skip
 
 
-def _highest_of_each_part(totals: list[int], most: int) -> list[int]:
+def highest_of_each_part(totals: list[int], most: int) -> list[int]:
     """At most `most` places, one of each part of equal length: the first of the highest there."""
     n_parts = min(most, len(totals))
     bounds = [len(totals) * part // n_parts for part in range(n_parts + 1)]
@@ -118,7 +118,7 @@ def _highest_of_each_part(totals: list[int], most: int) -> list[int]:
     return [max(part, key=totals.__getitem__) for part in parts]
 
 
-def _reserved(trace: Trace, until: int) -> list[int]:
+def reserved_after(trace: Trace, until: int) -> list[int]:
     """The bytes of all segments after each event."""
     now, found = 0, []
     for event in trace.events[:until]:
@@ -130,7 +130,7 @@ def _reserved(trace: Trace, until: int) -> list[int]:
     return found
 
 
-def _spans(phases: list[str]) -> list[tuple[str, int, int]]:
+def spans(phases: list[str]) -> list[tuple[str, int, int]]:
     """(name, first, last) of each run of one name."""
     starts = [i for i in range(len(phases)) if i == 0 or phases[i] != phases[i - 1]]
     stops = [*(start - 1 for start in starts[1:]), len(phases) - 1]

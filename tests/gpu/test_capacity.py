@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from every_byte.gpu.capacity import SEGMENT_STEP_BYTES, Fit, fit
+from every_byte.gpu.capacity import Fit, fit
 from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.requests import SEGMENT_STEP_BYTES
 from every_byte.ledger.trace import Trace
 from every_byte.units import MiB
 from utils import GPT, SimulatedGPU

@@ -7,11 +7,12 @@ from math import gcd
 import pytest
 import torch
 
-from every_byte.gpu.capacity import MOST_REPEATS, SEGMENT_STEP_BYTES, Fit, Room, fit
+from every_byte.gpu.capacity import Fit, Room, fit
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.requests import MOST_REPEATS, SEGMENT_STEP_BYTES
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 from every_byte.units import MiB

@@ -28,6 +28,7 @@ ORDER = """
     every_byte.gpu
     every_byte.figures
     every_byte.widget
+    every_byte.account
     utils
     utils.models
     utils.formulas
@@ -248,7 +249,7 @@ def test_importing_attaches_nothing_and_brings_nothing_heavy(package):
 
 
 def test_the_instrument_and_its_reports_need_no_figures_and_no_widgets():
-    reports = ("ledger.groups", "gpu.record", "gpu.side_by_side", "gpu.ranks")
+    reports = ("ledger.groups", "gpu.record", "gpu.side_by_side", "gpu.ranks", "account.report", "account.page")
     source = "".join(f"import every_byte.{name}\n" for name in reports)
     source += "import sys; print({'matplotlib', 'ipywidgets', 'anywidget', 'IPython'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=120)

@@ -1,7 +1,7 @@
 // The plot of a timeline: areas stacked by category over a step's columns, phases shaded, the peak marked.
 
 import { build, pattern, tone } from "./elements.js";
-import { short, sum } from "./formula.js";
+import { short, sum } from "./numbers.js";
 
 const AREAS = { height: 216, above: 20, left: 62 }; // pixels; above: names of phases, left: bytes
 const LETTER = 6.8; // width of one of a caption's characters

@@ -2,7 +2,7 @@
 // and their legend.
 
 import { build, pattern, tone } from "./elements.js";
-import { exact, short } from "./formula.js";
+import { exact, short } from "./numbers.js";
 
 const ALONE = { height: 26, character: 6.6 }; // a stage without a name; the width of a character tells what fits
 const STACKED = { height: 14, character: 5.9, className: "eb-thin" };

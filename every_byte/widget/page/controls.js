@@ -1,7 +1,7 @@
 // The controls of an explorer: native inputs, so that keyboard, touch and screen readers work as everywhere.
 
 import { build } from "./elements.js";
-import { counted, exact } from "./formula.js";
+import { counted, exact } from "./numbers.js";
 
 const LONG_NAME = 28; // characters: more than a list in one column has room for
 

@@ -1,10 +1,13 @@
 // The elements that an explorer is built of: HTML and SVG, colours and hatches.
 
-/** An element, HTML or SVG, with attributes (null: left out) and children. */
+/** An element, HTML or SVG, with attributes (null: left out) and children. A page may forbid style attributes: it is set as a property. */
 export function build(tag, attributes = {}, ...children) {
   const isSvg = ["svg", "g", "rect", "text", "title", "defs", "pattern", "path", "line", "tspan", "circle"].includes(tag);
   const node = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) if (value !== null) node.setAttribute(name, value);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "style") node.style.cssText = value;
+    else if (value !== null) node.setAttribute(name, value);
+  }
   node.append(...children);
   return node;
 }

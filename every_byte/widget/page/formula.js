@@ -1,4 +1,4 @@
-// What an explorer computes: exact numbers as text, the formula at a setting, predicted beside accounted.
+// What an explorer computes: the formula at a setting, and predicted beside accounted.
 //
 // Plain functions of three plain objects, which the other files pass on; a page without a kernel calls them too.
 //   spec    {title, controls, stages: [name], parts, limits: {stage: [{when, letters, js, reason}]},
@@ -14,32 +14,7 @@
 //            them, fit: {fits, headline, reasons}, or null; fit_with: {option: fit} for the other options of a choice that judges,
 //            or null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
 
-const grouped = new Intl.NumberFormat("en-US"); // made once: toLocaleString makes one for each number
-
-/** Every digit, as Python's f"{n:,d}". */
-export const exact = (n) => grouped.format(n);
-
-/** A difference, as "+512". */
-export const amount = (n) => `${n > 0 ? "+" : ""}${exact(n)}`;
-
-/** A number with what it counts, of which the plural is given: "1 sequence", "1 entry", "1 class"; "1 MiB" as it is. */
-export function counted(n, unit) {
-  const one = unit.replace(/ies$/, "y").replace(/(ss|x|ch|sh)es$/, "$1").replace(/([^s])s$/, "$1");
-  return `${exact(n)} ${n === 1 ? one : unit}`.trim();
-}
-
-/** Three to four digits and a unit, as every_byte.units.short: halves go to the even digit, in integers. */
-export function short(n) {
-  const units = [[2n ** 30n, "GiB"], [2n ** 20n, "MiB"], [2n ** 10n, "KiB"]];
-  const magnitude = BigInt(Math.abs(n));
-  const [size, name] = units.find(([size]) => magnitude >= size) ?? [1n, "B"];
-  const decimals = name === "B" ? 0 : Math.max(0, 3 - String(magnitude / size).length);
-  const scaled = magnitude * 10n ** BigInt(decimals);
-  const rest = (scaled % size) * 2n;
-  const digits = scaled / size + (rest > size || (rest === size && (scaled / size) % 2n) ? 1n : 0n);
-  const text = grouped.format(Number(digits) / 10 ** decimals);
-  return `${n < 0 ? "-" : ""}${text} ${name}`;
-}
+import { exact, sum } from "./numbers.js";
 
 /** Does a control have an effect at this value, or a limit a say? */
 export const isMeant = ({ when }, value) => Object.entries(when).every(([symbol, names]) => names.includes(value[symbol]));
@@ -116,7 +91,6 @@ function misfit(spec, value, terms, out) {
   return `No prediction of this setting: ${term.text} must be a whole number, 0 or more; it is not for ${setting}.`;
 }
 
-export const sum = (numbers) => numbers.reduce((total, n) => total + (n ?? 0), 0);
 const sized = (bytes) => (Number.isNaN(bytes) ? { predicted: null, unsized: true } : { predicted: bytes });
 
 const withDifference = (row, state) =>

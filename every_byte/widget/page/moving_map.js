@@ -6,7 +6,7 @@
 //        sizes are in units of 512 bytes
 
 import { build, pattern, swatch, tone } from "./elements.js";
-import { short, sum } from "./formula.js";
+import { short, sum } from "./numbers.js";
 
 const [FREE, UNMAPPED] = [-1, -2];
 const UNIT = 512; // bytes

@@ -1,7 +1,7 @@
 // The table of an explorer: one row for each term; terms in stages are folded below a row for the stage.
 
 import { build, swatch } from "./elements.js";
-import { amount, exact, short } from "./formula.js";
+import { amount, exact, short } from "./numbers.js";
 
 const CELL = { role: "cell" };
 const unbroken = (text) => text.replaceAll("⌉", "⌉\u2060"); // no line ends between a bracket and its 512

@@ -2,7 +2,7 @@
 
 import { bytesAt, drawAreas, PLOT_BOTTOM, PLOT_LEFT } from "./areas.js";
 import { build, swatch } from "./elements.js";
-import { exact, short } from "./formula.js";
+import { exact, short } from "./numbers.js";
 
 const phaseAt = ({ phases }, column) => phases.find(([, first, last]) => first <= column && column <= last)[0];
 

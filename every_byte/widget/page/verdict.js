@@ -1,7 +1,7 @@
 // What an explorer says of predicted beside accounted, in its status line, and of whether the setting fits on the GPU.
 
 import { build } from "./elements.js";
-import { amount, exact } from "./formula.js";
+import { amount, exact } from "./numbers.js";
 
 /** `who` agree: "Predicted and simulated", or all three. */
 function agreement({ stages, whole, beyond }, who) {

@@ -1,0 +1,159 @@
+"""What a run asked of an allocator, carried out again by one of another size, its last step again and again."""
+
+from dataclasses import dataclass, field
+
+from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.memory.blocks import Block
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
+from every_byte.gpu.memory.settings import AllocatorSettings
+from every_byte.ledger.trace import Trace
+from every_byte.units import MiB
+
+SEGMENT_STEP_BYTES = 2 * MiB
+"""Every segment is a multiple of it, as is what expandable ones grow by, so that a byte more or less than a multiple
+lets no other run pass; but for large segments of a size that a setting has chosen."""
+MOST_REPEATS = 8
+ROOMY_BYTES = 1 << 60
+"""A capacity that no run exhausts."""
+_FREE, _REFUSED = 0, -1
+
+
+@dataclass
+class Outcome:
+    """How a replay ended: the position of the request that failed, if one did."""
+
+    max_reserved_bytes: int
+    n_retries: int
+    failed_at: int | None = None
+    in_last_step: bool = False
+
+
+@dataclass
+class Requests:
+    """The requests and frees of a trace, (position, allocation, bytes or _FREE, stream); where its last step begins.
+
+    `settings` are the allocator's; `renamed` says which allocation of the last step takes the place of which from
+    before it, when it is repeated. `rest` is what comes after the last step, once.
+    """
+
+    requests: list[tuple[int, int, int, int]]
+    start: int
+    settings: AllocatorSettings
+    renamed: dict[int, int] = field(default_factory=dict)
+    rest: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+    @classmethod
+    def once(cls, trace: Trace, settings: AllocatorSettings, until: int | None = None) -> "Requests":
+        """What a trace has up to a position, and no step again. One that was refused last is asked for as well."""
+        requests = _listed(trace, 0, until)
+        if until is not None and until < len(trace) and trace.events[until].action == "oom":
+            requests.append((until, _REFUSED, trace.events[until].n_bytes, trace.events[until].stream))
+        return cls(requests, len(requests), settings)
+
+    @classmethod
+    def of(
+        cls, trace: Trace, after: int, until: int, settings: AllocatorSettings, *, with_rest: bool = False
+    ) -> "Requests":
+        """What a trace has up to `until`, the last step of it, behind `after`, to be repeated; and the rest.
+
+        Raises: ValueError for a last step that is not steady.
+        """
+        requests = _listed(trace, 0, until)
+        start = next((i for i, (position, *_) in enumerate(requests) if position > after), len(requests))
+        sizes = {number: n_bytes for _, number, n_bytes, _ in requests if n_bytes}
+        made = {number for _, number, n_bytes, _ in requests[start:] if n_bytes}
+        freed = {number for _, number, n_bytes, _ in requests[start:] if not n_bytes}
+        found, left = sorted(freed - made), sorted(made - freed)
+        if [sizes[number] for number in found] != [sizes[number] for number in left]:
+            raise ValueError(
+                f"the last step must be steady, and leave what it found: got a step that found {len(found)} "
+                f"allocations which it frees, and leaves {len(left)} of its own; run one step more."
+            )
+        renamed = dict(zip(found, left, strict=True))
+        return cls(requests, start, settings, renamed, _listed(trace, until) if with_rest else [])
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that is in use at once, in blocks without a byte to spare."""
+        sizes, now, most = {}, 0, 0
+        for _, number, n_bytes, _ in (*self.requests, *self.rest):
+            if n_bytes == _FREE:
+                now -= sizes.pop(number)
+            else:
+                sizes[number] = self.settings.round_size(n_bytes)
+                now += sizes[number]
+                most = max(most, now)
+        return most
+
+    @property
+    def collects_garbage(self) -> bool:
+        """Whether segments go back to the driver before there is need: PyTorch does so only where a fraction is set."""
+        return self.settings.garbage_collection_threshold > 0 and self.settings.per_process_memory_fraction < 1
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether the driver sells more than is reserved: large segments are no whole number of its pages."""
+        return self.settings.large_segment_bytes % SEGMENT_STEP_BYTES > 0
+
+    def replay(self, capacity_bytes: int, total_bytes: int, fraction: float = 1.0) -> Outcome:
+        """All requests on an allocator of this capacity, the last step again and again until it changes nothing.
+
+        Segments may take this fraction of `total_bytes`, and no more than the capacity.
+        """
+        allocator = CachingAllocator(capacity_bytes, settings=self.settings, total_bytes=total_bytes)
+        allocator.set_memory_fraction(fraction)
+        live: dict[int, Block] = {}
+        failed_at, before, n_before = _carry_out(self.requests, allocator, live), None, 0
+        for _ in range(MOST_REPEATS):
+            if failed_at is not None:
+                break
+            live |= {old: live.pop(new) for old, new in self.renamed.items()}
+            now = allocator.max_reserved_bytes, _layout(allocator, live)
+            if now == before:
+                live |= {new: live.pop(old) for old, new in self.renamed.items()}
+                break
+            before = now
+            n_before = _n_retries(allocator)
+            failed_at = _carry_out(self.requests[self.start :], allocator, live)
+        n_retries = _n_retries(allocator)
+        in_last_step = n_retries > n_before
+        if failed_at is None:
+            failed_at = _carry_out(self.rest, allocator, live)
+        return Outcome(allocator.max_reserved_bytes, _n_retries(allocator), failed_at, in_last_step)
+
+
+def _listed(trace: Trace, first: int, until: int | None = None) -> list[tuple[int, int, int, int]]:
+    return [
+        (position, event.allocation, event.n_bytes if event.action == "alloc" else _FREE, event.stream)
+        for position, event in enumerate(trace.events[first:until], start=first)
+        if event.action in ("alloc", "free")
+    ]
+
+
+def _n_retries(allocator: CachingAllocator) -> int:
+    return allocator.memory_stats()["num_alloc_retries"]
+
+
+def _layout(allocator: CachingAllocator, live: dict[int, Block]) -> tuple:
+    """Where everything lies, by the order of addresses: from the same layout, the same step leads to the same one."""
+    numbers = {block.address: number for number, block in live.items()}
+    return tuple(
+        (segment["stream"], segment["segment_type"], block["size"], numbers.get(block["address"]))
+        for segment in allocator.memory_snapshot()
+        for block in segment["blocks"]
+    )
+
+
+def _carry_out(
+    requests: list[tuple[int, int, int, int]], allocator: CachingAllocator, live: dict[int, Block]
+) -> int | None:
+    """The position of the request for which there was no room, or None."""
+    for position, number, n_bytes, stream in requests:
+        if n_bytes == _FREE:
+            allocator.free(live.pop(number))
+            continue
+        try:
+            live[number] = allocator.malloc(n_bytes, stream)
+        except OutOfMemory:
+            return position
+    return None
