@@ -6,6 +6,7 @@ from .devices import number_devices
 from .files import keep_holes
 from .factories import make_old_types, make_on_cuda
 from .generators import draw_on_cuda
+from .ranks import pretend
 from .tensors import move, say_cuda
 from .torch_cuda import answer_for_cuda
 
@@ -19,5 +20,6 @@ CUDA_GATES = Changes(
         draw_on_cuda,
         answer_for_cuda,
         keep_holes,
+        pretend,
     ]
 )

@@ -1,0 +1,110 @@
+"""Runs a script or a module as Python itself would: its `__main__`, its path, its arguments, its exit code."""
+
+import builtins
+import importlib.util
+import os
+import runpy
+import signal
+import sys
+import threading
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from .training import EnoughSteps
+
+INTERRUPTED = 128 + signal.SIGINT
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended: the exit code that Python gives, and a sentence."""
+
+    exit_code: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A script by its path, or a module by its name (`-m`), and the words behind it.
+
+    Raises: FileNotFoundError for a script that there is not; ModuleNotFoundError or ImportError for a module.
+    """
+
+    name: str
+    arguments: tuple[str, ...] = ()
+    is_module: bool = False
+
+    def run(self) -> Ended:
+        """Run it to its end, on this thread, and wait for those that it has started, as Python does.
+
+        What it raises is printed as Python prints it, without what lies below the program.
+        """
+        ended = self._run()
+        threading._shutdown()  # threads that are no daemons: what they do is part of the program
+        return ended
+
+    def _run(self) -> Ended:
+        try:
+            self._run_code(*self._code())
+        except EnoughSteps:
+            return Ended(0, "stopped where the next step would have begun")
+        except SystemExit as exit_:
+            return _exited(exit_)
+        except KeyboardInterrupt as error:
+            self._tell(error)
+            return Ended(INTERRUPTED, "interrupted")
+        except BaseException as error:
+            self._tell(error)
+            first = (str(error).strip() or "no message").splitlines()[0]
+            return Ended(1, f"{_name_of(error)}: {first}")
+        return Ended(0, "the program ended by itself")
+
+    def _code(self) -> tuple:
+        """Its code, and what its `__main__` is to say of itself."""
+        if self.is_module:
+            sys.path[0] = os.getcwd()
+            name, spec, code = runpy._get_module_details(self.name)
+            return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}, spec.origin
+        path = Path(self.name)
+        if path.is_dir() or path.suffix in (".zip", ".pyz"):
+            raise ValueError(f"a program must be a file of Python code, or -m with a module: got {self.name!r}.")
+        sys.path[0] = str(path.resolve().parent)
+        with open(path, "rb") as file:
+            code = compile(file.read(), self.name, "exec", dont_inherit=True)
+        return code, {"__file__": self.name, "__spec__": None, "__package__": None}, self.name
+
+    def _run_code(self, code, says: dict, path: str) -> None:
+        main = ModuleType("__main__")
+        loader = importlib.util.spec_from_file_location("__main__", path)
+        main.__dict__.update(says, __builtins__=builtins, __loader__=loader and loader.loader, __cached__=None)
+        sys.modules["__main__"] = main
+        sys.argv[:] = [path, *self.arguments]
+        exec(code, main.__dict__)
+
+    def _tell(self, error: BaseException) -> None:
+        """Print an exception by the program's own hook, from the program's first frame on."""
+        here, tb = __file__, error.__traceback__
+        while tb is not None and tb.tb_frame.f_code.co_filename == here:
+            tb = tb.tb_next
+        try:
+            sys.excepthook(type(error), error.with_traceback(tb), tb)
+        except BaseException:
+            traceback.print_exc()
+
+
+def _exited(exit_: SystemExit) -> Ended:
+    """What `sys.exit(...)` says: nothing and 0 are well, a number is the code, anything else is printed."""
+    code = exit_.code
+    if code is None:
+        return Ended(0, "the program called sys.exit()")
+    if isinstance(code, int):
+        return Ended(code & 0xFF, f"the program called sys.exit({code})")
+    print(code, file=sys.stderr)
+    return Ended(1, f"the program called sys.exit({str(code).splitlines()[0]!r})")
+
+
+def _name_of(error: BaseException) -> str:
+    kind = type(error)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"

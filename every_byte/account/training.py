@@ -1,0 +1,127 @@
+"""Counts a program's optimizer steps while it runs, and stops it once there are enough."""
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from every_byte.gpu.patches.replacing import replaced
+from every_byte.ledger.trace import Trace
+
+from .steps import Step
+
+
+class EnoughSteps(SystemExit):
+    """Ends a program that has trained for as many steps as were asked for, with exit code 0."""
+
+
+@dataclass
+class _Reading:
+    """Right after an optimizer's step: how many events there were, and what the GPU answers."""
+
+    position: int
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+class Training:
+    """Sees where steps of training end: at each return of an optimizer's `step()` that follows a forward or a backward.
+
+    Several optimizers that step one after the other, or within one backward, make one step. With a `limit` above 0 the
+    program ends, by EnoughSteps, where the forward or backward of one step more would begin: the forward of a module
+    that trains, with gradients.
+
+    Counts: what runs on any thread.
+    """
+
+    def __init__(self, gpu, limit: int = 0) -> None:
+        self._gpu, self._limit = gpu, limit
+        self._has_begun = False
+        self._readings: list[_Reading] = []
+        self._undoings: list = []
+
+    def __enter__(self) -> "Training":
+        handles = (
+            register_module_forward_pre_hook(self._enter_forward),
+            register_optimizer_step_post_hook(self._leave_step),
+        )
+        self._undoings = [handle.remove for handle in handles]
+        self._undoings.append(replaced(torch.autograd, "_engine_run_backward", self._seeing_backward))
+        return self
+
+    def __exit__(self, *exception) -> None:
+        for undo in self._undoings:
+            undo()
+
+    @property
+    def n_steps(self) -> int:
+        """How many steps there were so far."""
+        return len(self._readings)
+
+    def _enter_forward(self, module: torch.nn.Module, _args) -> None:
+        if not self._has_begun and module.training and torch.is_grad_enabled():
+            self._begin()
+
+    def _seeing_backward(self, original):
+        def run_backward(*args, **kwargs):
+            if not self._has_begun and torch._C._current_graph_task_id() == -1:
+                self._begin()
+            return original(*args, **kwargs)
+
+        return run_backward
+
+    def _begin(self) -> None:
+        if self._limit and self.n_steps >= self._limit:
+            raise EnoughSteps(0)
+        self._has_begun = True
+
+    def _leave_step(self, _optimizer, _args, _kwargs) -> None:
+        gpu = self._gpu
+        now = _Reading(len(gpu.trace), gpu.memory_allocated(), gpu.memory_reserved())
+        if self._has_begun or not self._readings:
+            self._readings.append(now)
+        else:
+            self._readings[-1] = now
+        self._has_begun = False
+
+    def steps(self) -> list[Step]:
+        """The steps so far."""
+        most = _Most(self._gpu.trace)
+        found, begin = [], 0
+        for number, now in enumerate(self._readings, start=1):
+            highest = most.until(now.position)
+            found.append(
+                Step(number, begin, now.position, now.allocated_bytes, highest[0], now.reserved_bytes, highest[1])
+            )
+            begin = now.position
+        return found
+
+
+class _Most:
+    """Goes once through a trace, and says of each part of it how much was allocated and reserved at most."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._events, self._position = trace.events, 0
+        self._allocated = self._reserved = 0
+        self._sizes: dict[int, int] = {}
+
+    def until(self, position: int) -> tuple[int, int]:
+        """The most from where it stands, what is there already included, up to that position."""
+        most = [self._allocated, self._reserved]
+        for event in self._events[self._position : position]:
+            self._follow(event)
+            most = [max(most[0], self._allocated), max(most[1], self._reserved)]
+        self._position = position
+        return most[0], most[1]
+
+    def _follow(self, event) -> None:
+        if event.action == "alloc":
+            self._sizes[event.allocation] = event.block_bytes or event.n_bytes
+            self._allocated += self._sizes[event.allocation]
+        elif event.action == "free":
+            self._allocated -= self._sizes.pop(event.allocation, 0)
+        elif event.action in ("segment_alloc", "segment_map"):
+            self._reserved += event.n_bytes
+        elif event.action in ("segment_free", "segment_unmap"):
+            self._reserved -= event.n_bytes

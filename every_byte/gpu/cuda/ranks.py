@@ -1,0 +1,99 @@
+"""One rank of several, for a program that says so itself: its environment, and a process group without the others."""
+
+import os
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+from every_byte.gpu.memory.as_cuda import AsCuda
+from every_byte.gpu.patches.replacing import Changes, all_of, replaced
+
+_PORT = "29500"  # nobody listens there, and nobody asks
+
+
+def as_rank(n: int | None, rank: int = 0) -> AsCuda:
+    """The GPU of one of n ranks, all on one machine, whose environment this process gets, as torchrun would set it.
+
+    Raises: ValueError for an n below 1, and for a rank that is none of them.
+    """
+    if n is None:
+        n_ranks = 1
+    elif n < 1:
+        raise ValueError(f"ranks must be 1 or more: got {n}; try 8.")
+    else:
+        n_ranks = n
+    if not 0 <= rank < n_ranks:
+        raise ValueError(f"rank must be one of the {n_ranks} ranks, 0 to {n_ranks - 1}: got {rank}; give --ranks too.")
+    if n is not None:
+        os.environ.update(_environment(n, rank))
+    return AsCuda(rank, n_ranks)
+
+
+def _environment(n: int, rank: int) -> dict[str, str]:
+    """What torchrun tells each process. Source: torch/distributed/elastic/agent/server/local_elastic_agent.py."""
+    return {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0", "ROLE_RANK": str(rank), "ROLE_NAME": "default",
+        "WORLD_SIZE": str(n), "LOCAL_WORLD_SIZE": str(n), "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": str(n),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _PORT, "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "none", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+
+
+def pretend():
+    """Let process groups be of PyTorch's `fake` kind, whatever kind is asked for. Returns what undoes it.
+
+    Nobody else is there, and nothing is exchanged: what this rank allocates is the same, as NCCL's own buffers lie
+    outside the caching allocator.
+    """
+    asked: dict = {}
+
+    def initializing(original):
+        def init_process_group(
+            backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="",
+            pg_options=None, device_id=None, **_rest,
+        ) -> None:  # fmt: skip
+            from torch.testing._internal.distributed.fake_pg import FakeStore
+
+            world_size = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", 1))
+            rank = rank if rank >= 0 else int(os.environ.get("RANK", 0))
+            asked["default"] = backend or "cpu:gloo,cuda:nccl"
+            original(_faked(asked["default"]), store=FakeStore(), rank=rank, world_size=world_size)
+
+        return init_process_group
+
+    def grouping(original):
+        def new_group(ranks=None, timeout=None, backend=None, pg_options=None, *rest, **options):
+            options.pop("device_id", None)
+            return original(ranks, None, backend and _faked(backend), None, *rest, **options)
+
+        return new_group
+
+    def telling(original):
+        def get_backend(group=None) -> str:
+            found = original(group)
+            return _told(asked.get("default", found)) if found == "fake" else found
+
+        return get_backend
+
+    owners = dist, distributed_c10d
+    changes = ("init_process_group", initializing), ("new_group", grouping), ("get_backend", telling)
+    undoings = [replaced(owner, *change) for owner in owners for change in changes]
+    undoings += [replaced(owner, "is_nccl_available", lambda _original: lambda: True) for owner in owners]
+    return all_of(undoings)
+
+
+def _faked(backend: str) -> str:
+    """The fake group for the kinds of tensors that a backend serves: NCCL's are the GPU's."""
+    backend = str(backend).lower()
+    if ":" in backend:
+        return ",".join(f"{part.split(':')[0]}:fake" for part in backend.split(","))
+    return "cuda:fake" if backend == "nccl" else "cpu:fake,cuda:fake"
+
+
+def _told(backend: str) -> str:
+    """What `get_backend` says of one that serves several kinds: that of the GPU's."""
+    parts = dict(part.split(":") for part in backend.split(",")) if ":" in backend else {}
+    return parts.get("cuda", backend)
+
+
+PRETENDING = Changes([pretend])
