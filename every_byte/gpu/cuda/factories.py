@@ -8,6 +8,7 @@ from every_byte.gpu.memory.physical import META
 from every_byte.gpu.patches.replacing import all_of, replaced
 
 from .naming import HERE, asking, by_default, is_outside, named
+from .pinned import note_pinned
 
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 _NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
@@ -36,7 +37,7 @@ def _placing(is_constructor: bool):
             if not is_outside():
                 return original(*args, **kwargs)
             if kwargs.get("pin_memory") and standing_for_cuda():
-                kwargs["pin_memory"] = False  # the host's memory; nothing of it is the GPU's
+                return note_pinned(make(*args, **kwargs | {"pin_memory": False}))
             device = kwargs.get("device")
             if device is None and is_constructor:
                 device = by_default()

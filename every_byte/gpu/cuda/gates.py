@@ -6,6 +6,7 @@ from .devices import number_devices
 from .files import keep_holes
 from .factories import make_old_types, make_on_cuda
 from .generators import draw_on_cuda
+from .pinned import pin
 from .ranks import pretend
 from .tensors import move, say_cuda
 from .torch_cuda import answer_for_cuda
@@ -21,5 +22,6 @@ CUDA_GATES = Changes(
         answer_for_cuda,
         keep_holes,
         pretend,
+        pin,
     ]
 )

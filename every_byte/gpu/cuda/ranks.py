@@ -2,10 +2,13 @@
 
 import os
 
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
+from torch.nn.parallel import DistributedDataParallel
 
 from every_byte.gpu.memory.as_cuda import AsCuda
+from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.gpu.patches.replacing import Changes, all_of, replaced
 
 _PORT = "29500"  # nobody listens there, and nobody asks
@@ -79,7 +82,53 @@ def pretend():
     changes = ("init_process_group", initializing), ("new_group", grouping), ("get_backend", telling)
     undoings = [replaced(owner, *change) for owner in owners for change in changes]
     undoings += [replaced(owner, "is_nccl_available", lambda _original: lambda: True) for owner in owners]
+    undoings.append(replaced(DistributedDataParallel, "__init__", _with_nobody))
+    undoings.append(replaced(torch.cuda, "device_count", _one_for_each_rank))
     return all_of(undoings)
+
+
+def _one_for_each_rank(original):
+    """As many GPUs as there are ranks on the machine, also where the ranks are pretended on one GPU."""
+
+    def device_count() -> int:
+        found = original()
+        is_alone = standing_for_cuda() is None and found > 0
+        return max(found, int(os.environ.get("LOCAL_WORLD_SIZE", 1))) if is_alone else found
+
+    return device_count
+
+
+def _with_nobody(original):
+    """DDP's exchanges have results, which those of the `fake` group on a GPU have not; and nobody times its steps."""
+
+    def __init__(ddp, *args, **kwargs) -> None:
+        original(ddp, *args, **kwargs)
+        if standing_for_cuda() is None:
+            ddp.register_comm_hook(ddp.process_group, _summed_with_nobody)
+        else:
+            ddp.logger = _Untimed(ddp.logger)
+
+    return __init__
+
+
+class _Untimed:
+    """DDP's logger but for the times of its steps: there are none, and it would say so to the terminal."""
+
+    def __init__(self, logger: dist.Logger) -> None:
+        self._logger = logger
+
+    def __getattr__(self, name: str):
+        return getattr(self._logger, name)
+
+    def set_runtime_stats_and_log(self) -> None:
+        """There are none."""
+
+
+def _summed_with_nobody(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    dist.all_reduce(bucket.buffer(), group=group)
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
 
 
 def _faked(backend: str) -> str:

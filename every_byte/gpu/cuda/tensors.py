@@ -25,8 +25,9 @@ def told_device(tensor: torch.Tensor) -> torch.device:
 def _as_cuda(tensor: torch.Tensor):
     """As which GPU a program finds the one on which a meta tensor lies; None for a meta tensor of the program's own."""
     if is_traceable_wrapper_subclass(tensor):
-        inner = (getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
-        return next((found for found in map(_as_cuda, inner) if found), None)
+        parts = (getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
+        inner = (_as_cuda(part) for part in parts if isinstance(part, torch.Tensor))
+        return next(filter(None, inner), None)
     try:
         record = RECORDS.get(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):  # inside torch.func tensors are wrapped, and sparse ones have no storage

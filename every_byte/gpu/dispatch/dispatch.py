@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch._C import DispatchKey
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 from every_byte.gpu.known.noting import note
@@ -36,6 +38,7 @@ from .places import line_of_the_program
 from .refusals import empty_refusal, refused, sparse_refusal, stray_refusal
 
 aten = torch.ops.aten
+_ON_CUDA = DispatchKey.CUDA, DispatchKey.CompositeExplicitAutograd
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl")
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
@@ -117,6 +120,8 @@ class Dispatch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if any(map(is_traceable_wrapper_subclass_type, types)):
             return NotImplemented  # a wrapper, as DTensor: what it makes of the operation comes here part by part
+        if isinstance(func, HigherOrderOperator):
+            return self._run_as_on_cuda(func, args, kwargs or {})
         if torch._C._get_dispatch_mode(_FAKE) is not None:  # somebody asks for a result's shape, as DTensor does
             return func(*args, **kwargs or {})
         is_lent = lend(self)
@@ -155,6 +160,22 @@ class Dispatch(TorchDispatchMode):
             this_thread.depth -= 1
             if is_lent:
                 take_back()
+
+    supports_higher_order_operators = True
+
+    def _run_as_on_cuda(self, func: HigherOrderOperator, args, kwargs):
+        """Run an operator that takes functions, as PyTorch does on CUDA; what they do comes here operation by operation.
+
+        Raises: NotImplementedError for one that has no form in Python there.
+        """
+        kernel = next((func.py_kernels[key] for key in _ON_CUDA if key in func.py_kernels), None)
+        if kernel is None:
+            raise NotImplementedError(
+                f"an operator that takes functions must have a form in Python: {func.name()} has none that the "
+                f"simulated GPU {self.memory.spec.name} could follow; call the functions themselves."
+            )
+        with self.seeing():
+            return kernel(*args, **kwargs)
 
     def run(self, operation: Operation, args, kwargs):
         """Run the operation on meta tensors.

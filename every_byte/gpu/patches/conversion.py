@@ -8,6 +8,7 @@ import sys
 from functools import wraps
 
 import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.physical import is_meta
@@ -32,7 +33,8 @@ def keep_parameters():
 
     @wraps(_swap_of_pytorch)
     def swap_tensors(one, other):
-        if attached() and sys._getframe(1).f_code is _apply_of_pytorch.__code__:
+        is_plain = not is_traceable_wrapper_subclass(one)
+        if attached() and is_plain and sys._getframe(1).f_code is _apply_of_pytorch.__code__:
             _cross(one, other)
         else:
             _swap_of_pytorch(one, other)

@@ -1,0 +1,43 @@
+"""Pinned memory: the host's, of which nothing counts here; a tensor remembers that it was pinned."""
+
+import weakref
+
+import torch
+
+from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.memory.physical import device_of
+from every_byte.gpu.patches.replacing import all_of, replaced
+
+_pinned: dict[int, weakref.ref] = {}
+
+
+def note_pinned(tensor: torch.Tensor) -> torch.Tensor:
+    """Remember that a tensor of the CPU lies in pinned memory."""
+    storage = tensor.untyped_storage()
+    key = storage._cdata
+    _pinned[key] = weakref.ref(storage, lambda _gone: _pinned.pop(key, None))
+    return tensor
+
+
+def pin():
+    """Let `tensor.pin_memory()` and `is_pinned()` work, on any thread. Returns what undoes it."""
+
+    def pinning(original):
+        def pin_memory(tensor, *device):
+            if standing_for_cuda() is None:
+                return original(tensor, *device)
+            if device_of(tensor).type != "cpu":
+                raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
+            return tensor if tensor.is_pinned() else note_pinned(tensor.detach().clone())
+
+        return pin_memory
+
+    def asking(original):
+        def is_pinned(tensor, *device):
+            if standing_for_cuda() is None:
+                return original(tensor, *device)
+            return device_of(tensor).type == "cpu" and tensor.untyped_storage()._cdata in _pinned
+
+        return is_pinned
+
+    return all_of([replaced(torch.Tensor, "pin_memory", pinning), replaced(torch.Tensor, "is_pinned", asking)])
