@@ -4,9 +4,10 @@
     python tools/programs/prepare.py nanogpt gat --sources clones --into there  two of them
     python tools/programs/prepare.py --all --sources clones --into there --gpt2 vocabulary
 
-`clones` holds the repositories: `clones/karpathy/nanoGPT`, say, is what `git clone https://github.com/karpathy/nanoGPT`
-made there, or its git directory alone (`karpathy+nanoGPT` will do as well). `vocabulary` holds GPT-2's vocab.bpe and
-encoder.json, which tiktoken would download. Run it with a Python that has the packages in the list; nothing is downloaded.
+`clones` holds the repositories: `clones/karpathy/nanoGPT`, say, is a clone of https://github.com/karpathy/nanoGPT, or
+its git directory alone (`clones/karpathy+nanoGPT` will do as well). `vocabulary` holds GPT-2's vocab.bpe and
+encoder.json, which tiktoken would download. Run it with a Python that has the packages in the list; nothing is
+downloaded.
 """
 
 import argparse
@@ -17,10 +18,10 @@ import sys
 from pathlib import Path
 
 import program_data
-from programs import CHOSEN, FIXED, OURS, PROGRAMS, Program
+from programs import OURS, PROGRAMS, Program
 
 HERE = Path(__file__).resolve().parent
-LIST = "| program | what it tries | source | command | ranks | packages | its path depends on values |\n|---|---|---|---|---|---|---|\n"
+COLUMNS = ("program", "what it tries", "source", "command", "ranks", "packages", "its path depends on values")
 
 
 def git_directory(sources: Path, repository: str) -> Path:
@@ -85,16 +86,16 @@ def lay_out(program: Program, into: Path, sources: Path | None, gpt2: Path | Non
 def table() -> str:
     """The list of programs in Markdown."""
     rows = []
-    for program in FIXED + CHOSEN:
+    for program in PROGRAMS.values():
         repository, commit = program.source
         url = f"https://github.com/{repository}/tree/{commit}/{program.keep}".rstrip("/")
-        source = f"`tools/programs/scripts`" if repository == OURS else f"[{repository}@{commit[:7]}]({url})"
+        source = "`tools/programs/scripts`" if repository == OURS else f"[{repository}@{commit[:7]}]({url})"
         command = f"`{program.script} {program.arguments}`".replace(" `", "`")
         where = f" in `{program.folder}`" if program.folder != "." else ""
         settings = "".join(f"<br>`{key}={value}`" for key, value in program.environment.items())
         cells = (program.name, program.tries, source, command + where + settings, program.ranks, program.packages)
         rows.append("| " + " | ".join(map(str, (*cells, program.values or "no"))) + " |")
-    return LIST + "\n".join(rows)
+    return "\n".join(["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|", *rows])
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,6 +1,6 @@
 """Small synthetic data for the programs of programs.py: each function makes its files below a working folder.
 
-Nothing is downloaded: texts are drawn words, images are noise, pretrained models are random weights in a folder that has
+Nothing is downloaded: texts are drawn words, images are noise, pretrained models are random weights in a folder of
 the name by which the program asks for them. The sizes are just large enough for a few steps.
 """
 
@@ -89,7 +89,7 @@ def hellaswag(folder: Path) -> None:
 
 
 def gpt2_vocabulary(folder: Path) -> None:
-    """GPT-2's vocabulary where tiktoken looks first; `prepare.py --gpt2 FOLDER` says where vocab.bpe and encoder.json are."""
+    """GPT-2's vocabulary where tiktoken looks first; `prepare.py --gpt2 FOLDER` says where its two files are."""
     (folder / "tiktoken").mkdir(exist_ok=True)
     for name, cached in GPT2_FILES.items():
         shutil.copy(folder / "gpt2" / name, folder / "tiktoken" / cached)
@@ -198,15 +198,21 @@ def glue(folder: Path) -> None:
     _write(folder / "glue" / "glue.py", GLUE_METRIC)
 
 
-def _save_model(folder: Path, model: object, special: tuple[str, ...], **tokens: str) -> None:
-    """Random weights and a tokenizer of WORDS, as `from_pretrained` reads them."""
+def wikitext_rows(folder: Path) -> None:
+    """30,000 words where `load_dataset("wikitext", "wikitext-2-v1")` looks first."""
+    _rows(folder / "wikitext" / "train.jsonl", [{"text": text} for text in _sentences(1_200, 25)])
+    config = "- config_name: wikitext-2-v1\n  data_files:\n  - split: train\n    path: train.jsonl\n"
+    _write(folder / "wikitext" / "README.md", f"---\nconfigs:\n{config}---\n")
+
+
+def _save_tokenizer(folder: Path, special: tuple[str, ...], **tokens: str) -> None:
+    """A tokenizer of WORDS, as `from_pretrained` reads it."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
     vocabulary = {word: i for i, word in enumerate((*special, *WORDS))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=tokens["unk_token"]))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    model.save_pretrained(folder)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=256, **tokens).save_pretrained(folder)
 
 
@@ -219,7 +225,8 @@ def bert(folder: Path) -> None:
     shape = dict(hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1_024, vocab_size=8_192)
     model = BertForSequenceClassification(BertConfig(**shape))
     special = dict(unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
-    _save_model(folder / "bert-base-cased", model, tuple(special.values()), **special)
+    model.save_pretrained(folder / "bert-base-cased")
+    _save_tokenizer(folder / "bert-base-cased", tuple(special.values()), **special)
 
 
 def llama(folder: Path) -> None:
@@ -231,7 +238,14 @@ def llama(folder: Path) -> None:
     shape = dict(hidden_size=256, intermediate_size=688, num_hidden_layers=4, vocab_size=8_192)
     heads = dict(num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=512)
     special = dict(unk_token="<unk>", bos_token="<s>", eos_token="</s>")
-    _save_model(folder / "model", LlamaForCausalLM(LlamaConfig(**shape, **heads)), tuple(special.values()), **special)
+    LlamaForCausalLM(LlamaConfig(**shape, **heads)).save_pretrained(folder / "model")
+    _save_tokenizer(folder / "model", tuple(special.values()), **special)
+
+
+def neox_tokenizer(folder: Path) -> None:
+    """A tokenizer of 363 words in the folder `EleutherAI/gpt-neox-20b`."""
+    special = dict(unk_token="<unk>", eos_token="<|endoftext|>", pad_token="<pad>")
+    _save_tokenizer(folder / "EleutherAI" / "gpt-neox-20b", tuple(special.values()), **special)
 
 
 def instructions(folder: Path) -> None:

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 
 OURS = "ours"
+TRUE, FALSE = "1 01\n", "1 00\n"
 NANOGPT = ("karpathy/nanoGPT", "3adf61e154c3fe3fca428ad6bc3818b27a3b8291")
 EXAMPLES = ("pytorch/examples", "77f55b912142e11fcfdf5b530231fb9c52f181e8")
-OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+COLD = {"TORCHINDUCTOR_CACHE_DIR": "{root}/inductor", "TRITON_CACHE_DIR": "{root}/triton"}
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": "{root}/hf", "TOKENIZERS_PARALLELISM": "false"}
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Program:
     data:         what is made below the working folder: names of functions of data.py
     environment:  variables; "{root}" stands for the program's folder
     values:       where its path through the code depends on values that it computes; "" if nowhere in its first steps
+    answers:      what copies from the card must bring over the stubs, in the format of tools/cuda_build/answers.c
     """
 
     name: str
@@ -32,11 +35,13 @@ class Program:
     environment: dict[str, str] = field(default_factory=dict)
     ranks: int = 1
     values: str = ""
+    answers: str = ""
 
 
-def _nanogpt(name: str, tries: str, more: str) -> Program:
+def _nanogpt(name: str, tries: str, more: str, **others: object) -> Program:
     arguments = f"config/train_shakespeare_char.py --eval_iters=2 --max_iters=10 {more}"
-    return Program(name, tries, NANOGPT, "train.py", arguments, data=("shakespeare_char",), values="prints the loss")
+    data = ("shakespeare_char",)
+    return Program(name, tries, NANOGPT, "train.py", arguments, data=data, values="prints the loss", **others)
 
 
 def _trainer(name: str, tries: str, script: str, arguments: str = "") -> Program:
@@ -109,7 +114,7 @@ CHOSEN = (
         "fp16 with GradScaler, accumulation",
         "--compile=False --dtype=float16 --gradient_accumulation_steps=2",
     ),
-    _nanogpt("nanogpt-compile", "torch.compile", "--compile=True"),
+    _nanogpt("nanogpt-compile", "torch.compile", "--compile=True", environment=COLD),
     Program(
         "mingpt-adder",
         "GPT-nano; generates, and compares answers, before the second step",
@@ -180,7 +185,9 @@ CHOSEN = (
         data=("table",),
         packages="rdt pandas",
         environment={"PYTHONPATH": "{root}"},
-        values="gumbel_softmax is drawn again if it has a NaN",
+        values="torch.normal asks whether each deviation is positive and raises if not; gumbel_softmax is drawn again "
+        "if it has a NaN",
+        answers=(TRUE * 2 + FALSE * 4) * 8,
     ),
     Program(
         "gpt-vae",
@@ -199,7 +206,9 @@ CHOSEN = (
         "cleanrl/ppo.py",
         "--total-timesteps 2048 --num-steps 64",
         packages="gymnasium tyro tensorboard",
-        values="actions come from the card and move the environment; sizes do not depend on them",
+        values="Categorical asks whether its arguments are valid and raises if not; actions come from the card and "
+        "move the environment; sizes do not depend on them",
+        answers=(TRUE * 2 + "32 -\n") * 64 + (TRUE * 2 + "4 -\n") * 16,
     ),
     Program(
         "nerf",
@@ -255,4 +264,27 @@ CHOSEN = (
     _trainer("hf-vit", "Trainer, bf16, a vision transformer", "trainer_vit.py"),
 )
 
-PROGRAMS = {program.name: program for program in FIXED + CHOSEN}
+# After the first try: othello-mamba asks for mamba_ssm, a CUDA extension; the stubs have no cuDNN that sizes an LSTM.
+ADDED = (
+    _example(
+        "word-transformer",
+        "encoder with a causal mask",
+        "word_language_model",
+        "main.py",
+        "--data words --model Transformer --accel --use-optimizer --epochs 1 --log-interval 1",
+        data=("words",),
+        values="prints the loss",
+    ),
+    Program(
+        "mamba",
+        "state-space model in plain PyTorch; its parallel scan is an autograd Function",
+        ("alxndrTL/mamba.py", "b70f47e722776dbf87d6d8c5dfd31c4ff784a2d5"),
+        "examples/trainMamba.py",
+        data=("wikitext_rows", "neox_tokenizer"),
+        packages="transformers datasets",
+        environment={**OFFLINE, "PYTHONPATH": "{root}"},
+        values="prints the loss",
+    ),
+)
+
+PROGRAMS = {program.name: program for program in FIXED + CHOSEN + ADDED}
