@@ -1,0 +1,39 @@
+"""The list of public programs: its table, and the data that it names."""
+
+import subprocess
+import sys
+
+import pytest
+from places import ROOT
+
+TOOL = ROOT / "tools" / "programs"
+README = ROOT / "tests" / "reference" / "programs" / "README.md"
+
+
+def asked(script: str, *arguments: str) -> str:
+    run = subprocess.run([sys.executable, TOOL / script, *arguments], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def test_the_table_is_that_of_the_list():
+    assert README.read_text(encoding="utf-8").endswith("\n\n" + asked("prepare.py", "--list"))
+
+
+def test_each_program_names_data_that_can_be_made_and_a_whole_commit():
+    code = (
+        f"import sys; sys.path.insert(0, {str(TOOL)!r}); import program_data; from programs import OURS, PROGRAMS\n"
+        "for p in PROGRAMS.values():\n"
+        "    assert all(callable(getattr(program_data, name)) for name in p.data), p.name\n"
+        "    assert len(p.source[1]) == (0 if p.source[0] == OURS else 40), p.name\n"
+        f"    assert p.source[0] != OURS or __import__('pathlib').Path({str(TOOL)!r}, 'scripts', p.script).exists()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("script", ["prepare.py", "compare.py"])
+def test_an_unknown_program_is_refused_with_the_names_of_all(script):
+    run = subprocess.run([sys.executable, TOOL / script, "nanoGPT"], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 2
+    assert "got nanoGPT" in run.stderr
+    assert "hf-gpt2-ckpt" in run.stderr

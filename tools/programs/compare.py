@@ -1,0 +1,172 @@
+"""Runs public programs on the simulated GPU and over the CUDA build of PyTorch; compares what they took, step by step.
+
+    python tools/programs/compare.py --all --into there --python venv/bin/python
+
+`there` is where prepare.py laid the programs out; `venv` has a CPU build of PyTorch and the packages in the list. The
+other run is that of tools/cuda_build/run.sh, whose environment must have the same packages. Both are `every-byte run`
+with the same options, but for `--gpu`. For each program it writes `sim.json`, `live.json` and what both printed below
+`--out`, and prints a row of a table. Each run sees this checkout's `every_byte`, and nothing else of it.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from programs import PROGRAMS, Program
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CARDS = {"a100-80gb": "a100", "a100-40gb": "a100-40", "h100-80gb": "h100"}  # as tools/cuda_build calls them
+FIGURES = ("allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes")
+HEAD = ("program", "runs", "flagged", "bytes off", "in", "seconds sim / live")
+
+
+@dataclass
+class Run:
+    """What one run left: its report, {} if it wrote none; the seconds it took; the last line that it printed."""
+
+    report: dict = field(default_factory=dict)
+    seconds: float = 0.0
+    last: str = ""
+
+    @property
+    def steps(self) -> list[dict]:
+        """The steps of its report."""
+        return self.report.get("steps", [])
+
+
+def only_every_byte(into: Path) -> Path:
+    """A folder that shows this checkout's every_byte, and run.sh where that adds the folder to PYTHONPATH."""
+    into = into / "only_every_byte"
+    (into / "tools" / "cuda_build").mkdir(parents=True)
+    (into / "every_byte").symlink_to(ROOT / "every_byte")
+    (into / "tools" / "cuda_build" / "run.sh").symlink_to(ROOT / "tools" / "cuda_build" / "run.sh")
+    return into
+
+
+def environment(program: Program, root: Path, *paths: Path) -> dict[str, str]:
+    """The variables of a run: this process's, the program's own, and where Python looks."""
+    own = {key: value.replace("{root}", str(root)) for key, value in program.environment.items()}
+    path = os.pathsep.join(filter(None, (own.pop("PYTHONPATH", ""), *map(str, paths))))
+    return {**os.environ, **own, "PYTHONPATH": path}
+
+
+def answering(program: Program, out: Path) -> dict[str, str]:
+    """The variables that have copies from the card bring the program's answers; builds tools/cuda_build/answers.c."""
+    if not program.answers:
+        return {}
+    library, file = out / "answers.so", out / "answers.txt"
+    source = ROOT / "tools" / "cuda_build" / "answers.c"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
+    file.write_text(program.answers, encoding="ascii")
+    return {"LD_PRELOAD": str(library), "ANSWERS": str(file), "ANSWERS_REPORT": str(out / "answers.json")}
+
+
+def run(command: list[str], variables: dict[str, str], folder: Path, out: Path, limit: float) -> Run:
+    """Runs a command that is to write the report `out`; what it prints goes beside that, into a file of its own."""
+    out.unlink(missing_ok=True)
+    log = out.with_suffix(".log")
+    began = time.monotonic()
+    with log.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            command, cwd=folder, env=variables, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            file.write(f"\nstopped after {limit:.0f} s\n")
+    printed = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
+    report = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    return Run(report, time.monotonic() - began, next((line for line in reversed(printed) if line.strip()), ""))
+
+
+def off(sim: Run, live: Run) -> tuple[int | None, str]:
+    """The largest difference in bytes and where it is: figures at each step's end, and over the whole run.
+
+    None if either has no report or the steps are not the same ones.
+    """
+    if not sim.report or not live.report:
+        return None, "no report"
+    if len(sim.steps) != len(live.steps):
+        return None, f"{len(sim.steps)} steps and {len(live.steps)}"
+    pairs = [(f"step {a['number']}", a, b) for a, b in zip(sim.steps, live.steps)] + [("run", sim.report, live.report)]
+    found = [(abs(a[name] - b[name]), f"{where} {name}") for where, a, b in pairs for name in FIGURES if name in a]
+    most, where = max(found, default=(0, "nothing"))
+    return most, where if most else f"{len(sim.steps)} steps"
+
+
+def row(program: Program, sim: Run, live: Run) -> tuple[str, ...]:
+    """A program's row of the table."""
+    runs = [str(run.report["ended"]) if run.report else f"no: {run.last[:80]}" for run in (sim, live)]
+    flagged = ", ".join(map(str, sim.report.get("unmodelled", []))) or "nothing"
+    most, where = off(sim, live)
+    bytes_off = "?" if most is None else f"{most:,d}"
+    seconds = f"{sim.seconds:.0f} / {live.seconds:.0f}"
+    return program.name, " / ".join(dict.fromkeys(runs)), flagged, bytes_off, where, seconds
+
+
+def compare(program: Program, asked: argparse.Namespace, seen: Path) -> tuple[str, ...]:
+    """Runs a program twice; returns its row."""
+    out = (asked.out / program.name).resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    paths = [path.resolve() for path in asked.path]
+    ranks = ["--ranks", str(program.ranks), "--rank", "0"] if program.ranks > 1 else []
+    options = ["--steps", str(asked.steps), *ranks]
+    script = [program.script, *shlex.split(program.arguments)]
+
+    def one(kind: str, python: Path, gpu: str, paths: list[Path], more: dict[str, str]) -> Run:
+        report = out / f"{kind}.json"
+        if kind not in asked.only:
+            return Run(json.loads(report.read_text(encoding="utf-8")) if report.exists() else {})
+        command = [str(python), "-m", "every_byte", "run", "--gpu", gpu, *options, "--json", str(report), *script]
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder) / program.name  # a fresh copy: some programs go on from what an earlier run saved
+            shutil.copytree(asked.into / program.name, root)
+            return run(command, environment(program, root, *paths) | more, root / program.folder, report, asked.limit)
+
+    sim = one("sim", asked.python.absolute(), asked.gpu, [seen, *paths], {})
+    settings = {"STUB_CUDA_GPU": CARDS[asked.gpu], **answering(program, out)}
+    live = one("live", seen / "tools" / "cuda_build" / "run.sh", "live", paths, settings)
+    return row(program, sim, live)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the program; returns 1 if a program differs or does not run, else 0."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--into", type=Path, default=Path("programs"), help="where prepare.py laid them out")
+    parser.add_argument("--python", type=Path, default=Path(sys.executable), help="a Python with torch's CPU build")
+    parser.add_argument("--path", type=Path, action="append", default=[], help="a folder of packages for both runs")
+    parser.add_argument("--out", type=Path, default=Path("compared"))
+    parser.add_argument("--gpu", choices=CARDS, default="a100-80gb")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=600, help="seconds for a run")
+    parser.add_argument("--only", nargs="+", choices=("sim", "live"), default=["sim", "live"], help="run it anew")
+    asked = parser.parse_args(arguments)
+    names = list(PROGRAMS) if asked.all else asked.names
+    unknown = [name for name in names if name not in PROGRAMS]
+    if unknown or not names:
+        parser.error(f"NAME must be one of {', '.join(PROGRAMS)}; got {', '.join(unknown) or 'none'}.")
+    rows = []
+    print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|")
+    with tempfile.TemporaryDirectory() as folder:
+        seen = only_every_byte(Path(folder))
+        for name in names:
+            rows.append(compare(PROGRAMS[name], asked, seen))
+            print("| " + " | ".join(rows[-1]) + " |", flush=True)
+    return 1 if any(cells[3] != "0" for cells in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
