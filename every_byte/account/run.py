@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from pathlib import Path
 
 from every_byte.gpu.cuda.ranks import PRETENDING, as_rank
@@ -15,6 +16,8 @@ from every_byte.gpu.device import gpu_names
 from every_byte.gpu.live.gpu import LIVE, LiveGPU
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.events import Event
+from every_byte.ledger.trace import Trace
 
 from .program import Ended, Program
 from .report import Report
@@ -170,5 +173,15 @@ class _Report:
             report.save(options.html)
         if options.json:
             options.json.write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
+        if options.trace:
+            options.trace.write_text(_events_as_json(self._gpu.trace), encoding="utf-8")
         if options.viz:
             self._gpu.trace.save_memory_viz(options.viz)
+
+
+def _events_as_json(trace: Trace) -> str:
+    """A trace as JSON: the names of an event's fields, and a row for each event, a line each."""
+    names = [field.name for field in fields(Event)]
+    rows = ",\n".join(json.dumps([getattr(event, name) for name in names]) for event in trace.events)
+    head = {"origin": trace.origin, "gpu": trace.gpu, "torch_version": trace.torch_version, "fields": names}
+    return json.dumps(head)[:-1] + ', "events": [\n' + rows + "\n]}\n"

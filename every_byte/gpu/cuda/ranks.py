@@ -1,10 +1,11 @@
 """One rank of several, for a program that says so itself: its environment, and a process group without the others."""
 
 import os
+import sys
+from functools import partial
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 from every_byte.gpu.memory.as_cuda import AsCuda
@@ -48,7 +49,14 @@ def pretend():
     Nobody else is there, and nothing is exchanged: what this rank allocates is the same, as NCCL's own buffers lie
     outside the caching allocator.
     """
-    asked: dict = {}
+    asked: dict = {"now": True}
+
+    def only_now(making):
+        def make(original):
+            made = making(original)
+            return lambda *args, **kwargs: (made if asked["now"] else original)(*args, **kwargs)
+
+        return make
 
     def initializing(original):
         def init_process_group(
@@ -78,13 +86,23 @@ def pretend():
 
         return get_backend
 
-    owners = dist, distributed_c10d
-    changes = ("init_process_group", initializing), ("new_group", grouping), ("get_backend", telling)
-    undoings = [replaced(owner, *change) for owner in owners for change in changes]
-    undoings += [replaced(owner, "is_nccl_available", lambda _original: lambda: True) for owner in owners]
+    changes = {
+        "init_process_group": initializing,
+        "new_group": grouping,
+        "get_backend": telling,
+        "is_nccl_available": lambda _original: lambda: True,
+    }
+    undoings = [partial(asked.update, now=False)]  # for modules that are imported meanwhile, and have these by name
+    for owner in _modules():
+        undoings += [replaced(owner, name, only_now(make)) for name, make in changes.items() if name in vars(owner)]
     undoings.append(replaced(DistributedDataParallel, "__init__", _with_nobody))
     undoings.append(replaced(torch.cuda, "device_count", _one_for_each_rank))
     return all_of(undoings)
+
+
+def _modules() -> list:
+    """PyTorch's modules of what is distributed: many have its functions by name."""
+    return [module for name, module in sys.modules.copy().items() if name.split(".")[:2] == ["torch", "distributed"]]
 
 
 def _one_for_each_rank(original):

@@ -4,7 +4,7 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
-from every_byte.gpu.memory.physical import META, device_of
+from every_byte.gpu.memory.physical import META, device_of, parts_of
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.patches.replacing import all_of, replaced
 
@@ -25,9 +25,7 @@ def told_device(tensor: torch.Tensor) -> torch.device:
 def _as_cuda(tensor: torch.Tensor):
     """As which GPU a program finds the one on which a meta tensor lies; None for a meta tensor of the program's own."""
     if is_traceable_wrapper_subclass(tensor):
-        parts = (getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
-        inner = (_as_cuda(part) for part in parts if isinstance(part, torch.Tensor))
-        return next(filter(None, inner), None)
+        return next(filter(None, map(_as_cuda, parts_of(tensor))), None)
     try:
         record = RECORDS.get(tensor.untyped_storage()._cdata)
     except (NotImplementedError, RuntimeError):  # inside torch.func tensors are wrapped, and sparse ones have no storage

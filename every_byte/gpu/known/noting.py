@@ -80,11 +80,18 @@ def _note_written(plan: Plan, func, args: tuple, kwargs: dict) -> None:
         pass
     contents = [_after_write(x, number, step, sources) for number, x in enumerate(written)]
     for x, content in zip(written, contents, strict=True):
-        for tensor in x if isinstance(x, (list, tuple)) else (x,):
-            if tensor is not None and is_meta(tensor):
+        for tensor in _tensors_in(x):
+            if is_meta(tensor):
                 record = RECORDS.get(tensor.untyped_storage()._cdata)
                 if record is not None:
                     record.content = content
+
+
+def _tensors_in(value) -> list[torch.Tensor]:
+    """A tensor, or those of a list, or of a list of lists."""
+    if isinstance(value, (list, tuple)):
+        return [tensor for each in value for tensor in _tensors_in(each)]
+    return [value] if isinstance(value, torch.Tensor) else []
 
 
 def _may_be_known(tensor: torch.Tensor) -> bool:

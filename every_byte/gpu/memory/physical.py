@@ -12,3 +12,9 @@ device_of = torch._C.TensorBase.device.__get__
 """The device that PyTorch's C++ knows of a tensor."""
 
 META = torch.device("meta")
+
+
+def parts_of(wrapper: torch.Tensor) -> list[torch.Tensor]:
+    """The tensors of which a wrapper, as DTensor, is made."""
+    parts = (getattr(wrapper, name) for name in wrapper.__tensor_flatten__()[0])
+    return [part for part in parts if isinstance(part, torch.Tensor)]

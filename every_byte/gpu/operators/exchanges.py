@@ -36,9 +36,22 @@ def _into_first(output: torch.Tensor, *rest) -> tuple:
     return output, _done([output])
 
 
-@returns(c10d.allreduce_.default, c10d.broadcast_.default, c10d.allgather_.default)
+@returns(
+    *(c10d.allreduce_.default, c10d.broadcast_.default, c10d.allgather_.default, c10d.scatter_.default),
+    *(c10d.reduce_scatter_.default, c10d.alltoall_.default),
+)
 def _in_place(tensors: list[torch.Tensor], *rest) -> tuple:
     return tensors, _done(tensors)
+
+
+@returns(
+    *(c10d.reduce_.default, c10d.gather_.default, c10d.send.default, c10d.recv_.default),
+    *(c10d.recv_any_source_.default, c10d.alltoall_base_.default, c10d.allreduce_coalesced_.default),
+    *(c10d.allgather_coalesced_.default, c10d.allgather_into_tensor_coalesced_.default),
+    *(c10d.reduce_scatter_tensor_coalesced_.default, c10d.barrier.default),
+)
+def _without_tensors(tensors, *rest) -> torch.ScriptObject:
+    return _done(tensors)
 
 
 @takes(c10d._allgather_base_.default)
@@ -54,7 +67,7 @@ def scattered(call: Call) -> None:
     note(call, call.args[0], "gradients")
 
 
-@takes(c10d.allreduce_.default)
+@takes(c10d.allreduce_.default, c10d.allreduce_coalesced_.default)
 def summed(call: Call) -> None:
     """During backward it is gradients that are summed."""
     if torch._C._current_graph_task_id() != -1:
@@ -62,9 +75,27 @@ def summed(call: Call) -> None:
             note(call, tensor, "gradient buckets")
 
 
-@takes(c10d.broadcast_.default)
+@takes(
+    *(c10d.broadcast_.default, c10d.scatter_.default, c10d.reduce_.default, c10d.gather_.default),
+    *(c10d.send.default, c10d.recv_.default, c10d.recv_any_source_.default, c10d.barrier.default),
+    *(c10d.alltoall_.default, c10d.alltoall_base_.default, c10d.allgather_coalesced_.default),
+)
 def sent(call: Call) -> None:
-    """What is known on this rank has come from another that knows the same."""
+    """What is written is there already; a broadcast brings what this rank knows too."""
+
+
+@takes(c10d.allgather_into_tensor_coalesced_.default)
+def gathered_together(call: Call) -> None:
+    """As one by one."""
+    for tensor in call.args[0]:
+        note(call, tensor, "gathered parameters")
+
+
+@takes(c10d.reduce_scatter_.default, c10d.reduce_scatter_tensor_coalesced_.default)
+def scattered_together(call: Call) -> None:
+    """As one by one."""
+    for tensor in call.args[0]:
+        note(call, tensor, "gradients")
 
 
 @takes(c10d.allgather_.default)
@@ -105,6 +136,11 @@ def nothing(call: Call) -> None:
     functional.all_reduce.default,
     functional.all_gather_into_tensor.default,
     functional.reduce_scatter_tensor.default,
+    functional.all_to_all_single.default,
+    functional.broadcast.default,
+    functional.all_reduce_coalesced.default,
+    functional.all_gather_into_tensor_coalesced.default,
+    functional.reduce_scatter_tensor_coalesced.default,
 )
 def outputs(call: Call) -> None:
     """A sum over ranks is a contiguous copy of its input, summed in place; gathered and scattered ones are new."""

@@ -13,8 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.nn.attention import SDPBackend
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from every_byte.gpu.memory.attachment import another_mode_is_on, attached
+from every_byte.gpu.memory.physical import parts_of
 from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.operators.launch.memory_formats import fresh
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
@@ -31,12 +33,16 @@ _TRACING = torch._C._TorchDispatchModeKey.FAKE
 
 
 def _gpu_of(tensor: torch.Tensor):
-    """The spec of the simulated GPU that holds this tensor, or the one within torch.func's wrapper, if one does.
+    """The spec of the simulated GPU that holds this tensor, or those within a wrapper, torch.func's or DTensor, if one
+    does.
 
     While `torch.compile` traces, tensors are stand-ins of which no GPU knows: what it traces will run on the open one.
     """
     while is_functorch_wrapped_tensor(tensor):
         tensor = get_unwrapped(tensor)
+    if is_traceable_wrapper_subclass(tensor):
+        specs = (_gpu_of(part) for part in parts_of(tensor))
+        return next(filter(None, specs), None)
     record = RECORDS.get(tensor.untyped_storage()._cdata)
     if record is None and attached() and torch._C._get_dispatch_mode(_TRACING) is not None:
         return attached()[-1].memory.spec
