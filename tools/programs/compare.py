@@ -4,7 +4,7 @@
 
 `there` is where prepare.py laid the programs out; `venv` has a CPU build of PyTorch and the packages in the list. The
 other run is that of tools/cuda_build/run.sh, whose environment must have the same packages. Both are `every-byte run`
-with the same options, but for `--gpu`. For each program it writes `sim.json`, `live.json` and what both printed below
+with the same options, but for `--gpu`. The second is told the values that were known in the first (known.py). For each program it writes `sim.json`, `live.json` and what both printed below
 `--out`, and prints a row of a table. Each run sees this checkout's `every_byte`, and nothing else of it.
 """
 
@@ -26,7 +26,12 @@ from programs import PROGRAMS, Program
 ROOT = Path(__file__).resolve().parent.parent.parent
 CARDS = {"a100-80gb": "a100", "a100-40gb": "a100-40", "h100-80gb": "h100"}  # as tools/cuda_build calls them
 FIGURES = ("allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes")
-HEAD = ("program", "runs", "flagged", "bytes off", "in", "seconds sim / live")
+OVER_ALL = {
+    "allocated_bytes": lambda report: report["allocated_at_end_bytes"],
+    "max_allocated_bytes": lambda report: report["peak"]["allocated_bytes"],
+    "max_reserved_bytes": lambda report: report["peak"]["reserved_bytes"],
+}
+HEAD = ("program", "runs", "flagged", "bytes off", "in", "events off", "values told", "seconds sim / live")
 
 
 @dataclass
@@ -59,15 +64,24 @@ def environment(program: Program, root: Path, *paths: Path) -> dict[str, str]:
     return {**os.environ, **own, "PYTHONPATH": path}
 
 
-def answering(program: Program, out: Path) -> dict[str, str]:
-    """The variables that have copies from the card bring the program's answers; builds tools/cuda_build/answers.c."""
-    if not program.answers:
-        return {}
+def answering(out: Path) -> dict[str, str]:
+    """The variables that have copies from the card bring what known.py wrote; builds tools/cuda_build/answers.c."""
     library, file = out / "answers.so", out / "answers.txt"
     source = ROOT / "tools" / "cuda_build" / "answers.c"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
-    file.write_text(program.answers, encoding="ascii")
     return {"LD_PRELOAD": str(library), "ANSWERS": str(file), "ANSWERS_REPORT": str(out / "answers.json")}
+
+
+def answered(out: Path) -> str:
+    """How many values the CUDA build was told; "!" where it asked others than the simulated run did."""
+    file = out / "answers.json"
+    if not file.exists():
+        return "0"
+    told = json.loads(file.read_text(encoding="utf-8"))
+    entries = (out / "answers.txt").read_text(encoding="ascii").splitlines()
+    n_known = sum(not entry.endswith(" -") for entry in entries[: told["used"]])
+    is_odd = told["wrong_size"] or told["beyond"] or told["used"] < told["entries"]
+    return f"{n_known} of {told['used']}" + ("!" if is_odd else "")
 
 
 def run(command: list[str], variables: dict[str, str], folder: Path, out: Path, limit: float) -> Run:
@@ -99,20 +113,23 @@ def off(sim: Run, live: Run) -> tuple[int | None, str]:
         return None, "no report"
     if len(sim.steps) != len(live.steps):
         return None, f"{len(sim.steps)} steps and {len(live.steps)}"
-    pairs = [(f"step {a['number']}", a, b) for a, b in zip(sim.steps, live.steps)] + [("run", sim.report, live.report)]
+    pairs = [(f"step {a['number']}", a, b) for a, b in zip(sim.steps, live.steps)]
+    pairs.append(("run", *({name: of(run.report) for name, of in OVER_ALL.items()} for run in (sim, live))))
     found = [(abs(a[name] - b[name]), f"{where} {name}") for where, a, b in pairs for name in FIGURES if name in a]
     most, where = max(found, default=(0, "nothing"))
     return most, where if most else f"{len(sim.steps)} steps"
 
 
-def row(program: Program, sim: Run, live: Run) -> tuple[str, ...]:
+def row(program: Program, sim: Run, live: Run, out: Path) -> tuple[str, ...]:
     """A program's row of the table."""
     runs = [str(run.report["ended"]) if run.report else f"no: {run.last[:80]}" for run in (sim, live)]
     flagged = ", ".join(map(str, sim.report.get("unmodelled", []))) or "nothing"
     most, where = off(sim, live)
     bytes_off = "?" if most is None else f"{most:,d}"
     seconds = f"{sim.seconds:.0f} / {live.seconds:.0f}"
-    return program.name, " / ".join(dict.fromkeys(runs)), flagged, bytes_off, where, seconds
+    n_events = [run.report.get("n_events", 0) for run in (sim, live)]
+    events_off = f"{n_events[0] - n_events[1]:,d} of {n_events[1]:,d}"
+    return program.name, " / ".join(dict.fromkeys(runs)), flagged, bytes_off, where, events_off, answered(out), seconds
 
 
 def compare(program: Program, asked: argparse.Namespace, seen: Path) -> tuple[str, ...]:
@@ -124,20 +141,22 @@ def compare(program: Program, asked: argparse.Namespace, seen: Path) -> tuple[st
     options = ["--steps", str(asked.steps), *ranks]
     script = [program.script, *shlex.split(program.arguments)]
 
-    def one(kind: str, python: Path, gpu: str, paths: list[Path], more: dict[str, str]) -> Run:
+    def one(kind: str, python: Path, starting: list, gpu: str, paths: list[Path], more: dict[str, str]) -> Run:
         report = out / f"{kind}.json"
         if kind not in asked.only:
             return Run(json.loads(report.read_text(encoding="utf-8")) if report.exists() else {})
-        command = [str(python), "-m", "every_byte", "run", "--gpu", gpu, *options, "--json", str(report), *script]
+        trace = ["--trace", str(report.with_suffix(".trace.json"))]
+        command = [str(python), *starting, "run", "--gpu", gpu, *options, "--json", str(report), *trace, *script]
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder) / program.name  # a fresh copy: some programs go on from what an earlier run saved
             shutil.copytree(asked.into / program.name, root)
             return run(command, environment(program, root, *paths) | more, root / program.folder, report, asked.limit)
 
-    sim = one("sim", asked.python.absolute(), asked.gpu, [seen, *paths], {})
-    settings = {"STUB_CUDA_GPU": CARDS[asked.gpu], **answering(program, out)}
-    live = one("live", seen / "tools" / "cuda_build" / "run.sh", "live", paths, settings)
-    return row(program, sim, live)
+    knowing = [str(Path(__file__).with_name("known.py")), str(out / "answers.txt")]
+    sim = one("sim", asked.python.absolute(), knowing, asked.gpu, [seen, *paths], {})
+    settings = {"STUB_CUDA_GPU": CARDS[asked.gpu], **answering(out)}
+    live = one("live", seen / "tools" / "cuda_build" / "run.sh", ["-m", "every_byte"], "live", paths, settings)
+    return row(program, sim, live, out)
 
 
 def main(arguments: list[str] | None = None) -> int:

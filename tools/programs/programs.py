@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 OURS = "ours"
-TRUE, FALSE = "1 01\n", "1 00\n"
 NANOGPT = ("karpathy/nanoGPT", "3adf61e154c3fe3fca428ad6bc3818b27a3b8291")
 EXAMPLES = ("pytorch/examples", "77f55b912142e11fcfdf5b530231fb9c52f181e8")
 COLD = {"TORCHINDUCTOR_CACHE_DIR": "{root}/inductor", "TRITON_CACHE_DIR": "{root}/triton"}
@@ -20,7 +19,6 @@ class Program:
     data:         what is made below the working folder: names of functions of data.py
     environment:  variables; "{root}" stands for the program's folder
     values:       where its path through the code depends on values that it computes; "" if nowhere in its first steps
-    answers:      what copies from the card must bring over the stubs, in the format of tools/cuda_build/answers.c
     """
 
     name: str
@@ -35,7 +33,6 @@ class Program:
     environment: dict[str, str] = field(default_factory=dict)
     ranks: int = 1
     values: str = ""
-    answers: str = ""
 
 
 def _nanogpt(name: str, tries: str, more: str, **others: object) -> Program:
@@ -187,7 +184,6 @@ CHOSEN = (
         environment={"PYTHONPATH": "{root}"},
         values="torch.normal asks whether each deviation is positive and raises if not; gumbel_softmax is drawn again "
         "if it has a NaN",
-        answers=(TRUE * 2 + FALSE * 4) * 8,
     ),
     Program(
         "gpt-vae",
@@ -208,7 +204,6 @@ CHOSEN = (
         packages="gymnasium tyro tensorboard",
         values="Categorical asks whether its arguments are valid and raises if not; actions come from the card and "
         "move the environment; sizes do not depend on them",
-        answers=(TRUE * 2 + "32 -\n") * 64 + (TRUE * 2 + "4 -\n") * 16,
     ),
     Program(
         "nerf",

@@ -1,0 +1,94 @@
+"""Runs `every-byte run` and writes what its program brought from the GPU: what the host knows, as answers.c reads it.
+
+    python tools/programs/known.py answers.txt run --gpu a100-80gb train.py
+
+Over the stub libraries each value that is read is zero, and a program that looks at a mask that it has made itself goes
+another way than on a card. With these answers in the copies from the card it goes the way that it went here. What
+depends on computed numbers stays unknown: "4 -" is a copy of four bytes, left at zero.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from every_byte.__main__ import main
+from every_byte.gpu.dispatch import beforehand, values
+from every_byte.gpu.known.reading import known_values
+
+aten = torch.ops.aten
+ANSWERS: list[str] = []
+
+
+def note_bytes(tensor: torch.Tensor, is_known: bool) -> None:
+    """A copy of so many bytes."""
+    n_bytes = tensor.numel() * tensor.element_size()
+    if n_bytes:
+        told = bytes(tensor.contiguous().view(-1).view(torch.uint8).tolist()).hex() if is_known else "-"
+        ANSWERS.append(f"{n_bytes} {told}")
+
+
+def noting_item(original):
+    def item(mode, func, args, kwargs):
+        found = original(mode, func, args, kwargs)
+        is_known = known_values(args[0]) is not None or found is True
+        note_bytes(torch.tensor(found, dtype=args[0].dtype, device="cpu"), is_known)
+        return found
+
+    return item
+
+
+def noting_copy(original):
+    def brought(mode, func, target, source, non_blocking):
+        result = original(mode, func, target, source, non_blocking)
+        note_bytes(target.detach(), known_values(source) is not None)
+        return result
+
+    return brought
+
+
+def noting_equal(original):
+    def equal(mode, func, args, kwargs):
+        found = original(mode, func, args, kwargs)
+        if args[0].shape == args[1].shape and args[0].numel():
+            note_bytes(torch.tensor(found, device="cpu"), True)
+        return found
+
+    return equal
+
+
+def noting_count(original, masks_of):
+    def counted(mode, func, args, kwargs):
+        answer = original(mode, func, args, kwargs)
+        for mask in masks_of(args):
+            if (known := known_values(mask)) is not None:
+                ANSWERS.append(f"count {int(known.count_nonzero())}")
+        return answer
+
+    return counted
+
+
+def masks_among(args) -> list[torch.Tensor]:
+    return [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
+
+
+def observe() -> None:
+    """Put what notes before what answers."""
+    asked = beforehand.ASKED
+    values._brought = noting_copy(values._brought)
+    asked[aten._local_scalar_dense.default] = noting_item(asked[aten._local_scalar_dense.default])
+    asked[aten.equal.default] = noting_equal(asked[aten.equal.default])
+    asked[aten.nonzero.default] = noting_count(asked[aten.nonzero.default], lambda args: [args[0]])
+    asked[aten.masked_select.default] = noting_count(asked[aten.masked_select.default], lambda args: [args[1]])
+    for index in (aten.index.Tensor,):
+        asked[index] = noting_count(asked[index], masks_among)
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1]).resolve()
+    observe()
+    try:
+        code = main(sys.argv[2:])
+    finally:
+        file.write_text("".join(f"{line}\n" for line in ANSWERS), encoding="ascii")
+    sys.exit(code)
