@@ -34,22 +34,41 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="every-byte run",
         usage="every-byte run [options] (SCRIPT | -m MODULE) [arguments]",
-        description="Run a training program, unmodified, with a simulated GPU as its \"cuda\", and report whose each "
+        description='Run a training program, unmodified, with a simulated GPU as its "cuda", and report whose each '
         "byte of the GPU's memory is.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     add = made.add_argument
-    add("--gpu", default="a100-80gb", metavar="NAME", help='the GPU to simulate; "list" prints their names, and "live" '
-        "runs on this machine's own (default: %(default)s)")
-    add("--steps", type=_number, default=3, metavar="N", help="stop, with exit code 0, where the step after so many "
-        "optimizer steps would begin; 0 runs to the end (default: %(default)s)")
-    add("--ranks", type=_number, metavar="N", help="be one rank of N, as torchrun would start it; the others are not "
-        "there, and nothing is exchanged")
+    add(
+        "--gpu",
+        default="a100-80gb",
+        metavar="NAME",
+        help='the GPU to simulate; "list" prints their names, and "live" '
+        "runs on this machine's own (default: %(default)s)",
+    )
+    add(
+        "--steps",
+        type=_number,
+        default=3,
+        metavar="N",
+        help="stop, with exit code 0, where the step after so many "
+        "optimizer steps would begin; 0 runs to the end (default: %(default)s)",
+    )
+    add(
+        "--ranks",
+        type=_number,
+        metavar="N",
+        help="be one rank of N, as torchrun would start it; the others are not there, and nothing is exchanged",
+    )
     add("--rank", type=_number, default=0, metavar="R", help="which of them, from 0 (default: %(default)s)")
-    add("--settings", default="", metavar="TEXT", help="the allocator's settings, as PYTORCH_ALLOC_CONF has them; the "
-        "environment is not asked")
+    add(
+        "--settings",
+        default="",
+        metavar="TEXT",
+        help="the allocator's settings, as PYTORCH_ALLOC_CONF has them; the environment is not asked",
+    )
     add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
     add("--json", type=Path, metavar="FILE", help="write the figures of each step")
     add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")

@@ -54,11 +54,14 @@ def spec_of(name: str | GPUSpec) -> GPUSpec:
     return LiveGPU().spec if name == LIVE else find_spec(name)
 
 
-def open_gpu(name: str | GPUSpec = "a100-80gb", settings: Settings = "") -> SimulatedGPU | LiveGPU:
+def open_gpu(
+    name: str | GPUSpec = "a100-80gb", settings: Settings = "", *, cuda: bool = False
+) -> SimulatedGPU | LiveGPU:
     """Open a GPU for the rest of a notebook, and close the one that was opened so before.
 
     `"live"` is this machine's own GPU; any other name is simulated, with the allocator's `settings` as `SimulatedGPU`
-    takes them: "expandable_segments:True", say. Running the cell again starts afresh: tensors made before stay on the
+    takes them: "expandable_segments:True", say. With `cuda=True` it stands for "cuda", and programs run unmodified; of
+    the machine's own GPU that is so in any case. Running the cell again starts afresh: tensors made before stay on the
     closed GPU until their names are gone, and the new one refuses them.
 
     Raises: ValueError for an unknown name, for settings as PyTorch does, and for settings of "live", which PyTorch
@@ -69,7 +72,7 @@ def open_gpu(name: str | GPUSpec = "a100-80gb", settings: Settings = "") -> Simu
             f"settings of the machine's own GPU are PyTorch's: got {settings!r}; set PYTORCH_ALLOC_CONF before Python "
             "starts, or simulate the GPU."
         )
-    gpu = LiveGPU() if name == LIVE else SimulatedGPU(name, settings=settings)
+    gpu = LiveGPU() if name == LIVE else SimulatedGPU(name, settings=settings, cuda=cuda)
     before = getattr(_opened, "gpu", None)
     if before is not None:
         before.close()

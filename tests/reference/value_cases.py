@@ -163,3 +163,20 @@ def sets_of_numbers(env):
             _numbers(env, x)
             torch.zeros(max(y.tolist()) + 1, device=env.device)
         env.mark(f"set {number}, {form}, {n}, {x.dtype}")
+
+
+@case
+def draws_by_deviations(env):
+    """`torch.normal` looks at the least of its standard deviations, twice."""
+    rng = random.Random(47)
+    for number in range(12):
+        dtype = rng.choice((torch.float32, torch.float32, torch.float16, torch.bfloat16, torch.float64))
+        shape = tuple(rng.choice((1, 3, 8, 65, 1000)) for _ in range(rng.choice((1, 2, 2))))
+        mean = torch.empty(shape, dtype=dtype, device=env.device)
+        std = torch.ones(shape if number % 3 else shape[-1:], dtype=dtype, device=env.device)
+        for first in (mean, 0.5) if number % 2 else (mean,):
+            drawn = torch.normal(first, std)
+            for _ in range(2):
+                _numbers(env, torch.tensor([True]))
+            env.mark(f"{number} of {shape}, {dtype}, mean {'a number' if first is not mean else 'a tensor'}")
+            del drawn

@@ -4,8 +4,10 @@
 
 `there` is where prepare.py laid the programs out; `venv` has a CPU build of PyTorch and the packages in the list. The
 other run is that of tools/cuda_build/run.sh, whose environment must have the same packages. Both are `every-byte run`
-with the same options, but for `--gpu`. The second is told the values that were known in the first (known.py). For each program it writes `sim.json`, `live.json` and what both printed below
-`--out`, and prints a row of a table. Each run sees this checkout's `every_byte`, and nothing else of it.
+with the same options, but for `--gpu`. The
+second is told the values that were known in the first (known.py). For each program it writes `sim.json`, `live.json`
+and what both printed below `--out`, and prints a row of a table. Each run sees this checkout's
+`every_byte`, and nothing else of it.
 """
 
 import argparse
@@ -137,7 +139,7 @@ def compare(program: Program, asked: argparse.Namespace, seen: Path) -> tuple[st
     out = (asked.out / program.name).resolve()
     out.mkdir(parents=True, exist_ok=True)
     paths = [path.resolve() for path in asked.path]
-    ranks = ["--ranks", str(program.ranks), "--rank", "0"] if program.ranks > 1 else []
+    ranks = ["--ranks", str(program.ranks), "--rank", "0"] if program.ranks else []
     options = ["--steps", str(asked.steps), *ranks]
     script = [program.script, *shlex.split(program.arguments)]
 

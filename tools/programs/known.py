@@ -15,6 +15,7 @@ import torch
 from every_byte.__main__ import main
 from every_byte.gpu.dispatch import beforehand, values
 from every_byte.gpu.known.reading import known_values
+from every_byte.gpu.operators import creation
 
 aten = torch.ops.aten
 ANSWERS: list[str] = []
@@ -28,7 +29,7 @@ def note_bytes(tensor: torch.Tensor, is_known: bool) -> None:
         ANSWERS.append(f"{n_bytes} {told}")
 
 
-def noting_item(original):
+def _noting_item(original):
     def item(mode, func, args, kwargs):
         found = original(mode, func, args, kwargs)
         is_known = known_values(args[0]) is not None or found is True
@@ -38,7 +39,7 @@ def noting_item(original):
     return item
 
 
-def noting_copy(original):
+def _noting_copy(original):
     def brought(mode, func, target, source, non_blocking):
         result = original(mode, func, target, source, non_blocking)
         note_bytes(target.detach(), known_values(source) is not None)
@@ -47,7 +48,7 @@ def noting_copy(original):
     return brought
 
 
-def noting_equal(original):
+def _noting_equal(original):
     def equal(mode, func, args, kwargs):
         found = original(mode, func, args, kwargs)
         if args[0].shape == args[1].shape and args[0].numel():
@@ -57,7 +58,7 @@ def noting_equal(original):
     return equal
 
 
-def noting_count(original, masks_of):
+def _noting_count(original, masks_of):
     def counted(mode, func, args, kwargs):
         answer = original(mode, func, args, kwargs)
         for mask in masks_of(args):
@@ -68,20 +69,30 @@ def noting_count(original, masks_of):
     return counted
 
 
-def masks_among(args) -> list[torch.Tensor]:
+def _masks_among(args) -> list[torch.Tensor]:
     return [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
+
+
+def _noting_least(original):
+    def look(std):
+        original(std)
+        if std.numel():
+            ANSWERS.append("1 01")
+
+    return look
 
 
 def observe() -> None:
     """Put what notes before what answers."""
     asked = beforehand.ASKED
-    values._brought = noting_copy(values._brought)
-    asked[aten._local_scalar_dense.default] = noting_item(asked[aten._local_scalar_dense.default])
-    asked[aten.equal.default] = noting_equal(asked[aten.equal.default])
-    asked[aten.nonzero.default] = noting_count(asked[aten.nonzero.default], lambda args: [args[0]])
-    asked[aten.masked_select.default] = noting_count(asked[aten.masked_select.default], lambda args: [args[1]])
+    creation._look_at_least = _noting_least(creation._look_at_least)
+    values._brought = _noting_copy(values._brought)
+    asked[aten._local_scalar_dense.default] = _noting_item(asked[aten._local_scalar_dense.default])
+    asked[aten.equal.default] = _noting_equal(asked[aten.equal.default])
+    asked[aten.nonzero.default] = _noting_count(asked[aten.nonzero.default], lambda args: [args[0]])
+    asked[aten.masked_select.default] = _noting_count(asked[aten.masked_select.default], lambda args: [args[1]])
     for index in (aten.index.Tensor,):
-        asked[index] = noting_count(asked[index], masks_among)
+        asked[index] = _noting_count(asked[index], _masks_among)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ class Program:
     folder:       the working folder, below the program's folder; `script` is named from there
     data:         what is made below the working folder: names of functions of data.py
     environment:  variables; "{root}" stands for the program's folder
+    ranks:        as one of how many it is started; 0 for a process that knows of no others
     values:       where its path through the code depends on values that it computes; "" if nowhere in its first steps
     """
 
@@ -31,7 +32,7 @@ class Program:
     data: tuple[str, ...] = ()
     packages: str = ""
     environment: dict[str, str] = field(default_factory=dict)
-    ranks: int = 1
+    ranks: int = 0
     values: str = ""
 
 
@@ -169,6 +170,7 @@ CHOSEN = (
         "--data_dir images --image_size 64 --num_channels 64 --num_res_blocks 1 --num_heads 2 --batch_size 4 "
         "--use_checkpoint True --log_interval 1",
         data=("images",),
+        ranks=1,
         packages="mpi4py mpich blobfile Pillow",
         environment={"PYTHONPATH": "{root}", "OPENAI_LOGDIR": "log", "MPICH_INTERFACE_HOSTNAME": "localhost"},
         values="logs losses by the timesteps' quartiles",

@@ -44,19 +44,19 @@ def _nested(stats: dict[str, int]) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------------------- devices
 
 
-def getDeviceCount() -> int:
+def _cuda_getDeviceCount() -> int:
     return _as_cuda().n_devices
 
 
-def getDevice() -> int:
+def _cuda_getDevice() -> int:
     return _as_cuda().current
 
 
-def setDevice(index: int) -> None:
-    exchangeDevice(index)
+def _cuda_setDevice(index: int) -> None:
+    _cuda_exchangeDevice(index)
 
 
-def exchangeDevice(index: int) -> int:
+def _cuda_exchangeDevice(index: int) -> int:
     here = _as_cuda()
     before = here.current
     if index >= 0:
@@ -66,80 +66,87 @@ def exchangeDevice(index: int) -> int:
     return before if index >= 0 else -1
 
 
-def getArchFlags() -> str:
+_cuda_maybeExchangeDevice = _cuda_exchangeDevice
+
+
+def _cuda_getArchFlags() -> str:
     return "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"
 
 
-def canDeviceAccessPeer(index: int, peer: int) -> bool:
+def _cuda_canDeviceAccessPeer(index: int, peer: int) -> bool:
     return index != peer
 
 
-def synchronize() -> None:
+def _cuda_synchronize() -> None:
     """Nothing is under way."""
 
 
-def getCompiledVersion() -> int:
+def _cuda_getCompiledVersion() -> int:
     return 13000
 
 
 # --------------------------------------------------------------------------------------------------------------- memory
 
 
-def memoryStats(index: int) -> dict[str, Any]:
+def _cuda_memoryStats(index: int) -> dict[str, Any]:
     return _nested(_of_own(index).memory_stats())
 
 
-def resetPeakMemoryStats(index: int) -> None:
+def _cuda_resetPeakMemoryStats(index: int) -> None:
     _of_own(index).reset_peak_memory_stats()
 
 
-def resetAccumulatedMemoryStats(index: int) -> None:
+def _cuda_resetAccumulatedMemoryStats(index: int) -> None:
     _of_own(index).reset_accumulated_memory_stats()
 
 
-def emptyCache() -> None:
+def _cuda_emptyCache() -> None:
     _gpu().empty_cache()
 
 
-def setMemoryFraction(fraction: float, index: int) -> None:
+def _cuda_setMemoryFraction(fraction: float, index: int) -> None:
     _of_own(index).set_per_process_memory_fraction(fraction)
 
 
-def getMemoryFraction(index: int) -> float:
+def _cuda_getMemoryFraction(index: int) -> float:
     return _of_own(index).get_per_process_memory_fraction()
 
 
-def hostMemoryStats() -> dict[str, Any]:
+def _cuda_hostMemoryStats() -> dict[str, Any]:
     return {}
 
 
-def memorySnapshot(_mempool=None) -> dict[str, Any]:
+def _cuda_memorySnapshot(_mempool=None) -> dict[str, Any]:
     """The segments as they are, and the whole history, whether the program asked for one or not."""
     gpu = _gpu()
     trace = gpu.trace
     seen = viewer_snapshot(trace.events, trace.allocator_settings)
-    traces = [[] for _ in range(getDeviceCount())]
+    traces = [[] for _ in range(_cuda_getDeviceCount())]
     traces[_as_cuda().index] = seen["device_traces"][0]
     segments = [segment | {"device": _as_cuda().index} for segment in gpu.memory_snapshot()]
     return seen | {"segments": segments, "device_traces": traces, "external_annotations": []}
 
 
-def record_memory_history(*_how, **_what) -> None:
-    """All of it is recorded anyway."""
-
-
-record_memory_history_legacy = record_memory_history
-
-
-def getAllocatorBackend() -> str:
-    return "native"
-
-
-def cudaCachingAllocator_is_enabled() -> bool:
+def _cuda_isHistoryEnabled() -> bool:
     return True
 
 
-def cudaCachingAllocator_raw_alloc(n_bytes: int, _stream: int = 0) -> int:
+def _cuda_record_memory_history(*_how, **_what) -> None:
+    """All of it is recorded anyway."""
+
+
+_cuda_record_memory_history_legacy = _cuda_record_memory_history
+
+
+def _cuda_getAllocatorBackend() -> str:
+    return "native"
+
+
+def _cuda_cudaCachingAllocator_is_enabled() -> bool:
+    return True
+
+
+def _cuda_cudaCachingAllocator_raw_alloc(n_bytes: int, _stream: int = 0) -> int:
     """A block that no tensor holds, by its address."""
     memory = standing_for_cuda().memory
     memory.operation = "caching_allocator_alloc"
@@ -148,101 +155,84 @@ def cudaCachingAllocator_raw_alloc(n_bytes: int, _stream: int = 0) -> int:
     return block.address
 
 
-def cudaCachingAllocator_raw_delete(address: int) -> None:
+def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
     memory = standing_for_cuda().memory
     memory.give_back(*memory.raw_blocks.pop(address))
 
 
-def setMemoryMetadata(_text: str) -> None:
+def _cuda_setMemoryMetadata(_text: str) -> None:
     """Notes of a program's own in its history are not kept."""
 
 
-def getMemoryMetadata() -> str:
+def _cuda_getMemoryMetadata() -> str:
     return ""
 
 
-def ipc_collect() -> None:
+def _cuda_ipc_collect() -> None:
     """No other process has anything of this GPU's."""
 
 
-def resetPeakHostMemoryStats() -> None:
+def _cuda_resetPeakHostMemoryStats() -> None:
     """Of the host's memory nothing is counted."""
 
 
-resetAccumulatedHostMemoryStats = resetPeakHostMemoryStats
+_cuda_resetAccumulatedHostMemoryStats = _cuda_resetPeakHostMemoryStats
 
 # -------------------------------------------------------------------------------------------------------------- streams
 
 
-def getCurrentStream(_index: int) -> tuple[int, int, int]:
+def _cuda_getCurrentStream(_index: int) -> tuple[int, int, int]:
     return standing_for_cuda().memory.streams.current, _as_cuda().index, _CUDA
 
 
-def getDefaultStream(_index: int) -> tuple[int, int, int]:
+def _cuda_getDefaultStream(_index: int) -> tuple[int, int, int]:
     return 0, _as_cuda().index, _CUDA
 
 
-def setStream(stream_id: int, device_index: int, device_type: int) -> None:
+def _cuda_setStream(stream_id: int, device_index: int, device_type: int) -> None:
     standing_for_cuda().memory.streams.switch(stream_id)
 
 
-def getCurrentRawStream(_index: int) -> int:
+def _cuda_getCurrentRawStream(_index: int) -> int:
     return standing_for_cuda().memory.streams.current
 
 
-def isCurrentStreamCapturing() -> bool:
+def _cuda_isCurrentStreamCapturing() -> bool:
     return False
 
 
-def sleep(_cycles: int) -> None:
+def _cuda_sleep(_cycles: int) -> None:
     """Nothing runs that could wait."""
 
 
-def get_sync_debug_mode() -> int:
+def _cuda_get_sync_debug_mode() -> int:
     return 0
 
 
-def set_sync_debug_mode(_mode: int) -> None:
+def _cuda_set_sync_debug_mode(_mode: int) -> None:
     """Nothing waits."""
 
 
-def getCurrentBlasHandle() -> int:
+def _cuda_getCurrentBlasHandle() -> int:
     return 0
 
 
-def clearCublasWorkspaces() -> None:
+def _cuda_clearCublasWorkspaces() -> None:
     memory = standing_for_cuda().memory
     memory.blas_workspaces.clear(memory)
 
 
-def getCublasWorkspaceSize() -> int:
+def _cuda_getCublasWorkspaceSize() -> int:
     memory = standing_for_cuda().memory
     return memory.blas_workspaces.n_bytes
 
 
-def hasPrimaryContext(_index: int) -> bool:
+def _cuda_hasPrimaryContext(_index: int) -> bool:
     return True
 
 
-FUNCTIONS = {
-    f"_cuda_{name}": function
-    for name, function in (
-        *((f.__name__, f) for f in (
-            getDeviceCount, getDevice, setDevice, exchangeDevice, getArchFlags, canDeviceAccessPeer, synchronize,
-            getCompiledVersion, memoryStats, resetPeakMemoryStats, resetAccumulatedMemoryStats, emptyCache,
-            setMemoryFraction, getMemoryFraction, hostMemoryStats, memorySnapshot, record_memory_history,
-            getAllocatorBackend, cudaCachingAllocator_is_enabled, cudaCachingAllocator_raw_alloc,
-            cudaCachingAllocator_raw_delete, setMemoryMetadata, getMemoryMetadata, ipc_collect,
-            resetPeakHostMemoryStats, getCurrentStream, getDefaultStream, setStream, isCurrentStreamCapturing, sleep,
-            get_sync_debug_mode, set_sync_debug_mode, getCurrentBlasHandle, getCurrentRawStream,
-            clearCublasWorkspaces, getCublasWorkspaceSize, hasPrimaryContext,
-        )),
-        ("maybeExchangeDevice", exchangeDevice),
-        ("isHistoryEnabled", lambda: True),
-        ("record_memory_history_legacy", record_memory_history),
-        ("resetAccumulatedHostMemoryStats", resetPeakHostMemoryStats),
-    )
-}  # fmt: skip
+FUNCTIONS = {name: function for name, function in globals().items() if name.startswith("_cuda_")}
+"""The functions of `torch._C` by their names there."""
 
 # ---------------------------------------------------------------------------------------------------------- accelerator
 
@@ -253,17 +243,17 @@ def _device_of(index: int) -> int:
 
 ACCELERATOR = {
     "_accelerator_getAccelerator": lambda: torch.device("cuda"),
-    "_accelerator_getDeviceIndex": getDevice,
-    "_accelerator_setDeviceIndex": setDevice,
-    "_accelerator_exchangeDevice": exchangeDevice,
-    "_accelerator_maybeExchangeDevice": exchangeDevice,
+    "_accelerator_getDeviceIndex": _cuda_getDevice,
+    "_accelerator_setDeviceIndex": _cuda_setDevice,
+    "_accelerator_exchangeDevice": _cuda_exchangeDevice,
+    "_accelerator_maybeExchangeDevice": _cuda_exchangeDevice,
     "_accelerator_synchronizeDevice": lambda _index: None,
     "_accelerator_isAllocatorInitialized": lambda: True,
-    "_accelerator_emptyCache": emptyCache,
+    "_accelerator_emptyCache": _cuda_emptyCache,
     "_accelerator_emptyHostCache": lambda: None,
-    "_accelerator_getDeviceStats": lambda index: memoryStats(_device_of(index)),
-    "_accelerator_resetAccumulatedStats": lambda index: resetAccumulatedMemoryStats(_device_of(index)),
-    "_accelerator_resetPeakStats": lambda index: resetPeakMemoryStats(_device_of(index)),
+    "_accelerator_getDeviceStats": lambda index: _cuda_memoryStats(_device_of(index)),
+    "_accelerator_resetAccumulatedStats": lambda index: _cuda_resetAccumulatedMemoryStats(_device_of(index)),
+    "_accelerator_resetPeakStats": lambda index: _cuda_resetPeakMemoryStats(_device_of(index)),
     "_accelerator_getMemoryInfo": lambda index: _of_own(_device_of(index)).mem_get_info(),
     "_accelerator_getStream": lambda index: torch.cuda.current_stream(_device_of(index)),
     "_accelerator_setStream": lambda stream: torch.cuda.set_stream(stream),

@@ -1,4 +1,4 @@
-"""Checkpoints: written with holes where a simulated GPU's bytes would be, and opened without reading what goes to it."""
+"""Checkpoints: written with holes where a simulated GPU's bytes would be, and read without what goes there."""
 
 import os
 import threading

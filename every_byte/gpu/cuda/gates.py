@@ -3,12 +3,14 @@
 from every_byte.gpu.patches.replacing import Changes
 
 from .devices import number_devices
-from .files import keep_holes
 from .factories import make_old_types, make_on_cuda
+from .files import keep_holes
 from .generators import draw_on_cuda
+from .kernels import flag_triton
 from .pinned import pin
 from .ranks import pretend
 from .tensors import move, say_cuda
+from .threads import follow_threads
 from .torch_cuda import answer_for_cuda
 
 CUDA_GATES = Changes(
@@ -23,5 +25,7 @@ CUDA_GATES = Changes(
         keep_holes,
         pretend,
         pin,
+        follow_threads,
+        flag_triton,
     ]
 )

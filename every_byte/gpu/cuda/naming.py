@@ -1,5 +1,6 @@
 """Where a program says that something is to lie: on "cuda", on "meta", or where PyTorch puts it by default."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,7 +10,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 from every_byte.gpu.memory.as_cuda import parsed
-from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
+from every_byte.gpu.memory.attachment import attached, standing_for_cuda, this_thread
 
 HERE, EMPTY = "cuda", "meta"
 
@@ -28,7 +29,14 @@ def named(device) -> str:
     if found is None or found.type not in (HERE, EMPTY):
         return ""
     if found.type == HERE:
-        standing_for_cuda().memory.as_cuda.must_be_here(found)
+        memory = standing_for_cuda().memory
+        memory.as_cuda.must_be_here(found)
+        if not attached():
+            raise RuntimeError(
+                f'a simulated GPU counts on the thread that opened it, and on those started since: "cuda" is '
+                f"{memory.spec.name}, and something was to lie there by the thread "
+                f"{threading.current_thread().name!r}, which is older; open a GPU on this thread."
+            )
     return found.type
 
 

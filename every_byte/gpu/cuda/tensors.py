@@ -28,7 +28,10 @@ def _as_cuda(tensor: torch.Tensor):
         return next(filter(None, map(_as_cuda, parts_of(tensor))), None)
     try:
         record = RECORDS.get(tensor.untyped_storage()._cdata)
-    except (NotImplementedError, RuntimeError):  # inside torch.func tensors are wrapped, and sparse ones have no storage
+    except (
+        NotImplementedError,
+        RuntimeError,
+    ):  # wrapped by torch.func, or sparse: no storage
         mode = standing_for_cuda()
         return mode and mode.memory.as_cuda
     return None if record is None else record.memory.as_cuda

@@ -9,7 +9,6 @@ import torch.cuda.nvtx
 from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.gpu.patches.replacing import all_of, present, replaced
 
-from . import c_functions
 from .c_functions import ACCELERATOR, FUNCTIONS, where_cuda_is_simulated
 from .generators import generators
 from .graphs import CUDAGraph, graph_pool_handle
@@ -66,16 +65,16 @@ class _Nvtx:
 _CUDART = _Cudart()
 _IN_PYTHON = [
     (torch.cuda, "_lazy_init", lambda: None),
-    (torch.cuda, "device_count", c_functions.getDeviceCount),
-    (torch.cuda, "_exchange_device", c_functions.exchangeDevice),
-    (torch.cuda, "_maybe_exchange_device", c_functions.exchangeDevice),
+    (torch.cuda, "device_count", FUNCTIONS["_cuda_getDeviceCount"]),
+    (torch.cuda, "_exchange_device", FUNCTIONS["_cuda_exchangeDevice"]),
+    (torch.cuda, "_maybe_exchange_device", FUNCTIONS["_cuda_exchangeDevice"]),
     (torch.cuda, "_get_device_properties", _properties),
     (torch.cuda, "mem_get_info", _memory_info),
     (torch.cuda.memory, "mem_get_info", _memory_info),
     (torch.cuda, "cudart", lambda: _CUDART),
     (torch.backends.cudnn, "is_available", lambda: True),
     (torch.backends.cudnn, "version", lambda: _CUDNN_VERSION),
-    (torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", c_functions.isCurrentStreamCapturing),
+    (torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", FUNCTIONS["_cuda_isCurrentStreamCapturing"]),
 ]
 _VALUES = [
     (torch.cuda, "_initialized", True),

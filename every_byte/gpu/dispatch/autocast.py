@@ -236,7 +236,7 @@ def _any(holds, values) -> bool:
         if isinstance(value, torch.Tensor):
             if holds(value):
                 return True
-        elif isinstance(value, (list, tuple)) and _any(what, value):
+        elif isinstance(value, (list, tuple)) and _any(holds, value):
             return True
     return False
 

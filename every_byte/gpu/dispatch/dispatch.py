@@ -3,6 +3,7 @@
 import gc
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,6 +43,7 @@ _ON_CUDA = DispatchKey.CUDA, DispatchKey.CompositeExplicitAutograd
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl")
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
+_NOBODY = (None,)
 HERE, KNOWN, SPARSE = "here", "here, and known", "here, and sparse"
 
 
@@ -88,6 +90,7 @@ class Dispatch(TorchDispatchMode):
         self.meanwhile = Meanwhile()
         self.told_autocast = self.tried_bfloat16 = False
         self._checked: set[Operation] = set()
+        self.turn: threading.RLock | None = None  # whose turn it is, where several threads run on this GPU
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -124,12 +127,14 @@ class Dispatch(TorchDispatchMode):
             return self._run_as_on_cuda(func, args, kwargs or {})
         if torch._C._get_dispatch_mode(_FAKE) is not None:  # somebody asks for a result's shape, as DTensor does
             return func(*args, **kwargs or {})
-        is_lent = lend(self)
+        is_lent, turn = lend(self), self.turn
+        if turn is not None:
+            turn.acquire()
         given = result = None
         this_thread.depth += 1
         try:
             kwargs, operation = kwargs or {}, operation_of(func)
-            if attached()[-1] is not self or not (ours := self._is_ours(operation, args, kwargs)):
+            if self is not (attached() or _NOBODY)[-1] or not (ours := self._is_ours(operation, args, kwargs)):
                 return func(*args, **kwargs)
             if ours is SPARSE:
                 return self._run_on_sparse(operation, args, kwargs)
@@ -158,13 +163,15 @@ class Dispatch(TorchDispatchMode):
             raise refused(error, func.name(), self.memory.spec.name).with_traceback(None) from None
         finally:
             this_thread.depth -= 1
+            if turn is not None:
+                turn.release()
             if is_lent:
                 take_back()
 
     supports_higher_order_operators = True
 
     def _run_as_on_cuda(self, func: HigherOrderOperator, args, kwargs):
-        """Run an operator that takes functions, as PyTorch does on CUDA; what they do comes here operation by operation.
+        """Run an operator that takes functions as PyTorch does on CUDA; what they do comes here one by one.
 
         Raises: NotImplementedError for one that has no form in Python there.
         """

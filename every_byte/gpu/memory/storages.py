@@ -69,9 +69,7 @@ class Memory:
     Raises: torch.OutOfMemoryError where CUDA would, with the sizes.
     """
 
-    def __init__(
-        self, spec: GPUSpec, settings: Environment | None = None, as_cuda: AsCuda | None = None
-    ) -> None:
+    def __init__(self, spec: GPUSpec, settings: Environment | None = None, as_cuda: AsCuda | None = None) -> None:
         self.spec, self.settings, self.as_cuda = spec, settings or Environment(), as_cuda
         told = snapshot_settings(self.settings.allocator)
         self.trace = Trace("simulated", spec.name, spec.torch_version, allocator_settings=told)

@@ -60,6 +60,29 @@ def draws_around_tensor(call: Call) -> None:
     call.while_taken(call.args[0].numel() * call.result.element_size())
 
 
+@decomposed(aten.normal.Tensor_Tensor, aten.normal.float_Tensor)
+def _normal_by_deviations(mean: torch.Tensor | float, std: torch.Tensor, generator=None) -> torch.Tensor:
+    """The least of the standard deviations is looked at before the result is made, and again after.
+
+    Source: CHECK_NORMAL_TENSOR_STD and normal_out_impl in aten/src/ATen/native/DistributionTemplates.h.
+    """
+    _look_at_least(std)
+    if isinstance(mean, torch.Tensor):
+        drawn = torch.empty(torch.broadcast_shapes(mean.shape, std.shape), dtype=mean.dtype, device=std.device)
+        _look_at_least(std)
+    else:
+        drawn = torch.empty_like(std, memory_format=torch.contiguous_format)
+        _look_at_least(std)
+        torch.full((), mean, dtype=std.dtype, device=std.device)
+    return drawn
+
+
+def _look_at_least(std: torch.Tensor) -> None:
+    if std.numel():
+        least = std.min()
+        least.ge(0)
+
+
 def new_like(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A new tensor that lies as this one does."""
     if not x.is_contiguous():

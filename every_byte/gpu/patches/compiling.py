@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.attachment import attached, standing_for_cuda
 from every_byte.gpu.memory.physical import is_meta
 
 from .replacing import all_of, replaced
@@ -27,6 +27,8 @@ def run_uncompiled():
 
     def compiling(original):
         def compile_(*args, **kwargs):
+            if (mode := standing_for_cuda()) is not None:
+                mode.not_modelled("torch.compile", NOT_COMPILED)  # at once: its calls may come much later
             made = original(*args, **kwargs)
             _see_calls(undoings)
             return made

@@ -66,7 +66,9 @@ class _Place:
 
 def _is_made_function(made, below) -> bool:
     """Whether it goes by the name of what it stands for: a function does, a class or an object has a name already."""
-    return callable(made) and callable(below) and not isinstance(made, (type, staticmethod)) and hasattr(made, "__dict__")
+    return (
+        callable(made) and callable(below) and not isinstance(made, (type, staticmethod)) and hasattr(made, "__dict__")
+    )
 
 
 _places: dict[tuple[int, str], _Place] = {}

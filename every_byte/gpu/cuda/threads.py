@@ -1,0 +1,50 @@
+"""Threads that a program starts: what they do on "cuda" is the simulated GPU's too, as on a card."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.utils._python_dispatch import _pop_mode, _push_mode
+
+from every_byte.gpu.dispatch.autocast import KEY
+from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
+from every_byte.gpu.patches.replacing import replaced
+
+
+def follow_threads():
+    """Let a thread that is started while a GPU stands for "cuda" find it there. Returns what undoes it."""
+
+    def starting(original):
+        def start(thread) -> None:
+            if (mode := standing_for_cuda()) is not None:
+                mode.turn = mode.turn or threading.RLock()
+                thread.run = _within(mode, thread)
+            original(thread)
+
+        return start
+
+    return replaced(threading.Thread, "start", starting)
+
+
+def _within(mode, thread: threading.Thread):
+    run = thread.run
+
+    def run_with_gpu() -> None:
+        del thread.run  # it refers to the thread
+        with _lent(mode):
+            run()
+
+    return run_with_gpu
+
+
+@contextmanager
+def _lent(mode) -> Iterator[None]:
+    """The GPU is open on this thread, as on the one that opened it, for as long as it is open there."""
+    this_thread.inherited = mode.opened_among
+    _push_mode(mode)
+    try:
+        with torch._C._IncludeDispatchKeyGuard(KEY):
+            yield
+    finally:
+        _pop_mode()
