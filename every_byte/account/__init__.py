@@ -1,0 +1,1 @@
+"""A program of the reader: run, and reported."""
