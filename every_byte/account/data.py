@@ -82,5 +82,5 @@ def _map(shortage: Shortage, names: list[str]) -> dict | None:
     return {
         "segments": [[[size, place.get(what, what)] for size, what in row] for row in segments],
         "asked": shortage.asked_bytes,
-        "driver": shortage.driver_bytes,
+        "free": [len(shortage.free_pieces), max(shortage.free_pieces, default=0)],
     }

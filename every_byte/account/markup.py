@@ -37,13 +37,18 @@ def n_bytes(amount: int) -> Html:
     return joined((f"{amount:,d}", element("small", short(amount)))) if amount else Html("0")
 
 
-def table(title: str, head: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: int, foot: bool = False) -> Html:
+def table(
+    title: str, head: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: int, foot: bool = False
+) -> Html:
     """A table with a caption; the first column heads its row, the last `numbers` are set flush right.
 
     With `foot`, the last row is the sum of the others.
     """
     first = len(head) - numbers
-    cells = [element("th", name, role="columnheader", scope="col", class_="eb-right" if i >= first else None) for i, name in enumerate(head)]
+    cells = [
+        element("th", name, role="columnheader", scope="col", class_="eb-right" if i >= first else None)
+        for i, name in enumerate(head)
+    ]
     lines = [_row(head, row, first) for row in rows]
     body, last = (lines[:-1], lines[-1:]) if foot else (lines, [])
     return element(
@@ -68,5 +73,3 @@ def _row(head: Sequence[str], row: Sequence[object], first: int) -> Html:
 def sentences(*texts: str) -> Html:
     """A paragraph for each."""
     return joined(element("p", text) for text in texts if text)
-
-

@@ -14,7 +14,8 @@ class Note:
     way_out: str = ""
 
     def __str__(self) -> str:
-        return " ".join(f"{part.rstrip('.')}." for part in (self.what, self.why, self.way_out) if part)
+        way_out = f"; {self.way_out.rstrip('.')}" if self.way_out else ""
+        return f"{self.what.rstrip('.')}: {self.why.rstrip('.')}{way_out}."
 
 
 def notes_of(trace: Trace) -> list[Note]:
@@ -31,7 +32,7 @@ def notes_of(trace: Trace) -> list[Note]:
         Note(
             f"a computed value was read at {place}",
             "nothing is computed here: the program got a zero and went on with it, and a card gives it another value",
-            "if what is allocated depends on that value, take it from the host, or leave the reading out",
+            "where what is allocated depends on that value, take it from the host, or leave the reading out",
         )
         for place in trace.values_read
     ]

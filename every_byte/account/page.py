@@ -24,20 +24,22 @@ _OWN = ("owners.js", "tree.js", "card.js", "segments.js", "report.js")
 
 def html_of(report: "Report") -> str:
     """The page of a report."""
-    moments = None if report.is_empty else Moments.of(report)
+    moments = Moments.of(report) if report.holds_something else None
     names = list(moments.timeline.columns) if moments else []
-    style, script = _style(assign(names)), _script()
+    style, code = _style(assign(names)), script()
     content = joined(sections(report, names))
-    data = element("script", Html(_json(data_of(report, moments))), type="application/json", id="data") if moments else ""
+    data = (
+        element("script", Html(_json(data_of(report, moments))), type="application/json", id="data") if moments else ""
+    )
     head = joined((
         Html('<meta charset="utf-8">'),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, script)}">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, code)}">'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html('<meta name="color-scheme" content="light dark">'),
         element("title", f"{title_of(report)}: where its memory goes"),
         element("style", Html(style)),
     ))  # fmt: skip
-    body = element("main", content, class_="eb eb-report"), data, element("script", Html(script))
+    body = element("main", content, class_="eb eb-report"), data, element("script", Html(code))
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{joined(body)}</body></html>\n'
 
 
@@ -58,8 +60,14 @@ def _style(colours: dict[str, Colour]) -> str:
     return "\n".join([*(file.read_text(encoding="utf-8") for file in files), *tones])
 
 
-def _script() -> str:
-    return classic([*(PAGE / name for name in _SHARED), *(_HERE / name for name in _OWN)])
+def script() -> str:
+    """The page's script."""
+    return classic(modules())
+
+
+def modules() -> list[Path]:
+    """The modules that it is made of, each of which imports earlier ones only."""
+    return [*(PAGE / name for name in _SHARED), *(_HERE / name for name in _OWN)]
 
 
 def _json(data: dict) -> str:

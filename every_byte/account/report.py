@@ -89,6 +89,11 @@ class Report:
         return not any(event.action in ("alloc", "oom") for event in self.trace.events)
 
     @cached_property
+    def holds_something(self) -> bool:
+        """Whether anything was ever allocated: not where the very first request was refused."""
+        return any(event.action == "alloc" for event in self.trace.events)
+
+    @cached_property
     def reserved(self) -> list[int]:
         """The bytes of all segments after each event."""
         return reserved_after(self.trace, len(self.trace))

@@ -20,10 +20,13 @@ def sections(report: "Report", names: Sequence[str]) -> Iterator[Html]:
     """All of them in order; `names` are the categories in the order of their numbers."""
     yield _head(report)
     if not report.is_empty:
-        if report.shortage:
-            yield _shortage(report)
-        yield _section("run", "The run, allocation by allocation", _for_script("timeline"))
-        yield _account(report, names)
+        shortage = [_shortage(report)] if report.shortage else []
+        if not report.holds_something:
+            yield from shortage
+        else:
+            run = _section("run", "The run, allocation by allocation", _for_script("timeline"))
+            account = _account(report, names)
+            yield from (account, *shortage, run) if report.ran_out else (run, account, *shortage)
         if report.steps:
             yield _section("steps", "Step by step", _steps(report))
         yield _section("gpus", "Where it fits", *_gpus(report))
@@ -56,7 +59,7 @@ def _head(report: "Report") -> Html:
         element("h1", title_of(report)),
         element("p", words.ran(report), class_="eb-ran"),
         element("div", *said, class_="eb-fit", data_fits=fits),
-        *([] if report.is_empty else [_for_script("card"), element("dl", *facts, class_="eb-facts")]),
+        *([] if not report.holds_something else [_for_script("card"), element("dl", *facts, class_="eb-facts")]),
     )
 
 
@@ -71,7 +74,7 @@ def _shortage(report: "Report") -> Html:
         rows.append([f"the largest of these {len(pieces):,d} pieces", n_bytes(pieces[0])])
     rows.append(["in use", n_bytes(shortage.allocated_bytes)])
     went_on = "" if shortage.is_end else "The program went on after it; this is the last such request."
-    place = f"{(shortage.place.operation or 'an allocation')}, {shortage.place}."
+    place = f"{shortage.place}{'' if shortage.place.step else ', before the first step ended'}."
     return _section(
         "memory-ran-out",
         "Where memory ran out",
@@ -126,7 +129,10 @@ def _steps(report: "Report") -> Html:
 def _gpus(report: "Report") -> Iterator[Html]:
     found = report.fits
     yield sentences(f"Replayed on an allocator of each one's size: {found.basis}.")
-    rows = [[_name(one), _fit(one, found.is_partial), n_bytes(one.needed_bytes), n_bytes(one.room_bytes), words.spare(one)] for one in found.verdicts]
+    rows = [
+        [_name(one), _fit(one, found.is_partial), n_bytes(one.needed_bytes), n_bytes(one.room_bytes), words.spare(one)]
+        for one in found.verdicts
+    ]
     head = ["GPU", "verdict", "segments need", "there is room for", "that is"]
     yield table("The GPUs that are known", head, rows, numbers=3)
     if not all(one.is_alike for one in found.verdicts):
@@ -147,7 +153,7 @@ def _known(report: "Report") -> Iterator[Html]:
     yield sentences(words.exactness(report))
     if report.notes:
         items = [
-            element("li", element("strong", f"{note.what}."), " ", " ".join(f"{x.rstrip('.')}." for x in (note.why, note.way_out) if x))
+            element("li", element("strong", note.what.rstrip(".")), str(note)[len(note.what.rstrip(".")) :])
             for note in report.notes
         ]
         yield element("h3", "Not followed or not known")

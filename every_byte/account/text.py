@@ -45,7 +45,8 @@ def _head(report: "Report") -> list[str]:
 
 
 def _tables(report: "Report") -> Iterable[list[str]]:
-    yield from _account(report, report.account)
+    if report.holds_something:
+        yield from _account(report, report.account)
     if report.steps:
         yield text_table("Each step, bytes:", STEP_HEAD, _steps(report), numbers=4).splitlines()
     yield [part for line in words.fits(report) for part in _wrapped(line)]

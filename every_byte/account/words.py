@@ -67,9 +67,9 @@ def verdict(report: "Report") -> Said:
     needed = max(own.needed_bytes, report.peak_reserved_bytes)
     if not own.fits:
         return Said(False, f"It ran on {report.gpu}, but does not fit for long", (_cut_up(own),))
-    reasons = [f"Segments took {exact(report.peak_reserved_bytes)} at most."]
-    if needed > report.peak_reserved_bytes:
-        reasons = [f"Segments took {exact(report.peak_reserved_bytes)} at most; with more steps, {exact(needed)}."]
+    more = f", and with more steps {exact(needed)}" if needed > report.peak_reserved_bytes else ""
+    reserved = f"PyTorch reserved {exact(report.peak_reserved_bytes)} at most{more}"
+    reasons = [f"{reserved}, of {exact(own.room_bytes)} that there are for it."]
     if own.n_retries:
         reasons.append(f"It is tight: {own.n_retries} times unused segments had to go back to the driver first.")
     return Said(True, f"Fits on {report.gpu}: {exact(own.room_bytes - needed)} to spare", tuple(reasons))
@@ -88,8 +88,8 @@ def _out_of_memory(report: "Report") -> Said:
         f"{exact(shortage.allocated_bytes + shortage.asked_bytes)}, of {exact(shortage.room_bytes)} that there are.",
     ]  # fmt: skip
     if shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes:
-        reasons.append(f"Together that is enough, in one piece it would do: {_IN_ONE_PIECE}.")
-    return Said(False, f"Out of memory on {report.gpu} in {when(shortage.place)}", tuple(reasons))
+        reasons.append(f"Together that would be enough, in one piece: {_IN_ONE_PIECE}.")
+    return Said(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))
 
 
 def when(place: Place) -> str:

@@ -5,7 +5,7 @@
 import { build, pattern, tone } from "../../widget/page/elements.js";
 import { short, sum } from "../../widget/page/numbers.js";
 
-const CARD = { height: 46, above: 20 }; // pixels
+const CARD = { height: 46, above: 26 }; // pixels
 const CARD_LETTER = 7;
 
 function piece(className, from, width, words, ...more) {
@@ -23,7 +23,7 @@ function asked(card, x) {
   const edge = x(card.room);
   return [
     build("rect", { class: "eb-card-asked", x: from, y: CARD.above - 4, width: to - from, height: CARD.height + 8 }),
-    build("text", { class: "eb-card-word", x: to, y: CARD.above - 8, "text-anchor": "end" }, `asked for ${short(card.asked)}`),
+    build("text", { class: "eb-card-word", x: to, y: CARD.above - 14, "text-anchor": "end" }, `asked for ${short(card.asked)}`),
     build("line", { class: "eb-card-edge", x1: edge, x2: edge, y1: CARD.above - 4, y2: CARD.above + CARD.height + 4 }),
   ];
 }

@@ -1,6 +1,7 @@
 // The segments where memory ran out, one after the other, in lines of equal size: who has which piece, and what lies free.
 //
-//   map  {segments: [[[size, category's place or -1 for free]]], asked: bytes, driver: bytes}; sizes in blocks of 512 bytes
+//   map  {segments: [[[size, category's place or -1 for free]]], asked: bytes, free: [how many pieces, the bytes of the
+//        largest]}; sizes in blocks of 512 bytes, what is too small to be seen goes with what is before it
 
 import { build, pattern, tone } from "../../widget/page/elements.js";
 import { counted, short, sum } from "../../widget/page/numbers.js";
@@ -31,10 +32,9 @@ function drawPiece({ what, from, to }, top, place, names, colours, ids) {
 }
 
 function mapWords(map, line) {
-  const pieces = map.segments.flat();
-  const free = pieces.filter(([, what]) => what < 0).map(([size]) => size);
-  const largest = free.length ? `, the largest of ${counted(free.length, "free pieces")} has ${short(Math.max(...free) * BLOCK)}` : "";
-  return `${counted(map.segments.length, "segments")}, ${short(sum(pieces.map(([size]) => size)) * BLOCK)}, one after the other by address, ${short(line * BLOCK)} a line${largest}. ` +
+  const [n, most] = map.free;
+  const largest = n ? `; the largest of ${counted(n, "free pieces")} has ${short(most)}` : "";
+  return `${counted(map.segments.length, "segments")}, ${short(sum(map.segments.flat().map(([size]) => size)) * BLOCK)}, one after the other by address, ${short(line * BLOCK)} a line${largest}. ` +
     `The frame above is what was asked for, ${short(map.asked)}, at the same scale. A thin line is where a segment begins; free pieces are empty.`;
 }
 
@@ -54,13 +54,14 @@ export function createSegments(map, names, colours) {
     const frames = request.map(({ from, to }) => build("rect", {
       class: "eb-card-asked", x: place.x(from % line), y: Math.floor(from / line) * row + 1, width: place.x(to - from), height: SEGMENTS.height }));
     const edges = map.segments.reduce(([edges, at], pieces) => [[...edges, at], at + sum(pieces.map(([n]) => n))], [[], 0])[0];
+    const word = build("text", { class: "eb-card-word", x: 6, y: 1 + SEGMENTS.height / 2 }, `asked for ${short(map.asked)}`);
     const marks = edges.map((at) => {
       const [x, y] = [place.x(at % line), top + Math.floor(at / line) * row];
       return build("line", { class: "eb-map-edge", x1: x, x2: x, y1: y - 2, y2: y + SEGMENTS.height + 2 });
     });
     svg.setAttribute("height", top + Math.ceil(size / line) * row);
     svg.replaceChildren(build("defs", {}, ...names.map((name, i) => pattern(ids[i], colours[name].hatch))),
-      ...frames, ...broken(map.segments.flat(), line).map((part) => drawPiece(part, top, place, names, colours, ids)), ...marks);
+      ...frames, word, ...broken(map.segments.flat(), line).map((part) => drawPiece(part, top, place, names, colours, ids)), ...marks);
   }
   return { element, draw };
 }

@@ -11,7 +11,7 @@ const OUTERMOST = "the outermost module, or none";
 
 const branch = (name) => ({ name, within: new Map(), own: new Map(), bytes: 0, n: 0, parts: new Map() });
 
-function add(node, category, n, bytes) {
+function addTo(node, category, n, bytes) {
   node.bytes += bytes;
   node.n += n;
   node.parts.set(category, (node.parts.get(category) ?? 0) + bytes);
@@ -24,12 +24,12 @@ function plant({ rows, texts }, together) {
     const names = texts[module].split(".").filter(Boolean);
     const bytes = n * each + slack;
     let node = root;
-    add(node, texts[category], n, bytes);
+    addTo(node, texts[category], n, bytes);
     for (const name of names) {
       const kind = together && /^\d+$/.test(name) ? "*" : name;
       if (!node.within.has(kind)) node.within.set(kind, branch(kind));
       node = node.within.get(kind);
-      add(node, texts[category], n, bytes);
+      addTo(node, texts[category], n, bytes);
     }
     const key = [category, what, about, each].join();
     const known = node.own.get(key) ?? { category: texts[category], what: texts[what], about: texts[about], n: 0, each, slack: 0 };
@@ -40,7 +40,7 @@ function plant({ rows, texts }, together) {
 
 const bytesOf = (row) => row.n * row.each + row.slack;
 
-function bar(node, whole, { numberOf, colours }) {
+function branchBar(node, whole, { numberOf, colours }) {
   const parts = [...node.parts].filter(([, bytes]) => bytes).sort(([a], [b]) => numberOf(a) - numberOf(b));
   const drawn = parts.map(([name, bytes]) => {
     const isWide = (BAR * bytes) / whole > 15;
@@ -51,7 +51,7 @@ function bar(node, whole, { numberOf, colours }) {
 
 const amountOf = (bytes, ...more) => build("span", { class: "eb-tree-bytes" }, exact(bytes), build("small", {}, [short(bytes), ...more].join(" · ")));
 
-function leaf(row, { numberOf, colours }) {
+function ownItem(row, { numberOf, colours }) {
   const said = [row.category, row.about].filter(Boolean).join(" · ");
   const sizes = `${row.n > 1 ? `${row.n} × ` : ""}${exact(row.each)} requested${row.slack ? ` + ${exact(row.slack)} slack` : ""}`;
   return build("li", { class: "eb-leaf", "data-bytes": bytesOf(row) }, swatch(numberOf(row.category), colours[row.category]),
@@ -59,21 +59,31 @@ function leaf(row, { numberOf, colours }) {
     build("span", { class: "eb-tree-bytes" }, exact(bytesOf(row)), build("small", {}, sizes)));
 }
 
-function inner(node, look) {
+/** What a branch has within; with `isOpen` its largest part is open, and so on. */
+function contents(node, look, isOpen = false) {
   const within = [...node.within.values()].sort((a, b) => b.bytes - a.bytes);
   const own = [...node.own.values()].sort((a, b) => bytesOf(b) - bytesOf(a));
   const more = own.length - MOST_LISTED;
   const rest = more > 0 ? [build("li", {}, `and ${counted(more, "smaller kinds of allocations")}`)] : [];
-  return build("ul", {}, ...within.map((child) => item(child, look)), ...own.slice(0, MOST_LISTED).map((row) => leaf(row, look)), ...rest);
+  return build("ul", {}, ...within.map((child, i) => branchItem(child, look, isOpen && i === 0 && child.within.size > 0)), ...own.slice(0, MOST_LISTED).map((row) => ownItem(row, look)), ...rest);
+}
+
+/** A branch and, as long as it has one part alone, this part: blocks.*. */
+function narrowed(node) {
+  if (node.own.size || node.within.size !== 1) return node;
+  const [part] = node.within.values();
+  return narrowed({ ...part, name: `${node.name}.${part.name}` });
 }
 
 /** A branch that opens: what is within is made when it does. */
-function item(node, look) {
-  const summary = build("summary", {}, build("code", {}, node.name), bar(node, look.whole, look), amountOf(node.bytes, counted(node.n, "allocations")));
+function branchItem(branched, look, isOpen = false) {
+  const node = narrowed(branched);
+  const summary = build("summary", {}, build("code", {}, node.name), branchBar(node, look.whole, look), amountOf(node.bytes, counted(node.n, "allocations")));
   const details = build("details", { "data-bytes": node.bytes, "data-module": node.name }, summary);
   details.addEventListener("toggle", () => {
-    if (details.open && details.children.length === 1) details.append(inner(node, look));
+    if (details.open && details.children.length === 1) details.append(contents(node, look, isOpen));
   });
+  details.open = isOpen;
   return build("li", {}, details);
 }
 
@@ -86,9 +96,9 @@ export function createTree(data, numberOf, colours) {
     const root = plant(data, box.checked);
     const look = { whole: root.bytes, numberOf, colours };
     const own = { ...branch(OUTERMOST), own: root.own };
-    for (const row of root.own.values()) add(own, row.category, row.n, bytesOf(row));
+    for (const row of root.own.values()) addTo(own, row.category, row.n, bytesOf(row));
     const top = { within: new Map([...root.within, ...(own.n ? [["", own]] : [])]), own: new Map() };
-    here.replaceChildren(inner(top, look));
+    here.replaceChildren(contents(top, look, true));
     total.textContent = `In all ${exact(root.bytes)} bytes (${short(root.bytes)}) in ${counted(root.n, "allocations")}: whole blocks, slack included.`;
   }
   box.checked = true;

@@ -65,15 +65,22 @@ function stack({ columns, places, colours }, scales, ids, numberOf) {
 const note = (x, y, anchor, text, className = "") => build("text", { class: `eb-caption ${className}`, x, y, "text-anchor": anchor }, text);
 
 function shades({ phases }, { x, above }) {
-  return phases.flatMap(([name, first, last], i) => {
+  const names = [...new Set(phases.map(([name]) => name))];
+  return phases.flatMap(([name, first, last]) => {
     const [from, to] = [x(first), x(last + 1)];
     const isWide = name.length * LETTER + 6 <= to - from;
     return [
-      build("rect", { class: `eb-phase ${i % 2 ? "eb-odd" : ""}`, x: from, y: above - AREAS.above, width: to - from, height: AREAS.above + AREAS.height }),
+      build("rect", { class: `eb-phase eb-shade-${names.indexOf(name) % 3}`, x: from, y: above - AREAS.above, width: to - from, height: AREAS.above + AREAS.height }),
       isWide ? note((from + to) / 2, above - 6, "middle", name) : "",
     ];
   });
 }
+
+/** Where a request was refused. */
+const refusal = ({ refused }, { x, above, bottom }) => (refused === undefined ? [] : [
+  build("line", { class: "eb-refusal", x1: x(refused + 0.5), x2: x(refused + 0.5), y1: above, y2: bottom }),
+  note(x(refused + 0.5) - 6, bottom - 10, "end", "out of memory", "eb-refusal-name"),
+]);
 
 /** Where each step begins and ends, and its name, where there is room for it. */
 const stepLines = ({ steps }, { x, bottom }) => (steps ?? []).flatMap(([name, first, last]) => {
@@ -134,7 +141,7 @@ export function drawAreas(svg, width, timeline, ids, numberOf) {
   svg.setAttribute("aria-label", timeline.caption);
   svg.replaceChildren(
     build("defs", {}, ...Object.entries(timeline.colours).map(([name, { hatch }]) => pattern(ids[name], hatch))),
-    ...shades(timeline, scales), ...stepLines(timeline, scales), ...stack(timeline, scales, ids, numberOf), ...axis(scales), ...lines(timeline, scales), ...outline(timeline, scales), ...peak(timeline, scales));
+    ...shades(timeline, scales), ...stepLines(timeline, scales), ...stack(timeline, scales, ids, numberOf), ...axis(scales), ...lines(timeline, scales), ...outline(timeline, scales), ...refusal(timeline, scales), ...peak(timeline, scales));
   return (column) => ({ x: scales.x(column + 0.5), y: scales.y(bytesAt(timeline, column)), bottom: scales.bottom });
 }
 
