@@ -45,8 +45,9 @@ def _section(name: str, title: str, *content: object) -> Html:
 
 
 def _for_script(name: str) -> Html:
-    note = element("noscript", element("p", "This part is drawn by the page's script, which is switched off."))
-    return element("div", note, id=f"{name}-here")
+    return element(
+        "div", element("p", "This part is drawn by the page's script, which is switched off."), id=f"{name}-here"
+    )
 
 
 def _head(report: "Report") -> Html:

@@ -16,7 +16,7 @@ from every_byte.account.page import modules, script
 from every_byte.ledger.ledger import Ledger
 
 REPORTS = [of_an_mlp, of_a_gpt, out_of_memory, of_nothing]
-HOSTILE = '</script><img src=x onerror="document.title=1">&amp;<!--'
+HOSTILE = '</script><img src=x onerror="document[`title`]=1">&amp;<!--'
 
 
 def between(page: str, start: str, end: str) -> str:
@@ -180,7 +180,7 @@ def test_text_of_the_program_stays_text():
     class Named(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.add_module(HOSTILE.replace(".", "·"), torch.nn.Linear(64, 64))
+            self.add_module(HOSTILE, torch.nn.Linear(64, 64))
 
         def forward(self, x):
             return next(iter(self.children()))(x)
