@@ -22,8 +22,8 @@ def data_of(report: "Report", moments: Moments) -> dict:
 
     `timeline` is as `Moments.spec` has it. `rows` are [module, category, what, about, number, bytes of each, slack of
     all], the first four as places in `texts`. `card` is the instant that the account is of: `parts` by category,
-    what is reserved beyond them, and what is left. `map` has the segments where memory ran out, [size, what] in blocks
-    of 512 bytes, or is null.
+    what is reserved, at most or when memory ran out, and what there is. `map` has the segments where memory ran out,
+    [size, what] in blocks of 512 bytes, or is null.
 
     Unit: bytes, where nothing else is said.
     """
@@ -63,14 +63,15 @@ def _key(row: Row, *, in_full: bool) -> tuple:
 
 def _card(report: "Report") -> dict:
     shortage = report.shortage if report.ran_out else None
-    reserved_bytes = shortage.reserved_bytes if shortage else report.reserved[report.peak_position - 1]
+    own = report.fits.own
+    needed_bytes = own.needed_bytes if own.fits and report.origin == "simulated" else 0
+    reserved_bytes = shortage.reserved_bytes if shortage else max(report.peak_reserved_bytes, needed_bytes)
     return {
         "parts": report.account.parts,
         "reserved": reserved_bytes,
         "room": report.room_bytes,
         "total": report.spec.total_bytes,
         "asked": shortage.asked_bytes if shortage else 0,
-        "most": report.peak_reserved_bytes,
     }
 
 

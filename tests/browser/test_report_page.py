@@ -31,6 +31,12 @@ class Opened:
     def settle(self) -> None:
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
+    def open_all(self) -> None:
+        """Open every branch of the tree by keyboard; what is within comes a moment later."""
+        while closed := self.page.locator(".eb-tree details:not([open]) > summary").all():
+            closed[0].press("Enter")
+            self.page.wait_for_function("!document.querySelector('.eb-tree details[open]:not(:has(> ul))')")
+
     def ledger(self) -> dict[str, int]:
         """The bytes of each category at the instant that is chosen."""
         items = self.page.locator(".eb-ledger li").all()
@@ -118,8 +124,7 @@ def test_the_tree_of_modules_adds_up_at_every_branch(opened, name, together):
     shown = opened(REPORTS[name]())
     box = shown.page.get_by_label("alike modules together")
     box.set_checked(together)
-    while closed := shown.page.locator(".eb-tree details:not([open]) > summary").all():
-        closed[0].press("Enter")  # by keyboard, as any of them
+    shown.open_all()
     branches = shown.page.evaluate("""() => [...document.querySelectorAll(".eb-tree details")].map((details) => [
         Number(details.dataset.bytes),
         [...details.querySelectorAll(":scope > ul > li")].map((li) => li.dataset.bytes ?? li.firstChild.dataset.bytes),
@@ -169,9 +174,7 @@ def test_nothing_is_wider_than_the_page(opened, name, width):
 def test_axe_finds_no_barrier(tmp_path, name, theme):
     axe = (install_parts() / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
     with chromium(viewport={"width": 1000, "height": 900}, color_scheme=theme) as page:
-        Opened(page, REPORTS[name](), tmp_path / "report.html")
-        for summary in page.locator(".eb-tree summary").all():
-            summary.press("Enter")
+        Opened(page, REPORTS[name](), tmp_path / "report.html").open_all()
         page.evaluate(axe)
         found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
     assert found["passes"]
@@ -207,8 +210,7 @@ def test_names_of_the_program_do_nothing(opened):
 
     shown = opened(reported(program, ended=HOSTILE, exit_code=1))
     title = shown.page.title()
-    for summary in shown.page.locator(".eb-tree summary").all():
-        summary.press("Enter")
+    shown.open_all()
     assert shown.page.get_by_text("onerror").count() > 1  # it is there, as text
     assert shown.page.locator("img").count() == 0
     assert shown.page.title() == title == "train.py on a100-80gb: where its memory goes"

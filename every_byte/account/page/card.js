@@ -1,6 +1,6 @@
 // The whole card as one bar: the CUDA context, what is in use by category, what lies free in segments, what is left.
 //
-//   card  {parts: {category: bytes}, reserved, room, total, asked: what was refused or 0, most: that was reserved}
+//   card  {parts: {category: bytes}, reserved: when memory ran out, or else at most, room, total, asked: what was refused or 0}
 
 import { build, pattern, tone } from "../../widget/page/elements.js";
 import { short, sum } from "../../widget/page/numbers.js";
@@ -32,7 +32,8 @@ function asked(card, x) {
 export function cardWords(card) {
   const used = sum(Object.values(card.parts));
   const context = card.total - card.room;
-  const said = [`${short(used)} in use`, `${short(card.reserved - used)} free in segments`, `${short(card.room - card.reserved)} not reserved`];
+  const held = `${short(card.reserved - used)} ${card.asked ? "free in segments" : "more reserved at most"}`;
+  const said = [`${short(used)} in use`, held, `${short(card.room - card.reserved)} ${card.asked ? "left to the driver" : "never reserved"}`];
   if (context > 0) said.push(`${short(context)} assumed for the CUDA context`);
   return `${card.asked ? "When memory ran out" : "At the peak"}: ${said.join(", ")}; ${short(card.total)} in all.`;
 }
@@ -57,7 +58,7 @@ export function createCard(card, numberOf, colours) {
       build("defs", {}, ...Object.entries(ids).map(([name, id]) => pattern(id, colours[name].hatch))),
       piece("eb-card-free", x(card.reserved), x(card.room) - x(card.reserved), [`free ${short(left)}`, "free"]),
       ...parts,
-      piece("eb-card-cached", x(at), x(card.reserved) - x(at), [`free in segments ${short(card.reserved - at)}`, "in segments"]),
+      piece("eb-card-cached", x(at), x(card.reserved) - x(at), [`reserved, free ${short(card.reserved - at)}`, "reserved, free"]),
       ...asked(card, x));
   }
   return { element, draw };
