@@ -35,7 +35,7 @@ class Opened:
         """Open every branch of the tree by keyboard; what is within comes a moment later."""
         while closed := self.page.locator(".eb-tree details:not([open]) > summary").all():
             closed[0].press("Enter")
-            self.page.wait_for_function("!document.querySelector('.eb-tree details[open]:not(:has(> ul))')")
+            self.page.locator(".eb-tree details[open]:not(:has(> ul))").first.wait_for(state="detached")
 
     def ledger(self) -> dict[str, int]:
         """The bytes of each category at the instant that is chosen."""
