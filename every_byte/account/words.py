@@ -88,7 +88,7 @@ def _out_of_memory(report: "Report") -> Said:
         f"{exact(shortage.allocated_bytes + shortage.asked_bytes)}, of {exact(shortage.room_bytes)} that there are.",
     ]  # fmt: skip
     if shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes:
-        reasons.append(f"Together that would be enough, in one piece: {_IN_ONE_PIECE}.")
+        reasons.append(f"All that is free would be enough, in one piece: {_IN_ONE_PIECE}.")
     return Said(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))
 
 

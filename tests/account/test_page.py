@@ -143,6 +143,21 @@ def test_each_column_of_the_run_is_an_instant_of_the_ledger(report):
     assert [name for name, *_ in moments.steps if name.startswith("step")] == [f"step {s.number}" for s in report.steps]
 
 
+def test_what_is_reserved_is_what_the_gpu_answered():
+    answered = {}
+
+    def program(gpu):
+        kept = []
+        for size in (700, 2**20, 30 * 2**20, 5 * 2**20, 90 * 2**20):
+            kept.append(torch.empty(size, dtype=torch.uint8, device=gpu.device))
+            answered[len(gpu.trace)] = gpu.memory_reserved()
+        return []
+
+    moments = Moments.of(reported(program), most=10_000)
+    found = dict(zip(moments.positions, moments.timeline.reserved, strict=True))
+    assert {position: found[position] for position in answered} == answered
+
+
 def test_the_refusal_is_the_last_that_is_drawn():
     moments = Moments.of(out_of_memory())
     assert moments.refused == len(moments.positions) - 1
