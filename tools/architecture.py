@@ -31,6 +31,7 @@ PATH = {
         "every_byte/figures",
         "utils/figures",
         "every_byte/widget",
+        "every_byte/account",
         "utils/explorers",
         "utils/exercises",
     ),

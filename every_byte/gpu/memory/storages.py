@@ -108,11 +108,6 @@ class Memory:
                 block = self.allocator.malloc(n_bytes, self.streams.current)
             except OutOfMemory as error:
                 failure = error_of(error, self.spec, self.operation, self.settings)
-                node, module = self._maker()
-                needed = self.allocator.settings.round_size(n_bytes)
-                self.trace.events.append(
-                    Event("oom", needed, None, self.operation, node, self.labels.phase(), module=module)
-                )
             else:
                 failure = None
                 number = self._next_number
@@ -120,8 +115,17 @@ class Memory:
                 self._next_number += 1
         self.settle()
         if failure is not None:
+            self._note_refusal(n_bytes)
             raise failure
         return block, number
+
+    def _note_refusal(self, n_bytes: int) -> None:
+        """Note a request for which there is no room, and first whose memory it is now: an error lets go of it."""
+        if self.trace.look:
+            self.trace.look(again=True)
+        (node, module), phase = self._maker(), self.labels.phase()
+        needed_bytes = self.allocator.settings.round_size(n_bytes)
+        self.trace.events.append(Event("oom", needed_bytes, None, self.operation, node, phase, module=module))
 
     def _maker(self) -> tuple[str, str]:
         """The autograd node that is running, and the module that it or what runs now belongs to."""

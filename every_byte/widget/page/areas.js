@@ -1,9 +1,9 @@
-// The plot of a timeline: areas stacked by category over a step's columns, phases shaded, the peak marked.
+// The plot of a timeline: areas stacked by category over columns, steps named, phases shaded, the peak marked.
 
 import { build, pattern, tone } from "./elements.js";
 import { short, sum } from "./numbers.js";
 
-const AREAS = { height: 216, above: 20, left: 62 }; // pixels; above: names of phases, left: bytes
+const AREAS = { height: 216, above: 20, left: 62, steps: 19 }; // pixels; above: names of phases, steps: of steps over them, left: bytes
 const LETTER = 6.8; // width of one of a caption's characters
 const WIDE_LETTER = 7.4; // and of a bold one
 const LINE = 17; // from one line of words to the next
@@ -20,11 +20,12 @@ function createScales(timeline, width) {
   const end = Math.max(most, capacity) * 1.12;
   const step = 2 ** Math.ceil(Math.log2(end / 5));
   const n = timeline.places.length;
+  const above = AREAS.above + (timeline.steps?.length ? AREAS.steps : 0);
   return {
-    n, capacity,
+    n, capacity, above, bottom: above + AREAS.height,
     ticks: Array.from({ length: Math.floor(end / step) + 1 }, (_, i) => i * step),
     x: (column) => AREAS.left + ((width - AREAS.left - 1) * column) / n,
-    y: (bytes) => AREAS.above + AREAS.height * (1 - bytes / end),
+    y: (bytes) => above + AREAS.height * (1 - bytes / end),
   };
 }
 
@@ -63,16 +64,32 @@ function stack({ columns, places, colours }, scales, ids, numberOf) {
 
 const note = (x, y, anchor, text, className = "") => build("text", { class: `eb-caption ${className}`, x, y, "text-anchor": anchor }, text);
 
-function shades({ phases }, { x }) {
-  return phases.flatMap(([name, first, last], i) => {
+function shades({ phases }, { x, above }) {
+  const names = [...new Set(phases.map(([name]) => name))];
+  return phases.flatMap(([name, first, last]) => {
     const [from, to] = [x(first), x(last + 1)];
     const isWide = name.length * LETTER + 6 <= to - from;
     return [
-      build("rect", { class: `eb-phase ${i % 2 ? "eb-odd" : ""}`, x: from, y: 0, width: to - from, height: AREAS.above + AREAS.height }),
-      isWide ? note((from + to) / 2, 14, "middle", name) : "",
+      build("rect", { class: `eb-phase eb-shade-${names.indexOf(name) % 3}`, x: from, y: above - AREAS.above, width: to - from, height: AREAS.above + AREAS.height }),
+      isWide ? note((from + to) / 2, above - 6, "middle", name) : "",
     ];
   });
 }
+
+/** Where a request was refused. */
+const refusal = ({ refused }, { x, above, bottom }) => (refused === undefined ? [] : [
+  build("line", { class: "eb-refusal", x1: x(refused + 0.5), x2: x(refused + 0.5), y1: above, y2: bottom }),
+  note(x(refused + 0.5) - 6, bottom - 10, "end", "out of memory", "eb-refusal-name"),
+]);
+
+/** Where each step begins and ends, and its name, where there is room for it. */
+const stepLines = ({ steps }, { x, bottom }) => (steps ?? []).flatMap(([name, first, last]) => {
+  const [from, to] = [x(first), x(last + 1)];
+  return [
+    build("line", { class: "eb-step-line", x1: to, x2: to, y1: 0, y2: bottom }),
+    name.length * WIDE_LETTER + 4 <= to - from ? note((from + to) / 2, 13, "middle", name, "eb-step-name") : "",
+  ];
+});
 
 const axis = ({ ticks, y }) => ticks.flatMap((bytes) => [
   build("line", { class: "eb-tick", x1: AREAS.left - 5, x2: AREAS.left, y1: y(bytes), y2: y(bytes) }),
@@ -117,18 +134,16 @@ function outline(timeline, { x, y, n }) {
   ];
 }
 
-/** Draws a timeline into `svg`; returns for a column the pixels {x, y} of its middle, at the height of its bytes. */
+/** Draws a timeline into `svg`; returns for a column the pixels {x, y, bottom}: its middle, at the height of its bytes, and the ground. */
 export function drawAreas(svg, width, timeline, ids, numberOf) {
   const scales = createScales(timeline, width);
-  svg.setAttribute("height", AREAS.above + AREAS.height + 1);
+  svg.setAttribute("height", scales.bottom + 1);
   svg.setAttribute("aria-label", timeline.caption);
   svg.replaceChildren(
     build("defs", {}, ...Object.entries(timeline.colours).map(([name, { hatch }]) => pattern(ids[name], hatch))),
-    ...shades(timeline, scales), ...stack(timeline, scales, ids, numberOf), ...axis(scales), ...lines(timeline, scales), ...outline(timeline, scales), ...peak(timeline, scales));
-  return (column) => ({ x: scales.x(column + 0.5), y: scales.y(bytesAt(timeline, column)) });
+    ...shades(timeline, scales), ...stepLines(timeline, scales), ...stack(timeline, scales, ids, numberOf), ...axis(scales), ...lines(timeline, scales), ...outline(timeline, scales), ...refusal(timeline, scales), ...peak(timeline, scales));
+  return (column) => ({ x: scales.x(column + 0.5), y: scales.y(bytesAt(timeline, column)), bottom: scales.bottom });
 }
 
 /** Where the plot begins, in pixels. */
 export const PLOT_LEFT = AREAS.left;
-/** From its top to its ground. */
-export const PLOT_BOTTOM = AREAS.above + AREAS.height;

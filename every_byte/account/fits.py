@@ -1,0 +1,118 @@
+"""On which GPUs a run fits: what it asked for, asked again of an allocator of each one's size."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from every_byte.gpu.capacity import outcome_on, room_on
+from every_byte.gpu.memory.settings import AllocatorSettings
+from every_byte.gpu.memory.specs import SPECS, GPUSpec
+from every_byte.gpu.requests import ROOMY_BYTES, Requests
+from every_byte.ledger.trace import Trace
+
+from .steps import Step
+from .where import Place
+
+REPEATED = "the last step again and again until it changes nothing, then what came after it"
+ONCE = "what it asked for, once: no last step that leaves what it found, to be repeated"
+UP_TO_A_REFUSAL = "what it asked for up to where memory ran out: it may need more"
+_TEXT = "PYTORCH_CUDA_ALLOC_CONF"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a run fits on one GPU.
+
+    Counts: `needed_bytes` is what segments take at most; where it does not fit, what blocks in use take at once, so at
+            least; where that alone would fit, `is_cut_up`, what segments take at most where there is room for all.
+            `room_bytes` is what there is for them: `total_bytes`, less `context_bytes`, which are assumed. `is_alike`:
+            of the architecture it ran on, so of the same requests. `n_retries`: how often unused segments had to go
+            back to the driver first. `runs_out`, of one that is cut up: where.
+    Unit:   bytes.
+    """
+
+    gpu: str
+    device_name: str
+    total_bytes: int
+    context_bytes: int
+    room_bytes: int
+    is_alike: bool
+    needed_bytes: int
+    fits: bool
+    n_retries: int = 0
+    runs_out: str = ""
+
+    @property
+    def is_cut_up(self) -> bool:
+        """Whether what is in use at once would fit, and no free piece holds what is asked for."""
+        return bool(self.runs_out)
+
+    @property
+    def margin_bytes(self) -> int:
+        """What stays free; negative: what is missing, at least."""
+        return self.room_bytes - self.needed_bytes
+
+
+@dataclass(frozen=True)
+class Fits:
+    """A verdict for each GPU, the run's own first, and what they are of: one of the three sentences above."""
+
+    verdicts: tuple[Verdict, ...]
+    basis: str
+
+    @property
+    def own(self) -> Verdict:
+        return self.verdicts[0]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether more might be asked for than is known."""
+        return self.basis == UP_TO_A_REFUSAL
+
+
+def fits_on(trace: Trace, steps: Sequence[Step], own: GPUSpec, refused_at: int | None = None) -> Fits:
+    """Whether the requests of a run fit on its own GPU, and on each that is known.
+
+    `refused_at` is the position of the request for which there was no room, if the run ended with it.
+
+    Counts: the requests of the GPU it ran on: another architecture has other workspaces and kernels.
+    """
+    run, basis = _requests(trace, steps, refused_at)
+    roomy = run.replay(ROOMY_BYTES, ROOMY_BYTES)
+    in_use_bytes = run.peak_bytes
+    others = (spec for spec in SPECS.values() if spec.name != own.name)
+    verdicts = []
+    for spec in _by_size(own, others):
+        room_bytes, _ = room_on(spec, run.settings)
+        is_alike = spec.capability == own.capability
+        about = spec.name, spec.device_name, spec.total_bytes, spec.context_bytes, room_bytes, is_alike
+        found = outcome_on(spec, run, roomy) if in_use_bytes <= room_bytes else None
+        if found is None:
+            verdicts.append(Verdict(*about, in_use_bytes, False))
+        elif found.failed_at is None:
+            verdicts.append(Verdict(*about, found.max_reserved_bytes, True, found.n_retries))
+        else:
+            runs_out = Place.of(trace, steps, found.failed_at + 1).when
+            verdicts.append(Verdict(*about, roomy.max_reserved_bytes, False, found.n_retries, runs_out))
+    return Fits(tuple(verdicts), basis)
+
+
+def settings_of(trace: Trace) -> AllocatorSettings:
+    """The allocator's settings that a trace tells of; the defaults where it tells of none."""
+    return AllocatorSettings.parse((trace.allocator_settings or {}).get(_TEXT, ""))
+
+
+def _by_size(own: GPUSpec, others: Iterable[GPUSpec]) -> list[GPUSpec]:
+    return [own, *sorted(others, key=lambda spec: -spec.total_bytes)]
+
+
+def _requests(trace: Trace, steps: Sequence[Step], refused_at: int | None) -> tuple[Requests, str]:
+    settings = settings_of(trace)
+    if refused_at is not None:
+        return Requests.once(trace, settings, refused_at), UP_TO_A_REFUSAL
+    if steps:
+        last = steps[-1]
+        try:
+            return Requests.of(trace, last.begin - 1, last.end, settings, with_rest=True), REPEATED
+        except ValueError:  # it is not steady
+            pass
+    return Requests.once(trace, settings), ONCE

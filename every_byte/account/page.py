@@ -1,0 +1,76 @@
+"""A report as one page for a browser: nothing is fetched, no script but its own runs, and all text is escaped."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from every_byte.palette import Colour, assign
+from every_byte.widget.scripts import PAGE, classic
+
+from .data import data_of
+from .markup import Html, element, joined
+from .moments import Moments
+from .sections import sections, title_of
+
+if TYPE_CHECKING:
+    from .report import Report
+
+_HERE = Path(__file__).parent / "page"
+_SHARED = ("elements.js", "numbers.js", "areas.js", "timeline.js")
+_OWN = ("owners.js", "tree.js", "card.js", "segments.js", "report.js")
+
+
+def html_of(report: "Report") -> str:
+    """The page of a report."""
+    moments = Moments.of(report) if report.holds_something else None
+    names = list(moments.timeline.columns) if moments else []
+    style, code = _style(assign(names)), script()
+    content = joined(sections(report, names))
+    data = (
+        element("script", Html(_json(data_of(report, moments))), type="application/json", id="data") if moments else ""
+    )
+    head = joined((
+        Html('<meta charset="utf-8">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, code)}">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Html('<meta name="color-scheme" content="light dark">'),
+        element("title", f"{title_of(report)}: where its memory goes"),
+        element("style", Html(style)),
+    ))  # fmt: skip
+    body = element("main", content, class_="eb eb-report"), data, element("script", Html(code))
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{joined(body)}</body></html>\n'
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing is allowed but this very style and this very script."""
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _style(colours: dict[str, Colour]) -> str:
+    tones = [f".c{i}{{--light:{c.light};--dark:{c.dark}}}" for i, c in enumerate(colours.values(), start=1)]
+    files = PAGE / "explorer.css", _HERE / "report.css"
+    return "\n".join([*(file.read_text(encoding="utf-8") for file in files), *tones])
+
+
+def script() -> str:
+    """The page's script."""
+    return classic(modules())
+
+
+def modules() -> list[Path]:
+    """The modules that it is made of, each of which imports earlier ones only."""
+    return [*(PAGE / name for name in _SHARED), *(_HERE / name for name in _OWN)]
+
+
+def _json(data: dict) -> str:
+    """JSON that ends no script, whatever the texts in it are."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,0 +1,185 @@
+"""The report of a program that ran on a GPU: where its peak is, who owns it, and on which GPUs it fits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from every_byte.gpu.capacity import room_on
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.ledger.ledger import Ledger
+from every_byte.ledger.trace import Trace
+from every_byte.widget.timeline import reserved_after
+
+from . import page, text
+from .figures import figures
+from .fits import Fits, fits_on, settings_of
+from .notes import Note, notes_of
+from .shortage import Shortage, shortage_of
+from .steps import Step
+from .where import Place
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """What a run took of a GPU's memory: printed a page of plain text, and `save` writes a page for a browser.
+
+    `trace` has what happened, `steps` where each optimizer step ended, `notes` what is not followed or not known.
+    `command` are the words that started it, `ended` says how it ended.
+
+    Counts: the caching allocator's blocks and segments; the CUDA context stands beside them, as an assumption.
+            `allocated_at_end_bytes` is what is in use when the report is made.
+    Unit:   bytes, and `seconds`.
+    """
+
+    trace: Trace
+    spec: GPUSpec
+    total_bytes: int
+    steps: tuple[Step, ...]
+    command: tuple[str, ...]
+    ended: str
+    exit_code: int
+    seconds: float
+    notes: tuple[Note, ...]
+    allocated_at_end_bytes: int
+    torch_version: str
+
+    @classmethod
+    def of(
+        cls,
+        gpu,
+        *,
+        steps: Sequence[Step] = (),
+        command: Sequence[str] = (),
+        ended: str = "",
+        exit_code: int = 0,
+        seconds: float = 0.0,
+        notes: Sequence[Note] = (),
+    ) -> "Report":
+        """The report of what has happened on a GPU up to now, a simulated or a live one, open or closed.
+
+        Raises: TypeError for what is no GPU; ValueError for steps that do not follow one another in its trace.
+        """
+        if not hasattr(gpu, "look_around"):
+            raise TypeError(f"gpu must be a simulated or a live GPU: got {type(gpu).__name__}.")
+        found = gpu.look_around()
+        trace = replace(found, events=list(found.events), look=None)
+        _check(steps, len(trace))
+        spec = gpu.spec
+        return cls(
+            trace, spec, gpu.mem_get_info()[1], tuple(steps), tuple(command), ended, exit_code, seconds,
+            (*notes, *notes_of(trace)), gpu.memory_allocated(), trace.torch_version or spec.torch_version,
+        )  # fmt: skip
+
+    # what was found
+
+    @property
+    def origin(self) -> str:
+        """`simulated` or `measured`."""
+        return self.trace.origin
+
+    @property
+    def gpu(self) -> str:
+        """The GPU's name."""
+        return self.spec.name
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever asked for."""
+        return not any(event.action in ("alloc", "oom") for event in self.trace.events)
+
+    @cached_property
+    def holds_something(self) -> bool:
+        """Whether anything was ever allocated: not where the very first request was refused."""
+        return any(event.action == "alloc" for event in self.trace.events)
+
+    @cached_property
+    def reserved(self) -> list[int]:
+        """The bytes of all segments after each event."""
+        return reserved_after(self.trace, len(self.trace))
+
+    @cached_property
+    def room_bytes(self) -> int:
+        """What segments may take: of a simulated GPU all but the CUDA context, whose size is assumed."""
+        return room_on(self.spec, settings_of(self.trace))[0] if self.origin == "simulated" else self.total_bytes
+
+    @cached_property
+    def peak(self) -> Ledger:
+        """Who owns what is allocated at the highest instant of the run."""
+        return Ledger.at_peak(self.trace)
+
+    @cached_property
+    def peak_position(self) -> int:
+        """How many events had happened then."""
+        return self.trace.peak_position()
+
+    @cached_property
+    def peak_place(self) -> Place:
+        """In which step and phase that was."""
+        return self.place(self.peak_position)
+
+    @cached_property
+    def peak_reserved_bytes(self) -> int:
+        """The most that segments took."""
+        return max([*self.reserved, *(step.max_reserved_bytes for step in self.steps)], default=0)
+
+    @cached_property
+    def shortage(self) -> Shortage | None:
+        """The last request for which there was no room; None if there was room for all."""
+        return shortage_of(self.trace, self.steps, self.reserved, self.room_bytes)
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether the run ended for want of memory."""
+        return self.shortage is not None and self.shortage.is_end
+
+    @cached_property
+    def fits(self) -> Fits:
+        """Whether its requests fit on this GPU, and on the others that are known."""
+        return fits_on(self.trace, self.steps, self.spec, self.shortage.position if self.ran_out else None)
+
+    @property
+    def account(self) -> Ledger:
+        """The instant that matters: when memory ran out, if the run ended so; else the peak."""
+        return self.shortage.ledger if self.ran_out else self.peak
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all that ran is modelled, and no value was read that is not known."""
+        return not (self.notes or self.trace.unmodelled or self.trace.values_read)
+
+    def place(self, position: int) -> Place:
+        """In which step and phase a position of the trace lies."""
+        return Place.of(self.trace, self.steps, position)
+
+    # how it is shown
+
+    def __repr__(self) -> str:
+        return text.text_of(self)
+
+    def _repr_html_(self) -> str:
+        return text.html_of(self)
+
+    def to_json(self) -> dict:
+        """Its figures as plain JSON, to be kept, and compared with those of another run: see `figures.py`."""
+        return figures(self)
+
+    def html(self) -> str:
+        """One page for a browser, which needs neither a network nor other files."""
+        return page.html_of(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write that page to a file."""
+        path = Path(path)
+        path.write_text(self.html(), encoding="utf-8")
+        return path
+
+
+def _check(steps: Sequence[Step], n_events: int) -> None:
+    ends = [0, *(step.end for step in steps)]
+    for before, step in zip(ends[:-1], steps, strict=True):
+        if not before <= step.begin <= step.end <= n_events:
+            raise ValueError(
+                f"steps must follow one another within the trace: got step {step.number} from {step.begin:,d} to "
+                f"{step.end:,d}, behind {before:,d}, and the trace has {n_events:,d} events."
+            )

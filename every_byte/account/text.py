@@ -1,0 +1,143 @@
+"""A report as plain text: the verdict first, then where the peak is, who owns it, each step, and what is not known."""
+
+import shlex
+from collections.abc import Iterable
+from html import escape
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from every_byte.tables import html_table, text_table
+from every_byte.units import short
+
+from . import words
+from .modules import largest_parts
+from .owners import owners_of
+
+if TYPE_CHECKING:
+    from .report import Report
+
+WIDTH = 100
+_FACTS = 18  # the column in which facts begin
+MOST_PARTS, MOST_OWNERS, MOST_STEPS, MOST_NOTES = 7, 8, 5, 3
+
+
+def text_of(report: "Report") -> str:
+    """Some 60 lines of 100 columns."""
+    blocks = [_head(report), *([] if report.is_empty else _tables(report)), _last(report)]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def html_of(report: "Report") -> str:
+    """The head, the peak by category and the steps, for a notebook."""
+    head = "".join(f"<p>{escape(line)}</p>" for line in _head(report))
+    if report.is_empty:
+        return head
+    steps = html_table("steps, bytes", STEP_HEAD, [step_cells(step) for step in report.steps], numbers=4)
+    return head + report.peak._repr_html_() + (steps if report.steps else "")
+
+
+def _head(report: "Report") -> list[str]:
+    command = [f"$ {shlex.join(report.command)}"] if report.command else []
+    verdict = words.verdict(report)
+    lines = [*command, words.ran(report), "", f"{verdict.headline}.", *filter(None, verdict.reasons)]
+    lines += [f"  {name:<{_FACTS - 3}} {said}" for name, said in words.facts(report)]
+    return [part for line in lines for part in _wrapped(line)]
+
+
+def _tables(report: "Report") -> Iterable[list[str]]:
+    if report.holds_something:
+        yield from _account(report, report.account)
+    if report.steps:
+        yield text_table("Each step, bytes:", STEP_HEAD, _steps(report), numbers=4).splitlines()
+    yield [part for line in words.fits(report) for part in _wrapped(line)]
+
+
+def _account(report: "Report", ledger) -> Iterable[list[str]]:
+    """One instant by category, by module, and its largest owners."""
+    title = "When memory ran out:" if report.ran_out else f"At the peak, {report.peak_place.when}:"
+    yield text_table(title, *_categories(ledger), numbers=4).splitlines()
+    whole = ledger.allocated_bytes
+    parts = [
+        [_tail(words.module(part.path, part.is_own), 60), f"{part.n_modules:,d}" if part.path else "",
+         f"{part.n_allocations:,d}", f"{part.n_bytes:,d}", words.percent(part.n_bytes, whole)]
+        for part in largest_parts(ledger.rows, MOST_PARTS)
+    ]  # fmt: skip
+    head = ["by module, with all in it", "modules", "allocations", "allocated", ""]
+    yield text_table("", head, parts, numbers=4).splitlines()
+    owners = [
+        [owner.category, _tail(owner.module, 30), _start(words.what(owner), 42), f"{n:,d} × {short(owner.n_bytes)}",
+         f"{n * owner.n_bytes:,d}"]
+        for owner, n in owners_of(ledger.rows)[:MOST_OWNERS]
+    ]  # fmt: skip
+    head = ["the largest owners", "module", "what", "each", "requested"]
+    yield _fitting(head, owners)
+
+
+def _fitting(head: list[str], rows: list[list[str]]) -> list[str]:
+    """A table of owners in `WIDTH` columns: what each is gives way."""
+    lines = text_table("", head, rows, numbers=2).splitlines()
+    too_much = max(map(len, lines)) - WIDTH
+    if too_much <= 0:
+        return lines
+    room = max(map(len, (row[2] for row in rows))) - too_much
+    return text_table("", head, [[*row[:2], _start(row[2], room), *row[3:]] for row in rows], numbers=2).splitlines()
+
+
+def _categories(ledger) -> tuple[list[str], list[list[str]]]:
+    whole = ledger.allocated_bytes
+    head = ["category", "allocations", "requested", "allocated", ""]
+    rows = [
+        [group.key[0], f"{group.n_allocations:,d}", f"{group.n_bytes:,d}", f"{group.n_bytes + group.slack_bytes:,d}",
+         words.percent(group.n_bytes + group.slack_bytes, whole)]
+        for group in ledger.by("category")
+    ]  # fmt: skip
+    total = ["total", f"{len(ledger):,d}", f"{ledger.requested_bytes:,d}", f"{whole:,d}", ""]
+    return head, [*rows, total]
+
+
+STEP_HEAD = ["step", "allocated at its end", "at most within it", "reserved at its end", "at most within it"]
+
+
+def step_cells(step) -> list[str]:
+    """A step as a row of a table."""
+    numbers = step.allocated_bytes, step.max_allocated_bytes, step.reserved_bytes, step.max_reserved_bytes
+    return [str(step.number), *(f"{n_bytes:,d}" for n_bytes in numbers)]
+
+
+def _steps(report: "Report") -> list[list[str]]:
+    """The steps; of many the first ones and the last, and that of the peak."""
+    steps = report.steps
+    if len(steps) <= MOST_STEPS:
+        return [step_cells(step) for step in steps]
+    shown = {0, 1, len(steps) - 2, len(steps) - 1}
+    shown |= {i for i, step in enumerate(steps) if step.number == report.peak_place.step}
+    rows, before = [], -1
+    for i in sorted(shown):
+        if i > before + 1:
+            rows.append(["…", "", "", "", ""])
+        rows.append(step_cells(steps[i]))
+        before = i
+    return rows
+
+
+def _last(report: "Report") -> list[str]:
+    """What is not known, and whether the figures are exact."""
+    lines = [f"- {note}" for note in report.notes[:MOST_NOTES]]
+    if more := len(report.notes) - MOST_NOTES:
+        lines += [f"- and {more} more, which the page names."] * (more > 0)
+    if lines:
+        lines.insert(0, "Not followed or not known:")
+    return [part for line in (*lines, words.exactness(report)) for part in _wrapped(line)]
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = " " * (2 if line.startswith("- ") else _FACTS if line.startswith("  ") else 0)
+    return wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]
+
+
+def _tail(name: str, width: int) -> str:
+    return name if len(name) <= width else f"…{name[1 - width :]}"
+
+
+def _start(name: str, width: int) -> str:
+    return name if len(name) <= width else f"{name[: width - 1]}…"
