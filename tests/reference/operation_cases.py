@@ -364,3 +364,26 @@ def norms_of_single_elements(env):
         z = x.norm(p, dims, dtype=wider)
         env.mark(f"norm {i}")
         del x, y, z
+
+
+@case
+def clamped_between_numbers(env):
+    """Integers between numbers of a wider type and of their own, by each name; what leaves its type alone."""
+    rng = random.Random(9)
+    types = torch.int64, torch.int32, torch.uint8, torch.int16, torch.float16, torch.float32
+    for number in range(40):
+        dtype = rng.choice(types)
+        shape = [_size(rng, 10) for _ in range(rng.randint(1, 3))]
+        x = torch.zeros(shape, device=env.device, dtype=dtype)
+        x = x.transpose(0, -1) if rng.random() < 0.4 else x
+        low, high = rng.choice([(0, None), (None, 3), (0, 3), (0.5, None), (None, 2.5), (0, 2.5), (False, None)])
+        y = x.clamp(min=low, max=high)
+        env.mark(f"clamp {number}")
+        if high is None:
+            z = x.clamp_min(low)
+        elif low is None:
+            z = x.clamp_max(high)
+        else:
+            z = torch.nn.functional.hardtanh(x, low, high) if dtype.is_floating_point else x.clip(low, high)
+        env.mark(f"by another name {number}")
+        del x, y, z

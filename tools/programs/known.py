@@ -30,13 +30,31 @@ def note_bytes(tensor: torch.Tensor, is_known: bool) -> None:
 
 
 def _noting_item(original):
-    def item(mode, func, args, kwargs):
-        found = original(mode, func, args, kwargs)
-        is_known = known_values(args[0]) is not None or found is True
-        note_bytes(torch.tensor(found, dtype=args[0].dtype, device="cpu"), is_known)
+    def seen(mode, what, tensor):
+        found = original(mode, what, tensor)
+        note_bytes(found, known_values(tensor) is not None)
         return found
 
-    return item
+    return seen
+
+
+class _NotingValidation:
+    """Of arguments that are not known `torch.distributions` hears that they are valid."""
+
+    def __init__(self) -> None:
+        self._asks, self._known = values._is_validation, values.known_values
+        self._is_asked = False
+
+    def is_validation(self, frame) -> bool:
+        self._is_asked = self._asks(frame)
+        return self._is_asked
+
+    def known_values(self, tensor):
+        found = self._known(tensor)
+        if self._is_asked and found is None:
+            ANSWERS.append("1 01")
+        self._is_asked = False
+        return found
 
 
 def _noting_copy(original):
@@ -87,7 +105,9 @@ def observe() -> None:
     asked = beforehand.ASKED
     creation._look_at_least = _noting_least(creation._look_at_least)
     values._brought = _noting_copy(values._brought)
-    asked[aten._local_scalar_dense.default] = _noting_item(asked[aten._local_scalar_dense.default])
+    values._seen = _noting_item(values._seen)
+    validation = _NotingValidation()
+    values._is_validation, values.known_values = validation.is_validation, validation.known_values
     asked[aten.equal.default] = _noting_equal(asked[aten.equal.default])
     asked[aten.nonzero.default] = _noting_count(asked[aten.nonzero.default], lambda args: [args[0]])
     asked[aten.masked_select.default] = _noting_count(asked[aten.masked_select.default], lambda args: [args[1]])

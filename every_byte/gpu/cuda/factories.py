@@ -70,6 +70,7 @@ def _old_type(original):
             return plain(*args).to(HERE)
 
     Old.__name__ = Old.__qualname__ = original.__name__
+    Old.__module__ = "torch.cuda"
     return Old
 
 

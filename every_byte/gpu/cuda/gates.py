@@ -2,6 +2,7 @@
 
 from every_byte.gpu.patches.replacing import Changes
 
+from .default_type import default_to_cuda
 from .devices import number_devices
 from .factories import make_old_types, make_on_cuda
 from .files import keep_holes
@@ -20,6 +21,7 @@ CUDA_GATES = Changes(
         move,
         make_on_cuda,
         make_old_types,
+        default_to_cuda,
         draw_on_cuda,
         answer_for_cuda,
         keep_holes,

@@ -16,8 +16,11 @@ HERE, EMPTY = "cuda", "meta"
 
 
 def is_outside() -> bool:
-    """Whether it is the program that runs now, not an operation at work on a simulated GPU."""
-    return not this_thread.depth
+    """Whether it is the program that runs now: no operation is at work on a simulated GPU, or about to be.
+
+    A function mode, as that of a default device, calls what was called once more.
+    """
+    return not (this_thread.depth or this_thread.asked)
 
 
 def named(device) -> str:

@@ -59,8 +59,8 @@ def tensors_in(values) -> list[torch.Tensor]:
 
 
 @dataclass
-class Meanwhile:
-    """What PyTorch is doing, as a patch says that sees its start and end: operations then mean another thing."""
+class Meanwhile(threading.local):
+    """What PyTorch is doing on a thread, as a patch says that sees its start and end: operations then mean another thing."""
 
     printing: bool = False
     loading_to_cpu: bool = False

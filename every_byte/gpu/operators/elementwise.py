@@ -185,6 +185,18 @@ def power_of_number(call: Call) -> None:
         call.while_taken(8)
 
 
+@takes(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
+def clamp(call: Call) -> None:
+    """Integers that meet a number of a wider type are brought to it first, in a tensor of their own; then the result.
+
+    Source: the meta functions of clamp, clamp_min and clamp_max in aten/src/ATen/native/TensorCompare.cpp.
+    """
+    x, dtype = call.args[0], call.result.dtype
+    if x.dtype != dtype and not x.dtype.is_floating_point:
+        call.hold(x.numel() * dtype.itemsize)
+    call.place_all()
+
+
 # ----------------------------------------------------------------------------------------------------- one or the other
 
 
