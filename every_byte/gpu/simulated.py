@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
@@ -13,6 +13,7 @@ from every_byte.gpu.dispatch.dispatch import Dispatch, attached
 from every_byte.gpu.memory.as_cuda import AsCuda
 from every_byte.gpu.memory.environment import Environment, Settings
 from every_byte.gpu.memory.physical import META
+from every_byte.gpu.memory.properties import DeviceProperties
 from every_byte.gpu.memory.settings import checked_fraction
 from every_byte.gpu.memory.snapshot_settings import snapshot_settings
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
@@ -23,18 +24,6 @@ from every_byte.gpu.patches.gates import GATES
 from every_byte.gpu.patches.numbering import Numbering
 from every_byte.ledger.deep_graphs import let_go
 from every_byte.ledger.trace import Trace
-
-
-@dataclass(frozen=True)
-class DeviceProperties:
-    """What `torch.cuda.get_device_properties` tells of a GPU, under its names."""
-
-    name: str
-    major: int
-    minor: int
-    total_memory: int
-    multi_processor_count: int
-    max_threads_per_multi_processor: int
 
 
 class SimulatedGPU:
@@ -272,14 +261,7 @@ class SimulatedGPU:
 
     def get_device_properties(self) -> DeviceProperties:
         """What the GPU is."""
-        spec = self.spec
-        return DeviceProperties(
-            spec.device_name,
-            *spec.capability,
-            spec.total_bytes,
-            spec.multiprocessors,
-            spec.threads_per_multiprocessor,
-        )
+        return DeviceProperties.of(self.spec)
 
     # what only a simulation can answer
 

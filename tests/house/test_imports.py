@@ -23,6 +23,7 @@ ORDER = """
     every_byte.gpu.dispatch
     every_byte.gpu.observer
     every_byte.gpu.patches
+    every_byte.gpu.cuda
     every_byte.gpu.live
     every_byte.gpu.cases
     every_byte.gpu

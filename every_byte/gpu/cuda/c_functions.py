@@ -12,6 +12,8 @@ import torch
 from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.ledger.formats import viewer_snapshot
 
+_raw: dict[tuple[int, int], tuple] = {}
+"""Blocks that no tensor holds, with their numbers: by GPU and address."""
 _CUDA = int(torch._C._autograd.DeviceType.CUDA)
 
 
@@ -151,13 +153,13 @@ def _cuda_cudaCachingAllocator_raw_alloc(n_bytes: int, _stream: int = 0) -> int:
     memory = standing_for_cuda().memory
     memory.operation = "caching_allocator_alloc"
     block, number = memory.take(n_bytes, "raw allocation")
-    memory.raw_blocks[block.address] = block, number
+    _raw[id(memory), block.address] = block, number
     return block.address
 
 
 def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
     memory = standing_for_cuda().memory
-    memory.give_back(*memory.raw_blocks.pop(address))
+    memory.give_back(*_raw.pop((id(memory), address)))
 
 
 def _cuda_setMemoryMetadata(_text: str) -> None:

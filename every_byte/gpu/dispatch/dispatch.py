@@ -16,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 
 from every_byte.gpu.known.noting import note
 from every_byte.gpu.known.understood import NOTHING
-from every_byte.gpu.memory.as_cuda import parsed
 from every_byte.gpu.memory.attachment import (
     OPEN_AS_CUDA,
     OPEN_MEMORIES,
@@ -27,40 +26,27 @@ from every_byte.gpu.memory.attachment import (
     take_back,
     this_thread,
 )
-from every_byte.gpu.memory.physical import META, is_meta
-from every_byte.gpu.memory.storages import RECORDS, Memory
+from every_byte.gpu.memory.physical import is_meta
+from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators import registry
-from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
 
 from .autocast import KEY
+from .belonging import KNOWN, SPARSE, belongs
 from .engine import adds_in_place, in_place_beside_copy, in_place_form
 from .operation import Operation, operation_of
 from .places import line_of_the_program
-from .refusals import empty_refusal, refused, sparse_refusal, stray_refusal
+from .refusals import refused, sparse_refusal
 
 aten = torch.ops.aten
 _ON_CUDA = DispatchKey.CUDA, DispatchKey.CompositeExplicitAutograd
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl")
-_MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
 _NOBODY = (None,)
-HERE, KNOWN, SPARSE = "here", "here, and known", "here, and sparse"
-
-
-def tensors_in(values) -> list[torch.Tensor]:
-    """The tensors among an operation's arguments, those in lists too."""
-    found = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += tensors_in(value)
-    return found
 
 
 @dataclass
 class Meanwhile(threading.local):
-    """What PyTorch is doing on a thread, as a patch says that sees its start and end: operations then mean another thing."""
+    """What PyTorch is doing on a thread, as a patch says that sees it begin and end; operations mean other things then."""
 
     printing: bool = False
     loading_to_cpu: bool = False
@@ -134,7 +120,7 @@ class Dispatch(TorchDispatchMode):
         this_thread.depth += 1
         try:
             kwargs, operation = kwargs or {}, operation_of(func)
-            if self is not (attached() or _NOBODY)[-1] or not (ours := self._is_ours(operation, args, kwargs)):
+            if self is not (attached() or _NOBODY)[-1] or not (ours := belongs(self, operation, args, kwargs)):
                 return func(*args, **kwargs)
             if ours is SPARSE:
                 return self._run_on_sparse(operation, args, kwargs)
@@ -236,94 +222,6 @@ class Dispatch(TorchDispatchMode):
         finally:
             super().__exit__(None, None, None)
 
-    def _is_ours(self, operation: Operation, args, kwargs) -> str:
-        """Whether the operation runs on this GPU, and meets something known there; its arguments are checked.
-
-        Where the GPU stands for "cuda", a meta tensor that it does not know is the program's own, and none of it.
-
-        Returns: "" if it does not run here, else HERE or KNOWN; SPARSE as soon as a sparse tensor is met.
-        """
-        func = operation.func
-        device = args[1] if func is aten.to.device else kwargs.get("device")
-        asked = "" if device is None else self._asked(device, kwargs)
-        if asked == "elsewhere":
-            return ""
-        ours = HERE if asked else ""
-        stray = empty = None
-        known = False
-        if operation.has_lists:
-            adopt_lists(args[1], self.memory)
-        for tensor in tensors_in((*args, *kwargs.values()) if kwargs else args):
-            if is_meta(tensor):
-                if tensor.is_sparse:
-                    return SPARSE
-                record = RECORDS.get(tensor.untyped_storage()._cdata) or self._late_record(tensor)
-                if record is None and self.memory.as_cuda is not None:
-                    empty = tensor  # the program's own meta tensor
-                    continue
-                if record is None or record.memory is not self.memory:
-                    raise RuntimeError(self._foreign(func, tensor, record))
-                ours = asked = HERE
-                known = known or record.content is not None
-            else:
-                known = True
-                if stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
-                    stray = tensor
-        if empty is not None and not self._beside_empty(operation, asked):
-            return ""
-        if ours and stray is not None and not _may_mix(operation, kwargs):
-            raise stray_refusal(operation.name, stray, self.memory)
-        return KNOWN if ours and known else ours
-
-    def _asked(self, device, kwargs) -> str:
-        """Where a result is to be: "here", by the program's own word; "inside" if PyTorch says so; or "elsewhere"."""
-        device = parsed(device)
-        if device.type == "cuda" and self.memory.as_cuda is not None:
-            self.memory.as_cuda.must_be_here(device)
-            kwargs["device"] = META
-            return HERE
-        if device.type != "meta":
-            return ""
-        if self.memory.as_cuda is None:
-            return HERE
-        named = this_thread.asked if this_thread.depth == 1 else ""
-        return {"cuda": HERE, "meta": "elsewhere"}.get(named, "inside")
-
-    def _beside_empty(self, operation: Operation, asked: str) -> bool:
-        """Whether an operation on meta tensors of the program's own, which have no values, is one of this GPU."""
-        if asked != HERE:
-            return False
-        if _MAKE_ANEW.match(operation.name.split(".")[0]):
-            return True
-        raise empty_refusal(operation.name, self.memory)
-
-    def _late_record(self, tensor: torch.Tensor):
-        """Give a place to what PyTorch has made unseen; None for a tensor that is none of this GPU's.
-
-        That is a list given as an index; and what `torch.tensor` makes and now detaches, in `inference_mode`.
-        """
-        if self.meanwhile.making_a_tensor:
-            self.memory.operation = "aten::_to_copy"
-            self.memory.place_if_new(tensor)
-        elif is_list(tensor):
-            adopt_list(tensor, self.memory)
-        return RECORDS.get(tensor.untyped_storage()._cdata)
-
-    def _foreign(self, func, tensor: torch.Tensor, record) -> str:
-        what = f"{func.name()} got a tensor of shape {tuple(tensor.shape)}"
-        here = self.memory.spec.name
-        if record is None:
-            return (
-                f"a meta tensor must have been made while a simulated GPU was open: {what} that was made before or "
-                f"outside; make it again, with device=gpu.device, after opening the GPU {here}."
-            )
-        there = record.memory.spec.name
-        there = "an earlier " + there if there == here else there
-        return (
-            f"a tensor belongs to the GPU on which it was made: {what} from {there}, while {here} is open; make it "
-            "again on the open GPU (in a notebook: run again the cells that make the model and its inputs)."
-        )
-
     def _unknown(self, operation: Operation) -> NotImplementedError:
         return NotImplementedError(
             f"what an operation returns must be known without its values: PyTorch does not say it of {operation.name}, "
@@ -352,19 +250,6 @@ class Dispatch(TorchDispatchMode):
             trace.values_read[place] = len(trace.events)
             said = f"nothing is computed on a simulated GPU: {what} reads zeros at {place}. Where values matter, "
             warnings.warn_explicit(said + "compute on the CPU.", UserWarning, filename, lineno)
-
-
-def _may_mix(operation: Operation, kwargs) -> bool:
-    """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU.
-
-    The parts of a composite operator are asked one by one.
-    """
-    makes_anew = kwargs.get("device") is not None and _MAKE_ANEW.match(operation.name.split(".")[0])
-    return operation.may_mix or bool(makes_anew)
-
-
-def _writes_into(func: torch._ops.OpOverload, args, tensor: torch.Tensor) -> bool:
-    return func.overloadpacket.__name__.endswith("_") and tensor is args[0]
 
 
 def _with_the_others(value):

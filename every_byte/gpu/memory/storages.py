@@ -78,12 +78,9 @@ class Memory:
         )
         self.owners = self.trace.owners
         self.owners.observed = True
-        self.operation = ""
-        self.labels = Labels(self.trace)
-        self.streams = Streams()
+        self.operation, self._next_number = "", 0
+        self.labels, self.streams = Labels(self.trace), Streams()
         self.blas_workspaces = Workspaces(self.settings, spec)
-        self.raw_blocks: dict[int, tuple[Block, int]] = {}
-        self._next_number = 0
         self.running, self.running_from = (-1, 0), 0
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
