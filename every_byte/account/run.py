@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 from every_byte.gpu.cuda.ranks import PRETENDING, as_rank
@@ -94,6 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(_listed(name) for name in gpu_names()))
         return 0
     try:
+        _settle_files(options)
         program = _program(options)
         gpu = _opened(options)
     except (ValueError, RuntimeError, OSError, ImportError) as error:
@@ -106,6 +107,17 @@ def _listed(name: str) -> str:
         return "live            this machine's own"
     spec = SPECS[name]
     return f"{name:<15} {spec.device_name}, {spec.total_bytes:,d} bytes"
+
+
+def _settle_files(options: argparse.Namespace) -> None:
+    """Where reports go is meant from here: the program may go elsewhere."""
+    for name in ("html", "json", "trace", "viz"):
+        if (path := getattr(options, name)) is not None:
+            if not path.resolve().parent.is_dir():
+                raise FileNotFoundError(
+                    f"a report must go to a folder that is there: got {str(path)!r}; make it first."
+                )
+            setattr(options, name, path.resolve())
 
 
 def _program(options: argparse.Namespace) -> Program:
@@ -137,8 +149,14 @@ def _run(program: Program, gpu, options: argparse.Namespace, command: list[str])
         report = _Report(gpu, training, options, command, start)
         stack.enter_context(report.before_exit())
         ended = program.run()
+        if ended.is_enough:
+            ended = replace(ended, sentence=f"stopped after {_steps(training.n_steps)}, as --steps says")
         report.write(ended)
     return ended.exit_code
+
+
+def _steps(n: int) -> str:
+    return "1 optimizer step" if n == 1 else f"{n} optimizer steps"
 
 
 class _Report:
@@ -176,7 +194,8 @@ class _Report:
         if self._is_written or os.getpid() != self._process:
             return
         self._is_written = True
-        sys.stdout.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
         report = Report.of(
             self._gpu,
             steps=self._training.steps(),
@@ -187,7 +206,7 @@ class _Report:
         )
         options = self._options
         if not options.quiet:
-            print(f"\n{report!r}", file=sys.stderr)
+            print(f"\n{report!r}", file=sys.stderr or sys.__stderr__)
         if options.html:
             report.save(options.html)
         if options.json:

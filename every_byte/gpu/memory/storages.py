@@ -104,7 +104,8 @@ class Memory:
             try:
                 block = self.allocator.malloc(n_bytes, self.streams.current)
             except OutOfMemory as error:
-                failure = error_of(error, self.spec, self.operation, self.settings)
+                index = self.as_cuda and self.as_cuda.index
+                failure = error_of(error, self.spec, self.operation, self.settings, index)
             else:
                 failure = None
                 number = self._next_number
