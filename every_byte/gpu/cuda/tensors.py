@@ -1,11 +1,12 @@
 """What a tensor says of where it lies, and how it is moved: one of a simulated GPU says "cuda:0"."""
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.nn.parameter import UninitializedTensorMixin
 
 from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
-from every_byte.gpu.memory.physical import META, device_of, parts_of
+from every_byte.gpu.memory.physical import META, device_of
 from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.whose import memory_of
 from every_byte.gpu.patches.replacing import all_of, replaced
 
 from .naming import EMPTY, HERE, asking, is_outside, named
@@ -18,23 +19,8 @@ def told_device(tensor: torch.Tensor) -> torch.device:
     device = device_of(tensor)
     if device.type != "meta" or this_thread.depth:
         return device
-    here = _as_cuda(tensor)
-    return device if here is None else here.device
-
-
-def _as_cuda(tensor: torch.Tensor):
-    """As which GPU a program finds the one on which a meta tensor lies; None for a meta tensor of the program's own."""
-    if is_traceable_wrapper_subclass(tensor):
-        return next(filter(None, map(_as_cuda, parts_of(tensor))), None)
-    try:
-        record = RECORDS.get(tensor.untyped_storage()._cdata)
-    except (
-        NotImplementedError,
-        RuntimeError,
-    ):  # wrapped by torch.func, or sparse: no storage
-        mode = standing_for_cuda()
-        return mode and mode.memory.as_cuda
-    return None if record is None else record.memory.as_cuda
+    memory = memory_of(tensor)
+    return device if memory is None or memory.as_cuda is None else memory.as_cuda.device
 
 
 def say_cuda():
@@ -165,12 +151,26 @@ def move():
 
         return parse
 
+    def compatible(original):
+        def has_compatible_type(one, other):
+            return original(one, other) and (told_device(one).type == "meta") == (told_device(other).type == "meta")
+
+        return has_compatible_type
+
     changes = [
+        (torch, "_has_compatible_shallow_copy_type", compatible),
         (torch.Tensor, "to", to),
         (torch.Tensor, "cuda", cuda),
         (torch._C._nn, "_parse_to", parse_to),
+        (UninitializedTensorMixin, "_allowed_methods", _with_ours),
     ]
     return all_of([replaced(*change) for change in changes])
+
+
+def _with_ours(original: list) -> list:
+    """What a parameter without a shape lets be done: by the functions that stand in PyTorch's places, too."""
+    ours = torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.get_device, torch._has_compatible_shallow_copy_type
+    return [*original, *ours]
 
 
 def _moved(original, tensor: torch.Tensor, args: tuple, kwargs: dict):
