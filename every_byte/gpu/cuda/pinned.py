@@ -12,7 +12,9 @@ _pinned: dict[int, weakref.ref] = {}
 
 
 def note_pinned(tensor: torch.Tensor) -> torch.Tensor:
-    """Remember that a tensor of the CPU lies in pinned memory."""
+    """Remember that a tensor of the CPU lies in pinned memory. Raises: as PyTorch does for others."""
+    if device_of(tensor).type != "cpu":
+        raise RuntimeError("Only dense CPU tensors can be pinned")
     storage = tensor.untyped_storage()
     key = storage._cdata
     _pinned[key] = weakref.ref(storage, lambda _gone: _pinned.pop(key, None))

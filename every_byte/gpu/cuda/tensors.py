@@ -106,9 +106,10 @@ def _wrapping(original):
     """A wrapper around tensors of the GPU lies, for PyTorch, where they do."""
 
     def make(cls, *args, **kwargs):
-        device = kwargs.get("device")
-        if device is not None and torch.device(device).type == "cuda" and standing_for_cuda() and not _is_fake(cls):
-            kwargs["device"] = META
+        if standing_for_cuda() is not None and not _is_fake(cls):
+            args = tuple(META if isinstance(each, torch.device) and each.type == "cuda" else each for each in args)
+            if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda":
+                kwargs["device"] = META
         return original(cls, *args, **kwargs)
 
     return staticmethod(make)

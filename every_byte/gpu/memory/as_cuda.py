@@ -1,6 +1,7 @@
 """What a program means by a device, where a simulated GPU stands for "cuda": which of a machine's GPUs it is."""
 
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -52,3 +53,6 @@ def parsed(device) -> torch.device | None:
 
 
 _DEVICE = torch.device
+
+GENERATORS: WeakValueDictionary[int, torch.Generator] = WeakValueDictionary()
+"""The generators of random numbers on simulated GPUs, by the address of PyTorch's own, which knows of the CPU alone."""
