@@ -63,6 +63,8 @@ def _like_itself(original):
     def new(tensor, *args, **kwargs):
         if not is_outside() or device_of(tensor).type != "meta" or standing_for_cuda() is None:
             return original(tensor, *args, **kwargs)
+        if args and isinstance(args[0], (list, tuple)) and not isinstance(args[0], torch.Size):
+            return torch.tensor(args[0], dtype=tensor.dtype, device=tensor.device)
         with asking(HERE if tensor.is_cuda else EMPTY):
             return original(tensor, *args, **kwargs)
 
@@ -120,6 +122,7 @@ def _old_type(original):
         """One of CUDA's tensor types of old."""
 
         dtype = plain.dtype
+        name = f"torch.cuda.{original.__name__}"
 
         def __new__(cls, *args):
             return plain(*args).to(HERE)

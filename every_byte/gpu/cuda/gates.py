@@ -10,6 +10,7 @@ from .generators import draw_on_cuda
 from .kernels import flag_triton
 from .pinned import pin
 from .ranks import pretend
+from .storages import hold_storages
 from .tensors import move, say_cuda
 from .threads import follow_threads
 from .torch_cuda import answer_for_cuda
@@ -18,6 +19,7 @@ CUDA_GATES = Changes(
     [
         number_devices,
         say_cuda,
+        hold_storages,
         move,
         make_on_cuda,
         make_old_types,

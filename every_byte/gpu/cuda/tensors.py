@@ -5,11 +5,11 @@ from torch.nn.parameter import UninitializedTensorMixin
 
 from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
 from every_byte.gpu.memory.physical import META, device_of
-from every_byte.gpu.memory.storages import RECORDS
 from every_byte.gpu.memory.whose import memory_of
 from every_byte.gpu.patches.replacing import all_of, replaced
 
 from .naming import EMPTY, HERE, asking, is_outside, named
+from .storages import address_of
 
 _PARSED = torch._C._nn._parse_to
 
@@ -48,7 +48,7 @@ def say_cuda():
                 said = original(tensor)
                 is_here = device_of(tensor).type == "meta" and told_device(tensor).type == "cuda"
                 return said.replace("torch.", "torch.cuda.", 1).replace(".meta.", ".") if is_here else said
-            name = dtype if isinstance(dtype, str) else None
+            name = getattr(dtype, "name", dtype if isinstance(dtype, str) else None)
             if name and name.startswith("torch.cuda."):
                 return tensor.to(device=HERE, dtype=getattr(torch, name.rsplit(".", 1)[1]).dtype)
             if name and device_of(tensor).type == "meta":
@@ -61,24 +61,21 @@ def say_cuda():
         def address(tensor):
             if device_of(tensor).type != "meta" or not is_outside():
                 return original(tensor)
-            start = _address(tensor.untyped_storage())
+            start = address_of(tensor.untyped_storage())
             return start and start + tensor.storage_offset() * tensor.element_size()
 
         return address
 
-    def storage_data_ptr(original):
-        return lambda storage: _address(storage) or original(storage)
+    def numpy(original):
+        def as_array(tensor, *, force=False):
+            if told_device(tensor).type == "cuda" and not force:
+                raise TypeError(
+                    f"can't convert {told_device(tensor)} device type tensor to numpy. Use Tensor.cpu() to copy the "
+                    "tensor to host memory first."
+                )
+            return original(tensor, force=force)
 
-    def of_storage(original):
-        def told(storage):
-            record = RECORDS.get(storage._cdata)
-            here = record and record.memory.as_cuda
-            return here.device if here and is_outside() else original.__get__(storage)
-
-        return property(told, doc=original.__doc__)
-
-    def storage_is_cuda(original):
-        return property(lambda storage: storage.device.type == "cuda", doc=original.__doc__)
+        return as_array
 
     changes = [
         (torch.Tensor, "device", device),
@@ -88,18 +85,10 @@ def say_cuda():
         (torch, "get_device", lambda original: lambda tensor: tensor.get_device()),
         (torch.Tensor, "type", type_),
         (torch.Tensor, "data_ptr", data_ptr),
-        (torch.UntypedStorage, "data_ptr", storage_data_ptr),
-        (torch.UntypedStorage, "device", of_storage),
-        (torch.UntypedStorage, "is_cuda", storage_is_cuda),
+        (torch.Tensor, "numpy", numpy),
         (torch.Tensor, "_make_wrapper_subclass", _wrapping),
     ]
     return all_of([replaced(*change) for change in changes])
-
-
-def _address(storage: torch.UntypedStorage) -> int:
-    """Where a storage lies on a simulated GPU, as programs ask that tell storages apart by it; 0 for others."""
-    record = RECORDS.get(storage._cdata)
-    return record.block.address if record is not None and record.block is not None else 0
 
 
 def _wrapping(original):

@@ -9,17 +9,19 @@ import torch.cuda.nvtx
 from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.gpu.patches.replacing import all_of, present, replaced
 
+from . import c_settings, comm
 from .c_functions import ACCELERATOR, FUNCTIONS, where_cuda_is_simulated
 from .generators import generators
 from .graphs import CUDAGraph, graph_pool_handle
-from .streams import Event, Stream
+from .streams import Event, ExternalStream, Stream
 
 _CUDNN_VERSION = 92000  # of the package that PyTorch 2.13's CUDA build brings
 
 
 def answer_for_cuda():
     """Put the answers in their places. Returns what undoes it."""
-    in_c = [(torch._C, name, function) for name, function in (FUNCTIONS | ACCELERATOR).items()]
+    functions = FUNCTIONS | ACCELERATOR | c_settings.functions() | comm.FUNCTIONS
+    in_c = [(torch._C, name, function) for name, function in functions.items()]
     undoings = [present(owner, name, where_cuda_is_simulated(answer)) for owner, name, answer in in_c + _IN_PYTHON]
     undoings += [replaced(owner, name, lambda _original, value=value: value) for owner, name, value in _VALUES]
     undoings.append(replaced(torch.cuda, "default_generators", lambda _original: generators()))
@@ -90,6 +92,8 @@ _VALUES = [
     (torch.cuda.streams, "Event", Event),
     (torch, "Stream", Stream),
     (torch, "Event", Event),
+    (torch.cuda, "ExternalStream", ExternalStream),
+    (torch.cuda.streams, "ExternalStream", ExternalStream),
     (torch.cuda, "CUDAGraph", CUDAGraph),
     (torch.cuda.graphs, "CUDAGraph", CUDAGraph),
     (torch.cuda, "graph_pool_handle", graph_pool_handle),

@@ -1,6 +1,6 @@
 """What a program means by a device, where a simulated GPU stands for "cuda": which of a machine's GPUs it is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 import torch
@@ -11,12 +11,13 @@ class AsCuda:
     """As which of a machine's GPUs a program finds the simulated one: number `index` of `n_devices`.
 
     `current` is the one that `torch.cuda.set_device` has chosen. The others are those of other ranks, which have
-    processes of their own.
+    processes of their own. `said` are settings that the program has made, and that nothing here follows.
     """
 
     index: int = 0
     n_devices: int = 1
     current: int = 0
+    said: dict = field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:

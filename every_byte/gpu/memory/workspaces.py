@@ -67,6 +67,11 @@ class Workspaces:
             _tell_of_less(asked_bytes, self._n_bytes)
         return self._n_bytes
 
+    @n_bytes.setter
+    def n_bytes(self, n_bytes: int | None) -> None:
+        """What those take that come from now on; None stands for what the settings say."""
+        self._n_bytes = n_bytes
+
     def clear(self, memory) -> None:
         """Give all of them back, as `torch._C._cuda_clearCublasWorkspaces` does; the next product takes a new one."""
         taken, self.taken = self.taken, {}
