@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
+import torch
+
 from every_byte.gpu.cuda.ranks import PRETENDING, as_rank
 from every_byte.gpu.device import gpu_names
 from every_byte.gpu.live.gpu import LIVE, LiveGPU
@@ -19,6 +21,7 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 
+from .notes import Note
 from .program import Ended, Program
 from .report import Report
 from .training import Training
@@ -203,6 +206,7 @@ class _Report:
             ended=ended.sentence,
             exit_code=ended.exit_code,
             seconds=time.perf_counter() - self._start,
+            notes=_notes(self._gpu),
         )
         options = self._options
         if not options.quiet:
@@ -215,6 +219,20 @@ class _Report:
             options.trace.write_text(_events_as_json(self._gpu.trace), encoding="utf-8")
         if options.viz:
             self._gpu.trace.save_memory_viz(options.viz)
+
+
+def _notes(gpu) -> list[Note]:
+    """What no trace tells: that another PyTorch ran than the one whose rules were followed."""
+    followed, running = gpu.spec.torch_version, torch.__version__
+    if gpu.origin != "simulated" or running.split(".")[:2] == followed.split(".")[:2]:
+        return []
+    return [
+        Note(
+            f"the rules of PyTorch {followed} were followed, and the program ran under {running}",
+            "versions differ in what they keep and take, and nothing has held this one to a recording",
+            f"install torch=={followed}.* for exact figures",
+        )
+    ]
 
 
 def _events_as_json(trace: Trace) -> str:
