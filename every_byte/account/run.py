@@ -26,6 +26,10 @@ from .program import Ended, Program
 from .report import Report
 from .training import Training
 
+LAUNCHERS = (
+    *("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"),
+    *("accelerate.commands.launch", "deepspeed.launcher.runner", "lightning.fabric.cli"),
+)
 EPILOG = """\
 The program's own options stand behind its name. Its output, its exit code and its files are its own; the report goes to
 standard error. Figures of a simulated GPU are simulated; those of --gpu live are measured.
@@ -124,6 +128,11 @@ def _settle_files(options: argparse.Namespace) -> None:
 
 
 def _program(options: argparse.Namespace) -> Program:
+    if options.module and options.module[0] in LAUNCHERS:
+        raise ValueError(
+            f"{options.module[0]} starts the program in processes of its own, which are not followed: run the program "
+            "itself, every-byte run --ranks 8 train.py, which is one rank of 8."
+        )
     if options.module:
         return Program(options.module[0], tuple(options.module[1:]), is_module=True)
     if options.module is not None or not options.script:

@@ -250,6 +250,7 @@ def test_what_it_writes(run):
         (("--ranks", "0"), "ranks must be 1 or more: got 0"),
         (("--settings", "max_split_size_mb:1"), "max_split_size_mb"),
         (("--html", "nowhere/r.html"), "a report must go to a folder that is there: got 'nowhere/r.html'"),
+        (("-m", "torch.distributed.run"), "which is one rank of 8"),
         (("--steps", "-1"), "must be a whole number, 0 or more: got '-1'"),
     ],
 )
