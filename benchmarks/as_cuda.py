@@ -3,8 +3,8 @@
     python benchmarks/as_cuda.py
 
 The fastest of ten steps each (forward under autocast, backward, clipping, fused AdamW), the two in turn, and how many
-times as long the first takes, in CPU time; and how long `every-byte run` takes beyond its imports for a program that does nothing.
-Times are of this machine.
+times as long the first takes, in CPU time; and how long `every-byte run` takes beyond its imports for a program that
+does nothing. Times are of this machine.
 """
 
 import subprocess
