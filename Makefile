@@ -149,6 +149,7 @@ benchmark: $(TEST_STAMP)
 	$(PY) -W ignore benchmarks/training_step.py
 	$(PY) -W ignore benchmarks/transformer_step.py
 	$(PY) -W ignore benchmarks/gpt_step.py
+	$(PY) -W ignore benchmarks/as_cuda.py
 	$(PY) benchmarks/page.py
 	$(PY) benchmarks/slider.py
 

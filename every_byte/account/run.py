@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 
+import torch
+
 from every_byte.gpu.cuda.ranks import PRETENDING, as_rank
 from every_byte.gpu.device import gpu_names
 from every_byte.gpu.live.gpu import LIVE, LiveGPU
@@ -19,10 +21,15 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 
+from .notes import Note
 from .program import Ended, Program
 from .report import Report
 from .training import Training
 
+LAUNCHERS = (
+    *("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"),
+    *("accelerate.commands.launch", "deepspeed.launcher.runner", "lightning.fabric.cli"),
+)
 EPILOG = """\
 The program's own options stand behind its name. Its output, its exit code and its files are its own; the report goes to
 standard error. Figures of a simulated GPU are simulated; those of --gpu live are measured.
@@ -121,6 +128,11 @@ def _settle_files(options: argparse.Namespace) -> None:
 
 
 def _program(options: argparse.Namespace) -> Program:
+    if options.module and options.module[0] in LAUNCHERS:
+        raise ValueError(
+            f"{options.module[0]} starts the program in processes of its own, which are not followed: run the program "
+            "itself, every-byte run --ranks 8 train.py, which is one rank of 8."
+        )
     if options.module:
         return Program(options.module[0], tuple(options.module[1:]), is_module=True)
     if options.module is not None or not options.script:
@@ -203,6 +215,7 @@ class _Report:
             ended=ended.sentence,
             exit_code=ended.exit_code,
             seconds=time.perf_counter() - self._start,
+            notes=_notes(self._gpu),
         )
         options = self._options
         if not options.quiet:
@@ -215,6 +228,20 @@ class _Report:
             options.trace.write_text(_events_as_json(self._gpu.trace), encoding="utf-8")
         if options.viz:
             self._gpu.trace.save_memory_viz(options.viz)
+
+
+def _notes(gpu) -> list[Note]:
+    """What no trace tells: that another PyTorch ran than the one whose rules were followed."""
+    followed, running = gpu.spec.torch_version, torch.__version__
+    if gpu.origin != "simulated" or running.split(".")[:2] == followed.split(".")[:2]:
+        return []
+    return [
+        Note(
+            f"the rules of PyTorch {followed} were followed, and the program ran under {running}",
+            "versions differ in what they keep and take, and nothing has held this one to a recording",
+            f"install torch=={followed}.* for exact figures",
+        )
+    ]
 
 
 def _events_as_json(trace: Trace) -> str:

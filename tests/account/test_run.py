@@ -12,7 +12,7 @@ import torch
 from forked_runs import Runs
 from places import HELPERS, ROOT
 
-from every_byte.account.run import parser
+from every_byte.account.run import _notes, parser
 from every_byte.gpu.memory.specs import SPECS
 from utils import SimulatedGPU
 
@@ -250,6 +250,7 @@ def test_what_it_writes(run):
         (("--ranks", "0"), "ranks must be 1 or more: got 0"),
         (("--settings", "max_split_size_mb:1"), "max_split_size_mb"),
         (("--html", "nowhere/r.html"), "a report must go to a folder that is there: got 'nowhere/r.html'"),
+        (("-m", "torch.distributed.run"), "which is one rank of 8"),
         (("--steps", "-1"), "must be a whole number, 0 or more: got '-1'"),
     ],
 )
@@ -302,3 +303,11 @@ def test_a_program_like_nanogpt_takes_what_nanogpt_takes_on_cuda(tmp_path):
     assert told["peak"]["reserved_bytes"] == 15_990_784_000
     assert told["allocated_at_end_bytes"] == 2_747_079_680
     assert told["unmodelled"] == []
+
+
+def test_another_pytorch_is_named(monkeypatch):
+    gpu = SimulatedGPU("a100-80gb")
+    assert _notes(gpu) == []
+    monkeypatch.setattr(torch, "__version__", "2.15.1+cu132")
+    (note,) = _notes(gpu)
+    assert str(note).startswith("the rules of PyTorch 2.13 were followed, and the program ran under 2.15.1+cu132: ")

@@ -57,8 +57,8 @@ def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str]]:
     """One sample on a simulated A100, with what was not modelled in it."""
     with SimulatedGPU("a100-80gb") as gpu:
         gpu._memory.blas_workspaces.taken = {
-            (0, 0): None,
-            (1, 0): None,
+            ("forward", 0): None,
+            ("backward", 0): None,
         }  # taken before, as when it was recorded
         start: list[int] = []
 

@@ -6,6 +6,7 @@ from .default_type import default_to_cuda
 from .devices import number_devices
 from .factories import make_old_types, make_on_cuda
 from .files import keep_holes
+from .forks import note_forks
 from .generators import draw_on_cuda
 from .kernels import flag_triton
 from .pinned import pin
@@ -30,6 +31,7 @@ CUDA_GATES = Changes(
         pretend,
         pin,
         follow_threads,
+        note_forks,
         flag_triton,
     ]
 )

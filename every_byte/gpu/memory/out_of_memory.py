@@ -5,6 +5,7 @@ import torch
 from every_byte.rounding import round_size
 from every_byte.units import GiB, KiB, MiB, exact, short
 
+from .as_cuda import AsCuda
 from .environment import Environment
 from .specs import GPUSpec
 
@@ -51,14 +52,14 @@ class OutOfMemory(Exception):
 
 
 def error_of(
-    error: OutOfMemory, spec: GPUSpec, operation: str, settings: Environment, index: int | None = None
+    error: OutOfMemory, spec: GPUSpec, operation: str, settings: Environment, as_cuda: AsCuda | None = None
 ) -> RuntimeError:
     """What a simulated GPU raises for a request of an operation: PyTorch's own error, without caching the driver's.
 
-    One that a program finds as number `index` of "cuda" says it in PyTorch's words, which programs look for.
+    One that stands for "cuda" says it in PyTorch's words, which programs look for.
     """
-    if settings.caches and index is not None:
-        return torch.OutOfMemoryError(_as_pytorch_says(error, spec, operation, index))
+    if settings.caches and as_cuda is not None:
+        return torch.OutOfMemoryError(_as_pytorch_says(error, spec, operation, as_cuda.index))
     if settings.caches:
         return torch.OutOfMemoryError(_message(error, spec, operation, str(settings)))
     return torch.AcceleratorError(_uncached_message(error, spec, operation, str(settings)))
@@ -100,10 +101,11 @@ def _as_pytorch_says(error: OutOfMemory, spec: GPUSpec, operation: str, index: i
     allowed = f"{two_decimals(error.allowed_bytes)} allowed; " if limited else ""
     return (
         f"CUDA out of memory. Tried to allocate {tried}. GPU {index} has a total capacity of "
-        f"{two_decimals(spec.total_bytes)} of which {two_decimals(error.free_bytes)} is free. {allowed}Of the allocated "
-        f"memory {two_decimals(error.allocated_bytes)} is allocated by PyTorch, and {two_decimals(error.cached_bytes)} "
-        "is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
-        f"PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation. {ours}"
+        f"{two_decimals(spec.total_bytes)} of which {two_decimals(error.free_bytes)} is free. {allowed}Of the "
+        f"allocated memory {two_decimals(error.allocated_bytes)} is allocated by PyTorch, and "
+        f"{two_decimals(error.cached_bytes)} is reserved by PyTorch but unallocated. If reserved but unallocated "
+        "memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation. "
+        f"{ours}"
     )
 
 

@@ -11,6 +11,7 @@ import warnings
 
 import torch
 
+from .attachment import this_thread
 from .blocks import Block
 from .environment import Environment
 from .specs import GPUSpec
@@ -23,31 +24,33 @@ _LARGEST_INT = (1 << 31) - 1
 class Workspaces:
     """The workspaces that a GPU has taken, by thread and stream; None stands for one of no bytes.
 
-    Backward runs on a thread of its own on CUDA, so a program in one stream has two. A thread that ends leaves its
-    handle, with its workspaces, to the next that asks for one. A block stands with its number.
+    Backward runs on a thread of its own on CUDA, so a program in one stream has two; "forward" is the thread that
+    opened the GPU. Another thread that ends leaves its handle, with its workspaces, to the next that asks for one. A
+    block stands with its number.
     Source: the cases two_by_two_matmul and side_products of tests/reference; DeviceThreadHandles.h.
     """
 
     def __init__(self, settings: Environment, spec: GPUSpec) -> None:
         self._settings, self._spec = settings, spec
         self._n_bytes: int | None = None
-        self.taken: dict[tuple[int, int], tuple[Block, int] | None] = {}
-        self._handles: dict[str | int, int] = {}
+        self.taken: dict[tuple[str | int, int], tuple[Block, int] | None] = {}
+        self._handles: dict[int, int] = {}
         self._left: list[int] = []
         self._lock = threading.Lock()
 
     def use(self, memory) -> None:
         """Take the workspace of the running thread and stream from this memory, unless it is there."""
-        thread = threading.get_ident() if torch._C._current_graph_task_id() == -1 else "backward"
-        key = self._handle(thread), memory.streams.current
+        in_backward = torch._C._current_graph_task_id() != -1
+        thread = "backward" if in_backward else "forward" if this_thread.modes else self._handle()
+        key = thread, memory.streams.current
         if key not in self.taken:
             self.taken[key] = memory.take(self.n_bytes, "cuBLAS workspace") if self.n_bytes else None
 
-    def _handle(self, thread: str | int) -> int:
-        """The number of a thread's handle: the last that a thread has left, or a new one."""
+    def _handle(self) -> int:
+        """The number of the running thread's handle: the last that a thread has left, or a new one."""
         with self._lock:
+            thread, new = threading.get_ident(), len(self._handles)
             if thread not in self._handles:
-                new = len(self._handles)
                 self._handles[thread] = self._left.pop() if self._left else new
             return self._handles[thread]
 
