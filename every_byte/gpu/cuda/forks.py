@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from every_byte.gpu.memory.attachment import OPEN_AS_CUDA, standing_for_cuda
-from every_byte.gpu.patches.replacing import present
+from every_byte.gpu.patches.replacing import replaced
 
 _registered: list[bool] = []
 
@@ -16,7 +16,7 @@ def note_forks():
     if not _registered:
         os.register_at_fork(after_in_child=_note)
         _registered.append(True)
-    return present(torch._C, "_cuda_isInBadFork", lambda original: partial(_is_in_bad_fork, original))
+    return replaced(torch.cuda, "_is_in_bad_fork", lambda original: partial(_is_in_bad_fork, original))
 
 
 def _note() -> None:

@@ -10,6 +10,8 @@ from .forks import note_forks
 from .generators import draw_on_cuda
 from .kernels import flag_triton
 from .pinned import pin
+from .processes import run_own_rank_here
+from .profiling import profile_the_host_alone
 from .ranks import pretend
 from .storages import hold_storages
 from .tensors import move, say_cuda
@@ -32,6 +34,8 @@ CUDA_GATES = Changes(
         pin,
         follow_threads,
         note_forks,
+        run_own_rank_here,
+        profile_the_host_alone,
         flag_triton,
     ]
 )
