@@ -92,7 +92,7 @@ def _cuda_getCompiledVersion() -> int:
 
 
 def _cuda_memoryStats(index: int) -> dict[str, Any]:
-    return _nested(_of_own(index).memory_stats())
+    return _nested(_of_own(index).memory_stats()) | {"reserved_bytes_by_private_pools": {}}
 
 
 def _cuda_resetPeakMemoryStats(index: int) -> None:
@@ -231,6 +231,12 @@ def _device_of(index: int) -> int:
     return _as_cuda().current if index is None or index < 0 else index
 
 
+def _device_stats(index: int) -> dict[str, Any]:
+    """Those that accelerators have alike."""
+    stats = _cuda_memoryStats(_device_of(index))
+    return {name: number for name, number in stats.items() if name != "num_oom_rejections"}
+
+
 def _no_capability(_index: int):
     raise RuntimeError("Backend doesn't support getting device capabilities.")
 
@@ -245,7 +251,7 @@ ACCELERATOR = {
     "_accelerator_isAllocatorInitialized": lambda: True,
     "_accelerator_emptyCache": _cuda_emptyCache,
     "_accelerator_emptyHostCache": lambda: None,
-    "_accelerator_getDeviceStats": lambda index: _cuda_memoryStats(_device_of(index)),
+    "_accelerator_getDeviceStats": _device_stats,
     "_accelerator_resetAccumulatedStats": lambda index: _cuda_resetAccumulatedMemoryStats(_device_of(index)),
     "_accelerator_resetPeakStats": lambda index: _cuda_resetPeakMemoryStats(_device_of(index)),
     "_accelerator_getMemoryInfo": lambda index: _of_own(_device_of(index)).mem_get_info(),

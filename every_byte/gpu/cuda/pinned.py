@@ -25,9 +25,9 @@ def pin():
     """Let `tensor.pin_memory()` and `is_pinned()` work, on any thread. Returns what undoes it."""
 
     def pinning(original):
-        def pin_memory(tensor, *device):
+        def pin_memory(tensor, device=None):
             if standing_for_cuda() is None:
-                return original(tensor, *device)
+                return original(tensor, device)
             if device_of(tensor).type != "cpu":
                 raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
             return tensor if tensor.is_pinned() else note_pinned(tensor.detach().clone())
@@ -35,9 +35,9 @@ def pin():
         return pin_memory
 
     def asking(original):
-        def is_pinned(tensor, *device):
+        def is_pinned(tensor, device=None):
             if standing_for_cuda() is None:
-                return original(tensor, *device)
+                return original(tensor, device)
             return device_of(tensor).type == "cpu" and tensor.untyped_storage()._cdata in _pinned
 
         return is_pinned

@@ -112,7 +112,7 @@ def move():
     """Let `.to("cuda")`, `.cuda()` and the like bring tensors to the simulated GPU. Returns what undoes it."""
 
     def to(original):
-        def moved(tensor, *args, **kwargs):
+        def moved(tensor, /, *args, **kwargs):
             if not is_outside() or standing_for_cuda() is None:
                 return original(tensor, *args, **kwargs)
             return _moved(original, tensor, args, kwargs)
@@ -168,7 +168,7 @@ def _moved(original, tensor: torch.Tensor, args: tuple, kwargs: dict):
     first = args[0] if args else None
     if isinstance(first, torch.dtype):
         return original(tensor, *args, **kwargs)
-    like = first if isinstance(first, torch.Tensor) else kwargs.get("other")
+    like = first if isinstance(first, torch.Tensor) else kwargs.get("tensor")
     device = like.device if like is not None else kwargs.get("device") if first is None else first
     kind = named(device)
     if not kind:

@@ -93,10 +93,10 @@ def pin_without_a_driver():
     """Pinned memory is the host's: a plain copy stands for it where no driver can pin."""
 
     def pinning(original):
-        def pin_memory(tensor, *device):
+        def pin_memory(tensor, device=None):
             if attached() and not is_meta(tensor) and not torch.accelerator.is_available():
                 return tensor.clone()
-            return original(tensor, *device)
+            return original(tensor, device)
 
         return pin_memory
 
