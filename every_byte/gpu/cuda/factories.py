@@ -8,7 +8,7 @@ from every_byte.gpu.memory.physical import META, device_of
 from every_byte.gpu.patches.replacing import all_of, replaced
 
 from .naming import EMPTY, HERE, asking, by_default, is_outside, named
-from .pinned import note_pinned
+from .pinned import may_be_pinned, note_pinned
 
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 _NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
@@ -40,14 +40,16 @@ def _placing(is_constructor: bool):
         def make(*args, **kwargs):
             if not is_outside() or standing_for_cuda() is None:
                 return original(*args, **kwargs)
-            if kwargs.get("pin_memory"):
-                return note_pinned(make(*args, **kwargs | {"pin_memory": False}))
             if original.__name__ in _FROM_DATA:
                 args = _with_numbers(args)
             device = kwargs.get("device")
             if device is None and is_constructor:
                 device = by_default()
-            if device is None or not (kind := named(device)):
+            kind = "" if device is None else named(device)
+            if kwargs.get("pin_memory"):
+                may_be_pinned(kind)
+                return note_pinned(original(*args, **kwargs | {"pin_memory": False}))
+            if not kind:
                 return original(*args, **kwargs)
             with asking(kind):
                 return _on_meta(original, args, kwargs)

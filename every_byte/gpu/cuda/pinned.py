@@ -11,10 +11,15 @@ from every_byte.gpu.patches.replacing import all_of, replaced
 _pinned: dict[int, weakref.ref] = {}
 
 
+def may_be_pinned(kind: str) -> None:
+    """Check that what is to be pinned lies on no GPU. Raises: RuntimeError, as PyTorch does."""
+    if kind:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+
+
 def note_pinned(tensor: torch.Tensor) -> torch.Tensor:
     """Remember that a tensor of the CPU lies in pinned memory. Raises: as PyTorch does for others."""
-    if device_of(tensor).type != "cpu":
-        raise RuntimeError("Only dense CPU tensors can be pinned")
+    may_be_pinned("" if device_of(tensor).type == "cpu" else "cuda")
     storage = tensor.untyped_storage()
     key = storage._cdata
     _pinned[key] = weakref.ref(storage, lambda _gone: _pinned.pop(key, None))
