@@ -100,6 +100,7 @@ _IN_PYTHON = [
     (torch.cuda.memory, "mem_get_info", _memory_info),
     (torch.cuda, "cudart", lambda: _CUDART),
     (torch.backends.cudnn, "is_available", lambda: True),
+    (torch.backends.cudnn, "_init", lambda: True),
     (torch.backends.cudnn, "version", lambda: _CUDNN_VERSION),
     (torch._C, "_is_flash_attention_available", lambda: True),
     (torch.backends.cuda.cuFFTPlanCache, "clear", lambda _cache: None),
