@@ -79,18 +79,3 @@ def ran(program: Callable) -> list:
     in_use = before["requested_bytes.all.current"]
     *took, peak = (after[name] - (in_use if name.endswith("peak") else before[name]) for name in COUNTERS)
     return [told, [*took, peak]]
-
-
-def write(path: Path = FILE) -> None:
-    """Record all of them on the machine's GPU."""
-    warm_up()
-    found = {subject: {name: ran(f) for name, f in programs(subject).items()} for subject in subjects()}
-    lines = [
-        f"{json.dumps(subject)}: {{\n"
-        + ",\n".join(f"{json.dumps(name)}: {json.dumps(said)}" for name, said in rows.items())
-        + "\n}"
-        for subject, rows in found.items()
-    ]
-    head = json.dumps({"torch": torch.__version__, "device_name": torch.cuda.get_device_name()})[:-1]
-    path.write_text(f'{head}, "subjects": {{\n' + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
-    print(f"{sum(map(len, found.values()))} programs of torch {torch.__version__}")

@@ -39,7 +39,7 @@ def make_on_cuda():
 def _places(constructors: set) -> list[tuple]:
     """Where PyTorch has the functions that a default device holds for; a name may stand for one that is replaced."""
     owners = torch, torch.fft
-    names = {function.__name__ for function in constructors}
+    names = {function.__name__.removeprefix("fft_") for function in constructors}
     return [(owner, name) for owner in owners for name in sorted(names) if name in vars(owner)]
 
 
