@@ -48,7 +48,13 @@ def rank_3():
 def test_the_environment_is_torchruns():
     as_rank(8, 3)
     said = {name: os.environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR")}
-    assert said == {"RANK": "3", "LOCAL_RANK": "3", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8", "MASTER_ADDR": "127.0.0.1"}
+    assert said == {
+        "RANK": "3",
+        "LOCAL_RANK": "3",
+        "WORLD_SIZE": "8",
+        "LOCAL_WORLD_SIZE": "8",
+        "MASTER_ADDR": "127.0.0.1",
+    }
 
 
 def test_without_ranks_the_environment_is_left_alone():
@@ -207,7 +213,9 @@ def test_spawned_ranks_are_this_one(rank_3):
     assert mp.spawn(told, args=(seen,), nprocs=8) is None
     assert mp.spawn(told, (seen,), nprocs=8, join=False).join() is True
     assert seen == [(3, "cuda:3")] * 2
-    with pytest.raises(NotImplementedError, match="4 processes were to be started, and the machine has 8 GPUs here; run it"):
+    with pytest.raises(
+        NotImplementedError, match="4 processes were to be started, and the machine has 8 GPUs here; run it"
+    ):
         mp.spawn(told, (seen,), nprocs=4)
 
 
@@ -222,6 +230,12 @@ def test_modules_that_had_the_functions_by_name_have_them_back():
     before = dist.init_process_group, dist.new_group, dist.get_backend, DistributedDataParallel.__init__, mp.spawn
     with SimulatedGPU("a100-80gb", cuda=True):
         held = dist.get_backend
-    assert (dist.init_process_group, dist.new_group, dist.get_backend, DistributedDataParallel.__init__, mp.spawn) == before
+    assert (
+        dist.init_process_group,
+        dist.new_group,
+        dist.get_backend,
+        DistributedDataParallel.__init__,
+        mp.spawn,
+    ) == before
     with pytest.raises(ValueError, match="Default process group has not been initialized"):
         held()
