@@ -28,10 +28,15 @@ def test_a_default_device_is_the_innermost(gpu):
         assert by_default() == torch.device("cuda")
 
 
-def test_what_is_asked_ends_with_an_error(gpu):
-    with pytest.raises(ValueError, match="no"), asking(HERE):
+def fails_inside() -> None:
+    with asking(HERE):
         assert not is_outside()
         raise ValueError("no")
+
+
+def test_what_is_asked_ends_with_an_error(gpu):
+    with pytest.raises(ValueError, match="no"):
+        fails_inside()
     assert is_outside()
 
 
