@@ -25,7 +25,8 @@ def said(node: nodes.Node) -> str:
 
 
 def sections(document: nodes.document) -> Iterator[tuple[str, str, str]]:
-    """(anchor, title, words) of each section, without those of the sections in it; then of each term that is explained.
+    """(anchor, title, words) of each section, without those of the sections in it; then of each term that is explained, and
+    of each member in the reference.
 
     A page's own section has no anchor.
     """
@@ -37,6 +38,9 @@ def sections(document: nodes.document) -> Iterator[tuple[str, str, str]]:
         for item in glossary.findall(nodes.definition_list_item):
             for term in item.findall(nodes.term):
                 yield term["ids"][0], term.astext(), said(item[-1])
+    for item in document.findall(nodes.definition_list_item):
+        if "members" in item.parent["classes"]:
+            yield item[0]["ids"][0], item[0]["ids"][0], said(item[-1])
 
 
 def write(app: Sphinx, error: Exception | None) -> None:
