@@ -4,7 +4,8 @@ from torch import nn
 from every_byte import Ledger, SimulatedGPU
 
 with SimulatedGPU("a100-80gb", cuda=True) as gpu:
-    model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)).to("cuda")
+    model = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024))
+    model.to("cuda")
     optimizer = torch.optim.AdamW(model.parameters())
     loss = model(torch.randn(8192, 1024, device="cuda")).square().mean()
     before = Ledger.now(gpu)

@@ -2,7 +2,7 @@ import torch
 
 from every_byte import open_gpu
 
-gpu = open_gpu("t4-16gb", cuda=True)  # in a notebook's first cell; the other cells stay as they are
+gpu = open_gpu("t4-16gb", cuda=True)  # in a notebook's first cell
 try:
     x = torch.zeros(3 * 2**30, device="cuda")  # 12 GiB
     y = x.double()

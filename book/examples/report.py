@@ -8,7 +8,9 @@ with SimulatedGPU("rtx3090-24gb", cuda=True) as gpu:
     report = Report.of(gpu)
 
 print(report.peak_place)
-print(f"{report.peak_reserved_bytes:,d} bytes reserved at most, of {report.room_bytes:,d}; exact: {report.is_exact}")
+print(f"{report.peak_reserved_bytes:,d} bytes reserved at most, of {report.room_bytes:,d}")
+print("exact" if report.is_exact else report.notes)
 for verdict in report.fits.verdicts:
-    print(f"{verdict.gpu:<14}{'fits' if verdict.fits else 'does not':<9}{verdict.margin_bytes:>16,d} bytes")
+    fits = "fits" if verdict.fits else "does not"
+    print(f"{verdict.gpu:<14}{fits:<10}{verdict.margin_bytes:>16,d} bytes")
 report.save("report.html")  # a page for a browser; print(report) has it as text

@@ -14,7 +14,7 @@ parser.add_argument("--length", type=int, default=1024)
 parser.add_argument("--width", type=int, default=768)
 parser.add_argument("--layers", type=int, default=12)
 parser.add_argument("--steps", type=int, default=1000)
-parser.add_argument("--float16", action="store_true", help="in place of bfloat16")
+parser.add_argument("--float16", action="store_true")
 args = parser.parse_args()
 device = "cuda"
 dtype = torch.float16 if args.float16 else torch.bfloat16
@@ -50,14 +50,14 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-text = torch.frombuffer(bytearray(Path(args.text).read_bytes()), dtype=torch.uint8).long()
+text = torch.tensor(list(Path(args.text).read_bytes()))
 model = Model(args.width, args.length, args.layers).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1)
 scaler = torch.amp.GradScaler(device, enabled=args.float16)
 
 for step in range(args.steps):
     starts = torch.randint(len(text) - args.length, (args.batch,))
-    windows = torch.stack([text[start : start + args.length + 1] for start in starts]).to(device)
+    windows = torch.stack([text[at : at + args.length + 1] for at in starts]).to(device)
     with torch.autocast(device, dtype=dtype):
         logits = model(windows[:, :-1])
         loss = F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())

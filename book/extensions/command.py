@@ -53,7 +53,9 @@ class CommandGPUs(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         head = ("name", "what PyTorch calls it", "memory, bytes", "")
-        rows = [(spec.name, spec.device_name, f"{spec.total_bytes:,d}", short(spec.total_bytes)) for spec in SPECS.values()]
+        rows = [
+            (spec.name, spec.device_name, f"{spec.total_bytes:,d}", short(spec.total_bytes)) for spec in SPECS.values()
+        ]
         group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in head), cols=len(head))
         group += nodes.thead("", self.row(head))
         group += nodes.tbody("", *(self.row(row) for row in rows))
@@ -62,7 +64,9 @@ class CommandGPUs(SphinxDirective):
     @staticmethod
     def row(cells: tuple[str, ...]) -> nodes.row:
         words = [nodes.paragraph("", cell) for cell in cells]
-        return nodes.row("", *(nodes.entry("", word, classes=["text-right"] if i > 1 else []) for i, word in enumerate(words)))
+        return nodes.row(
+            "", *(nodes.entry("", word, classes=["text-right"] if i > 1 else []) for i, word in enumerate(words))
+        )
 
 
 def setup(app: Sphinx) -> dict:

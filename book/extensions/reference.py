@@ -16,7 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 CONTRACT = re.compile(r"^(Shapes|Counts|Unit|Raises|Source):\s+", re.MULTILINE)
 """The words that begin a docstring's last lines."""
 _LONG_NAMES = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")  # modules in front of classes
-_MARKDOWN = re.compile(r"`[^`]+`|[*_\[<]")
+_MARKDOWN = re.compile(r'`[^`]+`|"[\w:./]*"|[*_\[<]')
 
 
 def found(path: str) -> object:
@@ -94,8 +94,12 @@ def parts(text: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def as_markdown(text: str) -> str:
-    """A docstring's text: code in backticks stays, and what else would be markup is none."""
-    return _MARKDOWN.sub(lambda one: one[0] if len(one[0]) > 1 else f"\\{one[0]}", text)
+    """A docstring's text: code in backticks and a string in quotes are code, and what else would be markup is none."""
+
+    def written(one: re.Match) -> str:
+        return {"`": one[0], '"': f"`{one[0]}`"}.get(one[0][0], f"\\{one[0]}")
+
+    return _MARKDOWN.sub(written, text)
 
 
 class Reference(SphinxDirective):
@@ -129,7 +133,7 @@ class Reference(SphinxDirective):
         if alike:
             names = ", ".join(f"`{member}`" for member in alike)
             content += self.parsed(f"As of a `{like.__name__}`: {names}.")
-        return [*content, *([nodes.definition_list("", *own, classes=["members"])] if own else [])]
+        return [*content, *([nodes.definition_list("", *own, classes=["simple", "members"])] if own else [])]
 
     def signature(self, text: str, name: str) -> nodes.paragraph:
         anchor = nodes.make_id(f"reference-{name}")

@@ -25,10 +25,9 @@ def said(node: nodes.Node) -> str:
 
 
 def sections(document: nodes.document) -> Iterator[tuple[str, str, str]]:
-    """(anchor, title, words) of each section, without those of the sections in it; then of each term that is explained, and
-    of each member in the reference.
+    """(anchor, title, words) of each section, without those of the sections in it; then of each term that is explained.
 
-    A page's own section has no anchor.
+    Behind these stands each member of a class in the reference. A page's own section has no anchor.
     """
     for section in document.findall(nodes.section):
         inside = [node for node in section.children[1:] if not isinstance(node, (nodes.section, addnodes.glossary))]
