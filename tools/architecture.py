@@ -13,6 +13,7 @@ DRAWING = ROOT / "book" / "images" / "architecture.svg"
 PATH = {
     "A program runs": ("utils/models",),
     "Each call is accounted for": (
+        "every_byte/gpu/cuda",
         "every_byte/gpu/patches",
         "every_byte/gpu/dispatch",
         "every_byte/gpu/operators",

@@ -19,10 +19,11 @@ INTERRUPTED = 128 + signal.SIGINT
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended: the exit code that Python gives, and a sentence."""
+    """How a program ended: the exit code that Python gives, and a sentence; `is_enough` says that it was stopped."""
 
     exit_code: int
     sentence: str
+    is_enough: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Program:
         try:
             self._run_code(*self._code())
         except EnoughSteps:
-            return Ended(0, "stopped where the next step would have begun")
+            return Ended(0, "stopped where the next step would have begun", is_enough=True)
         except SystemExit as exit_:
             return _exited(exit_)
         except KeyboardInterrupt as error:

@@ -148,6 +148,11 @@ class Report:
         """Whether all that ran is modelled, and no value was read that is not known."""
         return not (self.notes or self.trace.unmodelled or self.trace.values_read)
 
+    @property
+    def only_read(self) -> bool:
+        """Whether all that ran is modelled, and the program read values that are not known."""
+        return not self.trace.unmodelled and list(self.notes) == notes_of(self.trace) != []
+
     def place(self, position: int) -> Place:
         """In which step and phase a position of the trace lies."""
         return Place.of(self.trace, self.steps, position)

@@ -8,8 +8,10 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
+
+import torch
 
 from every_byte.gpu.cuda.ranks import PRETENDING, as_rank
 from every_byte.gpu.device import gpu_names
@@ -19,10 +21,15 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 
+from .notes import Note
 from .program import Ended, Program
 from .report import Report
 from .training import Training
 
+LAUNCHERS = (
+    *("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"),
+    *("accelerate.commands.launch", "deepspeed.launcher.runner", "lightning.fabric.cli"),
+)
 EPILOG = """\
 The program's own options stand behind its name. Its output, its exit code and its files are its own; the report goes to
 standard error. Figures of a simulated GPU are simulated; those of --gpu live are measured.
@@ -94,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(_listed(name) for name in gpu_names()))
         return 0
     try:
+        _settle_files(options)
         program = _program(options)
         gpu = _opened(options)
     except (ValueError, RuntimeError, OSError, ImportError) as error:
@@ -108,7 +116,23 @@ def _listed(name: str) -> str:
     return f"{name:<15} {spec.device_name}, {spec.total_bytes:,d} bytes"
 
 
+def _settle_files(options: argparse.Namespace) -> None:
+    """Where reports go is meant from here: the program may go elsewhere."""
+    for name in ("html", "json", "trace", "viz"):
+        if (path := getattr(options, name)) is not None:
+            if not path.resolve().parent.is_dir():
+                raise FileNotFoundError(
+                    f"a report must go to a folder that is there: got {str(path)!r}; make it first."
+                )
+            setattr(options, name, path.resolve())
+
+
 def _program(options: argparse.Namespace) -> Program:
+    if options.module and options.module[0] in LAUNCHERS:
+        raise ValueError(
+            f"{options.module[0]} starts the program in processes of its own, which are not followed: run the program "
+            "itself, every-byte run --ranks 8 train.py, which is one rank of 8."
+        )
     if options.module:
         return Program(options.module[0], tuple(options.module[1:]), is_module=True)
     if options.module is not None or not options.script:
@@ -137,8 +161,14 @@ def _run(program: Program, gpu, options: argparse.Namespace, command: list[str])
         report = _Report(gpu, training, options, command, start)
         stack.enter_context(report.before_exit())
         ended = program.run()
+        if ended.is_enough:
+            ended = replace(ended, sentence=f"stopped after {_steps(training.n_steps)}, as --steps says")
         report.write(ended)
     return ended.exit_code
+
+
+def _steps(n: int) -> str:
+    return "1 optimizer step" if n == 1 else f"{n} optimizer steps"
 
 
 class _Report:
@@ -176,7 +206,8 @@ class _Report:
         if self._is_written or os.getpid() != self._process:
             return
         self._is_written = True
-        sys.stdout.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
         report = Report.of(
             self._gpu,
             steps=self._training.steps(),
@@ -184,10 +215,11 @@ class _Report:
             ended=ended.sentence,
             exit_code=ended.exit_code,
             seconds=time.perf_counter() - self._start,
+            notes=_notes(self._gpu),
         )
         options = self._options
         if not options.quiet:
-            print(f"\n{report!r}", file=sys.stderr)
+            print(f"\n{report!r}", file=sys.stderr or sys.__stderr__)
         if options.html:
             report.save(options.html)
         if options.json:
@@ -196,6 +228,20 @@ class _Report:
             options.trace.write_text(_events_as_json(self._gpu.trace), encoding="utf-8")
         if options.viz:
             self._gpu.trace.save_memory_viz(options.viz)
+
+
+def _notes(gpu) -> list[Note]:
+    """What no trace tells: that another PyTorch ran than the one whose rules were followed."""
+    followed, running = gpu.spec.torch_version, torch.__version__
+    if gpu.origin != "simulated" or running.split(".")[:2] == followed.split(".")[:2]:
+        return []
+    return [
+        Note(
+            f"the rules of PyTorch {followed} were followed, and the program ran under {running}",
+            "versions differ in what they keep and take, and nothing has held this one to a recording",
+            f"install torch=={followed}.* for exact figures",
+        )
+    ]
 
 
 def _events_as_json(trace: Trace) -> str:

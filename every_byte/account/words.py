@@ -160,6 +160,12 @@ def exactness(report: "Report") -> str:
             f"Simulated, to the byte by the rules of PyTorch {report.torch_version}'s CUDA build: all that ran is "
             "modelled. The size of the CUDA context is an assumption."
         )
+    if report.only_read:
+        return (
+            f"Simulated, to the byte by the rules of PyTorch {report.torch_version}'s CUDA build, for a program whose "
+            "allocations do not depend on the values named above: all that ran is modelled. The size of the CUDA "
+            "context is an assumption."
+        )
     return (
         f"Simulated by the rules of PyTorch {report.torch_version}'s CUDA build, and not exact: what is named above is "
         "not known. The size of the CUDA context is an assumption."

@@ -118,7 +118,7 @@ class ModulePaths:
         if torch._C._current_graph_task_id() != -1:  # a backward runs it again
             self._thread.names = self._remembered
             return self._remembered.get(module, "")
-        self._thread.names = WeakKeyDictionary({part: name for name, part in module.named_modules()})
+        self._thread.names = WeakKeyDictionary({part: plain_path(name) for name, part in module.named_modules()})
         self._remembered.update(self._thread.names)
         return ""
 
@@ -131,6 +131,16 @@ class ModulePaths:
             thread.paths.append(self.current)
             if len(thread.starts) > 2 * self.REMEMBERED:
                 del thread.starts[: self.REMEMBERED], thread.paths[: self.REMEMBERED]
+
+
+_WRAPPERS = frozenset(("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"))
+
+
+def plain_path(path: str) -> str:
+    """A module's path without the names under which `torch.compile`, checkpoints and FSDP keep what they wrap."""
+    if not any(name in path for name in _WRAPPERS):
+        return path
+    return ".".join(name for name in path.split(".") if name not in _WRAPPERS)
 
 
 def _call_depth() -> int:

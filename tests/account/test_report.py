@@ -242,9 +242,38 @@ def test_notes_come_with_a_way_out():
     text = " ".join(repr(report).split())
     assert "- torch.compile was used: its kernels are not followed; run without it." in text
     assert "aten::poisson is not modelled: " in text
-    assert "a computed value was read at " in text
+    assert "values that are computed were read, as zeros, at " in text
     assert "and not exact: what is named above is not known" in text
     assert len(report.to_json()["values_read"]) == 1
+
+
+def test_values_that_were_only_read_leave_the_figures_exact():
+    def program(gpu):
+        steps = mlp(gpu, 3)
+        with pytest.warns(UserWarning, match="value"):
+            print(float(torch.randn(3, device=gpu.device).sum()))
+        return steps
+
+    report = reported(program)
+    assert not report.is_exact
+    assert report.only_read
+    assert "whose allocations do not depend on the values named above" in " ".join(repr(report).split())
+    assert not reported(mlp, 3).only_read
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("torch.compile", "a compiler fuses operations"),
+        ("Triton kernel add", "Triton kernel add is not followed"),
+        ("aten::poisson", "python -m every_byte.gpu.operators aten.poisson"),
+        ("torch.nn.init.orthogonal_", "torch.nn.init.orthogonal_ is not modelled"),
+    ],
+)
+def test_what_is_not_modelled_is_told_by_its_kind(name, said):
+    trace = Trace("simulated", "a100-80gb", unmodelled={name: 0})
+    (note,) = notes_of(trace)
+    assert said in str(note)
 
 
 def test_all_words_of_a_notebook_are_escaped():

@@ -58,6 +58,17 @@ def test_no_room_is_as_recorded(recorded):
     assert found["at last"] == recorded["at last"]
 
 
+@pytest.mark.parametrize("recorded", RECORDS, ids=[str(one["settings"]) for one in RECORDS])
+def test_a_program_of_cuda_is_told_in_pytorchs_words(recorded):
+    settings = recorded["settings"]
+    with SimulatedGPU(SMALL_GPU, settings=settings, cuda=True) as gpu:
+        found = SCRIPT["record"](gpu, settings)
+    for ours, theirs in zip(found["answers"], recorded["answers"], strict=True):
+        if theirs[1] == "OutOfMemoryError":
+            said = theirs[2].split(" If reserved but")[0].split(" This GPU")[0]
+            assert ours[2].startswith(said), theirs[2]
+
+
 def test_every_setting_is_recorded():
     assert [one["settings"] for one in RECORDS] == list(SCRIPT["SETTINGS"])
     assert {answer[1] for one in RECORDS for answer in one["answers"]} == {"", "OutOfMemoryError", "AcceleratorError"}

@@ -198,7 +198,7 @@ def test_out_of_memory_in_backward_leaves_nothing_behind():
             model(ones(gpu, 1500, 1024)).sum().backward()
         model.zero_grad()
         gc.collect()
-        workspaces = sum(block.size_bytes for block in gpu._memory.blas_workspaces.taken.values())
+        workspaces = sum(block.size_bytes for block, _ in gpu._memory.blas_workspaces.taken.values())
         assert gpu.memory_allocated() == 7 * 4 * 2**20 + workspaces
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.utils.checkpoint import checkpoint
 
-from every_byte.ledger.module_paths import ModulePaths
+from every_byte.ledger.module_paths import ModulePaths, plain_path
 
 
 class Probe(nn.Module):
@@ -259,3 +259,22 @@ def test_what_runs_again_is_told_from_what_asks_for_a_gradient(paths):
         y.backward()
         assert paths.depth == 0
     assert found == [(2, False), (2, True)]
+
+
+def test_what_wraps_a_module_is_no_part_of_its_path(paths):
+    seen: list[str] = []
+    inner = nn.Sequential(nn.Identity(), Probe(paths, seen, lambda: None))
+
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self._orig_mod = nn.Sequential(inner)
+
+        def forward(self, x):
+            return self._orig_mod(x)
+
+    with paths:
+        Wrapped()(torch.ones(1))
+    assert seen == ["0.1"]
+    assert plain_path("blocks.0._checkpoint_wrapped_module.mlp") == "blocks.0.mlp"
+    assert plain_path("my_orig_mod.mlp") == "my_orig_mod.mlp"

@@ -93,7 +93,7 @@ def table() -> str:
         command = f"`{program.script} {program.arguments}`".replace(" `", "`")
         where = f" in `{program.folder}`" if program.folder != "." else ""
         settings = "".join(f"<br>`{key}={value}`" for key, value in program.environment.items())
-        cells = (program.name, program.tries, source, command + where + settings, program.ranks, program.packages)
+        cells = (program.name, program.tries, source, command + where + settings, program.ranks or "", program.packages)
         rows.append("| " + " | ".join(map(str, (*cells, program.values or "no"))) + " |")
     return "\n".join(["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|", *rows])
 

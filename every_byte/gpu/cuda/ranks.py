@@ -75,14 +75,19 @@ def pretend():
     def grouping(original):
         def new_group(ranks=None, timeout=None, backend=None, pg_options=None, *rest, **options):
             options.pop("device_id", None)
-            return original(ranks, None, backend and _faked(backend), None, *rest, **options)
+            made = original(ranks, None, backend and _faked(backend), None, *rest, **options)
+            if isinstance(made, dist.ProcessGroup):
+                asked[made.group_name] = backend or asked["default"]
+            return made
 
         return new_group
 
     def telling(original):
         def get_backend(group=None) -> str:
             found = original(group)
-            return _told(asked.get("default", found)) if found == "fake" else found
+            if "fake" not in found:
+                return found
+            return _told(asked.get("default" if group is None else group.group_name, asked["default"]))
 
         return get_backend
 

@@ -3,8 +3,9 @@
 import torch
 
 from every_byte.rounding import round_size
-from every_byte.units import exact, short
+from every_byte.units import GiB, KiB, MiB, exact, short
 
+from .as_cuda import AsCuda
 from .environment import Environment
 from .specs import GPUSpec
 
@@ -50,8 +51,15 @@ class OutOfMemory(Exception):
         )
 
 
-def error_of(error: OutOfMemory, spec: GPUSpec, operation: str, settings: Environment) -> RuntimeError:
-    """What a simulated GPU raises for a request of an operation: PyTorch's own error, without caching the driver's."""
+def error_of(
+    error: OutOfMemory, spec: GPUSpec, operation: str, settings: Environment, as_cuda: AsCuda | None = None
+) -> RuntimeError:
+    """What a simulated GPU raises for a request of an operation: PyTorch's own error, without caching the driver's.
+
+    One that stands for "cuda" says it in PyTorch's words, which programs look for.
+    """
+    if settings.caches and as_cuda is not None:
+        return torch.OutOfMemoryError(_as_pytorch_says(error, spec, operation, as_cuda.index))
     if settings.caches:
         return torch.OutOfMemoryError(_message(error, spec, operation, str(settings)))
     return torch.AcceleratorError(_uncached_message(error, spec, operation, str(settings)))
@@ -76,6 +84,37 @@ def _message(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -
         f"{exact(error.free_bytes)} are free. {allowed}Use a smaller batch or sequence, fewer bytes per element, or a "
         f"larger GPU.{followed}"
     )
+
+
+def _as_pytorch_says(error: OutOfMemory, spec: GPUSpec, operation: str, index: int) -> str:
+    """Source: CUDACachingAllocator.cpp, malloc, and format_size in c10/core/CachingDeviceAllocator.h."""
+    tried = two_decimals(max(error.segment_bytes, round_size(error.requested_bytes)))
+    ours = (
+        f"This GPU is simulated: {spec.name}; {operation or 'an allocation'} asked for {exact(error.requested_bytes)}."
+    )
+    if error.rejected:
+        return (
+            "CUDA out of memory. Allocation was preemptively rejected because it would exceed "
+            f"per_process_memory_fraction limit. Requested size: {tried}. {ours}"
+        )
+    limited = error.allowed_bytes < error.capacity_bytes
+    allowed = f"{two_decimals(error.allowed_bytes)} allowed; " if limited else ""
+    return (
+        f"CUDA out of memory. Tried to allocate {tried}. GPU {index} has a total capacity of "
+        f"{two_decimals(spec.total_bytes)} of which {two_decimals(error.free_bytes)} is free. {allowed}Of the "
+        f"allocated memory {two_decimals(error.allocated_bytes)} is allocated by PyTorch, and "
+        f"{two_decimals(error.cached_bytes)} is reserved by PyTorch but unallocated. If reserved but unallocated "
+        "memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation. "
+        f"{ours}"
+    )
+
+
+def two_decimals(n_bytes: int) -> str:
+    """A size as PyTorch's messages have it: from a KiB on with two decimals."""
+    for unit, name in ((GiB, "GiB"), (MiB, "MiB"), (KiB, "KiB")):
+        if n_bytes >= unit:
+            return f"{n_bytes / unit:.2f} {name}"
+    return f"{n_bytes} bytes"
 
 
 def _uncached_message(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -> str:

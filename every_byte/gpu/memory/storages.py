@@ -104,7 +104,7 @@ class Memory:
             try:
                 block = self.allocator.malloc(n_bytes, self.streams.current)
             except OutOfMemory as error:
-                failure = error_of(error, self.spec, self.operation, self.settings)
+                failure = error_of(error, self.spec, self.operation, self.settings, self.as_cuda)
             else:
                 failure = None
                 number = self._next_number

@@ -11,6 +11,7 @@ import warnings
 
 import torch
 
+from .attachment import this_thread
 from .blocks import Block
 from .environment import Environment
 from .specs import GPUSpec
@@ -23,7 +24,8 @@ _LARGEST_INT = (1 << 31) - 1
 class Workspaces:
     """The workspaces that a GPU has taken, by thread and stream; None stands for one of no bytes.
 
-    Backward runs on a thread of its own on CUDA, so a program in one stream has two. A block stands with its number.
+    Backward runs on a thread of its own on CUDA, so a program in one stream has two; "forward" is the thread that
+    opened the GPU. A block stands with its number.
     Source: the cases two_by_two_matmul and side_products of tests/reference.
     """
 
@@ -34,7 +36,8 @@ class Workspaces:
 
     def use(self, memory) -> None:
         """Take the workspace of the running thread and stream from this memory, unless it is there."""
-        thread = threading.get_ident() if torch._C._current_graph_task_id() == -1 else "backward"
+        in_backward = torch._C._current_graph_task_id() != -1
+        thread = "backward" if in_backward else "forward" if this_thread.modes else threading.get_ident()
         key = thread, memory.streams.current
         if key not in self.taken:
             self.taken[key] = memory.take(self.n_bytes, "cuBLAS workspace") if self.n_bytes else None

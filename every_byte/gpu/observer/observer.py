@@ -10,6 +10,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from every_byte.gpu.memory.contents import in_order, nodes_of, objects_of, outermost, parameters_of, split, tensors_in
 from every_byte.ledger.attribution import Pass, Role
+from every_byte.ledger.module_paths import plain_path
 
 from . import registrations
 from .graph_walk import GraphWalk
@@ -73,7 +74,7 @@ class Observer:
     def _note_model(self, module: nn.Module) -> None:
         for category, members in (("parameters", module.named_parameters()), ("buffers", module.named_buffers())):
             for path, tensor in members:
-                self.note(tensor, category, *split(path))
+                self.note(tensor, category, *split(plain_path(path)))
 
     def _note_registration(self, _module: nn.Module, _name: str, tensor: torch.Tensor | None) -> None:
         """What was an input, say, has become a module's own: the next look is to name it."""

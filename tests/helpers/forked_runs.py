@@ -1,0 +1,84 @@
+"""Runs `every-byte run` many times for one import: a process that has imported it forks for each program."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]  # not by way of `places`, which imports the book's `utils`
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run left: its exit code, what it printed, and its report's figures, None if it wrote none."""
+
+    exit_code: int
+    out: str
+    err: str
+    figures: dict | None
+
+    @property
+    def report(self) -> str:
+        """The report in the terminal, which stands behind all that the program printed; "" if there is none."""
+        return self.err[self.err.index("$ every-byte run") :] if "$ every-byte run" in self.err else ""
+
+
+class Runs:
+    """The process that forks. Programs are files in `folder`, which is also where each is started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._n = folder, 0
+        self._process = subprocess.Popen(
+            [sys.executable, "-W", "ignore::DeprecationWarning", __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+
+    def __call__(self, program: str, *options: str, arguments: tuple[str, ...] = (), name: str = "train.py") -> Run:
+        """Run the command with these options on a program, and wait for it."""
+        self._n += 1
+        (self.folder / name).write_text(program, encoding="utf-8")
+        out, err, figures = (self.folder / f"{self._n}.{kind}" for kind in ("out", "err", "json"))
+        job = {
+            "argv": [*options, "--json", str(figures), name, *arguments],
+            "folder": str(self.folder),
+            "out": str(out),
+            "err": str(err),
+        }
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        exit_code = int(self._process.stdout.readline())
+        found = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else None
+        return Run(exit_code, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"), found)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def _serve() -> None:
+    from every_byte.account import run
+
+    for line in sys.stdin:
+        job = json.loads(line)
+        if not (child := os.fork()):
+            os.chdir(job["folder"])
+            for number, name in ((1, "out"), (2, "err")):
+                os.dup2(os.open(job[name], os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
+            try:
+                code = run.main(job["argv"])
+            except SystemExit as exit_:
+                code = exit_.code
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
+            os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(code, flush=True)
+
+
+if __name__ == "__main__":
+    _serve()
