@@ -1,3 +1,5 @@
+from textwrap import fill
+
 import torch
 
 from every_byte import open_gpu
@@ -7,6 +9,6 @@ try:
     x = torch.zeros(3 * 2**30, device="cuda")  # 12 GiB
     y = x.double()
 except torch.OutOfMemoryError as error:
-    print(str(error).split(". ")[0])
+    print(fill(str(error), 90))
 print(torch.cuda.get_device_name(), f"{torch.cuda.memory_allocated():,d} bytes in use")
 gpu.close()
