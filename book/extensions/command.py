@@ -63,7 +63,9 @@ class CommandGPUs(SphinxDirective):
 
     @staticmethod
     def row(cells: tuple[str, ...]) -> nodes.row:
-        words = [nodes.paragraph("", cell) for cell in cells]
+        words = [nodes.paragraph("", cell.replace(" GiB", "\N{NO-BREAK SPACE}GiB")) for cell in cells]
+        if cells[0] in SPECS:
+            words[0] = nodes.paragraph("", "", nodes.literal("", cells[0]))
         return nodes.row(
             "", *(nodes.entry("", word, classes=["text-right"] if i > 1 else []) for i, word in enumerate(words))
         )

@@ -11,6 +11,7 @@ from sphinx.testing.util import SphinxTestApp
 
 import every_byte
 from book.extensions.reference import as_markdown, docstring, found, members, parts, signature
+from book.extensions.search_sections import sections
 from every_byte.formula.formula import Formula
 from tools.site import BOOK
 
@@ -116,6 +117,8 @@ def test_what_the_page_has_of_a_class(tmp_path):
     assert [item[0]["ids"][0] for item in first] == [f"Formula.{name}" for name, _ in members(Formula)]
     for name, words in expected.items():
         assert " ".join(shown[name].split()).startswith(words.split(".")[0].split("`")[0].strip()[:20])
+    searched = {anchor: words for anchor, _, words in sections(app.env.get_doctree("index"))}
+    assert searched["Formula.letters"] == "The letters that need a value, in the book’s order."
     fields = [field[0].astext() for field in page.findall(nodes.field)]
     assert fields[:2] == ["Unit", "Raises"]
     alike = next(
