@@ -1,7 +1,8 @@
 """Runs the programs of book/examples and stores what they print: `python -m tools.example_runs`.
 
 Writes book/examples/*.txt, what each example or report prints, and book/images/report.*.png, the page of one report. A
-picture says which text it belongs to, and stays while that does: delete it to have it taken anew. The seconds that a run took are left out: they are others each time.
+picture says which text it belongs to, and stays while that does: delete it to have it taken anew. The seconds that a
+run took are left out: they are others each time.
 """
 
 import contextlib
