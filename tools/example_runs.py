@@ -1,7 +1,8 @@
 """Runs the programs of book/examples and stores what they print: `python -m tools.example_runs`.
 
 Writes book/examples/*.txt, what each example or report prints, and book/images/report.*.png, the page of one report. A
-picture says which text it belongs to. The seconds that a run took are left out: they are others each time.
+picture says which text it belongs to, and stays while that does: delete it to have it taken anew. The seconds that a
+run took are left out: they are others each time.
 """
 
 import contextlib
@@ -81,6 +82,16 @@ def shown_on(picture: Path) -> str:
         return image.info[_SHOWS]
 
 
+def _is_of(text: str):
+    """Whether the picture of a theme is there and shows this report."""
+
+    def is_there(theme: str) -> bool:
+        picture = IMAGES / f"report.{theme}.png"
+        return picture.is_file() and shown_on(picture) == digest_of(text)
+
+    return is_there
+
+
 def _photograph(page: Path, text: str) -> None:
     from PIL import Image, PngImagePlugin
 
@@ -117,7 +128,7 @@ def main() -> None:
     for name in RUNS:
         with tempfile.TemporaryDirectory() as folder:
             text = report_of(name, Path(folder))
-            if name == PICTURED:
+            if name == PICTURED and not all(map(_is_of(text), THEMES)):
                 _photograph(Path(folder, PAGE), text)
         (EXAMPLES / f"{name}.txt").write_text(text, encoding="utf-8")
     for name in examples():

@@ -8,7 +8,6 @@ from sphinx.util.docutils import SphinxDirective
 
 from every_byte.account.run import parser
 from every_byte.gpu.memory.specs import SPECS
-from every_byte.units import short
 
 
 def options() -> dict[str, argparse.Action]:
@@ -52,10 +51,8 @@ class CommandGPUs(SphinxDirective):
     """The table of GPUs that can be simulated: ```{command-gpus}```."""
 
     def run(self) -> list[nodes.Node]:
-        head = ("name", "what PyTorch calls it", "memory, bytes", "")
-        rows = [
-            (spec.name, spec.device_name, f"{spec.total_bytes:,d}", short(spec.total_bytes)) for spec in SPECS.values()
-        ]
+        head = ("name", "what PyTorch calls it", "memory, bytes")
+        rows = [(spec.name, spec.device_name, f"{spec.total_bytes:,d}") for spec in SPECS.values()]
         group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in head), cols=len(head))
         group += nodes.thead("", self.row(head))
         group += nodes.tbody("", *(self.row(row) for row in rows))
@@ -63,7 +60,7 @@ class CommandGPUs(SphinxDirective):
 
     @staticmethod
     def row(cells: tuple[str, ...]) -> nodes.row:
-        words = [nodes.paragraph("", cell.replace(" GiB", "\N{NO-BREAK SPACE}GiB")) for cell in cells]
+        words = [nodes.paragraph("", cell) for cell in cells]
         if cells[0] in SPECS:
             words[0] = nodes.paragraph("", "", nodes.literal("", cells[0]))
         return nodes.row(

@@ -4,6 +4,7 @@ import re
 import shlex
 
 import pytest
+from forked_runs import Runs
 
 from book.extensions.command import options, words
 from every_byte.account import run
@@ -49,32 +50,30 @@ def test_every_command_on_the_pages_is_understood(text):
         assert asked.gpu == "list" or asked.script or asked.module
 
 
+@pytest.fixture(scope="module")
+def run_command(tmp_path_factory):
+    """The command, on programs of one folder."""
+    runs = Runs(tmp_path_factory.mktemp("programs"))
+    yield runs
+    runs.close()
+
+
 @pytest.mark.parametrize(
     ("code", "program", "options"),
     [
-        (0, "import torch; torch.zeros(3, device='cuda')", []),
-        (7, "import sys; sys.exit(7)", []),
-        (1, "raise ValueError('no')", []),
-        (1, "import torch; torch.zeros(2**40, device='cuda')", []),
-        (2, None, []),
-        (2, "", ["--gpu", "no-such-gpu"]),
-        (2, "", ["--no-such-option"]),
-        (130, "raise KeyboardInterrupt", []),
+        ("0", "import torch; torch.zeros(3, device='cuda')", ()),
+        ("1", "raise ValueError('no')", ()),
+        ("1", "import torch; torch.zeros(2**40, device='cuda')", ()),
+        ("2", "", ("--gpu", "no-such-gpu")),
+        ("2", "", ("--no-such-option",)),
+        ("2", "", ("--html", "no-such-folder/report.html")),
+        ("2", "", ("-m", "torch.distributed.run")),
+        ("130", "raise KeyboardInterrupt", ()),
+        ("143", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)", ()),
+        ("the program's own", "import sys; sys.exit(7)", ()),
     ],
 )
-def test_exit_codes(code, program, options, tmp_path, monkeypatch, capsys):
-    import sys
-
-    path = tmp_path / "program.py"
-    if program is not None:
-        path.write_text(program, encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", list(sys.argv))
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    try:
-        found = run.main([*options, str(path)])
-    except SystemExit as exit_:
-        found = exit_.code
-    capsys.readouterr()
-    assert found == code
-    assert str(code) in PAGE or code == 7
+def test_the_table_of_exit_codes(run_command, code, program, options):
+    assert run_command(program, *options).exit_code == (int(code) if code.isdecimal() else 7)
+    table = PAGE[PAGE.index("| code | when |") :]
+    assert code in [one for row in re.findall(r"^\| (.+?) \|", table, re.MULTILINE) for one in row.split(", ")]
