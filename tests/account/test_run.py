@@ -246,7 +246,8 @@ def test_what_it_writes(run):
     ("options", "said"),
     [
         (("--gpu", "h1000"), "name must be a known GPU: got 'h1000'"),
-        (("--rank", "2"), "rank must be one of the 1 ranks, 0 to 0: got 2"),
+        (("--rank", "2"), "--rank is which of --ranks: got 2 of no ranks; try --ranks 8 --rank 2."),
+        (("--ranks", "2", "--rank", "2"), "rank must be one of the 2 ranks, 0 to 1: got 2."),
         (("--ranks", "0"), "ranks must be 1 or more: got 0"),
         (("--settings", "max_split_size_mb:1"), "max_split_size_mb"),
         (("--html", "nowhere/r.html"), "a report must go to a folder that is there: got 'nowhere/r.html'"),
