@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
@@ -80,13 +81,15 @@ class SimulatedGPU:
             raise RuntimeError(
                 f"a simulated GPU can be opened once at a time: {self.spec.name} is open already; close it first."
             )
-        GATES.open()
-        self._memory.labels.open()
-        self._observer.open()
-        self._memory.trace.look = self._observer.look
-        self._mode.__enter__()
-        if self._memory.as_cuda is not None:
-            CUDA_GATES.open()
+        with ExitStack() as undo:  # undoes what is done so far if something fails
+            for part in (GATES, self._memory.labels, self._observer):
+                part.open()
+                undo.callback(part.close)
+            self._memory.trace.look = self._observer.look
+            undo.enter_context(self._mode)
+            if self._memory.as_cuda is not None:
+                CUDA_GATES.open()
+            undo.pop_all()
         self._thread = threading.get_ident()
         return self
 

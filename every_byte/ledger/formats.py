@@ -88,6 +88,7 @@ def viewer_snapshot(events: Iterable[Event], allocator_settings: dict | None = N
     entries: list[dict] = []
     live: dict[int, Event] = {}
     stretches = Stretches()
+    streams: dict[int, int] = {}  # of segments, by where they begin
     for position, event in enumerate(events):
         if event.action == "mark":
             continue
@@ -97,22 +98,27 @@ def viewer_snapshot(events: Iterable[Event], allocator_settings: dict | None = N
                 "of tests/reference; save the trace of a simulated GPU or of a snapshot."
             )
         actions = (event.action,)
-        frames = _frames(event)
+        of_whom, stream = event, event.stream
         if event.action == "alloc":
             live[event.address] = event
         elif event.action == "free":
             actions = ("free_requested", "free_completed")
-            frames = _frames(live.pop(event.address, event))
+            of_whom = live.pop(event.address, event)
+            stream = of_whom.stream
         else:
             stretches.follow(event)
-        entries += [_entry(action, event, frames, position) for action in actions]
+            stream = streams.setdefault(event.address, event.stream)
+            if event.action == "segment_free":
+                del streams[event.address]
+        entries += [_entry(action, event, stream, _frames(of_whom), position) for action in actions]
     told = {} if allocator_settings is None else {"allocator_settings": allocator_settings}
-    return {"segments": [_segment(each, live) for each in stretches], "device_traces": [entries]} | told
+    segments = [_segment(each, live, streams.get(each.address, 0)) for each in stretches]
+    return {"segments": segments, "device_traces": [entries]} | told
 
 
-def _entry(action: str, event: Event, frames: list[dict], position: int) -> dict:
+def _entry(action: str, event: Event, stream: int, frames: list[dict], position: int) -> dict:
     """One entry of the history. There is no clock: `time_us` is the event's position. What was free is not known."""
-    entry = {"action": action, "addr": event.address or 0, "size": event.n_bytes, "stream": 0, "time_us": position}
+    entry = {"action": action, "addr": event.address or 0, "size": event.n_bytes, "stream": stream, "time_us": position}
     if action == "oom":
         entry["device_free"] = 0
     return entry | {"frames": frames}
@@ -124,7 +130,7 @@ def _frames(event: Event) -> list[dict]:
     return [{"filename": kind, "line": 0, "name": name} for kind, name in labels.items() if name]
 
 
-def _segment(stretch: Stretch, live: dict[int, Event]) -> dict:
+def _segment(stretch: Stretch, live: dict[int, Event], stream: int) -> dict:
     """One segment with its blocks; what no allocation takes is free."""
     inside = [event for at, event in sorted(live.items()) if stretch.address <= at < stretch.end]
     blocks: list[dict] = []
@@ -153,7 +159,7 @@ def _segment(stretch: Stretch, live: dict[int, Event]) -> dict:
         "allocated_size": active,
         "active_size": active,
         "requested_size": sum(event.n_bytes for event in inside),
-        "stream": 0,
+        "stream": stream,
         "segment_type": "small" if stretch.is_small else "large",
         "segment_pool_id": (0, 0),
         "is_expandable": stretch.is_expandable,

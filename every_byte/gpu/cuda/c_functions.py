@@ -15,6 +15,7 @@ from every_byte.ledger.formats import viewer_snapshot
 _raw: dict[tuple[int, int], tuple] = {}
 """Blocks that no tensor holds, with their numbers: by GPU and address."""
 _CUDA = int(torch._C._autograd.DeviceType.CUDA)
+_HANDLE = 1  # of a library that is not there
 
 
 def _gpu():
@@ -72,7 +73,7 @@ _cuda_maybeExchangeDevice = _cuda_exchangeDevice
 
 
 def _cuda_getArchFlags() -> str:
-    return "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120 compute_120"
+    return "sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"
 
 
 def _cuda_canDeviceAccessPeer(index: int, peer: int) -> bool:
@@ -91,7 +92,7 @@ def _cuda_getCompiledVersion() -> int:
 
 
 def _cuda_memoryStats(index: int) -> dict[str, Any]:
-    return _nested(_of_own(index).memory_stats())
+    return _nested(_of_own(index).memory_stats()) | {"reserved_bytes_by_private_pools": {}}
 
 
 def _cuda_resetPeakMemoryStats(index: int) -> None:
@@ -112,10 +113,6 @@ def _cuda_setMemoryFraction(fraction: float, index: int) -> None:
 
 def _cuda_getMemoryFraction(index: int) -> float:
     return _of_own(index).get_per_process_memory_fraction()
-
-
-def _cuda_hostMemoryStats() -> dict[str, Any]:
-    return {}
 
 
 def _cuda_memorySnapshot(_mempool=None) -> dict[str, Any]:
@@ -148,37 +145,30 @@ def _cuda_cudaCachingAllocator_is_enabled() -> bool:
     return True
 
 
-def _cuda_cudaCachingAllocator_raw_alloc(n_bytes: int, _stream: int = 0) -> int:
+def _cuda_cudaCachingAllocator_raw_alloc(n_bytes: int, stream: int = 0) -> int:
     """A block that no tensor holds, by its address."""
     memory = standing_for_cuda().memory
     memory.operation = "caching_allocator_alloc"
-    block, number = memory.take(n_bytes, "raw allocation")
+    outer = memory.streams.current
+    memory.streams.switch(stream)
+    try:
+        block, number = memory.take(n_bytes, "raw allocation")
+    finally:
+        memory.streams.switch(outer)
     _raw[id(memory), block.address] = block, number
     return block.address
 
 
 def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
     memory = standing_for_cuda().memory
+    if (id(memory), address) not in _raw:
+        raise RuntimeError(f"invalid device pointer: {address:#x}")
     memory.give_back(*_raw.pop((id(memory), address)))
-
-
-def _cuda_setMemoryMetadata(_text: str) -> None:
-    """Notes of a program's own in its history are not kept."""
-
-
-def _cuda_getMemoryMetadata() -> str:
-    return ""
 
 
 def _cuda_ipc_collect() -> None:
     """No other process has anything of this GPU's."""
 
-
-def _cuda_resetPeakHostMemoryStats() -> None:
-    """Of the host's memory nothing is counted."""
-
-
-_cuda_resetAccumulatedHostMemoryStats = _cuda_resetPeakHostMemoryStats
 
 # -------------------------------------------------------------------------------------------------------------- streams
 
@@ -207,26 +197,24 @@ def _cuda_sleep(_cycles: int) -> None:
     """Nothing runs that could wait."""
 
 
-def _cuda_get_sync_debug_mode() -> int:
-    return 0
-
-
-def _cuda_set_sync_debug_mode(_mode: int) -> None:
-    """Nothing waits."""
+def _cuda_getStreamFromExternal(stream: int, _index: int) -> tuple[int, int, int]:
+    return stream, _as_cuda().index, _CUDA
 
 
 def _cuda_getCurrentBlasHandle() -> int:
-    return 0
+    """cuBLAS's handle, which takes its workspace where it is asked for."""
+    standing_for_cuda().memory.use_blas()
+    return _HANDLE
+
+
+def _cuda_getCurrentSolverHandle() -> int:
+    """cuSOLVER's, which takes nothing from PyTorch's allocator."""
+    return _HANDLE
 
 
 def _cuda_clearCublasWorkspaces() -> None:
     memory = standing_for_cuda().memory
     memory.blas_workspaces.clear(memory)
-
-
-def _cuda_getCublasWorkspaceSize() -> int:
-    memory = standing_for_cuda().memory
-    return memory.blas_workspaces.n_bytes
 
 
 def _cuda_hasPrimaryContext(_index: int) -> bool:
@@ -243,6 +231,16 @@ def _device_of(index: int) -> int:
     return _as_cuda().current if index is None or index < 0 else index
 
 
+def _device_stats(index: int) -> dict[str, Any]:
+    """Those that accelerators have alike."""
+    stats = _cuda_memoryStats(_device_of(index))
+    return {name: number for name, number in stats.items() if name != "num_oom_rejections"}
+
+
+def _no_capability(_index: int):
+    raise RuntimeError("Backend doesn't support getting device capabilities.")
+
+
 ACCELERATOR = {
     "_accelerator_getAccelerator": lambda: torch.device("cuda"),
     "_accelerator_getDeviceIndex": _cuda_getDevice,
@@ -253,13 +251,15 @@ ACCELERATOR = {
     "_accelerator_isAllocatorInitialized": lambda: True,
     "_accelerator_emptyCache": _cuda_emptyCache,
     "_accelerator_emptyHostCache": lambda: None,
-    "_accelerator_getDeviceStats": lambda index: _cuda_memoryStats(_device_of(index)),
+    "_accelerator_getDeviceStats": _device_stats,
     "_accelerator_resetAccumulatedStats": lambda index: _cuda_resetAccumulatedMemoryStats(_device_of(index)),
     "_accelerator_resetPeakStats": lambda index: _cuda_resetPeakMemoryStats(_device_of(index)),
     "_accelerator_getMemoryInfo": lambda index: _of_own(_device_of(index)).mem_get_info(),
     "_accelerator_getStream": lambda index: torch.cuda.current_stream(_device_of(index)),
     "_accelerator_setStream": lambda stream: torch.cuda.set_stream(stream),
     "_accelerator_setAllocatorSettings": lambda text: _gpu().set_allocator_settings(text),
+    "_accelerator_getAllocatorSettings": lambda: standing_for_cuda().memory.settings.allocator.text,
+    "_accelerator_getDeviceCapability": _no_capability,
     "_get_accelerator": lambda *_check: torch.device("cuda"),
     "_host_emptyCache": lambda: None,
 }

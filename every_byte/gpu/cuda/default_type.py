@@ -35,6 +35,7 @@ def default_to_cuda():
                 torch.set_default_device(HERE)
                 chosen.append(lambda: torch.set_default_device(None))
                 chosen.append(replaced(torch.Tensor, "__new__", _on_gpu))
+                chosen.append(replaced(torch._C, "_get_default_device", lambda _original: lambda: HERE))
 
         return set_default_tensor_type
 

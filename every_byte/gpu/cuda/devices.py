@@ -14,6 +14,9 @@ class _IsDevice(type):
     def __instancecheck__(cls, x) -> bool:
         return isinstance(x, _of_pytorch)
 
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, _of_pytorch)
+
 
 class _Device(metaclass=_IsDevice):
     """`torch.device`; `torch.device(0)` is "cuda:0"."""

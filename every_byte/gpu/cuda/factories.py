@@ -3,30 +3,34 @@
 import torch
 import torch.utils._device
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
-from every_byte.gpu.memory.physical import META
+from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
+from every_byte.gpu.memory.physical import META, device_of
 from every_byte.gpu.patches.replacing import all_of, replaced
 
-from .naming import HERE, asking, by_default, is_outside, named
-from .pinned import note_pinned
+from .naming import EMPTY, HERE, asking, by_default, is_outside, named
+from .pinned import may_be_pinned, note_pinned
 
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 _NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
-_FROM_DATA = ("tensor", "as_tensor", "asarray")
+_FROM_DATA = ("tensor", "as_tensor", "asarray", "new_tensor")
+_HEEDLESS = ("range",)
+"""A function of PyTorch's list that a default device does not reach."""
 
 
 def make_on_cuda():
     """Let the functions that PyTorch makes tensors with put them where they are told to. Returns what undoes it."""
     constructors = torch.utils._device._device_constructors()  # remembered: of PyTorch's own functions
-    places = [(owner, name, True) for owner, name in _places(constructors)]
+    places = [(owner, name, name not in _HEEDLESS) for owner, name in _places(constructors)]
     places += [(torch, name, False) for name in _LIKE if hasattr(torch, name)]
     places += [(torch.Tensor, name, False) for name in (*_NEW, "new_tensor")]
-    return all_of([replaced(owner, name, _placing(is_constructor)) for owner, name, is_constructor in places])
+    undoings = [replaced(owner, name, _placing(is_constructor)) for owner, name, is_constructor in places]
+    undoings += [replaced(torch.Tensor, "new", _like_itself), replaced(torch.nested, "nested_tensor", _jagged)]
+    return all_of(undoings)
 
 
 def _places(constructors: set) -> list[tuple]:
     """Where PyTorch has the functions that a default device holds for; a name may stand for one that is replaced."""
-    owners = torch, torch.fft, torch.nested
+    owners = torch, torch.fft
     names = {function.__name__ for function in constructors}
     return [(owner, name) for owner in owners for name in sorted(names) if name in vars(owner)]
 
@@ -34,22 +38,77 @@ def _places(constructors: set) -> list[tuple]:
 def _placing(is_constructor: bool):
     def placing(original):
         def make(*args, **kwargs):
-            if not is_outside():
+            if not is_outside() or standing_for_cuda() is None:
                 return original(*args, **kwargs)
-            if kwargs.get("pin_memory") and standing_for_cuda():
-                return note_pinned(make(*args, **kwargs | {"pin_memory": False}))
+            if original.__name__ in _FROM_DATA:
+                args = _with_numbers(args)
             device = kwargs.get("device")
             if device is None and is_constructor:
                 device = by_default()
-            if device is None or standing_for_cuda() is None or not (kind := named(device)):
+            kind = "" if device is None else named(device)
+            if kwargs.get("pin_memory"):
+                may_be_pinned(kind)
+                return note_pinned(original(*args, **kwargs | {"pin_memory": False}))
+            if not kind:
                 return original(*args, **kwargs)
-            kwargs["device"] = META
             with asking(kind):
-                return original(*args, **kwargs)
+                return _on_meta(original, args, kwargs)
 
         return make
 
     return placing
+
+
+def _like_itself(original):
+    """`tensor.new(...)`, of old, makes a tensor where the first one lies."""
+
+    def new(tensor, *args, **kwargs):
+        if not is_outside() or device_of(tensor).type != "meta" or standing_for_cuda() is None:
+            return original(tensor, *args, **kwargs)
+        if args and isinstance(args[0], (list, tuple)) and not isinstance(args[0], torch.Size):
+            return torch.tensor(args[0], dtype=tensor.dtype, device=tensor.device)
+        with asking(HERE if tensor.is_cuda else EMPTY):
+            return original(tensor, *args, **kwargs)
+
+    return new
+
+
+def _jagged(original):
+    """A nested tensor is made of tensors, in Python, if it is jagged; of the other kind nothing is known."""
+
+    def nested_tensor(tensor_list, *, layout=None, device=None, **kwargs):
+        if layout is not torch.jagged and standing_for_cuda() is not None and named(device) == HERE:
+            raise NotImplementedError(
+                "a nested tensor on a simulated GPU must be jagged: got one of PyTorch's older layout; give it "
+                "layout=torch.jagged."
+            )
+        return original(tensor_list, layout=layout, device=device, **kwargs)
+
+    return nested_tensor
+
+
+def _on_meta(original, args: tuple, kwargs: dict) -> torch.Tensor:
+    """What PyTorch makes on meta. Raises: what it does, in the words that it has on CUDA."""
+    try:
+        return original(*args, **kwargs | {"device": META})
+    except RuntimeError as error:
+        if this_thread.asked == HERE and "device type meta" in str(error):
+            raise type(error)(str(error).replace("device type meta", "device type cuda")) from None
+        raise
+
+
+def _with_numbers(args: tuple) -> tuple:
+    """The arguments of what makes a tensor of data, without tensors of the GPU in lists: each is brought, as on CUDA."""
+    if not any(isinstance(each, (list, tuple)) for each in args):
+        return args
+
+    def brought(value):
+        if isinstance(value, (list, tuple)):
+            return [brought(each) for each in value]
+        is_here = isinstance(value, torch.Tensor) and device_of(value).type == "meta" and value.is_cuda
+        return value.cpu() if is_here else value
+
+    return tuple(brought(each) if isinstance(each, (list, tuple)) else each for each in args)
 
 
 def make_old_types():
@@ -65,6 +124,7 @@ def _old_type(original):
         """One of CUDA's tensor types of old."""
 
         dtype = plain.dtype
+        name = f"torch.cuda.{original.__name__}"
 
         def __new__(cls, *args):
             return plain(*args).to(HERE)

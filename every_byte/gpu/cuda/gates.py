@@ -6,10 +6,14 @@ from .default_type import default_to_cuda
 from .devices import number_devices
 from .factories import make_old_types, make_on_cuda
 from .files import keep_holes
+from .forks import note_forks
 from .generators import draw_on_cuda
 from .kernels import flag_triton
 from .pinned import pin
+from .processes import run_own_rank_here
+from .profiling import profile_the_host_alone
 from .ranks import pretend
+from .storages import hold_storages
 from .tensors import move, say_cuda
 from .threads import follow_threads
 from .torch_cuda import answer_for_cuda
@@ -18,6 +22,7 @@ CUDA_GATES = Changes(
     [
         number_devices,
         say_cuda,
+        hold_storages,
         move,
         make_on_cuda,
         make_old_types,
@@ -28,6 +33,9 @@ CUDA_GATES = Changes(
         pretend,
         pin,
         follow_threads,
+        note_forks,
+        run_own_rank_here,
+        profile_the_host_alone,
         flag_triton,
     ]
 )

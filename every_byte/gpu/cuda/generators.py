@@ -2,8 +2,11 @@
 
 import torch
 
+from every_byte.gpu.memory.as_cuda import GENERATORS, parsed
 from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.gpu.patches.replacing import replaced
+
+from .naming import HERE, named
 
 _STATE_BYTES = 16  # a seed and an offset, as CUDA's state has them
 _of_pytorch = torch._C.Generator
@@ -18,11 +21,22 @@ class SimulatedGenerator(_of_pytorch):
     """A generator of "cuda": its state is CUDA's 16 bytes, a seed and how many numbers were drawn."""
 
     _seed, _offset = 0, 0
+    _device = torch.device("cuda")
+
+    def __init__(self) -> None:
+        GENERATORS[self._cdata] = self
+
+    @classmethod
+    def of(cls, device: torch.device) -> "SimulatedGenerator":
+        """A new one of that device."""
+        made = cls()
+        made._device = device
+        return made
 
     @property
     def device(self) -> torch.device:
-        """Where its numbers are drawn."""
-        return standing_for_cuda().memory.as_cuda.device
+        """Where its numbers are drawn, as it was said."""
+        return self._device
 
     def manual_seed(self, seed: int) -> "SimulatedGenerator":
         """Begin anew from this seed."""
@@ -55,6 +69,8 @@ class SimulatedGenerator(_of_pytorch):
         """Go on as another one that had this state."""
         if state.numel() != _STATE_BYTES:
             raise RuntimeError(f"RNG state is wrong size: got {state.numel()} bytes, CUDA's has {_STATE_BYTES}.")
+        if state.dtype is not torch.uint8 or state.is_cuda:
+            raise TypeError("RNG state must be a torch.ByteTensor")
         numbers = bytes(state.tolist())
         self._seed, self._offset = (int.from_bytes(part, "little") for part in (numbers[:8], numbers[8:]))
 
@@ -63,7 +79,7 @@ class SimulatedGenerator(_of_pytorch):
 
     def clone_state(self) -> "SimulatedGenerator":
         """Another one that goes on from here."""
-        made = SimulatedGenerator()
+        made = SimulatedGenerator.of(self._device)
         made.set_state(self.get_state())
         return made
 
@@ -73,16 +89,15 @@ class Generator(metaclass=_IsGenerator):
 
     def __new__(cls, device="cpu"):
         """A generator of that device."""
-        from .naming import named
-
-        if standing_for_cuda() is not None and named(device) == "cuda":
-            return SimulatedGenerator()
+        if standing_for_cuda() is not None and named(device) == HERE:
+            return SimulatedGenerator.of(parsed(device))
         return _of_pytorch(device)
 
 
 def generators() -> tuple[SimulatedGenerator, ...]:
     """One for each GPU of the machine."""
-    return tuple(SimulatedGenerator() for _ in range(standing_for_cuda().memory.as_cuda.n_devices))
+    n = standing_for_cuda().memory.as_cuda.n_devices
+    return tuple(SimulatedGenerator.of(torch.device("cuda", index)) for index in range(n))
 
 
 def draw_on_cuda():

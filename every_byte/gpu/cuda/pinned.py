@@ -11,8 +11,15 @@ from every_byte.gpu.patches.replacing import all_of, replaced
 _pinned: dict[int, weakref.ref] = {}
 
 
+def may_be_pinned(kind: str) -> None:
+    """Check that what is to be pinned lies on no GPU. Raises: RuntimeError, as PyTorch does."""
+    if kind:
+        raise RuntimeError("Only dense CPU tensors can be pinned")
+
+
 def note_pinned(tensor: torch.Tensor) -> torch.Tensor:
-    """Remember that a tensor of the CPU lies in pinned memory."""
+    """Remember that a tensor of the CPU lies in pinned memory. Raises: as PyTorch does for others."""
+    may_be_pinned("" if device_of(tensor).type == "cpu" else "cuda")
     storage = tensor.untyped_storage()
     key = storage._cdata
     _pinned[key] = weakref.ref(storage, lambda _gone: _pinned.pop(key, None))
@@ -23,9 +30,9 @@ def pin():
     """Let `tensor.pin_memory()` and `is_pinned()` work, on any thread. Returns what undoes it."""
 
     def pinning(original):
-        def pin_memory(tensor, *device):
+        def pin_memory(tensor, device=None):
             if standing_for_cuda() is None:
-                return original(tensor, *device)
+                return original(tensor, device)
             if device_of(tensor).type != "cpu":
                 raise RuntimeError(f"cannot pin '{tensor.type()}' only dense CPU tensors can be pinned")
             return tensor if tensor.is_pinned() else note_pinned(tensor.detach().clone())
@@ -33,9 +40,9 @@ def pin():
         return pin_memory
 
     def asking(original):
-        def is_pinned(tensor, *device):
+        def is_pinned(tensor, device=None):
             if standing_for_cuda() is None:
-                return original(tensor, *device)
+                return original(tensor, device)
             return device_of(tensor).type == "cpu" and tensor.untyped_storage()._cdata in _pinned
 
         return is_pinned

@@ -12,6 +12,7 @@ from every_byte.gpu.memory.as_cuda import AsCuda
 from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.gpu.patches.replacing import Changes, all_of, replaced
 
+_UNDEFINED = "undefined"  # what PyTorch says of a group for which no backend was asked
 _PORT = "29500"  # nobody listens there, and nobody asks
 
 
@@ -69,8 +70,9 @@ def pretend():
 
             world_size = world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", 1))
             rank = rank if rank >= 0 else int(os.environ.get("RANK", 0))
-            asked["default"] = backend or "cpu:gloo,cuda:nccl"
-            original(_faked(asked["default"]), store=FakeStore(), rank=rank, world_size=world_size)
+            asked["default"] = backend or _UNDEFINED
+            original(_faked(backend or "cpu:gloo,cuda:nccl"), store=FakeStore(), rank=rank, world_size=world_size)
+            _name_default(dist.group.WORLD)
 
         return init_process_group
 
@@ -80,6 +82,7 @@ def pretend():
             made = original(ranks, None, backend and _faked(backend), None, *rest, **options)
             if isinstance(made, dist.ProcessGroup):
                 asked[made.group_name] = backend or asked["default"]
+                _name_default(made)
             return made
 
         return new_group
@@ -89,7 +92,7 @@ def pretend():
             found = original(group)
             if "fake" not in found:
                 return found
-            return _told(asked.get("default" if group is None else group.group_name, asked["default"]))
+            return str(asked.get("default" if group is None else group.group_name, asked["default"])).lower()
 
         return get_backend
 
@@ -128,7 +131,7 @@ def _with_nobody(original):
 
     def __init__(ddp, *args, **kwargs) -> None:
         original(ddp, *args, **kwargs)
-        if standing_for_cuda() is None:
+        if standing_for_cuda() is None or ddp.device_type == "cpu":
             ddp.register_comm_hook(ddp.process_group, _summed_with_nobody)
         else:
             ddp.logger = _Untimed(ddp.logger)
@@ -164,10 +167,9 @@ def _faked(backend: str) -> str:
     return "cuda:fake" if backend == "nccl" else "cpu:fake,cuda:fake"
 
 
-def _told(backend: str) -> str:
-    """What `get_backend` says of one that serves several kinds: that of the GPU's."""
-    parts = dict(part.split(":") for part in backend.split(",")) if ":" in backend else {}
-    return parts.get("cuda", backend)
+def _name_default(group: dist.ProcessGroup) -> None:
+    """Say which kind of backend a group has: PyTorch does not, of one that it is told by kinds of tensors."""
+    group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
 
 
 PRETENDING = Changes([pretend])

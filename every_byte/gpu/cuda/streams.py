@@ -1,5 +1,6 @@
 """`torch.cuda.Stream` and `torch.cuda.Event` for a program that finds a simulated GPU as "cuda"."""
 
+import ctypes
 import time
 
 import torch
@@ -8,13 +9,24 @@ from every_byte.gpu.patches import streams
 
 _CUDA = int(torch._C._autograd.DeviceType.CUDA)
 _LEAST_MS = 1e-3  # no program divides by 0 on a card
+_PRIORITIES = 0, -3  # what PyTorch uses of CUDA's, the lowest and the highest
 
 
 class Stream(streams.Stream):
     """A stream of the simulated GPU, under the names that CUDA's have."""
 
+    _priority = 0
+
     def __new__(cls, device=None, priority: int = 0, stream_id: int | None = None, **_rest) -> "Stream":
-        return super().__new__(cls, number=stream_id)
+        """A new one, or that of a number. Raises: RuntimeError for another GPU than the simulated one."""
+        made = super().__new__(cls, number=stream_id)
+        if device is not None:
+            made.memory.as_cuda.must_be_here(torch.device("cuda", torch.cuda._utils._get_device_index(device, True)))
+        made._priority = max(_PRIORITIES[1], min(_PRIORITIES[0], priority))
+        return made
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
     @property
     def device(self) -> torch.device:
@@ -36,15 +48,24 @@ class Stream(streams.Stream):
         """What CUDA's own functions know it by: 0 for the first, as there."""
         return self.number
 
+    native_handle = cuda_stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.cuda_stream
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        return ctypes.c_void_p(self.cuda_stream)
+
     @property
     def priority(self) -> int:
-        """All are alike."""
-        return 0
+        """What it was made with, within what there is; all run alike."""
+        return self._priority
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """The lowest and the highest, as on a card."""
-        return 0, -5
+        return _PRIORITIES
 
     def record_event(self, event: "Event | None" = None) -> "Event":
         """The present, as an event."""
@@ -53,19 +74,55 @@ class Stream(streams.Stream):
         return event
 
 
+class ExternalStream(Stream):
+    """A stream that another library has made: known by the number that it is given here."""
+
+    def __new__(cls, stream_ptr: int, device=None, **_rest) -> "ExternalStream":
+        """That of a number which a stream has said by `cuda_stream`."""
+        return super().__new__(cls, device, stream_id=stream_ptr)
+
+
 class Event(streams.Event):
     """A moment, which has passed as soon as it is recorded. What lies between two is the simulation's own time."""
 
-    def __init__(self, device=None, **settings) -> None:
-        super().__init__(**settings)
-        self._at: float | None = None
+    def __init__(self, device=None, enable_timing: bool = False, **_settings) -> None:
+        """Takes what PyTorch's takes."""
+        super().__init__()
+        self._is_timed, self._at, self._stream = enable_timing, None, None
+
+    def __repr__(self) -> str:
+        return "<torch.cuda.Event uninitialized>" if self._at is None else f"<torch.cuda.Event {self.cuda_event:#x}>"
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where it was recorded."""
+        return None if self._stream is None else self._stream.device
+
+    @property
+    def cuda_event(self) -> int:
+        """What CUDA's own functions know it by."""
+        return 0 if self._at is None else id(self)
+
+    @property
+    def event_id(self) -> int:
+        """The same, of PyTorch's own."""
+        return self.cuda_event
 
     def record(self, stream: Stream | None = None) -> None:
         """Note the time."""
-        self._at = time.perf_counter()
+        self._at, self._stream = time.perf_counter(), stream or torch.cuda.current_stream()
 
     def elapsed_time(self, end: "Event") -> float:
-        """Milliseconds that the simulation took from one to the other; a card takes others."""
+        """Milliseconds that the simulation took from one to the other; a card takes others.
+
+        Raises: ValueError, as PyTorch does, for events that keep no time, or have none yet.
+        """
+        if not (self._is_timed and end._is_timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._at is None or end._at is None:
-            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
         return max(1e3 * (end._at - self._at), _LEAST_MS)
+
+    def ipc_handle(self) -> bytes:
+        """Refused. Raises: NotImplementedError."""
+        raise NotImplementedError("a simulated GPU is seen by its own process alone: an event has no handle for others.")

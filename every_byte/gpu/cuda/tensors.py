@@ -1,14 +1,15 @@
 """What a tensor says of where it lies, and how it is moved: one of a simulated GPU says "cuda:0"."""
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.nn.parameter import UninitializedTensorMixin
 
 from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
-from every_byte.gpu.memory.physical import META, device_of, parts_of
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.physical import META, device_of
+from every_byte.gpu.memory.whose import memory_of
 from every_byte.gpu.patches.replacing import all_of, replaced
 
 from .naming import EMPTY, HERE, asking, is_outside, named
+from .storages import address_of
 
 _PARSED = torch._C._nn._parse_to
 
@@ -18,23 +19,8 @@ def told_device(tensor: torch.Tensor) -> torch.device:
     device = device_of(tensor)
     if device.type != "meta" or this_thread.depth:
         return device
-    here = _as_cuda(tensor)
-    return device if here is None else here.device
-
-
-def _as_cuda(tensor: torch.Tensor):
-    """As which GPU a program finds the one on which a meta tensor lies; None for a meta tensor of the program's own."""
-    if is_traceable_wrapper_subclass(tensor):
-        return next(filter(None, map(_as_cuda, parts_of(tensor))), None)
-    try:
-        record = RECORDS.get(tensor.untyped_storage()._cdata)
-    except (
-        NotImplementedError,
-        RuntimeError,
-    ):  # wrapped by torch.func, or sparse: no storage
-        mode = standing_for_cuda()
-        return mode and mode.memory.as_cuda
-    return None if record is None else record.memory.as_cuda
+    memory = memory_of(tensor)
+    return device if memory is None or memory.as_cuda is None else memory.as_cuda.device
 
 
 def say_cuda():
@@ -62,7 +48,7 @@ def say_cuda():
                 said = original(tensor)
                 is_here = device_of(tensor).type == "meta" and told_device(tensor).type == "cuda"
                 return said.replace("torch.", "torch.cuda.", 1).replace(".meta.", ".") if is_here else said
-            name = dtype if isinstance(dtype, str) else None
+            name = getattr(dtype, "name", dtype if isinstance(dtype, str) else None)
             if name and name.startswith("torch.cuda."):
                 return tensor.to(device=HERE, dtype=getattr(torch, name.rsplit(".", 1)[1]).dtype)
             if name and device_of(tensor).type == "meta":
@@ -75,24 +61,21 @@ def say_cuda():
         def address(tensor):
             if device_of(tensor).type != "meta" or not is_outside():
                 return original(tensor)
-            start = _address(tensor.untyped_storage())
+            start = address_of(tensor.untyped_storage())
             return start and start + tensor.storage_offset() * tensor.element_size()
 
         return address
 
-    def storage_data_ptr(original):
-        return lambda storage: _address(storage) or original(storage)
+    def numpy(original):
+        def as_array(tensor, *, force=False):
+            if told_device(tensor).type == "cuda" and not force:
+                raise TypeError(
+                    f"can't convert {told_device(tensor)} device type tensor to numpy. Use Tensor.cpu() to copy the "
+                    "tensor to host memory first."
+                )
+            return original(tensor, force=force)
 
-    def of_storage(original):
-        def told(storage):
-            record = RECORDS.get(storage._cdata)
-            here = record and record.memory.as_cuda
-            return here.device if here and is_outside() else original.__get__(storage)
-
-        return property(told, doc=original.__doc__)
-
-    def storage_is_cuda(original):
-        return property(lambda storage: storage.device.type == "cuda", doc=original.__doc__)
+        return as_array
 
     changes = [
         (torch.Tensor, "device", device),
@@ -102,27 +85,20 @@ def say_cuda():
         (torch, "get_device", lambda original: lambda tensor: tensor.get_device()),
         (torch.Tensor, "type", type_),
         (torch.Tensor, "data_ptr", data_ptr),
-        (torch.UntypedStorage, "data_ptr", storage_data_ptr),
-        (torch.UntypedStorage, "device", of_storage),
-        (torch.UntypedStorage, "is_cuda", storage_is_cuda),
+        (torch.Tensor, "numpy", numpy),
         (torch.Tensor, "_make_wrapper_subclass", _wrapping),
     ]
     return all_of([replaced(*change) for change in changes])
-
-
-def _address(storage: torch.UntypedStorage) -> int:
-    """Where a storage lies on a simulated GPU, as programs ask that tell storages apart by it; 0 for others."""
-    record = RECORDS.get(storage._cdata)
-    return record.block.address if record is not None and record.block is not None else 0
 
 
 def _wrapping(original):
     """A wrapper around tensors of the GPU lies, for PyTorch, where they do."""
 
     def make(cls, *args, **kwargs):
-        device = kwargs.get("device")
-        if device is not None and torch.device(device).type == "cuda" and standing_for_cuda() and not _is_fake(cls):
-            kwargs["device"] = META
+        if standing_for_cuda() is not None and not _is_fake(cls):
+            args = tuple(META if isinstance(each, torch.device) and each.type == "cuda" else each for each in args)
+            if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda":
+                kwargs["device"] = META
         return original(cls, *args, **kwargs)
 
     return staticmethod(make)
@@ -136,7 +112,7 @@ def move():
     """Let `.to("cuda")`, `.cuda()` and the like bring tensors to the simulated GPU. Returns what undoes it."""
 
     def to(original):
-        def moved(tensor, *args, **kwargs):
+        def moved(tensor, /, *args, **kwargs):
             if not is_outside() or standing_for_cuda() is None:
                 return original(tensor, *args, **kwargs)
             return _moved(original, tensor, args, kwargs)
@@ -165,12 +141,26 @@ def move():
 
         return parse
 
+    def compatible(original):
+        def has_compatible_type(one, other):
+            return original(one, other) and (told_device(one).type == "meta") == (told_device(other).type == "meta")
+
+        return has_compatible_type
+
     changes = [
+        (torch, "_has_compatible_shallow_copy_type", compatible),
         (torch.Tensor, "to", to),
         (torch.Tensor, "cuda", cuda),
         (torch._C._nn, "_parse_to", parse_to),
+        (UninitializedTensorMixin, "_allowed_methods", _with_ours),
     ]
     return all_of([replaced(*change) for change in changes])
+
+
+def _with_ours(original: list) -> list:
+    """What a parameter without a shape lets be done: by the functions that stand in PyTorch's places, too."""
+    ours = torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.get_device, torch._has_compatible_shallow_copy_type
+    return [*original, *ours]
 
 
 def _moved(original, tensor: torch.Tensor, args: tuple, kwargs: dict):
@@ -178,7 +168,7 @@ def _moved(original, tensor: torch.Tensor, args: tuple, kwargs: dict):
     first = args[0] if args else None
     if isinstance(first, torch.dtype):
         return original(tensor, *args, **kwargs)
-    like = first if isinstance(first, torch.Tensor) else kwargs.get("other")
+    like = first if isinstance(first, torch.Tensor) else kwargs.get("tensor")
     device = like.device if like is not None else kwargs.get("device") if first is None else first
     kind = named(device)
     if not kind:

@@ -42,9 +42,11 @@ def _within(mode, thread: threading.Thread):
 def _lent(mode) -> Iterator[None]:
     """The GPU is open on this thread, as on the one that opened it, for as long as it is open there."""
     this_thread.inherited = mode.opened_among
+    mode.memory.streams.begin_thread()
     _push_mode(mode)
     try:
         with torch._C._IncludeDispatchKeyGuard(KEY):
             yield
     finally:
         _pop_mode()
+        mode.memory.blas_workspaces.end_thread()

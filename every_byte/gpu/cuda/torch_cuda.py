@@ -1,6 +1,6 @@
 """`torch.cuda` and `torch.accelerator`, answered by a simulated GPU; and what PyTorch says of its build."""
 
-from types import SimpleNamespace
+from enum import IntEnum
 
 import torch
 import torch.backends.cudnn
@@ -9,20 +9,24 @@ import torch.cuda.nvtx
 from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.gpu.patches.replacing import all_of, present, replaced
 
+from . import c_settings, comm
 from .c_functions import ACCELERATOR, FUNCTIONS, where_cuda_is_simulated
 from .generators import generators
 from .graphs import CUDAGraph, graph_pool_handle
-from .streams import Event, Stream
+from .streams import Event, ExternalStream, Stream
 
+_PLANS = 4096  # how many of cuFFT's PyTorch keeps
 _CUDNN_VERSION = 92000  # of the package that PyTorch 2.13's CUDA build brings
 
 
 def answer_for_cuda():
     """Put the answers in their places. Returns what undoes it."""
-    in_c = [(torch._C, name, function) for name, function in (FUNCTIONS | ACCELERATOR).items()]
+    functions = FUNCTIONS | ACCELERATOR | c_settings.functions() | comm.FUNCTIONS
+    in_c = [(torch._C, name, function) for name, function in functions.items()]
     undoings = [present(owner, name, where_cuda_is_simulated(answer)) for owner, name, answer in in_c + _IN_PYTHON]
     undoings += [replaced(owner, name, lambda _original, value=value: value) for owner, name, value in _VALUES]
     undoings.append(replaced(torch.cuda, "default_generators", lambda _original: generators()))
+    undoings.append(present(type(torch.backends.cudnn), "benchmark_limit", lambda _original: _benchmark_limit()))
     return all_of(undoings)
 
 
@@ -38,13 +42,32 @@ def _memory_info(device=None) -> tuple[int, int]:
     return standing_for_cuda().owner.mem_get_info()
 
 
-class _Cudart:
-    """The CUDA runtime's functions: there is nothing to profile."""
+def _benchmark_limit():
+    c = torch._C
+    return torch.backends.ContextProp(c._cuda_get_cudnn_benchmark_limit, c._cuda_set_cudnn_benchmark_limit)
 
-    cudaError = SimpleNamespace(success=0)
+
+class _Error(IntEnum):
+    """The CUDA runtime's answers: there is one."""
+
+    success = 0
+
+    def __repr__(self) -> str:
+        return "<cudaError.success: 0>"
+
+    def __str__(self) -> str:
+        return "cudaError.success"
+
+
+class _Cudart:
+    """The CUDA runtime's functions: there is nothing to profile, and nothing to register."""
+
+    cudaError = _Error
 
     def __getattr__(self, name: str):
-        return lambda *_args: 0
+        if name not in _DONE_AT_ONCE:
+            raise AttributeError(f"of the CUDA runtime a simulated GPU has {', '.join(_DONE_AT_ONCE)}: got {name!r}.")
+        return lambda *_args: _Error.success
 
     @staticmethod
     def cudaMemGetInfo(device: int) -> tuple[int, int]:
@@ -52,7 +75,7 @@ class _Cudart:
 
     @staticmethod
     def cudaGetErrorString(code: int) -> str:
-        return f"CUDA error {code}"
+        return "no error" if code == _Error.success else f"CUDA error {int(code)}"
 
 
 class _Nvtx:
@@ -62,6 +85,10 @@ class _Nvtx:
         return lambda *_args: 0
 
 
+_DONE_AT_ONCE = (
+    "cudaHostRegister", "cudaHostUnregister", "cudaProfilerStart", "cudaProfilerStop", "cudaStreamCreate",
+    "cudaStreamDestroy",
+)  # fmt: skip
 _CUDART = _Cudart()
 _IN_PYTHON = [
     (torch.cuda, "_lazy_init", lambda: None),
@@ -74,6 +101,8 @@ _IN_PYTHON = [
     (torch.cuda, "cudart", lambda: _CUDART),
     (torch.backends.cudnn, "is_available", lambda: True),
     (torch.backends.cudnn, "version", lambda: _CUDNN_VERSION),
+    (torch._C, "_is_flash_attention_available", lambda: True),
+    (torch.backends.cuda.cuFFTPlanCache, "clear", lambda _cache: None),
     (torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", FUNCTIONS["_cuda_isCurrentStreamCapturing"]),
 ]
 _VALUES = [
@@ -81,6 +110,10 @@ _VALUES = [
     (torch.cuda, "_cached_device_count", None),
     (torch._C, "_has_cuda", True),
     (torch._C, "_has_cudnn", True),
+    (torch._C, "_has_magma", True),
+    (torch.cuda, "has_magma", True),
+    (torch.backends.cuda.cuFFTPlanCache, "size", 0),
+    (torch.backends.cuda.cuFFTPlanCache, "max_size", _PLANS),
     (torch.version, "cuda", "13.0"),
     (torch.cuda, "_cudart", _CUDART),
     (torch.cuda.nvtx, "_nvtx", _Nvtx()),
@@ -90,6 +123,8 @@ _VALUES = [
     (torch.cuda.streams, "Event", Event),
     (torch, "Stream", Stream),
     (torch, "Event", Event),
+    (torch.cuda, "ExternalStream", ExternalStream),
+    (torch.cuda.streams, "ExternalStream", ExternalStream),
     (torch.cuda, "CUDAGraph", CUDAGraph),
     (torch.cuda.graphs, "CUDAGraph", CUDAGraph),
     (torch.cuda, "graph_pool_handle", graph_pool_handle),

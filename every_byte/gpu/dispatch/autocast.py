@@ -13,6 +13,7 @@ import torch
 
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.physical import is_cuda, is_meta
+from every_byte.gpu.memory.whose import memory_of
 from every_byte.gpu.operators.autocast import WITH_DTYPE, Policy, policies
 from every_byte.gpu.operators.registry import overload
 
@@ -40,11 +41,16 @@ def autocast(dtype: torch.dtype, enabled: bool = True, cache_enabled: bool | Non
 def _is_eligible(value) -> bool:
     return (
         isinstance(value, torch.Tensor)
-        and is_meta(value)
         and bool(attached())
+        and _lies_here(value)
         and value.dtype is not torch.float64
         and value.is_floating_point()
     )
+
+
+def _lies_here(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies on the open GPU: where that stands for "cuda", a meta tensor may be the program's own."""
+    return is_meta(tensor) and (attached()[-1].memory.as_cuda is None or memory_of(tensor) is not None)
 
 
 class WeightCache:
@@ -221,7 +227,7 @@ def _for_ours_alone(operator, ours):
 
     def kernel(keys, *args, **kwargs):
         values = (*args, *kwargs.values())
-        if attached() and _any(is_meta, values):
+        if attached() and _any(_lies_here, values):
             return ours(*args, **kwargs)
         if _any(is_cuda, values):
             return theirs.call_boxed(keys, *args, **kwargs)

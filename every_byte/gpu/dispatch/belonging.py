@@ -11,7 +11,7 @@ from every_byte.gpu.memory.storages import RECORDS, Memory
 from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
 
 from .operation import Operation
-from .refusals import empty_refusal, stray_refusal
+from .refusals import check_generator, empty_refusal, stray_refusal
 
 aten = torch.ops.aten
 _MAKE_ANEW = re.compile(r"aten::(\w+_like|new_\w+)$")
@@ -51,8 +51,10 @@ def belongs(mode, operation: Operation, args, kwargs) -> str:
             known = True
             if stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
                 stray = tensor
-    if empty is not None and not _beside_empty(memory, operation, asked):
+    if empty is not None and not _beside_empty(memory, operation, asked, empty is args[0] if args else False):
         return ""
+    if memory.as_cuda is not None and (generator := kwargs.get("generator")) is not None:
+        check_generator(generator, "cuda" if ours else "cpu")
     if ours and stray is not None and not _may_mix(operation, kwargs):
         raise stray_refusal(operation.name, stray, memory)
     return KNOWN if ours and known else ours
@@ -73,9 +75,9 @@ def _asked(memory: Memory, device, kwargs) -> str:
     return {"cuda": HERE, "meta": "elsewhere"}.get(named, "inside")
 
 
-def _beside_empty(memory: Memory, operation: Operation, asked: str) -> bool:
+def _beside_empty(memory: Memory, operation: Operation, asked: str, is_first: bool) -> bool:
     """Whether an operation on meta tensors of the program's own, which have no values, is one of this GPU."""
-    if asked != HERE:
+    if asked != HERE or is_first and operation.func is aten.copy_.default:  # to copy into nothing does nothing
         return False
     if _MAKE_ANEW.match(operation.name.split(".")[0]):
         return True

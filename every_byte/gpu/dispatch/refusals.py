@@ -2,6 +2,7 @@
 
 import torch
 
+from every_byte.gpu.memory.as_cuda import GENERATORS
 from every_byte.gpu.memory.storages import Memory
 
 
@@ -52,3 +53,13 @@ def empty_refusal(name: str, memory: Memory) -> Exception:
         f"{memory.as_cuda.device} and meta! ({name} on the simulated GPU {memory.spec.name} got a tensor that was made "
         "on device meta; on a card it is the same error.)"
     )
+
+
+def check_generator(generator: torch.Generator, wanted: str) -> None:
+    """Check that a generator is of the device on which numbers are drawn. Raises: RuntimeError, as PyTorch does."""
+    found = "cuda" if generator._cdata in GENERATORS else generator.device.type
+    if found != wanted:
+        raise RuntimeError(
+            f"Expected a '{wanted}' device type for generator but found '{found}'; make it by "
+            f'torch.Generator(device="{wanted}").'
+        )

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import torch
 
+from every_byte.gpu.memory.physical import shape_of
+
 MOST_BYTES = 1 << 25
 """The largest storage of integers or booleans of which something is known."""
 
@@ -116,7 +118,7 @@ class Content:
 
 def place_of(tensor: torch.Tensor) -> Place:
     """How a tensor lies in its storage."""
-    return Place(tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
+    return Place(tensor.dtype, shape_of(tensor), tensor.stride(), tensor.storage_offset())
 
 
 def may_be_known(dtype: torch.dtype, n_bytes: int) -> bool:
@@ -132,6 +134,6 @@ def brought(tensor: torch.Tensor) -> Operand | None:
         return None
     if not HELD.has_room(n_bytes):
         return None
-    copied = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    copied = torch.empty(shape_of(tensor), dtype=tensor.dtype, device="cpu")
     copied.copy_(tensor.detach())
     return Operand(Content(n_bytes, Value(copied.untyped_storage(), None)), place_of(copied))

@@ -1,8 +1,14 @@
 """What a program means by a device, where a simulated GPU stands for "cuda": which of a machine's GPUs it is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 import torch
+
+_FORKED = (
+    "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start "
+    "method (on a simulated GPU, threads: another process is none of its)"
+)
 
 
 @dataclass
@@ -10,12 +16,15 @@ class AsCuda:
     """As which of a machine's GPUs a program finds the simulated one: number `index` of `n_devices`.
 
     `current` is the one that `torch.cuda.set_device` has chosen. The others are those of other ranks, which have
-    processes of their own.
+    processes of their own. `said` are settings that the program has made, and that nothing here follows. `is_forked`
+    says that this process was forked from one that had used the GPU.
     """
 
     index: int = 0
     n_devices: int = 1
     current: int = 0
+    said: dict = field(default_factory=dict)
+    is_forked: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -25,8 +34,10 @@ class AsCuda:
     def must_be_here(self, device: torch.device) -> None:
         """Check that a device is this one: "cuda" alone is the current one.
 
-        Raises: RuntimeError for another rank's, and for one that there is not, as CUDA does.
+        Raises: RuntimeError for another rank's, for one that there is not, and in a forked process, as CUDA does.
         """
+        if self.is_forked:
+            raise RuntimeError(_FORKED)
         index = self.current if device.index is None else device.index
         if index == self.index:
             return
@@ -52,3 +63,6 @@ def parsed(device) -> torch.device | None:
 
 
 _DEVICE = torch.device
+
+GENERATORS: WeakValueDictionary[int, torch.Generator] = WeakValueDictionary()
+"""The generators of random numbers on simulated GPUs, by the address of PyTorch's own, which knows of the CPU alone."""

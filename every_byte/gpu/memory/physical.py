@@ -11,6 +11,9 @@ is_cuda = torch._C.TensorBase.is_cuda.__get__
 device_of = torch._C.TensorBase.device.__get__
 """The device that PyTorch's C++ knows of a tensor."""
 
+shape_of = torch._C.TensorBase.shape.__get__
+"""The shape that PyTorch's C++ knows of a tensor, also of a parameter that says it has none yet."""
+
 META = torch.device("meta")
 
 

@@ -78,10 +78,9 @@ class Memory:
         )
         self.owners = self.trace.owners
         self.owners.observed = True
-        self.operation, self._next_number = "", 0
         self.labels, self.streams = Labels(self.trace), Streams()
         self.blas_workspaces = Workspaces(self.settings, spec)
-        self.running, self.running_from = (-1, 0), 0
+        self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0), 0
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
 
@@ -297,4 +296,5 @@ class Memory:
         return any(mode.memory is self for mode in attached())
 
     def _segment_changed(self, action: str, address: int, n_bytes: int) -> None:
-        self.trace.events.append(Event(action, n_bytes, phase=self.labels.phase(), address=address))
+        stream = self.streams.current
+        self.trace.events.append(Event(action, n_bytes, phase=self.labels.phase(), address=address, stream=stream))

@@ -1,5 +1,6 @@
 """Which stream a program allocates in, and in which one each node of its autograd graph was made."""
 
+import threading
 from bisect import bisect_right
 from operator import itemgetter
 
@@ -11,12 +12,36 @@ ACROSS_STREAMS = (
 )
 
 
-class Streams:
-    """The streams of one GPU by number: `current`, in which it allocates now; `n_made` there are beside the first."""
+class _Choice:
+    """What a thread has chosen: the stream it allocates in, that outside of hooks, and where it has switched."""
 
     def __init__(self) -> None:
-        self.current = self.n_made = self._outside = 0
-        self._switches: list[tuple[int, int]] = []
+        self.current = self.outside = 0
+        self.switches: list[tuple[int, int]] = []
+
+
+class Streams:
+    """The streams of one GPU by number: `current`, in which it allocates now; `n_made` there are beside the first.
+
+    A thread that the program starts begins in the first one, as on CUDA; all others are at one in their choice.
+    """
+
+    def __init__(self) -> None:
+        self.n_made = 0
+        self._shared, self._own = _Choice(), threading.local()
+
+    @property
+    def _choice(self) -> _Choice:
+        return getattr(self._own, "choice", self._shared)
+
+    @property
+    def current(self) -> int:
+        """The number of the one in which this thread allocates."""
+        return self._choice.current
+
+    def begin_thread(self) -> None:
+        """A thread of the program's own chooses for itself."""
+        self._own.choice = _Choice()
 
     def make(self) -> int:
         """The number of a new one."""
@@ -25,18 +50,20 @@ class Streams:
 
     def switch(self, number: int) -> None:
         """Allocate in another one from now on."""
-        self.current = number
+        choice = self._choice
+        choice.current = number
         if torch._C._current_graph_task_id() != -1:
             return  # a hook's own choice
-        self._outside = number
+        choice.outside = number
         position = torch.autograd._get_sequence_nr()
-        if self._switches and self._switches[-1][0] == position:
-            self._switches.pop()
-        self._switches.append((position, number))
+        if choice.switches and choice.switches[-1][0] == position:
+            choice.switches.pop()
+        choice.switches.append((position, number))
 
     def is_elsewhere(self, node: torch.autograd.graph.Node) -> bool:
         """Whether a node that runs here runs in another stream on CUDA: that of its forward."""
-        if not self._switches or self.current != self._outside or "AccumulateGrad" in node.name():
+        choice = self._choice
+        if not choice.switches or choice.current != choice.outside or "AccumulateGrad" in node.name():
             return False
-        place = bisect_right(self._switches, node._sequence_nr(), key=itemgetter(0))
-        return (self._switches[place - 1][1] if place else 0) != self.current
+        place = bisect_right(choice.switches, node._sequence_nr(), key=itemgetter(0))
+        return (choice.switches[place - 1][1] if place else 0) != choice.current

@@ -25,22 +25,41 @@ class Workspaces:
     """The workspaces that a GPU has taken, by thread and stream; None stands for one of no bytes.
 
     Backward runs on a thread of its own on CUDA, so a program in one stream has two; "forward" is the thread that
-    opened the GPU. A block stands with its number.
-    Source: the cases two_by_two_matmul and side_products of tests/reference.
+    opened the GPU. Another thread that ends leaves its handle, with its workspaces, to the next that asks for one. A
+    block stands with its number.
+    Source: the cases two_by_two_matmul and side_products of tests/reference; DeviceThreadHandles.h.
     """
 
     def __init__(self, settings: Environment, spec: GPUSpec) -> None:
         self._settings, self._spec = settings, spec
         self._n_bytes: int | None = None
         self.taken: dict[tuple[str | int, int], tuple[Block, int] | None] = {}
+        self._handles: dict[int, int] = {}
+        self._left: list[int] = []
+        self._lock = threading.Lock()
 
     def use(self, memory) -> None:
         """Take the workspace of the running thread and stream from this memory, unless it is there."""
         in_backward = torch._C._current_graph_task_id() != -1
-        thread = "backward" if in_backward else "forward" if this_thread.modes else threading.get_ident()
+        thread = "backward" if in_backward else "forward" if this_thread.modes else self._handle()
         key = thread, memory.streams.current
         if key not in self.taken:
             self.taken[key] = memory.take(self.n_bytes, "cuBLAS workspace") if self.n_bytes else None
+
+    def _handle(self) -> int:
+        """The number of the running thread's handle: the last that a thread has left, or a new one."""
+        with self._lock:
+            thread, new = threading.get_ident(), len(self._handles)
+            if thread not in self._handles:
+                self._handles[thread] = self._left.pop() if self._left else new
+            return self._handles[thread]
+
+    def end_thread(self) -> None:
+        """The running thread ends, and leaves its handle."""
+        with self._lock:
+            handle = self._handles.pop(threading.get_ident(), None)
+            if handle is not None:
+                self._left.append(handle)
 
     @property
     def n_bytes(self) -> int:
@@ -50,6 +69,11 @@ class Workspaces:
             self._n_bytes = workspace_bytes(self._settings, self._spec)
             _tell_of_less(asked_bytes, self._n_bytes)
         return self._n_bytes
+
+    @n_bytes.setter
+    def n_bytes(self, n_bytes: int | None) -> None:
+        """What those take that come from now on; None stands for what the settings say."""
+        self._n_bytes = n_bytes
 
     def clear(self, memory) -> None:
         """Give all of them back, as `torch._C._cuda_clearCublasWorkspaces` does; the next product takes a new one."""

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from every_byte.gpu.dispatch.autocast import CACHE
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.attachment import attached, standing_for_cuda
 
 from .replacing import all_of, replaced
 
@@ -142,4 +142,4 @@ def _as_cuda(device_type):
 
 
 def _as_meta(device_type):
-    return "meta" if device_type == "cuda" and attached() else device_type
+    return "meta" if device_type == "cuda" and attached() and standing_for_cuda() is None else device_type

@@ -10,7 +10,7 @@ from functools import wraps
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.attachment import attached, standing_for_cuda
 from every_byte.gpu.memory.physical import is_meta
 
 from .replacing import replaced
@@ -52,7 +52,13 @@ def keep_what_gets_data():
 
     def crossing(original):
         def assign(tensor, data):
-            if attached() and isinstance(data, torch.Tensor) and is_meta(data) != is_meta(tensor):
+            is_tensor = attached() and isinstance(data, torch.Tensor)
+            if is_tensor and _comes_from_nowhere(tensor, data):
+                raise RuntimeError(
+                    "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible "
+                    f"tensor type: one is on {tensor.device}, the other on {data.device}."
+                )
+            if is_tensor and is_meta(data) != is_meta(tensor):
                 _may_cross(tensor)
                 _cross(tensor, data.detach().requires_grad_(tensor.requires_grad))
             else:
@@ -61,6 +67,11 @@ def keep_what_gets_data():
         return property(original.__get__, assign, doc=original.__doc__)
 
     return replaced(torch.Tensor, "data", crossing)
+
+
+def _comes_from_nowhere(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether one of the two is a meta tensor of the program's own, as there are where a GPU stands for "cuda"."""
+    return standing_for_cuda() is not None and (one.device.type == "meta") != (other.device.type == "meta")
 
 
 def _may_cross(tensor: torch.Tensor) -> None:
@@ -77,10 +88,15 @@ def _may_cross(tensor: torch.Tensor) -> None:
 
 
 def _crosses(module: torch.nn.Module, function) -> bool:
-    """Whether the conversion takes a parameter of the module's own to another kind of device: tried on empty ones."""
-    own = {p.device.type: p for p in module._parameters.values() if p is not None}
+    """Whether the conversion takes a parameter of the module's own to another kind of device: tried on empty ones.
+
+    To and from a meta tensor of the program's own nothing crosses: there CUDA makes another parameter, too.
+    """
+    own = {p.device: p.dtype for p in module._parameters.values() if p is not None}
+    crossing = {frozenset(("cpu", "meta" if standing_for_cuda() is None else "cuda"))}
     with torch.no_grad():
-        return any(function(p.new_empty(0)).device.type != kind for kind, p in own.items())
+        empty = [torch.empty(0, dtype=dtype, device=device) for device, dtype in own.items()]
+        return any({x.device.type, function(x).device.type} in crossing for x in empty)
 
 
 def _cross(kept: torch.Tensor, moved: torch.Tensor) -> None:
@@ -95,4 +111,4 @@ def _cross(kept: torch.Tensor, moved: torch.Tensor) -> None:
     if after_hooks is not None:
         kept._post_accumulate_grad_hooks = after_hooks
     if is_meta(moved):
-        moved.data = torch.empty(0, dtype=moved.dtype, device="meta")
+        moved.data = torch.empty(0, dtype=moved.dtype, device=moved.device)

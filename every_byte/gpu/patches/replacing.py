@@ -42,7 +42,8 @@ class _Place:
 
     def __init__(self, owner, name: str) -> None:
         self.owner, self.name = owner, name
-        self.original, self.is_inherited = vars(owner).get(name, getattr(owner, name)), name not in vars(owner)
+        self.is_inherited = name not in vars(owner)
+        self.original = getattr(owner, name) if self.is_inherited else vars(owner)[name]
         self.makers: list = []
 
     def put(self) -> None:

@@ -6,9 +6,10 @@ import torch
 
 from every_byte.gpu.known.content import may_be_known
 from every_byte.gpu.known.noting import bring
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.attachment import attached, standing_for_cuda, this_thread
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.whose import memory_of
 
 from .replacing import all_of, replaced
 
@@ -35,7 +36,7 @@ def see_what_tensor_makes():
 
     def seeing(original):
         def make(*args, **kwargs):
-            if not attached():
+            if not attached() or _is_none_of_the_gpu(args):
                 return original(*args, **kwargs)
             mode = attached()[-1]
             with mode.meanwhile("making_a_tensor"):
@@ -57,6 +58,16 @@ def see_what_tensor_makes():
         table[id(getattr(torch, name))] = f"aten::{name}"
         undoings.append(partial(table.pop, id(getattr(torch, name))))
     return all_of(undoings)
+
+
+def _is_none_of_the_gpu(args: tuple) -> bool:
+    """Whether a meta tensor that is made is the program's own: where a GPU stands for "cuda", if it says so or if
+    it is made of such a one."""
+    if standing_for_cuda() is None or this_thread.depth:
+        return False
+    if this_thread.asked:
+        return this_thread.asked == "meta"
+    return not (args and isinstance(args[0], torch.Tensor) and memory_of(args[0]) is not None)
 
 
 def _data(make, args: tuple, kwargs: dict):
@@ -82,10 +93,10 @@ def pin_without_a_driver():
     """Pinned memory is the host's: a plain copy stands for it where no driver can pin."""
 
     def pinning(original):
-        def pin_memory(tensor, *device):
+        def pin_memory(tensor, device=None):
             if attached() and not is_meta(tensor) and not torch.accelerator.is_available():
                 return tensor.clone()
-            return original(tensor, *device)
+            return original(tensor, device)
 
         return pin_memory
 
