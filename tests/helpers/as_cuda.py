@@ -9,7 +9,7 @@ import json
 import warnings
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import isgeneratorfunction
+from inspect import isgeneratorfunction, signature
 from pathlib import Path
 
 import torch
@@ -27,7 +27,7 @@ def programs(subject: str) -> dict[str, Callable]:
     spec = spec_from_file_location(f"as_cuda_{subject}", path)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    return {name: f for name, f in vars(module).items() if isgeneratorfunction(f)}
+    return {name: f for name, f in vars(module).items() if isgeneratorfunction(f) and set(signature(f).parameters) <= {"device"}}
 
 
 def subjects() -> list[str]:
@@ -55,30 +55,27 @@ def warm_up() -> None:
     (x @ x).sum().backward()
 
 
+def begun(program: Callable, device="cuda"):
+    """A program, begun: some know their device, others are told."""
+    return program(device) if signature(program).parameters else program()
+
+
 def ran(program: Callable) -> list:
-    """[What a program was told, what it took]: allocations, their bytes, frees, their bytes, and how high it went."""
+    """[What a program was told, what it took]: allocations, their bytes, frees, their bytes, and how high it went.
+
+    It runs twice: PyTorch imports some of itself late, which leaves cycles behind.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        list(begun(program))
     gc.collect()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_stats()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        told = [repr(each) for each in program()]
+        told = [repr(each) for each in begun(program)]
+    gc.collect()
     after = torch.cuda.memory_stats()
     in_use = before["requested_bytes.all.current"]
     *took, peak = (after[name] - (in_use if name.endswith("peak") else before[name]) for name in COUNTERS)
     return [told, [*took, peak]]
-
-
-def write(path: Path = FILE) -> None:
-    """Record all of them on the machine's GPU."""
-    warm_up()
-    found = {subject: {name: ran(f) for name, f in programs(subject).items()} for subject in subjects()}
-    lines = [
-        f"{json.dumps(subject)}: {{\n"
-        + ",\n".join(f"{json.dumps(name)}: {json.dumps(said)}" for name, said in rows.items())
-        + "\n}"
-        for subject, rows in found.items()
-    ]
-    head = json.dumps({"torch": torch.__version__, "device_name": torch.cuda.get_device_name()})[:-1]
-    path.write_text(f'{head}, "subjects": {{\n' + ",\n".join(lines) + "\n}}\n", encoding="utf-8")
-    print(f"{sum(map(len, found.values()))} programs of torch {torch.__version__}")

@@ -99,8 +99,9 @@ _IN_PYTHON = [
     (torch.cuda, "mem_get_info", _memory_info),
     (torch.cuda.memory, "mem_get_info", _memory_info),
     (torch.cuda, "cudart", lambda: _CUDART),
-    (torch.backends.cudnn, "is_available", lambda: True),
-    (torch.backends.cudnn, "version", lambda: _CUDNN_VERSION),
+    (torch.backends.cudnn.m, "is_available", lambda: True),  # the module itself, which stands behind another
+    (torch.backends.cudnn.m, "_init", lambda: True),
+    (torch.backends.cudnn.m, "version", lambda: _CUDNN_VERSION),
     (torch._C, "_is_flash_attention_available", lambda: True),
     (torch.backends.cuda.cuFFTPlanCache, "clear", lambda _cache: None),
     (torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", FUNCTIONS["_cuda_isCurrentStreamCapturing"]),

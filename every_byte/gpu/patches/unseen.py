@@ -86,6 +86,8 @@ def _note_numbers(made: torch.Tensor, data) -> None:
 def _has_tensors(data) -> bool:
     if isinstance(data, (list, tuple)):
         return any(map(_has_tensors, data))
+    if isinstance(data, torch.Tensor):
+        return is_meta(data)
     return not isinstance(data, (bool, int, float)) and not hasattr(data, "__array_interface__")
 
 

@@ -15,7 +15,7 @@ ARGUMENTS = {
     "bartlett_window": (4,), "blackman_window": (4,), "kaiser_window": (4,), "fftfreq": (4,), "rfftfreq": (4,),
 }  # fmt: skip
 UNLIKE = {"sparse_coo_tensor"}  # what its checks take is not known
-NAMES = sorted(f.__name__ for f in torch.utils._device._device_constructors())
+NAMES = sorted(f.__name__.removeprefix("fft_") for f in torch.utils._device._device_constructors())
 LIKE = {"full_like": (1.0,), "randint_like": (3,), **dict.fromkeys(("empty_like", "ones_like", "rand_like"), ()),
         **dict.fromkeys(("randn_like", "zeros_like"), ())}  # fmt: skip
 NEW = {"new_empty": ((2,),), "new_empty_strided": ((2,), (1,)), "new_full": ((2,), 1.0), "new_ones": ((2,),),

@@ -1,6 +1,7 @@
 """What tensors and modules say of where they lie, and how they are moved."""
 
 import copy
+import gc
 import pickle
 
 import torch
@@ -97,6 +98,7 @@ def meta_under_func():
 
     for device in ("meta", "cuda", "cpu"):
         torch.func.grad(f)(torch.ones(3, device=device))
+        gc.collect()  # it may leave cycles
         torch.func.vmap(f)(torch.ones(2, 3, device=device))
     yield seen
 
