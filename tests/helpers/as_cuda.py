@@ -27,7 +27,11 @@ def programs(subject: str) -> dict[str, Callable]:
     spec = spec_from_file_location(f"as_cuda_{subject}", path)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    return {name: f for name, f in vars(module).items() if isgeneratorfunction(f) and set(signature(f).parameters) <= {"device"}}
+    return {
+        name: f
+        for name, f in vars(module).items()
+        if isgeneratorfunction(f) and set(signature(f).parameters) <= {"device"}
+    }
 
 
 def subjects() -> list[str]:

@@ -387,21 +387,3 @@ def clamped_between_numbers(env):
             z = torch.nn.functional.hardtanh(x, low, high) if dtype.is_floating_point else x.clip(low, high)
         env.mark(f"by another name {number}")
         del x, y, z
-
-
-@case
-def weights_of_unit_norm(env):
-    """`weight_norm` of linear layers and convolutions, along the first dimension and others, forward and backward."""
-    rng = random.Random(10)
-    for number in range(14):
-        dtype = rng.choice((torch.float32, torch.float32, torch.float16, torch.bfloat16))
-        shape = [_size(rng, 8) + 1 for _ in range(rng.randint(2, 4))]
-        dim = rng.choice((0, 0, len(shape) - 1))
-        v = torch.empty(shape, device=env.device, dtype=dtype, requires_grad=True)
-        kept = [n if i == dim else 1 for i, n in enumerate(shape)]
-        g = torch.empty(kept, device=env.device, dtype=dtype, requires_grad=True)
-        w = torch._weight_norm(v, g, dim)
-        env.mark(f"weight norm {number}")
-        w.sum().backward()
-        env.mark(f"its backward {number}")
-        del v, g, w

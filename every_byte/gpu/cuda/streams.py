@@ -125,4 +125,6 @@ class Event(streams.Event):
 
     def ipc_handle(self) -> bytes:
         """Refused. Raises: NotImplementedError."""
-        raise NotImplementedError("a simulated GPU is seen by its own process alone: an event has no handle for others.")
+        raise NotImplementedError(
+            "a simulated GPU is seen by its own process alone: an event has no handle for others."
+        )

@@ -7,14 +7,12 @@ import torch
 from .launch.memory_formats import fresh
 from .launch.units import WARP, div_up
 from .reductions import reduce
-from .registry import Call, contiguous_copies, outputs_alone, returns, takes
+from .registry import Call, contiguous_copies, returns, takes
 
 aten = torch.ops.aten
 MANY_ROWS = 64 * 1024
 ROWS_PER_BLOCK = 32
 MAX_BLOCKS = 32 * 1024
-
-outputs_alone("_weight_norm_interface _weight_norm_interface_backward")
 
 # ----------------------------------------------------------------------------------------------------- what is returned
 
@@ -127,13 +125,3 @@ def _sum_partial(call: Call, parameters: list[torch.Tensor], first: list, blocks
         call.place(parameter)
         reduce(call, piece, {0}, piece.element_size(), vector=8 if piece.element_size() == 2 else 4)
         call.let_go(old)
-
-
-@returns(aten._weight_norm_interface.default)
-def _weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """The weight, and the norms, which are float32 for bfloat16.
-
-    Source: weight_norm_cuda in aten/src/ATen/native/cuda/WeightNorm.cu.
-    """
-    weight, norms = aten._weight_norm_interface.default(v, g, dim)
-    return weight, norms.new_empty(norms.shape, dtype=torch.float32) if v.dtype == torch.bfloat16 else norms

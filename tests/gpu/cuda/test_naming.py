@@ -38,13 +38,17 @@ def test_what_is_asked_ends_with_an_error(gpu):
 @pytest.mark.parametrize("device", ["cuda:1", 1, "cuda:7"])
 def test_another_ranks_gpu_is_refused_by_name(device):
     with SimulatedGPU("a100-80gb", cuda=AsCuda(3, 8)):
-        with pytest.raises(RuntimeError, match=r"the rank of cuda:3, and something was to lie on cuda:\d; call torch\.cuda"):
+        with pytest.raises(
+            RuntimeError, match=r"the rank of cuda:3, and something was to lie on cuda:\d; call torch\.cuda"
+        ):
             named(device)
         assert named("cuda:3") == HERE
 
 
 def test_a_gpu_that_there_is_not(gpu):
-    with pytest.raises(torch.AcceleratorError, match="invalid device ordinal\ncuda:1 was asked for, and there are 1 GPUs"):
+    with pytest.raises(
+        torch.AcceleratorError, match="invalid device ordinal\ncuda:1 was asked for, and there are 1 GPUs"
+    ):
         named("cuda:1")
 
 

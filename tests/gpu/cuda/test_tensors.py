@@ -26,7 +26,15 @@ def test_the_device_of_the_gpu_is_cuda(gpu):
 
 def test_a_meta_tensor_counts_nowhere(gpu):
     x = torch.zeros(1000, device="meta")
-    made = [x, x + x, torch.asarray(x), torch.as_tensor([1.0], device="meta"), x.new_tensor([1.0]), x.new(3), x.to("meta")]
+    made = [
+        x,
+        x + x,
+        torch.asarray(x),
+        torch.as_tensor([1.0], device="meta"),
+        x.new_tensor([1.0]),
+        x.new(3),
+        x.to("meta"),
+    ]
     assert {y.device.type for y in made} == {"meta"}
     assert {memory_of(y) for y in made} == {None}
     assert len(gpu.trace.events) == 0
@@ -38,13 +46,28 @@ def test_a_meta_tensor_counts_nowhere(gpu):
         (lambda x, host, empty: x + host, r"^Expected all tensors .* cuda:0 and cpu! .*on a card it is the same error"),
         (lambda x, host, empty: x + empty, r"^Expected all tensors .* cuda:0 and meta! .*was made on device meta"),
         (lambda x, host, empty: empty.cuda(), r"^Cannot copy out of meta tensor; no data! .*to_empty"),
-        (lambda x, host, empty: nn.Linear(2, 2, device="meta").to("cuda"), r"^Cannot copy out of meta tensor; no data!"),
+        (
+            lambda x, host, empty: nn.Linear(2, 2, device="meta").to("cuda"),
+            r"^Cannot copy out of meta tensor; no data!",
+        ),
         (lambda x, host, empty: x.copy_(empty), r"^Cannot copy out of meta tensor; no data!"),
         (lambda x, host, empty: x.numpy(), r"^can't convert cuda:0 device type tensor to numpy\. Use Tensor\.cpu\(\)"),
-        (lambda x, host, empty: host.cuda(1), r"^CUDA error: invalid device ordinal\ncuda:1 was asked for, and there are 1"),
-        (lambda x, host, empty: setattr(x, "data", empty), r"incompatible tensor type: one is on cuda:0, the other on meta"),
-        (lambda x, host, empty: x.untyped_storage()._share_cuda_(), r"seen by its own process alone.* send tensor\.cpu\(\)"),
-        (lambda x, host, empty: torch.nested.nested_tensor([host], device="cuda"), r"must be jagged.*layout=torch\.jagged"),
+        (
+            lambda x, host, empty: host.cuda(1),
+            r"^CUDA error: invalid device ordinal\ncuda:1 was asked for, and there are 1",
+        ),
+        (
+            lambda x, host, empty: setattr(x, "data", empty),
+            r"incompatible tensor type: one is on cuda:0, the other on meta",
+        ),
+        (
+            lambda x, host, empty: x.untyped_storage()._share_cuda_(),
+            r"seen by its own process alone.* send tensor\.cpu\(\)",
+        ),
+        (
+            lambda x, host, empty: torch.nested.nested_tensor([host], device="cuda"),
+            r"must be jagged.*layout=torch\.jagged",
+        ),
     ],
 )
 def test_what_is_refused_says_why(gpu, act, message):

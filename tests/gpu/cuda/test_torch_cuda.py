@@ -76,7 +76,12 @@ def test_the_figures_are_the_gpus(gpu):
 
 @pytest.mark.parametrize(
     ("name", "capability", "bf16"),
-    [("t4-16gb", (7, 5), False), ("a100-80gb", (8, 0), True), ("h100-80gb", (9, 0), True), ("b200-180gb", (10, 0), True)],
+    [
+        ("t4-16gb", (7, 5), False),
+        ("a100-80gb", (8, 0), True),
+        ("h100-80gb", (9, 0), True),
+        ("b200-180gb", (10, 0), True),
+    ],
 )
 def test_each_gpu_is_told_by_its_name(name, capability, bf16):
     from utils import SimulatedGPU
@@ -91,7 +96,9 @@ def test_each_gpu_is_told_by_its_name(name, capability, bf16):
 
 def test_what_is_not_known_of_a_gpu_says_so(gpu):
     found = torch.cuda.get_device_properties()
-    with pytest.raises(AttributeError, match="no clock and no bus is known: 'clock_rate' was asked for; there are name,"):
+    with pytest.raises(
+        AttributeError, match="no clock and no bus is known: 'clock_rate' was asked for; there are name,"
+    ):
         found.clock_rate  # noqa: B018
     assert not hasattr(found, "memory_clock_rate")
 

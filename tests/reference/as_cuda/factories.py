@@ -92,36 +92,70 @@ def like_others():
     for name, args in LIKE.items():
         make = getattr(torch, name)
         yield name, [make(x, *args).device for x in others]
-        yield [make(x, *args, device=d).device for x in others for d in ("cuda", "cpu", "meta", 0, torch.device("cuda"))]
+        yield [
+            make(x, *args, device=d).device for x in others for d in ("cuda", "cpu", "meta", 0, torch.device("cuda"))
+        ]
 
 
 def new_of_others():
     others = [torch.zeros(3, 2, device=device) for device in ("cuda", "cpu", "meta")]
     for name, args in NEW.items():
         yield name, [getattr(x, name)(*args).device for x in others]
-        yield [getattr(x, name)(*args, device=d).device for x in others for d in ("cuda", "cpu", "meta", torch.device(0))]
+        yield [
+            getattr(x, name)(*args, device=d).device for x in others for d in ("cuda", "cpu", "meta", torch.device(0))
+        ]
 
 
 def of_data():
     x, empty = torch.zeros(3, device="cuda"), torch.zeros(3, device="meta")
     yield torch.tensor(x).device, torch.tensor(x, device="cpu").device, said(torch.tensor(np.ones(3), device="cuda"))
     yield torch.as_tensor(x) is x, torch.as_tensor(x, device="cuda") is x, torch.as_tensor(x, device="cpu").device
-    yield torch.as_tensor(np.ones(2), device="cuda").device, said(torch.as_tensor(x, dtype=torch.half)), torch.asarray(x) is x
-    yield torch.asarray(x, device="cpu").device, torch.asarray(np.ones(2), device="cuda").device, torch.as_tensor(empty) is empty
-    yield torch.tensor(empty).device, torch.asarray(empty).device, torch.tensor([], device="cuda"), torch.tensor(0.0, device=0)
-    yield said(torch.tensor([[1, 2], [3, 4]], device="cuda:0")), said(torch.tensor(True, device="cuda")), said(torch.tensor(1j, device="cuda"))
+    yield (
+        torch.as_tensor(np.ones(2), device="cuda").device,
+        said(torch.as_tensor(x, dtype=torch.half)),
+        torch.asarray(x) is x,
+    )
+    yield (
+        torch.asarray(x, device="cpu").device,
+        torch.asarray(np.ones(2), device="cuda").device,
+        torch.as_tensor(empty) is empty,
+    )
+    yield (
+        torch.tensor(empty).device,
+        torch.asarray(empty).device,
+        torch.tensor([], device="cuda"),
+        torch.tensor(0.0, device=0),
+    )
+    yield (
+        said(torch.tensor([[1, 2], [3, 4]], device="cuda:0")),
+        said(torch.tensor(True, device="cuda")),
+        said(torch.tensor(1j, device="cuda")),
+    )
     yield torch.tensor(0.0, device="cuda", requires_grad=True)
 
 
 def of_numbers_on_the_gpu():
     x = torch.zeros(3, device="cuda")
-    yield said(torch.tensor([x[0], x[1]])), said(torch.tensor([[x[0]], [x[1]]], device="cuda")), said(torch.stack([x[0], x[1]]))
-    yield said(torch.tensor([x[0].half(), x[1].half()])), said(torch.tensor([x[0].item()], device="cuda")), said(torch.as_tensor([x[0]]))
+    yield (
+        said(torch.tensor([x[0], x[1]])),
+        said(torch.tensor([[x[0]], [x[1]]], device="cuda")),
+        said(torch.stack([x[0], x[1]])),
+    )
+    yield (
+        said(torch.tensor([x[0].half(), x[1].half()])),
+        said(torch.tensor([x[0].item()], device="cuda")),
+        said(torch.as_tensor([x[0]])),
+    )
 
 
 def into_others():
     x = torch.empty(3, device="cuda")
-    for make, args in ((torch.zeros, (3,)), (torch.randn, (3,)), (torch.full, ((3,), 2.0)), (torch.linspace, (0, 1, 3))):
+    for make, args in (
+        (torch.zeros, (3,)),
+        (torch.randn, (3,)),
+        (torch.full, ((3,), 2.0)),
+        (torch.linspace, (0, 1, 3)),
+    ):
         yield make(*args, out=x) is x
     yield raised(torch.zeros, 3, device="cuda", out=torch.empty(3)), torch.add(x, x, out=x) is x
     with torch.device("cuda"):
@@ -129,29 +163,53 @@ def into_others():
 
 
 def by_keywords():
-    yield said(torch.empty(size=(2, 3), device="cuda")), said(torch.zeros(size=(2,), device=torch.device("cuda"), dtype=torch.half))
+    yield (
+        said(torch.empty(size=(2, 3), device="cuda")),
+        said(torch.zeros(size=(2,), device=torch.device("cuda"), dtype=torch.half)),
+    )
     yield said(torch.randint(low=0, high=4, size=(3,), device="cuda")), said(torch.ones([2, 2], device="cuda"))
-    yield torch.empty((2, 3, 4, 4), device="cuda", memory_format=torch.channels_last).stride(), raised(torch.zeros, -1, device="cuda")
+    yield (
+        torch.empty((2, 3, 4, 4), device="cuda", memory_format=torch.channels_last).stride(),
+        raised(torch.zeros, -1, device="cuda"),
+    )
 
 
 def generators():
     g = torch.Generator("cuda").manual_seed(3)
     yield g.device, g.initial_seed(), g.get_state(), isinstance(g, torch.Generator), torch.Generator("cpu").device
-    yield torch.Generator(device="cuda:0").device, torch.Generator(device=torch.device("cuda", 0)).device, torch.Generator().device
+    yield (
+        torch.Generator(device="cuda:0").device,
+        torch.Generator(device=torch.device("cuda", 0)).device,
+        torch.Generator().device,
+    )
     draws = [torch.randn(3, generator=g, device="cuda"), torch.randperm(5, generator=g, device="cuda")]
-    draws += [torch.empty(3, device="cuda").normal_(generator=g).uniform_(0, 1, generator=g).bernoulli_(0.5, generator=g)]
-    draws += [torch.randint(0, 3, (2,), generator=g, device="cuda"), torch.bernoulli(torch.zeros(3, device="cuda"), generator=g)]
+    draws += [
+        torch.empty(3, device="cuda").normal_(generator=g).uniform_(0, 1, generator=g).bernoulli_(0.5, generator=g)
+    ]
+    draws += [
+        torch.randint(0, 3, (2,), generator=g, device="cuda"),
+        torch.bernoulli(torch.zeros(3, device="cuda"), generator=g),
+    ]
     yield [x.device for x in draws]
     other = torch.Generator("cuda")
     other.set_state(torch.Generator("cuda").manual_seed(9).get_state())
-    yield other.initial_seed(), other.clone_state().initial_seed(), other.get_offset(), other.seed() == other.initial_seed()
+    yield (
+        other.initial_seed(),
+        other.clone_state().initial_seed(),
+        other.get_offset(),
+        other.seed() == other.initial_seed(),
+    )
     other.manual_seed(1).set_offset(8)
     yield other.get_state(), other.get_offset()
 
 
 def generators_of_others():
     cuda, cpu = torch.Generator("cuda"), torch.Generator()
-    asked = lambda: torch.randn(3, generator=cuda), lambda: torch.rand(3).normal_(generator=cuda), lambda: cuda.set_state(cpu.get_state())
+    asked = (
+        lambda: torch.randn(3, generator=cuda),
+        lambda: torch.rand(3).normal_(generator=cuda),
+        lambda: cuda.set_state(cpu.get_state()),
+    )
     yield [raised(each) for each in asked], torch.randn(3, generator=cpu).device
 
 

@@ -13,7 +13,12 @@ def said_of_one():
     x = torch.zeros(3, device="cuda")
     yield from (x.device, x.device == torch.device("cuda", 0), x.is_cuda, x.is_meta, x.is_cpu, x.get_device(), x.type())
     yield from (x.device.type, x.device.index, x.data_ptr() != 0, x.layout, x.is_sparse, x.is_pinned(), x.is_shared())
-    yield from (x, nn.Parameter(torch.zeros(2, device="cuda")), torch.zeros(0, device="cuda").half(), torch.get_device(x))
+    yield from (
+        x,
+        nn.Parameter(torch.zeros(2, device="cuda")),
+        torch.zeros(0, device="cuda").half(),
+        torch.get_device(x),
+    )
 
 
 def moved_nowhere():
@@ -25,7 +30,12 @@ def moved_nowhere():
 def moved_by_each_form():
     x, like = torch.zeros(3), torch.zeros(1, device="cuda", dtype=torch.half)
     yield from (x.to("cuda").device, x.to(device="cuda").device, x.to("cuda", torch.half).dtype, x.to(like).type())
-    yield from (x.to(tensor=like).type(), x.to(0).device, x.to(0, torch.half).type(), x.to("cuda", torch.half, True).type())
+    yield from (
+        x.to(tensor=like).type(),
+        x.to(0).device,
+        x.to(0, torch.half).type(),
+        x.to("cuda", torch.half, True).type(),
+    )
     yield from (x.cuda(non_blocking=True).device, x.cuda(device="cuda:0").device, x.to("cuda", copy=True).device)
     y = x.cuda()
     yield from (y.cpu().device, y.to("cpu").device, y.cpu().cpu().device, y.to("cpu", torch.half).type())
@@ -50,9 +60,18 @@ def devices():
 
 def other_gpus():
     x = torch.zeros(1)
-    asked = lambda: torch.zeros(1, device="cuda:1"), lambda: x.to(3), lambda: x.cuda(1), lambda: torch.cuda.set_device(2)
+    asked = (
+        lambda: torch.zeros(1, device="cuda:1"),
+        lambda: x.to(3),
+        lambda: x.cuda(1),
+        lambda: torch.cuda.set_device(2),
+    )
     yield [raised(each) for each in asked]
-    yield raised(torch.cuda.get_device_properties, 1), raised(torch.zeros, 1, device="gpu"), raised(torch.cuda.set_device, "cpu")
+    yield (
+        raised(torch.cuda.get_device_properties, 1),
+        raised(torch.zeros, 1, device="gpu"),
+        raised(torch.cuda.set_device, "cpu"),
+    )
 
 
 def mixed():
@@ -158,7 +177,15 @@ def deferred():
 def module_forms():
     m = nn.Linear(4, 4)
     w = m.weight
-    for move in (m.cuda, m.cpu, lambda: m.to("cuda"), lambda: m.to(0), lambda: m.cuda(0), lambda: m.half(), lambda: m.to(torch.ones(1))):
+    for move in (
+        m.cuda,
+        m.cpu,
+        lambda: m.to("cuda"),
+        lambda: m.to(0),
+        lambda: m.cuda(0),
+        lambda: m.half(),
+        lambda: m.to(torch.ones(1)),
+    ):
         move()
         yield m.weight.type(), m.weight is w
     m.to(torch.device("cuda:0"), torch.half).double().bfloat16().float()
@@ -190,7 +217,11 @@ def data_of_parameters():
     p.grad = torch.ones(3, device="cuda")
     yield p.device, p.grad.device
     empty = torch.zeros(3, device="meta")
-    yield raised(setattr, p, "data", empty), raised(setattr, empty, "data", p.data), raised(setattr, p, "grad", torch.ones(3))
+    yield (
+        raised(setattr, p, "data", empty),
+        raised(setattr, empty, "data", p.data),
+        raised(setattr, p, "grad", torch.ones(3)),
+    )
 
 
 def states_of_modules():
@@ -210,7 +241,15 @@ def storages():
     yield s.nbytes(), torch.UntypedStorage([1, 2], device="cuda").nbytes(), torch.cuda.FloatStorage(10).device
     x = torch.zeros(4, device="cuda")
     t = x.storage()
-    yield t.device, t.type(), t.data_ptr() == x.data_ptr(), t.is_cuda, t.tolist(), t.half().device, x.untyped_storage().device
+    yield (
+        t.device,
+        t.type(),
+        t.data_ptr() == x.data_ptr(),
+        t.is_cuda,
+        t.tolist(),
+        t.half().device,
+        x.untyped_storage().device,
+    )
     yield torch.TypedStorage(10, dtype=torch.float, device="cuda").device, t.clone().device, x.share_memory_() is x
     x.untyped_storage().resize_(0)
     yield x.untyped_storage().size()
@@ -218,7 +257,13 @@ def storages():
 
 def new_of_old():
     x, empty = torch.zeros(3, device="cuda"), torch.zeros(3, device="meta")
-    yield x.new(2, 3).device, x.new([0.0, 0.0]).device, x.new().device, empty.new(2).device, x.new(x.untyped_storage()).device
+    yield (
+        x.new(2, 3).device,
+        x.new([0.0, 0.0]).device,
+        x.new().device,
+        empty.new(2).device,
+        x.new(x.untyped_storage()).device,
+    )
 
 
 def arrays():

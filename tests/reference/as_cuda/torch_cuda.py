@@ -46,12 +46,21 @@ def devices():
         cuda.set_device(device)
     asked = cuda.set_device, cuda.get_device_properties, cuda.memory_allocated, cuda.current_stream
     yield [raised(each, "cpu") for each in asked], raised(cuda.synchronize, "cuda:4")
-    yield torch.get_device_module().__name__, torch.get_device_module("cuda").__name__, cuda._get_device_index("cuda", True)
+    yield (
+        torch.get_device_module().__name__,
+        torch.get_device_module("cuda").__name__,
+        cuda._get_device_index("cuda", True),
+    )
 
 
 def accelerator():
     it = torch.accelerator
-    yield it.is_available(), it.current_accelerator(), it.current_accelerator(check_available=True).type, it.device_count()
+    yield (
+        it.is_available(),
+        it.current_accelerator(),
+        it.current_accelerator(check_available=True).type,
+        it.device_count(),
+    )
     yield it.current_device_index(), it.set_device_index(0), it.synchronize(), raised(it.get_device_capability)
     yield sorted(it.memory_stats()), it.memory_allocated() == torch.cuda.memory_allocated(), it.get_memory_info()[1]
     yield it.reset_peak_memory_stats(), it.reset_accumulated_memory_stats(), it.empty_cache()
@@ -86,7 +95,11 @@ def summary():
 
 def snapshots():
     segments = torch.cuda.memory_snapshot()
-    yield sorted(segments[0]), sorted(segments[0]["blocks"][0]), {segment["segment_type"] for segment in segments} <= {"small", "large"}
+    yield (
+        sorted(segments[0]),
+        sorted(segments[0]["blocks"][0]),
+        {segment["segment_type"] for segment in segments} <= {"small", "large"},
+    )
     torch.cuda.memory._record_memory_history(max_entries=1000)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
@@ -95,7 +108,11 @@ def snapshots():
     del x
     seen = torch.cuda.memory._snapshot()
     torch.cuda.memory._record_memory_history(enabled=None)
-    last = [(e["action"], e["size"], e["stream"] == stream.cuda_stream) for e in seen["device_traces"][0] if e["action"][0] in "af"]
+    last = [
+        (e["action"], e["size"], e["stream"] == stream.cuda_stream)
+        for e in seen["device_traces"][0]
+        if e["action"][0] in "af"
+    ]
     yield sorted(seen), len(seen["device_traces"]), last[-4:], y.device
     yield [segment["stream"] == stream.cuda_stream for segment in seen["segments"]].count(True)
 
@@ -122,7 +139,14 @@ def out_of_memory():
 def streams():
     cuda = torch.cuda
     s = cuda.Stream()
-    yield s.device, s == cuda.current_stream(), isinstance(s, cuda.Stream), isinstance(s, torch.Stream), s.query(), s.stream_id != 0
+    yield (
+        s.device,
+        s == cuda.current_stream(),
+        isinstance(s, cuda.Stream),
+        isinstance(s, torch.Stream),
+        s.query(),
+        s.stream_id != 0,
+    )
     with cuda.stream(s):
         x = torch.zeros(5, device="cuda")
         with cuda.stream(None), cuda.stream(cuda.default_stream()):
@@ -139,9 +163,25 @@ def streams():
     yield cuda.current_stream() == s
     cuda.set_stream(cuda.default_stream())
     first = cuda.default_stream()
-    yield first, first.cuda_stream, cuda.current_stream("cuda:0").device_index, first.stream_id, first.device_type, first.priority
-    yield hash(first) == hash(cuda.current_stream(0)), first._as_parameter_.value, first.__cuda_stream__(), first.native_handle
-    yield cuda.Stream.priority_range(), cuda.Stream(device="cuda:0", priority=5).priority, cuda.Stream(torch.device("cuda")).device
+    yield (
+        first,
+        first.cuda_stream,
+        cuda.current_stream("cuda:0").device_index,
+        first.stream_id,
+        first.device_type,
+        first.priority,
+    )
+    yield (
+        hash(first) == hash(cuda.current_stream(0)),
+        first._as_parameter_.value,
+        first.__cuda_stream__(),
+        first.native_handle,
+    )
+    yield (
+        cuda.Stream.priority_range(),
+        cuda.Stream(device="cuda:0", priority=5).priority,
+        cuda.Stream(torch.device("cuda")).device,
+    )
     yield cuda.ExternalStream(s.cuda_stream).cuda_stream == s.cuda_stream, raised(cuda.Stream, device="cpu")
     with torch.Stream("cuda"), cuda.StreamContext(s):
         yield cuda.current_stream() == s
@@ -164,11 +204,19 @@ def events():
 def libraries():
     backends = torch.backends
     yield backends.cuda.is_built(), backends.cudnn.enabled, backends.cudnn.is_available(), backends.cudnn.version()
-    yield backends.cudnn.is_acceptable(torch.zeros(1, device="cuda")), backends.cudnn.benchmark, backends.cudnn.allow_tf32
+    yield (
+        backends.cudnn.is_acceptable(torch.zeros(1, device="cuda")),
+        backends.cudnn.benchmark,
+        backends.cudnn.allow_tf32,
+    )
     yield backends.cudnn.benchmark_limit, backends.cuda.matmul.allow_tf32, backends.cuda.cufft_plan_cache[0].max_size
     yield backends.cuda.cufft_plan_cache[0].size, backends.cuda.cufft_plan_cache.clear()
     yield backends.cuda.flash_sdp_enabled(), backends.cuda.mem_efficient_sdp_enabled(), backends.cuda.math_sdp_enabled()
-    yield backends.cuda.is_flash_attention_available(), backends.cuda.cudnn_sdp_enabled(), backends.cuda.preferred_blas_library()
+    yield (
+        backends.cuda.is_flash_attention_available(),
+        backends.cuda.cudnn_sdp_enabled(),
+        backends.cuda.preferred_blas_library(),
+    )
     backends.cudnn.benchmark = True
     backends.cudnn.benchmark_limit = 3
     yield backends.cudnn.benchmark, backends.cudnn.benchmark_limit
@@ -176,7 +224,11 @@ def libraries():
     backends.cudnn.benchmark_limit = 10
     with backends.cudnn.flags(enabled=False):
         yield backends.cudnn.enabled
-    yield torch.cuda.nccl.version(), torch.cuda.nccl.is_available([torch.zeros(1, device="cuda")]), dist.is_nccl_available()
+    yield (
+        torch.cuda.nccl.version(),
+        torch.cuda.nccl.is_available([torch.zeros(1, device="cuda")]),
+        dist.is_nccl_available(),
+    )
     yield dist.get_default_backend_for_device("cuda"), torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("warn")
     yield torch.cuda.get_sync_debug_mode()
@@ -195,7 +247,12 @@ def tuning():
 
 def profiling():
     runtime = torch.cuda.cudart()
-    yield runtime.cudaMemGetInfo(0)[1], runtime.cudaError.success, str(runtime.cudaError.success), int(runtime.cudaProfilerStart())
+    yield (
+        runtime.cudaMemGetInfo(0)[1],
+        runtime.cudaError.success,
+        str(runtime.cudaError.success),
+        int(runtime.cudaProfilerStart()),
+    )
     yield runtime.cudaGetErrorString(runtime.cudaError.success), runtime.cudaProfilerStop()
     torch.cuda.check_error(0)
     with torch.cuda.nvtx.range("x"), torch.autograd.profiler.emit_nvtx(), torch.cuda.profiler.profile():

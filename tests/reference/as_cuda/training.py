@@ -270,7 +270,13 @@ def parametrized(device):
 
 def losses(device):
     x, y = ones(4, 5, device=device, requires_grad=True), ones(4, 5, device=device)
-    for loss in (nn.MSELoss(), nn.L1Loss(), nn.SmoothL1Loss(), nn.BCEWithLogitsLoss(), nn.KLDivLoss(reduction="batchmean")):
+    for loss in (
+        nn.MSELoss(),
+        nn.L1Loss(),
+        nn.SmoothL1Loss(),
+        nn.BCEWithLogitsLoss(),
+        nn.KLDivLoss(reduction="batchmean"),
+    ):
         loss(x, y).backward()
     nn.CrossEntropyLoss(label_smoothing=0.1)(x, torch.zeros(4, dtype=torch.long, device=device)).backward()
     yield raised(nn.MSELoss(), x, torch.ones(4, 5))
