@@ -1,7 +1,5 @@
 """Functions that make tensors on a device: "cuda" is the simulated GPU, "meta" none of it."""
 
-from functools import partial
-
 import torch
 import torch.utils._device
 
@@ -25,13 +23,7 @@ def make_on_cuda():
     places = [(owner, name, name not in _HEEDLESS) for owner, name in _places(constructors)]
     places += [(torch, name, False) for name in _LIKE if hasattr(torch, name)]
     places += [(torch.Tensor, name, False) for name in (*_NEW, "new_tensor")]
-    table = torch.jit._builtins._get_builtin_table()  # by which torch.jit.script knows PyTorch's own
-    known = {(owner, name): table.get(id(getattr(owner, name))) for owner, name, _ in places}
     undoings = [replaced(owner, name, _placing(is_constructor)) for owner, name, is_constructor in places]
-    for (owner, name), operator in known.items():
-        if operator is not None:
-            table[id(getattr(owner, name))] = operator
-            undoings.append(partial(table.pop, id(getattr(owner, name))))
     undoings += [replaced(torch.Tensor, "new", _like_itself), replaced(torch.nested, "nested_tensor", _jagged)]
     return all_of(undoings)
 

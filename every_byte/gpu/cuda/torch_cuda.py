@@ -21,10 +21,14 @@ _CUDNN_VERSION = 92000  # of the package that PyTorch 2.13's CUDA build brings
 
 def answer_for_cuda():
     """Put the answers in their places. Returns what undoes it."""
+    is_compiled = torch.cuda._is_compiled()  # it asks whether a function is there
     functions = FUNCTIONS | ACCELERATOR | c_settings.functions() | comm.FUNCTIONS
     in_c = [(torch._C, name, function) for name, function in functions.items()]
     undoings = [present(owner, name, where_cuda_is_simulated(answer)) for owner, name, answer in in_c + _IN_PYTHON]
     undoings += [replaced(owner, name, lambda _original, value=value: value) for owner, name, value in _VALUES]
+    undoings.append(
+        replaced(torch.cuda, "_is_compiled", lambda _original: lambda: is_compiled or standing_for_cuda() is not None)
+    )
     undoings.append(replaced(torch.cuda, "default_generators", lambda _original: generators()))
     undoings.append(present(type(torch.backends.cudnn), "benchmark_limit", lambda _original: _benchmark_limit()))
     return all_of(undoings)

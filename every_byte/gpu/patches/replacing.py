@@ -4,6 +4,8 @@ import threading
 from contextlib import ExitStack
 from functools import partial, wraps
 
+import torch
+
 
 def replaced(owner, name: str, make):
     """Put `make(what stood there)` in the place of `owner.name`; returns what takes it away again.
@@ -38,13 +40,18 @@ class _Absent:
 
 
 class _Place:
-    """One attribute: PyTorch's own, and what is made of it, in the order in which it came."""
+    """One attribute: PyTorch's own, and what is made of it, in the order in which it came.
+
+    Where `torch.jit.script` knows PyTorch's own as an operator, it knows what stands there as the same.
+    """
 
     def __init__(self, owner, name: str) -> None:
         self.owner, self.name = owner, name
         self.is_inherited = name not in vars(owner)
         self.original = getattr(owner, name) if self.is_inherited else vars(owner)[name]
         self.makers: list = []
+        self._operators = torch.jit._builtins._get_builtin_table()  # by the addresses of functions
+        self._operator, self._known = self._operators.get(id(self.original)), None
 
     def put(self) -> None:
         made = self.original
@@ -52,12 +59,20 @@ class _Place:
             below, made = made, make(made)
             made = wraps(below)(made) if _is_made_function(made, below) else made
         setattr(self.owner, self.name, made)
+        self._tell_scripts(made)
+
+    def _tell_scripts(self, made) -> None:
+        if self._operator is not None:
+            self._operators.pop(id(self._known), None)
+            self._known = made  # as long as its address stands in the table
+            self._operators[id(made)] = self._operator
 
     def take_away(self, make) -> None:
         with _lock:
             self.makers.remove(make)
             if self.makers:
                 return self.put()
+            self._tell_scripts(self.original)
             del _places[id(self.owner), self.name]
             if self.is_inherited or isinstance(self.original, _Absent):
                 delattr(self.owner, self.name)
