@@ -12,7 +12,6 @@ from every_byte.ledger.trace import Trace
 
 from .steps import Step
 
-
 MOST_STOPS = 3
 """A program may catch what ends it, by a bare `except:`; after so many times it is ended for good."""
 

@@ -1,7 +1,7 @@
 """Small programs that know "cuda" alone: what each is told, and what it takes, on any GPU.
 
-A file of tests/reference/as_cuda holds programs, functions that yield what they were told. Over the CUDA build they were
-recorded; on a simulated GPU that stands for "cuda" they are to be told, and to take, the same.
+A file of tests/reference/as_cuda holds programs, functions that yield what they were told. Over the CUDA build they
+were recorded; on a simulated GPU that stands for "cuda" they are to be told, and to take, the same.
 """
 
 import gc
@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isgeneratorfunction, signature
-from pathlib import Path
 
 import torch
 from places import RECORDED, REFERENCE

@@ -59,7 +59,14 @@ def differing(before: dict, after: dict, places) -> list:
 
 def test_much_is_changed(places):
     names = {f"{getattr(owner, '__name__', owner)}.{name}" for owner, name in places}
-    assert {"torch.device", "torch.zeros", "Tensor.to", "torch.cuda.device_count", "Thread.start", "torch.load"} <= names
+    assert {
+        "torch.device",
+        "torch.zeros",
+        "Tensor.to",
+        "torch.cuda.device_count",
+        "Thread.start",
+        "torch.load",
+    } <= names
     assert len(places) > 250
     assert replacing._places == {}
 

@@ -29,9 +29,13 @@ def test_a_default_device_is_the_innermost(gpu):
 
 
 def test_what_is_asked_ends_with_an_error(gpu):
-    with pytest.raises(ValueError, match="no"), asking(HERE):
-        assert not is_outside()
-        raise ValueError("no")
+    def asked() -> None:
+        with asking(HERE):
+            assert not is_outside()
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        asked()
     assert is_outside()
 
 

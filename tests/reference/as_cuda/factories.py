@@ -9,7 +9,8 @@ from torch import nn
 ARGUMENTS = {
     "empty": (3,), "zeros": (3,), "ones": (3,), "rand": (3,), "randn": (3,), "full": ((3,), 1.0), "arange": (5,),
     "linspace": (0, 1, 3), "logspace": (0, 1, 3), "eye": (3,), "randint": (5, (3,)), "randperm": (4,), "range": (0, 3),
-    "tensor": ([1.0],), "as_tensor": ([1.0],), "asarray": ([1.0],), "scalar_tensor": (1.0,), "empty_strided": ((3, 2), (2, 1)),
+    "tensor": ([1.0],), "as_tensor": ([1.0],), "asarray": ([1.0],), "scalar_tensor": (1.0,),
+    "empty_strided": ((3, 2), (2, 1)),
     "empty_permuted": ((3, 2), (1, 0)), "tril_indices": (3, 3), "triu_indices": (3, 3), "hann_window": (4,),
     "sparse_coo_tensor": (torch.zeros(1, 2, dtype=torch.long), torch.ones(2), (3,)), "hamming_window": (4,),
     "bartlett_window": (4,), "blackman_window": (4,), "kaiser_window": (4,), "fftfreq": (4,), "rfftfreq": (4,),

@@ -78,7 +78,8 @@ def mixed():
     x, host, empty = torch.zeros(3, 3, device="cuda"), torch.zeros(3, 3), torch.zeros(3, 3, device="meta")
     asked = (
         lambda: x + host, lambda: x @ host, lambda: nn.Linear(3, 3)(x), lambda: nn.Linear(3, 3).cuda()(host),
-        lambda: x + empty, lambda: x.copy_(empty), lambda: empty.cpu(), lambda: empty.sum().item(), x.pin_memory, x.numpy,
+        lambda: x + empty, lambda: x.copy_(empty), lambda: empty.cpu(), lambda: empty.sum().item(),
+        x.pin_memory, x.numpy,
     )  # fmt: skip
     yield [raised(each) for each in asked]
     yield (x + torch.tensor(1.0)).device, (torch.tensor(1.0) + x).device, empty.copy_(x).device, x.copy_(host).device

@@ -12,8 +12,8 @@ from as_cuda import raised
 PROPERTIES = (
     "name", "major", "minor", "total_memory", "multi_processor_count", "max_threads_per_multi_processor", "gcnArchName",
     "shared_memory_per_block", "shared_memory_per_block_optin", "shared_memory_per_multiprocessor", "L2_cache_size",
-    "max_threads_per_block", "regs_per_multiprocessor", "warp_size", "is_integrated", "is_multi_gpu_board", "pci_bus_id",
-    "pci_device_id", "pci_domain_id",
+    "max_threads_per_block", "regs_per_multiprocessor", "warp_size", "is_integrated", "is_multi_gpu_board",
+    "pci_bus_id", "pci_device_id", "pci_domain_id",
 )  # fmt: skip
 ALL = ("", "cuda", "cuda:0", 0, torch.device("cuda"))
 
