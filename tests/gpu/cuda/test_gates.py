@@ -1,4 +1,4 @@
-"""While a GPU stands for "cuda" PyTorch is changed; after the last such one closes it is as it was, whatever happens."""
+"""While a GPU stands for "cuda" PyTorch is changed; after the last such one closes it is as it was."""
 
 import sys
 import threading
@@ -42,7 +42,8 @@ def state(places) -> dict:
     answers = (
         torch.cuda.is_available(), torch.cuda.device_count(), torch.accelerator.is_available(), torch.version.cuda,
         torch.backends.cudnn.is_available(), torch.cuda.is_initialized(), torch.distributed.is_nccl_available(),
-        torch.get_default_device(), torch.get_default_dtype(), torch.zeros(1).device, torch.nn.Linear(1, 1).weight.device,
+        torch.get_default_device(), torch.get_default_dtype(), torch.zeros(1).device,
+        torch.nn.Linear(1, 1).weight.device,
         torch.__future__.get_swap_module_params_on_conversion(), torch._C._len_torch_dispatch_stack(),
         torch._C._len_torch_function_stack(), torch.is_autocast_enabled("cuda"),
     )  # fmt: skip
