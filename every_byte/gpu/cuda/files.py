@@ -21,6 +21,8 @@ def keep_holes():
         [
             replaced(torch.serialization, "_save", _noting_that_it_saves),
             replaced(torch._C, "PyTorchFileWriter", _leaving_holes),
+            replaced(torch.UntypedStorage, "_write_file", _written_as_of_the_host),
+            replaced(torch.UntypedStorage, "_set_from_file", _passed_over),
             *(replaced(owner, "load", _mapping) for owner in (torch, torch.serialization)),
         ]
     )
@@ -48,6 +50,25 @@ def _leaving_holes(original):
                 super().write_record(name, data, n_bytes)
 
     return Writer
+
+
+def _written_as_of_the_host(original):
+    """The files of old have no parts: a storage's bytes are written."""
+
+    def write(storage, *where) -> None:
+        original(storage.cpu() if lies_here(storage) else storage, *where)
+
+    return write
+
+
+def _passed_over(original):
+    def read(storage, *where):
+        if not lies_here(storage):
+            return original(storage, *where)
+        original(torch.UntypedStorage(storage.nbytes()), *where)
+        return storage
+
+    return read
 
 
 def _mapping(original):

@@ -13,6 +13,7 @@ from .pinned import pin
 from .processes import run_own_rank_here
 from .profiling import profile_the_host_alone
 from .ranks import pretend
+from .safetensors import keep_holes_in_safetensors
 from .storages import hold_storages
 from .tensors import move, say_cuda
 from .threads import follow_threads
@@ -30,6 +31,7 @@ CUDA_GATES = Changes(
         draw_on_cuda,
         answer_for_cuda,
         keep_holes,
+        keep_holes_in_safetensors,
         pretend,
         pin,
         follow_threads,

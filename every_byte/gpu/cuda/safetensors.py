@@ -1,0 +1,73 @@
+"""Files of the library safetensors: written with holes where a simulated GPU's bytes would be, and mapped, not read.
+
+Source: the format, github.com/huggingface/safetensors: eight bytes that say how long the header is, the header in JSON,
+and the tensors' bytes behind one another.
+"""
+
+import json
+import os
+
+import torch
+
+from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.patches.replacing import all_of, replaced
+
+from .late import once_imported
+from .naming import HERE, named
+
+_TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2",
+}  # fmt: skip
+
+
+def keep_holes_in_safetensors():
+    """Let `safetensors.torch.save_file` leave holes for what lies on the GPU. Returns what undoes it."""
+    return once_imported({"safetensors.torch": _change})
+
+
+def _change(module):
+    return all_of([replaced(module, "save_file", _with_holes), replaced(module, "load_file", _by_way_of_the_host)])
+
+
+def _by_way_of_the_host(original):
+    """Tensors of the CPU are mapped; for those of a GPU the library reads the file."""
+
+    def load_file(filename, device="cpu", **rest):
+        if standing_for_cuda() is None or named(device) != HERE:
+            return original(filename, device=device, **rest)
+        return {name: x.to(device) for name, x in original(filename, device="cpu", **rest).items()}
+
+    return load_file
+
+
+def _with_holes(original):
+    def save_file(tensors, filename, metadata=None) -> None:
+        is_ours = standing_for_cuda() is not None and any(x.is_cuda for x in tensors.values())
+        if not is_ours or any(x.dtype not in _TYPES or not x.is_contiguous() for x in tensors.values()):
+            return original(tensors, filename, metadata)
+        original({}, filename, metadata)  # what may not be written is refused there
+        write(tensors, filename, metadata)
+
+    return save_file
+
+
+def write(tensors: dict[str, torch.Tensor], filename: str | os.PathLike, metadata: dict[str, str] | None) -> None:
+    """Write a file of that format; of tensors on the GPU their place alone."""
+    in_order = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
+    header: dict = {"__metadata__": metadata} if metadata else {}
+    end = 0
+    for name, x in in_order:
+        start, end = end, end + x.nbytes
+        header[name] = {"dtype": _TYPES[x.dtype], "shape": list(x.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(filename, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        data = file.tell()
+        for name, x in in_order:
+            if not x.is_cuda:
+                file.seek(data + header[name]["data_offsets"][0])
+                file.write(x.detach().view(-1).view(torch.uint8).numpy().tobytes())
+        file.truncate(data + end)
