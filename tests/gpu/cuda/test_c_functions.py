@@ -13,8 +13,8 @@ from utils import SimulatedGPU
 HERE = Path(torch.__file__).parent
 # Of PyTorch's compiler, of other processes, of ROCm, or classes: a program that trains does not come there.
 NOT_ASKED = {
-    "_cuda_CUDAAllocator", "_cuda_CUDAAllocator_AllocatorState", "_cuda_allocationTraceback", "_cuda_getHipblasltVersion",
-    "_cuda_isInBadFork", "_cuda_init", "_cudart", "_cudnn", "_cudnn_set_conv_benchmark_empty_cache",
+    "_cuda_CUDAAllocator", "_cuda_CUDAAllocator_AllocatorState", "_cuda_allocationTraceback",
+    "_cuda_getHipblasltVersion", "_cuda_isInBadFork", "_cuda_init", "_cudart", "_cudnn", "_cudnn_set_conv_benchmark_empty_cache",
 }  # fmt: skip
 FILES = [*(HERE / "cuda").glob("*.py"), *(HERE / "backends").rglob("*.py"), *(HERE / "nn" / "parallel").glob("*.py"),
          *(HERE / "accelerator").glob("*.py")]  # fmt: skip
@@ -42,10 +42,13 @@ def test_they_go_by_their_names(gpu):
 
 
 @pytest.mark.parametrize(
-    "name", ["_cuda_customAllocator", "_cuda_jiterator_compile_and_launch_kernel", "_nccl_all_reduce", "_cuda_releasePool"]
+    "name",
+    ["_cuda_customAllocator", "_cuda_jiterator_compile_and_launch_kernel", "_nccl_all_reduce", "_cuda_releasePool"],
 )
 def test_what_is_not_followed_is_refused_by_name(gpu, name):
-    with pytest.raises(NotImplementedError, match=f"torch._C.{name} is not modelled on a simulated GPU: .*leave it out"):
+    with pytest.raises(
+        NotImplementedError, match=f"torch._C.{name} is not modelled on a simulated GPU: .*leave it out"
+    ):
         getattr(torch._C, name)()
 
 

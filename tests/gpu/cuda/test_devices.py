@@ -40,7 +40,10 @@ def test_groups_of_tensors_tell_theirs(gpu):
     groups = torch.utils._foreach_utils._group_tensors_by_device_and_dtype(
         [[torch.zeros(2, device="cuda"), torch.zeros(2), torch.zeros(2, device="cuda")]]
     )
-    assert sorted((str(device), len(tensors[0])) for (device, _), (tensors, _) in groups.items()) == [("cpu", 1), ("cuda:0", 2)]
+    assert sorted((str(device), len(tensors[0])) for (device, _), (tensors, _) in groups.items()) == [
+        ("cpu", 1),
+        ("cuda:0", 2),
+    ]
 
 
 def test_it_is_put_back():

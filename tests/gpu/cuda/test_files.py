@@ -56,7 +56,9 @@ print(read["weight"].device, tuple(read["weight"].shape), float(read["weight"].a
 
 def test_others_read_zeros_without_a_simulated_gpu(gpu, tmp_path):
     torch.save({"weight": torch.ones(1000, 1000, device="cuda"), "n": torch.tensor([7, 8])}, tmp_path / "x.pt")
-    run = subprocess.run([sys.executable, "-c", READ_ALONE, tmp_path / "x.pt"], capture_output=True, text=True, timeout=120)
+    run = subprocess.run(
+        [sys.executable, "-c", READ_ALONE, tmp_path / "x.pt"], capture_output=True, text=True, timeout=120
+    )
     assert run.stdout.strip() == "cpu (1000, 1000) 0.0 [7, 8]", run.stderr
 
 
@@ -64,7 +66,8 @@ def test_others_read_zeros_without_a_simulated_gpu(gpu, tmp_path):
     ("map_location", "device"),
     [
         (None, "cuda:0"), ("cpu", "cpu"), ("cuda", "cuda:0"), ("cuda:0", "cuda:0"), (torch.device("cuda"), "cuda:0"),
-        ({"cuda:0": "cpu"}, "cpu"), (lambda storage, place: storage, "cpu"), (lambda storage, place: storage.cuda(), "cuda:0"),
+        ({"cuda:0": "cpu"}, "cpu"), (lambda storage, place: storage, "cpu"),
+        (lambda storage, place: storage.cuda(), "cuda:0"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("mmap", [None, True, False])
@@ -91,7 +94,11 @@ def test_an_optimizers_state(gpu, tmp_path):
     optimizer.load_state_dict(torch.load(tmp_path / "o.pt"))
     assert gpu.memory_allocated() == before
     state = optimizer.state[m.weight]
-    assert (state["step"].device.type, state["exp_avg"].device, state["step"].item()) == ("cpu", torch.device("cuda", 0), 1.0)
+    assert (state["step"].device.type, state["exp_avg"].device, state["step"].item()) == (
+        "cpu",
+        torch.device("cuda", 0),
+        1.0,
+    )
     optimizer.step()
 
 

@@ -11,7 +11,12 @@ from utils import SimulatedGPU
 
 def test_what_is_pinned_says_so(gpu):
     x = torch.zeros(100, pin_memory=True)
-    assert (x.is_pinned(), x[2:].is_pinned(), x.pin_memory() is x, x.untyped_storage().is_pinned()) == (True, True, True, True)
+    assert (x.is_pinned(), x[2:].is_pinned(), x.pin_memory() is x, x.untyped_storage().is_pinned()) == (
+        True,
+        True,
+        True,
+        True,
+    )
     assert [y.is_pinned() for y in (torch.zeros(3), torch.zeros(3, device="meta"))] == [False] * 2
     made = [torch.empty(4, pin_memory=True), torch.tensor([1.0], pin_memory=True), torch.randn(3, pin_memory=True)]
     made += [torch.zeros(3).pin_memory(), torch.zeros(3).pin_memory("cuda"), torch.empty_like(x, pin_memory=True)]

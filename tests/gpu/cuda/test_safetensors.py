@@ -20,7 +20,12 @@ def header_of(path) -> tuple[dict, int]:
 def test_a_file_has_all_places_and_the_bytes_of_the_host(gpu, tmp_path):
     large = torch.empty(1 << 26, device="cuda")
     host = torch.arange(3, dtype=torch.float32)
-    tensors = {"b": large, "a": host, "flag": torch.tensor([True, False]), "none": torch.zeros((), device="cuda").half()}
+    tensors = {
+        "b": large,
+        "a": host,
+        "flag": torch.tensor([True, False]),
+        "none": torch.zeros((), device="cuda").half(),
+    }
     write(tensors, path := tmp_path / "x.safetensors", {"format": "pt"})
     header, start = header_of(path)
     assert header == {
