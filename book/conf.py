@@ -27,6 +27,8 @@ extensions = [
     "book.extensions.glossary",
     "book.extensions.folds",
     "book.extensions.sources",
+    "book.extensions.command",
+    "book.extensions.reference",
 ]
 templates_path = ["_templates"]
 

@@ -9,4 +9,14 @@ from .gpu.simulated import SimulatedGPU
 from .ledger.ledger import Ledger
 from .ledger.trace import Trace
 
-__all__ = ["Ledger", "LiveGPU", "SimulatedGPU", "Trace", "open_gpu"]
+__all__ = ["Ledger", "LiveGPU", "Report", "SimulatedGPU", "Trace", "open_gpu"]
+
+
+def __getattr__(name: str):
+    """`Report` when it is first asked for: it brings as much as half of the rest."""
+    if name != "Report":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .account.report import Report
+
+    globals()[name] = Report
+    return Report

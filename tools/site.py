@@ -22,12 +22,14 @@ from pathlib import Path
 
 from tools.chapter_pdfs import print_chapters
 from tools.chromium import NAMES, find_chromium
+from tools.example_runs import PAGE, page_of_the_report
 from tools.site_explorers import copy_explorers, digest_of, folder_name, store_all
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
 BUILD = ROOT / "build" / "site"
 NPM, STATIC, SOURCE, KEPT, HTML = (BUILD / name for name in ("npm", "static", "source", "kept", "html"))
+EXAMPLE = BUILD / "example"  # the report of the example program, as a page
 FONTS = ("source-serif-4", "source-sans-3", "source-code-pro")
 
 
@@ -81,13 +83,18 @@ def copy_parts(modules: Path) -> None:
 
 
 def stage() -> None:
-    """The pages' sources side by side in build/site/source: those of book/, and the chapters.
+    """The pages' sources side by side in build/site/source: those of book/, its examples, a report, and the chapters.
 
     One that is there as it is keeps its time: Sphinx does not read it again.
     """
     pages = [*BOOK.glob("*.md"), BOOK / "references.bib", BOOK / "formula_sheet.html"]
     sources = {SOURCE / path.name: path for path in pages}
-    for folder, paths in (("images", (BOOK / "images").iterdir()), ("chapters", (ROOT / "chapters").glob("*.ipynb"))):
+    folders = {
+        "images": (BOOK / "images").iterdir(),
+        "examples": [*(BOOK / "examples").glob("*.*"), *EXAMPLE.glob(PAGE)],
+        "chapters": (ROOT / "chapters").glob("*.ipynb"),
+    }
+    for folder, paths in folders.items():
         sources |= {SOURCE / folder / path.name: path for path in paths}
     for path in [path for path in SOURCE.rglob("*") if path.is_file() and path not in sources]:
         path.unlink()
@@ -152,6 +159,7 @@ def main() -> None:
     scripts = folder_name()
     options = ("-D", f"has_pdfs={int(prints)}", "-D", f"explorer_scripts={scripts}")
     timed("parts from npm", lambda: copy_parts(install_parts()))
+    timed("a report", lambda: page_of_the_report(EXAMPLE / PAGE))
     timed("sources", stage)
     with ThreadPoolExecutor(1) as beside:
         accounts = beside.submit(store_all)  # processes of their own, which take longest

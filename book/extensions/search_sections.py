@@ -27,7 +27,7 @@ def said(node: nodes.Node) -> str:
 def sections(document: nodes.document) -> Iterator[tuple[str, str, str]]:
     """(anchor, title, words) of each section, without those of the sections in it; then of each term that is explained.
 
-    A page's own section has no anchor.
+    Behind these stands each member of a class in the reference. A page's own section has no anchor.
     """
     for section in document.findall(nodes.section):
         inside = [node for node in section.children[1:] if not isinstance(node, (nodes.section, addnodes.glossary))]
@@ -37,6 +37,9 @@ def sections(document: nodes.document) -> Iterator[tuple[str, str, str]]:
         for item in glossary.findall(nodes.definition_list_item):
             for term in item.findall(nodes.term):
                 yield term["ids"][0], term.astext(), said(item[-1])
+    for item in document.findall(nodes.definition_list_item):
+        if "members" in item.parent["classes"]:
+            yield item[0]["ids"][0], item[0]["ids"][0], said(item[-1])
 
 
 def write(app: Sphinx, error: Exception | None) -> None:

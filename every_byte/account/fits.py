@@ -61,6 +61,7 @@ class Fits:
 
     @property
     def own(self) -> Verdict:
+        """Of the GPU on which it ran."""
         return self.verdicts[0]
 
     @property

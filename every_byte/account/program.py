@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from .training import EnoughSteps
-
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -49,8 +47,6 @@ class Program:
     def _run(self) -> Ended:
         try:
             self._run_code(*self._code())
-        except EnoughSteps:
-            return Ended(0, "stopped where the next step would have begun", is_enough=True)
         except SystemExit as exit_:
             return _exited(exit_)
         except KeyboardInterrupt as error:
@@ -97,6 +93,8 @@ class Program:
 
 def _exited(exit_: SystemExit) -> Ended:
     """What `sys.exit(...)` says: nothing and 0 are well, a number is the code, anything else is printed."""
+    if getattr(exit_, "is_enough", False):
+        return Ended(0, "stopped where the next step would have begun", is_enough=True)
     code = exit_.code
     if code is None:
         return Ended(0, "the program called sys.exit()")

@@ -160,8 +160,9 @@ def _run(program: Program, gpu, options: argparse.Namespace, command: list[str])
         training = stack.enter_context(Training(gpu, options.steps))
         report = _Report(gpu, training, options, command, start)
         stack.enter_context(report.before_exit())
+        training.insist = report.insist
         ended = program.run()
-        if ended.is_enough:
+        if ended.is_enough or training.n_stops and not ended.exit_code:
             ended = replace(ended, sentence=f"stopped after {_steps(training.n_steps)}, as --steps says")
         report.write(ended)
     return ended.exit_code
@@ -200,6 +201,10 @@ class _Report:
         finally:
             os._exit = exit_
             signal.signal(signal.SIGTERM, terminate)
+
+    def insist(self) -> None:
+        """End a program that catches what ends it."""
+        os._exit(0)
 
     def write(self, ended: Ended) -> None:
         """Write what the options say."""

@@ -42,6 +42,7 @@ class Shortage:
 
     @property
     def allocated_bytes(self) -> int:
+        """Whole blocks that were in use."""
         return self.ledger.allocated_bytes
 
     @property

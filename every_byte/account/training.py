@@ -1,5 +1,6 @@
 """Counts a program's optimizer steps while it runs, and stops it once there are enough."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,9 +12,22 @@ from every_byte.ledger.trace import Trace
 
 from .steps import Step
 
+MOST_STOPS = 3
+"""A program may catch what ends it, by a bare `except:`; after so many times it is ended for good."""
 
-class EnoughSteps(SystemExit):
-    """Ends a program that has trained for as many steps as were asked for, with exit code 0."""
+
+def _never() -> None:
+    """Nobody insists."""
+
+
+def enough() -> SystemExit:
+    """What ends a program that has trained for as many steps as were asked for, with exit code 0.
+
+    It is a plain SystemExit, by which threads end without a word.
+    """
+    exit_ = SystemExit(0)
+    exit_.is_enough = True
+    return exit_
 
 
 @dataclass
@@ -29,14 +43,17 @@ class Training:
     """Sees where steps of training end: at each return of an optimizer's `step()` that follows a forward or a backward.
 
     Several optimizers that step one after the other, or within one backward, make one step. With a `limit` above 0 the
-    program ends, by EnoughSteps, where the forward or backward of one step more would begin: the forward of a module
+    program ends, by `enough`, where the forward or backward of one step more would begin: the forward of a module
     that trains, with gradients.
 
-    Counts: what runs on any thread.
+    Counts: what runs on any thread. `n_stops` is how often a program was told to end; where it goes on all the same,
+            `insist` is called, which does not return.
     """
 
     def __init__(self, gpu, limit: int = 0) -> None:
         self._gpu, self._limit = gpu, limit
+        self.n_stops = 0
+        self.insist: Callable[[], None] = _never
         self._has_begun = False
         self._readings: list[_Reading] = []
         self._undoings: list = []
@@ -73,7 +90,10 @@ class Training:
 
     def _begin(self) -> None:
         if self._limit and self.n_steps >= self._limit:
-            raise EnoughSteps(0)
+            self.n_stops += 1
+            if self.n_stops > MOST_STOPS:
+                self.insist()
+            raise enough()
         self._has_begun = True
 
     def _leave_step(self, _optimizer, _args, _kwargs) -> None:

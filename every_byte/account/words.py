@@ -13,7 +13,9 @@ from .where import Place
 if TYPE_CHECKING:
     from .report import Report
 
-_IN_ONE_PIECE = "try PYTORCH_ALLOC_CONF=expandable_segments:True"
+_IN_ONE_PIECE = (
+    "try --settings expandable_segments:True here, and PYTORCH_ALLOC_CONF=expandable_segments:True on a card"
+)
 NOTHING = (
     "No tensor was ever made on the GPU. As a rule the program chose the CPU: it asked for a device by another name, "
     "or left before it had one; or it works in processes of its own, which are not followed."
@@ -63,6 +65,10 @@ def verdict(report: "Report") -> Said:
     if report.origin == "measured":
         spare = report.room_bytes - report.peak_reserved_bytes
         return Said(True, f"It ran on {report.gpu}: {exact(spare)} were never reserved")
+    if report.exit_code and not report.steps:
+        spare = report.fits.own.room_bytes - report.peak_reserved_bytes
+        reason = f"PyTorch reserved {exact(report.peak_reserved_bytes)} until then, and {exact(spare)} were left."
+        return Said(None, f"It ended by an error before its first step on {report.gpu} was done", (reason,))
     own = report.fits.own
     needed = max(own.needed_bytes, report.peak_reserved_bytes)
     if not own.fits:

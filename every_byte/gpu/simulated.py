@@ -57,8 +57,7 @@ class SimulatedGPU:
         cuda: bool | AsCuda = False,
     ) -> None:
         self.spec = name if isinstance(name, GPUSpec) else find_spec(name)
-        as_cuda = AsCuda() if cuda is True else cuda or None
-        self._memory = Memory(self.spec, Environment.read(settings), as_cuda)
+        self._memory = Memory(self.spec, Environment.read(settings), AsCuda() if cuda is True else cuda or None)
         self._memory.take_over(holding)
         self._mode = Dispatch(self._memory, owner=self)
         self._mode.observer = self._observer = Observer(self._memory)
@@ -127,9 +126,7 @@ class SimulatedGPU:
 
     @property
     def device(self) -> torch.device:
-        """Where to put tensors. To PyTorch it is `meta`, whichever GPU is open: the innermost one counts them.
-
-        Of a GPU that stands for "cuda" it is "cuda:0".
+        """Where to put tensors: to PyTorch `meta`, of a GPU that stands for "cuda" "cuda:0"; the innermost one counts.
 
         Raises: RuntimeError if this GPU is not the one that would count them.
         """

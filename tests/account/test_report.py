@@ -280,3 +280,9 @@ def test_all_words_of_a_notebook_are_escaped():
     report = reported(mlp, 1, ended="<b>bold</b>")
     assert "<b>" not in report._repr_html_()
     assert "&lt;b&gt;bold" in report._repr_html_()
+
+
+def test_what_failed_before_its_first_step_has_no_verdict():
+    text = " ".join(repr(reported(mlp, 0, exit_code=1, ended="ValueError: no")).split())
+    assert "It ended by an error before its first step on a100-80gb was done." in text
+    assert "Fits on a100-80gb:" not in text

@@ -69,7 +69,7 @@ def test_the_figures_are_those_of_the_same_program_in_a_scope(run):
         ("step(); import sys; sys.exit('no luck')", 1, "the program called sys.exit('no luck')"),
         ("step(); raise ValueError('wrong turn')", 1, "ValueError: wrong turn"),
         ("import os; step(); os._exit(5)", 5, "the program called os._exit(5)"),
-        ("import os, signal; step(); os.kill(os.getpid(), signal.SIGINT)", 130, "interrupted"),
+        ("import os, signal, time; step(); os.kill(os.getpid(), signal.SIGINT); time.sleep(9)", 130, "interrupted"),
         ("import os, signal; step(); os.kill(os.getpid(), signal.SIGTERM)", 143, "terminated"),
         ("step(); del model, optimizer; import gc; gc.collect()", 0, "the program ended by itself"),
         ("step(); import __main__; __main__.__dict__.clear()", 0, "the program ended by itself"),
@@ -135,6 +135,34 @@ def test_threads_are_part_of_it(run):
     found = run(program(text))
     assert found.exit_code == 0
     assert len(found.figures["steps"]) == 2
+
+
+def test_a_program_that_catches_everything_ends_all_the_same(run):
+    text = """
+    while True:
+        try:
+            step()
+        except:
+            print("went on")
+    """
+    found = run(program(text))
+    assert (found.exit_code, found.out) == (0, "went on\n" * 3)
+    assert len(found.figures["steps"]) == 3
+
+
+def test_a_thread_is_stopped_without_a_word(run):
+    text = """
+    import threading
+    def train():
+        while True:
+            step()
+    thread = threading.Thread(target=train); thread.start(); thread.join()
+    print("joined")
+    """
+    found = run(program(text))
+    assert (found.exit_code, found.out) == (0, "joined\n")
+    assert "Traceback" not in found.err
+    assert found.figures["ended"] == "stopped after 3 optimizer steps, as --steps says"
 
 
 def test_a_subprocess_is_not_followed_and_does_no_harm(run):
@@ -246,7 +274,8 @@ def test_what_it_writes(run):
     ("options", "said"),
     [
         (("--gpu", "h1000"), "name must be a known GPU: got 'h1000'"),
-        (("--rank", "2"), "rank must be one of the 1 ranks, 0 to 0: got 2"),
+        (("--rank", "2"), "--rank is which of --ranks: got 2 of no ranks; try --ranks 8 --rank 2."),
+        (("--ranks", "2", "--rank", "2"), "rank must be one of the 2 ranks, 0 to 1: got 2."),
         (("--ranks", "0"), "ranks must be 1 or more: got 0"),
         (("--settings", "max_split_size_mb:1"), "max_split_size_mb"),
         (("--html", "nowhere/r.html"), "a report must go to a folder that is there: got 'nowhere/r.html'"),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def _serve() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         if not (child := os.fork()):
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
             os.chdir(job["folder"])
             for number, name in ((1, "out"), (2, "err")):
                 os.dup2(os.open(job[name], os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)

@@ -98,7 +98,7 @@ def _on_meta(original, args: tuple, kwargs: dict) -> torch.Tensor:
 
 
 def _with_numbers(args: tuple) -> tuple:
-    """The arguments of what makes a tensor of data, without tensors of the GPU in lists: each is brought."""
+    """The arguments of what makes a tensor of data; tensors of the GPU in its lists are brought, as on CUDA."""
     if not any(isinstance(each, (list, tuple)) for each in args):
         return args
 

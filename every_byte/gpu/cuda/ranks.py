@@ -27,8 +27,10 @@ def as_rank(n: int | None, rank: int = 0) -> AsCuda:
         raise ValueError(f"ranks must be 1 or more: got {n}; try 8.")
     else:
         n_ranks = n
+    if n is None and rank:
+        raise ValueError(f"--rank is which of --ranks: got {rank} of no ranks; try --ranks 8 --rank {rank}.")
     if not 0 <= rank < n_ranks:
-        raise ValueError(f"rank must be one of the {n_ranks} ranks, 0 to {n_ranks - 1}: got {rank}; give --ranks too.")
+        raise ValueError(f"rank must be one of the {n_ranks} ranks, 0 to {n_ranks - 1}: got {rank}.")
     if n is not None:
         os.environ.update(_environment(n, rank))
     return AsCuda(rank, n_ranks)

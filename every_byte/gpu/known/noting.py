@@ -23,6 +23,10 @@ def note(func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object,
 
     Floating-point numbers of which nothing is known lead to none: that is most of a program, and is decided at once.
     """
+    if func is aten._foreach_add_.Scalar:  # as an optimizer counts its steps
+        for tensor in args[0]:
+            note(aten.add_.Tensor, (tensor, args[1]), {}, tensor, known_met)
+        return
     plan = plan_of(func)
     if plan is NOTHING:
         return

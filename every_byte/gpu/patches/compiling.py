@@ -1,6 +1,7 @@
 """What `torch.compile` does while a simulated GPU is open: what its own backends make of a program is not modelled."""
 
 import sys
+import warnings
 
 import torch
 
@@ -29,7 +30,10 @@ def run_uncompiled():
         def compile_(*args, **kwargs):
             if (mode := standing_for_cuda()) is not None:
                 mode.not_modelled("torch.compile", NOT_COMPILED)  # at once: its calls may come much later
-            made = original(*args, **kwargs)
+            with warnings.catch_warnings():
+                if attached():  # whose hooks on modules do no harm: they leave nothing while a compiler traces
+                    warnings.filterwarnings("ignore", "Using `torch.compile.* when there are global hooks")
+                made = original(*args, **kwargs)
             _see_calls(undoings)
             return made
 

@@ -13,8 +13,9 @@ from utils import SimulatedGPU
 HERE = Path(torch.__file__).parent
 # Of PyTorch's compiler, of other processes, of ROCm, or classes: a program that trains does not come there.
 NOT_ASKED = {
-    "_cuda_CUDAAllocator", "_cuda_CUDAAllocator_AllocatorState", "_cuda_allocationTraceback", "_cuda_isInBadFork",
-    "_cuda_getHipblasltVersion", "_cuda_init", "_cudart", "_cudnn", "_cudnn_set_conv_benchmark_empty_cache",
+    "_cuda_CUDAAllocator", "_cuda_CUDAAllocator_AllocatorState", "_cuda_allocationTraceback",
+    "_cuda_getHipblasltVersion", "_cuda_isInBadFork", "_cuda_init", "_cudart", "_cudnn",
+    "_cudnn_set_conv_benchmark_empty_cache",
 }  # fmt: skip
 FILES = [*(HERE / "cuda").glob("*.py"), *(HERE / "backends").rglob("*.py"), *(HERE / "nn" / "parallel").glob("*.py"),
          *(HERE / "accelerator").glob("*.py")]  # fmt: skip

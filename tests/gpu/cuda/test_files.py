@@ -66,7 +66,8 @@ def test_others_read_zeros_without_a_simulated_gpu(gpu, tmp_path):
     ("map_location", "device"),
     [
         (None, "cuda:0"), ("cpu", "cpu"), ("cuda", "cuda:0"), ("cuda:0", "cuda:0"), (torch.device("cuda"), "cuda:0"),
-        ({"cuda:0": "cpu"}, "cpu"), (lambda storage, _: storage, "cpu"), (lambda storage, _: storage.cuda(), "cuda:0"),
+        ({"cuda:0": "cpu"}, "cpu"), (lambda storage, place: storage, "cpu"),
+        (lambda storage, place: storage.cuda(), "cuda:0"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("mmap", [None, True, False])

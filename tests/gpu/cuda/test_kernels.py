@@ -70,6 +70,7 @@ def test_imported_before(triton):
 def test_what_has_no_name_has_that_of_its_kind(triton):
     import triton.runtime.jit
 
-    kernel = triton.runtime.jit.JITFunction(SimpleNamespace())
-    with SimulatedGPU("a100-80gb", cuda=True), pytest.warns(UserWarning, match="Triton kernel SimpleNamespace"):
-        kernel.run()
+    with SimulatedGPU("a100-80gb", cuda=True) as gpu:
+        with pytest.warns(UserWarning, match="Triton kernel SimpleNamespace"):
+            triton.runtime.jit.JITFunction(SimpleNamespace()).run()
+        assert len(gpu.unmodelled) == 1

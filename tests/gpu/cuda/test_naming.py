@@ -28,25 +28,25 @@ def test_a_default_device_is_the_innermost(gpu):
         assert by_default() == torch.device("cuda")
 
 
-def fails_inside() -> None:
-    with asking(HERE):
-        assert not is_outside()
-        raise ValueError("no")
-
-
 def test_what_is_asked_ends_with_an_error(gpu):
+    def asked() -> None:
+        with asking(HERE):
+            assert not is_outside()
+            raise ValueError("no")
+
     with pytest.raises(ValueError, match="no"):
-        fails_inside()
+        asked()
     assert is_outside()
 
 
 @pytest.mark.parametrize("device", ["cuda:1", 1, "cuda:7"])
 def test_another_ranks_gpu_is_refused_by_name(device):
-    refusal = r"the rank of cuda:3, and something was to lie on cuda:\d; call torch\.cuda\.set_device\(3\) first"
     with SimulatedGPU("a100-80gb", cuda=AsCuda(3, 8)):
-        assert named("cuda:3") == HERE
-        with pytest.raises(RuntimeError, match=refusal):
+        with pytest.raises(
+            RuntimeError, match=r"the rank of cuda:3, and something was to lie on cuda:\d; call torch\.cuda"
+        ):
             named(device)
+        assert named("cuda:3") == HERE
 
 
 def test_a_gpu_that_there_is_not(gpu):

@@ -67,9 +67,9 @@ def test_without_ranks_the_environment_is_left_alone():
     ("n", "rank", "message"),
     [
         (0, 0, "ranks must be 1 or more: got 0; try 8"),
-        (4, 4, "rank must be one of the 4 ranks, 0 to 3: got 4; give --ranks too"),
+        (4, 4, "rank must be one of the 4 ranks, 0 to 3: got 4"),
         (4, -1, "got -1"),
-        (None, 1, "rank must be one of the 1 ranks, 0 to 0: got 1"),
+        (None, 1, "--rank is which of --ranks: got 1 of no ranks"),
     ],
 )
 def test_what_is_no_rank(n, rank, message):

@@ -174,8 +174,10 @@ def child(work) -> str:
 def test_a_forked_process_cannot_use_what_was_used(gpu):
     assert child(lambda: torch.zeros(3, device="cuda").device) == "cuda:0"
     torch.zeros(3, device="cuda")
-    refused = child(lambda: torch.zeros(3, device="cuda"))
-    assert refused.startswith("RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with")
+    assert child(lambda: torch.zeros(3, device="cuda")).startswith(
+        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must "
+        "use the"
+    )
     assert child(torch.cuda._is_in_bad_fork) == "True"
     assert child(lambda: torch.manual_seed(3).initial_seed()) == "3"
     assert not torch.cuda._is_in_bad_fork()

@@ -1,4 +1,4 @@
-"""`torch.cuda`, `torch.accelerator` and `torch.backends`: all names answer, or refuse by name; as recorded."""
+"""`torch.cuda`, `torch.accelerator`, `torch.backends`: all names answer, or refuse by name; as recorded, and beyond."""
 
 import inspect
 import warnings

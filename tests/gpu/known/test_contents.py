@@ -82,13 +82,21 @@ def test_long_chains_are_folded(gpu, change):
         lambda x: x[1:2].copy_(torch.rand(1, device=x.device).long()),
         lambda x: torch.argmax(torch.rand(4, 3, device=x.device), 1, out=x),
         lambda x: x.untyped_storage().resize_(64),
-        lambda x: torch._foreach_add_([x], 1),
+        lambda x: torch._foreach_mul_([x], 2),
     ],
 )
 def test_what_is_written_from_what_is_unknown_is_unknown(gpu, write):
     x = torch.ones(4, dtype=torch.int64, device=gpu.device)
     write(x)
     assert not read(x).is_known
+
+
+def test_what_an_optimizer_counts_stays_known(gpu):
+    steps = [torch.tensor(4.0).to(gpu.device), torch.zeros(3, dtype=torch.int64, device=gpu.device)]
+    torch._foreach_add_(steps, 1)
+    assert all(read(x).is_known for x in steps)
+    assert steps[0].item() == 5.0
+    assert steps[1].tolist() == [1, 1, 1]
 
 
 def test_random_and_new_memory_is_unknown(gpu):

@@ -1,0 +1,139 @@
+"""The reference has every public name, what its methods return, and each docstring with its contract."""
+
+import inspect
+import re
+from functools import cached_property
+
+import pytest
+from docutils import nodes
+from small_book import resolved, write_book
+from sphinx.testing.util import SphinxTestApp
+
+import every_byte
+from book.extensions.reference import as_markdown, docstring, found, members, parts, signature
+from book.extensions.search_sections import sections
+from every_byte.formula.formula import Formula
+from tools.site import BOOK
+
+PAGE = (BOOK / "reference.md").read_text(encoding="utf-8")
+PATHS = re.findall(r"^```\{reference\} (\S+)$", PAGE, re.MULTILINE)
+THINGS = {path.rpartition(".")[2]: found(path) for path in PATHS}
+NOT_HERE = {
+    "Attribution": "whose each allocation is at any instant: a ledger says it in rows",
+    "Environment": "settings of several variables, which a text or a dict says as well",
+    "Owners": "what was observed: a ledger is made of it",
+    "Rules": "what differs between PyTorch's versions",
+    "Selector": "part of a formula's term",
+    "Term": "part of a formula",
+    "AsCuda": "cuda=True makes it",
+    "Stream": "as torch.cuda's",
+}
+
+
+def types_named(thing: type) -> set[str]:
+    """The classes of the package that the signatures of a class and of its members name."""
+    getters = [one.fget if isinstance(one, property) else getattr(one, "func", one) for _, one in members(thing)]
+    functions = [thing, *(getattr(one, "__func__", one) for one in getters)]
+    text = " ".join(signature(one, "") for one in functions)
+    return {name for name in re.findall(r"(?<![.\w])[A-Z]\w+", text) if name in OURS}
+
+
+def ours() -> set[str]:
+    """All classes of the package that are loaded."""
+    import sys
+
+    modules = [module for name, module in sys.modules.items() if name.startswith("every_byte.")]
+    return {name for module in modules for name, one in vars(module).items() if inspect.isclass(one)
+            and one.__module__.startswith("every_byte.")}  # fmt: skip
+
+
+OURS = ours()
+
+
+def test_every_public_name_has_a_section():
+    assert set(every_byte.__all__) <= set(THINGS)
+    headings = re.findall(r"^##+ (\w+)$", PAGE, re.MULTILINE)
+    assert headings == list(THINGS)
+    public = re.findall(r"^## (\w+)$", PAGE, re.MULTILINE)
+    assert sorted(public) == every_byte.__all__
+
+
+def test_all_that_they_return_has_one_too():
+    named = {one for thing in THINGS.values() if inspect.isclass(thing) for one in types_named(thing)}
+    assert named - set(THINGS) - set(NOT_HERE) == set()
+    assert set(NOT_HERE) <= OURS, "what is not there need not be excused"
+
+
+def test_report_is_imported_when_it_is_asked_for():
+    from every_byte.account.report import Report
+
+    assert every_byte.Report is Report
+    with pytest.raises(AttributeError, match=r"module 'every_byte' has no attribute 'Nothing'"):
+        every_byte.Nothing  # noqa: B018
+
+
+def test_how_a_signature_is_written():
+    assert signature(every_byte.SimulatedGPU.memory_allocated, "memory_allocated") == "memory_allocated() -> int"
+    assert signature(every_byte.Ledger.__dict__["now"], "Ledger.now") == "Ledger.now(gpu) -> Ledger"
+    assert signature(every_byte.Report.peak, "peak") == "peak: Ledger"
+    assert isinstance(every_byte.Report.__dict__["peak"], cached_property)
+    text = signature(every_byte.Trace, "Trace")
+    assert text.startswith("Trace(origin: str, gpu: str, torch_version: str = '', events: list[Event] = …,")
+    assert "_attributed" not in text
+    opened = signature(every_byte.open_gpu, "open_gpu")
+    assert opened.startswith("open_gpu(name: str | GPUSpec = 'a100-80gb', settings: ")
+    assert opened.endswith("*, cuda: bool = False) -> SimulatedGPU | LiveGPU")
+
+
+def test_a_docstring_is_its_text_and_its_contract():
+    text, contract = parts("A sentence.\n\nMore: of it.\n\nCounts: all\n        of it.\nRaises: ValueError for `x`.")
+    assert text == "A sentence.\n\nMore: of it."
+    assert contract == [("Counts", "all of it."), ("Raises", "ValueError for `x`.")]
+    assert parts("A sentence. Raises: as `x`.") == ("A sentence. Raises: as `x`.", [])
+
+
+def test_code_stays_and_nothing_else_is_markup():
+    assert as_markdown('`a*b` is a*b, PYTORCH_CONF, "live" and [x]') == (
+        '`a*b` is a\\*b, PYTORCH\\_CONF, `"live"` and \\[x]'
+    )
+
+
+def test_a_class_without_the_words_of_a_member_is_refused(tmp_path):
+    app = small_reference(tmp_path, "```{reference} every_byte.LiveGPU\n```")
+    with pytest.raises(ValueError, match=r"every_byte\.LiveGPU\.memory_allocated must say what it is"):
+        app.builder.read()
+    app.cleanup()
+
+
+def test_what_the_page_has_of_a_class(tmp_path):
+    text = "```{reference} every_byte.formula.formula.Formula\n```\n\n```{reference} every_byte.LiveGPU\n"
+    app = small_reference(tmp_path, text + ":as: every_byte.SimulatedGPU\n```")
+    app.builder.read()
+    page = resolved(app, "index")
+    (first, _) = (one for one in page.findall(nodes.definition_list) if "members" in one["classes"])
+    shown = {item[0].astext(): item[1].astext() for item in first}
+    expected = {signature(one, name): docstring(one) for name, one in members(Formula)}
+    assert list(shown) == list(expected)
+    assert [item[0]["ids"][0] for item in first] == [f"Formula.{name}" for name, _ in members(Formula)]
+    for name, words in expected.items():
+        assert " ".join(shown[name].split()).startswith(words.split(".")[0].split("`")[0].strip()[:20])
+    searched = {anchor: words for anchor, _, words in sections(app.env.get_doctree("index"))}
+    assert searched["Formula.letters"] == "The letters that need a value, in the book’s order."
+    fields = [field[0].astext() for field in page.findall(nodes.field)]
+    assert fields[:2] == ["Unit", "Raises"]
+    alike = next(
+        one.astext() for one in page.findall(nodes.paragraph) if one.astext().startswith("As of a SimulatedGPU")
+    )
+    assert "memory_allocated, max_memory_allocated" in alike
+    app.cleanup()
+
+
+def small_reference(folder, text: str) -> SphinxTestApp:
+    """A book whose front page has these words."""
+    write_book(folder)
+    (folder / "index.md").write_text(f"# Front\n\n{text}\n", encoding="utf-8")
+    conf = folder / "conf.py"
+    conf.write_text(
+        f'{conf.read_text(encoding="utf-8")}\nextensions.append("book.extensions.reference")\n', encoding="utf-8"
+    )
+    return SphinxTestApp("html", srcdir=folder)
