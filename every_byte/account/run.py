@@ -163,13 +163,9 @@ def _run(program: Program, gpu, options: argparse.Namespace, command: list[str])
         training.insist = report.insist
         ended = program.run()
         if ended.is_enough or training.n_stops and not ended.exit_code:
-            ended = replace(ended, sentence=f"stopped after {_steps(training.n_steps)}, as --steps says")
+            ended = replace(ended, sentence=report.stopped)
         report.write(ended)
     return ended.exit_code
-
-
-def _steps(n: int) -> str:
-    return "1 optimizer step" if n == 1 else f"{n} optimizer steps"
 
 
 class _Report:
@@ -204,7 +200,14 @@ class _Report:
 
     def insist(self) -> None:
         """End a program that catches what ends it."""
+        self.write(Ended(0, self.stopped))
         os._exit(0)
+
+    @property
+    def stopped(self) -> str:
+        """How a program ended that has made enough steps."""
+        n = self._training.n_steps
+        return f"stopped after {n} optimizer {'step' if n == 1 else 'steps'}, as --steps says"
 
     def write(self, ended: Ended) -> None:
         """Write what the options say."""

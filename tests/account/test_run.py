@@ -148,6 +148,7 @@ def test_a_program_that_catches_everything_ends_all_the_same(run):
     found = run(program(text))
     assert (found.exit_code, found.out) == (0, "went on\n" * 3)
     assert len(found.figures["steps"]) == 3
+    assert found.figures["ended"] == "stopped after 3 optimizer steps, as --steps says"
 
 
 def test_a_thread_is_stopped_without_a_word(run):

@@ -7,6 +7,7 @@ import torch
 from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.gpu.patches.replacing import all_of, replaced
 
+from .kept import saved_over
 from .naming import HERE
 from .storages import lies_here, saving
 
@@ -19,6 +20,7 @@ def keep_holes():
     """
     return all_of(
         [
+            *(replaced(owner, "save", _beside) for owner in (torch, torch.serialization)),
             replaced(torch.serialization, "_save", _noting_that_it_saves),
             replaced(torch._C, "PyTorchFileWriter", _leaving_holes),
             replaced(torch.UntypedStorage, "_write_file", _written_as_of_the_host),
@@ -26,6 +28,17 @@ def keep_holes():
             *(replaced(owner, "load", _mapping) for owner in (torch, torch.serialization)),
         ]
     )
+
+
+def _beside(original):
+    """A file that is there is replaced as a whole: tensors may be mapped from it."""
+
+    def save(obj, f, *args, **kwargs):
+        if standing_for_cuda() is None or not isinstance(f, (str, os.PathLike)):
+            return original(obj, f, *args, **kwargs)
+        return saved_over(f, lambda path: original(obj, path, *args, **kwargs))
+
+    return save
 
 
 def _noting_that_it_saves(original):
@@ -45,6 +58,7 @@ def _leaving_holes(original):
 
         def write_record(self, name, data, n_bytes) -> None:
             if isinstance(data, torch.UntypedStorage) and lies_here(data):
+                saving.left_hole = True
                 self.write_record_metadata(name, n_bytes)
             else:
                 super().write_record(name, data, n_bytes)
@@ -56,6 +70,7 @@ def _written_as_of_the_host(original):
     """The files of old have no parts: a storage's bytes are written."""
 
     def write(storage, *where) -> None:
+        saving.left_hole = lies_here(storage) or getattr(saving, "left_hole", False)
         original(storage.cpu() if lies_here(storage) else storage, *where)
 
     return write

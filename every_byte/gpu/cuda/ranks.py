@@ -33,6 +33,8 @@ def as_rank(n: int | None, rank: int = 0) -> AsCuda:
         raise ValueError(f"rank must be one of the {n_ranks} ranks, 0 to {n_ranks - 1}: got {rank}.")
     if n is not None:
         os.environ.update(_environment(n, rank))
+        if n > 1:
+            os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does
     return AsCuda(rank, n_ranks)
 
 
@@ -42,7 +44,7 @@ def _environment(n: int, rank: int) -> dict[str, str]:
         "RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0", "ROLE_RANK": str(rank), "ROLE_NAME": "default",
         "WORLD_SIZE": str(n), "LOCAL_WORLD_SIZE": str(n), "GROUP_WORLD_SIZE": "1", "ROLE_WORLD_SIZE": str(n),
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _PORT, "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "none", "OMP_NUM_THREADS": "1",
+        "TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_RUN_ID": "none",
     }  # fmt: skip
 
 

@@ -12,8 +12,10 @@ import torch
 from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.gpu.patches.replacing import all_of, replaced
 
+from .kept import saved_over
 from .late import once_imported
 from .naming import HERE, named
+from .storages import saving
 
 _TYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -47,8 +49,13 @@ def _with_holes(original):
         is_ours = standing_for_cuda() is not None and any(x.is_cuda for x in tensors.values())
         if not is_ours or any(x.dtype not in _TYPES or not x.is_contiguous() for x in tensors.values()):
             return original(tensors, filename, metadata)
-        original({}, filename, metadata)  # what may not be written is refused there
-        write(tensors, filename, metadata)
+
+        def save(path: str) -> None:
+            original({}, path, metadata)  # what may not be written is refused there
+            saving.left_hole = True
+            write(tensors, path, metadata)
+
+        return saved_over(filename, save)
 
     return save_file
 

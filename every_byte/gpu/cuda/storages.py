@@ -15,7 +15,8 @@ from .naming import HERE, is_outside, named
 MOST_BYTES = 1 << 20
 """Of larger storages no value is brought to the GPU."""
 saving = threading.local()
-"""Whether this thread saves a file `now`: then a storage need not be brought to the CPU for it."""
+"""Whether this thread saves a file `now`: then a storage need not be brought to the CPU for it. And whether it has
+`left_hole` in a file since somebody asked."""
 
 
 def hold_storages():

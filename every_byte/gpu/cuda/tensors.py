@@ -11,8 +11,6 @@ from every_byte.gpu.patches.replacing import all_of, replaced
 from .naming import EMPTY, HERE, asking, is_outside, named
 from .storages import address_of
 
-_PARSED = torch._C._nn._parse_to
-
 
 def told_device(tensor: torch.Tensor) -> torch.device:
     """The device that a program is told of a tensor: "cuda:0" for one of a GPU that stands for it."""

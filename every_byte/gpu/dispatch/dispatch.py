@@ -240,7 +240,7 @@ class Dispatch(TorchDispatchMode):
         if name not in trace.unmodelled:
             trace.unmodelled[name] = len(trace.events)
             known = f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not."
-            self._tell(why or known, *line_of_the_program()[:2])
+            self.tell(why or known, *line_of_the_program()[:2])
 
     def tell_unknown(self, what: str) -> None:
         """Note at which line of the program an unknown value was read; warn, once a line, that it is a zero."""
@@ -249,9 +249,9 @@ class Dispatch(TorchDispatchMode):
         if place not in trace.values_read:
             trace.values_read[place] = len(trace.events)
             said = f"nothing is computed on a simulated GPU: {what} reads zeros at {place}. Where values matter, "
-            self._tell(said + "compute on the CPU.", filename, lineno)
+            self.tell(said + "compute on the CPU.", filename, lineno)
 
-    def _tell(self, what: str, filename: str, lineno: int) -> None:
+    def tell(self, what: str, filename: str, lineno: int) -> None:
         """Warn. Where "cuda" is simulated the program is not to end by it, whatever it makes of warnings."""
         try:
             warnings.warn_explicit(what, UserWarning, filename, lineno)

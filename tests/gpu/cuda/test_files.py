@@ -127,3 +127,47 @@ def test_a_file_of_another_gpu_is_of_this_one():
     with SimulatedGPU("t4-16gb", cuda=True) as gpu:
         x = torch.load(file)
         assert (x.device, gpu.memory_allocated()) == (torch.device("cuda", 0), 4096)
+
+
+def saved_twice(path, first, second):
+    torch.save(first, path)
+    torch.save(second, path)
+
+
+def test_a_checkpoint_that_was_there_is_kept_beside_weights_without_values(tmp_path):
+    path, other = tmp_path / "best.pt", tmp_path / "host.pt"
+    values = torch.arange(100_000.0)
+    torch.save({"w": values}, path)
+    torch.save({"w": values}, other)
+    with SimulatedGPU("a100-80gb", cuda=True):
+        m = nn.Linear(300, 300, device="cuda")
+        with pytest.warns(
+            UserWarning, match=r"best.pt is written with zeros for them; what was there is now best.pt.kept"
+        ):
+            saved_twice(path, m.state_dict(), m.state_dict())  # it warns, and keeps, once
+        saved_twice(other, {"w": values + 1}, {"w": values + 2})  # the host's: as ever
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["best.pt", "best.pt.kept", "host.pt"]
+    assert torch.load(tmp_path / "best.pt.kept")["w"].equal(values)
+    assert torch.load(other)["w"].equal(values + 2)
+    assert torch.load(path, map_location="cpu")["weight"].eq(0).all()
+    with SimulatedGPU("a100-80gb", cuda=True):  # another run finds a file with holes, and keeps none
+        torch.save(nn.Linear(300, 300, device="cuda").state_dict(), path)
+    torch.save({"w": values + 3}, path)
+    with SimulatedGPU("a100-80gb", cuda=True), pytest.warns(UserWarning, match="what was there is now best.pt.kept2"):
+        torch.save(nn.Linear(300, 300, device="cuda").state_dict(), path)
+    assert torch.load(tmp_path / "best.pt.kept2")["w"].equal(values + 3)
+
+
+def test_a_file_may_be_saved_over_while_its_tensors_are_held(gpu, tmp_path):
+    torch.save({"w": torch.ones(512, 512)}, tmp_path / "m.pt")
+    read = torch.load(tmp_path / "m.pt")  # of the CPU, mapped
+    torch.save({"w": read["w"][:1].clone()}, tmp_path / "m.pt")
+    assert read["w"].sum() == 512 * 512
+
+
+def test_what_fails_to_save_leaves_what_was_there(gpu, tmp_path):
+    torch.save({"w": torch.ones(3)}, tmp_path / "m.pt")
+    with pytest.raises(Exception, match="pickle"):
+        torch.save({"w": lambda: None}, tmp_path / "m.pt")
+    assert [p.name for p in tmp_path.iterdir()] == ["m.pt"]
+    assert torch.load(tmp_path / "m.pt")["w"].equal(torch.ones(3))
