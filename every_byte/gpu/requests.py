@@ -1,6 +1,7 @@
 """What a run asked of an allocator, carried out again by one of another size, its last step again and again."""
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.blocks import Block
@@ -15,7 +16,7 @@ lets no other run pass; but for large segments of a size that a setting has chos
 MOST_REPEATS = 8
 ROOMY_BYTES = 1 << 60
 """A capacity that no run exhausts."""
-_FREE, _REFUSED = 0, -1
+_FREE, _REFUSED, _EMPTIED = 0, -1, -2
 
 
 @dataclass
@@ -31,6 +32,8 @@ class Outcome:
 @dataclass
 class Requests:
     """The requests and frees of a trace, (position, allocation, bytes or _FREE, stream); where its last step begins.
+
+    Where the program had its cache emptied, _EMPTIED stands for the allocation, and the bytes are _FREE.
 
     `settings` are the allocator's; `renamed` says which allocation of the last step takes the place of which from
     before it, when it is repeated. `rest` is what comes after the last step, once.
@@ -62,7 +65,7 @@ class Requests:
         start = next((i for i, (position, *_) in enumerate(requests) if position > after), len(requests))
         sizes = {number: n_bytes for _, number, n_bytes, _ in requests if n_bytes}
         made = {number for _, number, n_bytes, _ in requests[start:] if n_bytes}
-        freed = {number for _, number, n_bytes, _ in requests[start:] if not n_bytes}
+        freed = {number for _, number, n_bytes, _ in requests[start:] if not n_bytes} - {_EMPTIED}
         found, left = sorted(freed - made), sorted(made - freed)
         if [sizes[number] for number in found] != [sizes[number] for number in left]:
             raise ValueError(
@@ -77,6 +80,8 @@ class Requests:
         """The most that is in use at once, in blocks without a byte to spare."""
         sizes, now, most = {}, 0, 0
         for _, number, n_bytes, _ in (*self.requests, *self.rest):
+            if number == _EMPTIED:
+                continue
             if n_bytes == _FREE:
                 now -= sizes.pop(number)
             else:
@@ -123,11 +128,14 @@ class Requests:
 
 
 def _listed(trace: Trace, first: int, until: int | None = None) -> list[tuple[int, int, int, int]]:
-    return [
+    until = len(trace) if until is None else until
+    listed = [(position, _EMPTIED, _FREE, 0) for position in trace.emptied if first <= position < until]
+    listed += [
         (position, event.allocation, event.n_bytes if event.action == "alloc" else _FREE, event.stream)
         for position, event in enumerate(trace.events[first:until], start=first)
         if event.action in ("alloc", "free")
     ]
+    return sorted(listed, key=itemgetter(0))  # the cache is emptied before the event of that position
 
 
 def _n_retries(allocator: CachingAllocator) -> int:
@@ -149,6 +157,9 @@ def _carry_out(
 ) -> int | None:
     """The position of the request for which there was no room, or None."""
     for position, number, n_bytes, stream in requests:
+        if number == _EMPTIED:
+            allocator.empty_cache()
+            continue
         if n_bytes == _FREE:
             allocator.free(live.pop(number))
             continue

@@ -96,10 +96,7 @@ class SimulatedGPU:
         self.close()
 
     def close(self) -> None:
-        """Look around once more and detach from PyTorch.
-
-        Its figures can still be read; what is done with its tensors now counts nowhere.
-        """
+        """Look around once more and detach from PyTorch: its figures stay, and its tensors count nowhere now."""
         if not self.is_open:
             return
         if self._thread != threading.get_ident():
@@ -212,6 +209,7 @@ class SimulatedGPU:
     def empty_cache(self) -> None:
         """Give segments in which nothing is in use back to the driver."""
         with self._memory.undisturbed() as allocator:
+            self._memory.trace.emptied.append(len(self._memory.trace))
             allocator.empty_cache()
 
     def set_per_process_memory_fraction(self, fraction: float) -> None:

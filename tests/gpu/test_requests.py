@@ -65,3 +65,33 @@ def test_a_rest_that_does_not_fit_says_where():
     run = Requests.of(gpu.trace, ends[1] - 1, ends[2], DEFAULTS, with_rest=True)
     failed_at = run.replay(100 * MiB, 100 * MiB).failed_at
     assert gpu.trace.events[failed_at].n_bytes == 300 * MiB
+
+
+def emptying(gpu, n_steps: int) -> list[int]:
+    """Steps that empty the cache after something large, as an evaluation does; and where each ends in the trace."""
+    weights, ends = torch.empty(1000, 1000, device=gpu.device), []
+    for _ in range(n_steps):
+        large = torch.empty(700 * MiB, dtype=torch.uint8, device=gpu.device)
+        del large
+        gpu.empty_cache()
+        hidden = [weights @ weights for _ in range(90)]
+        del hidden
+        ends.append(len(gpu.trace))
+    gpu.empty_cache()
+    torch.empty(900 * MiB, dtype=torch.uint8, device=gpu.device)
+    return ends
+
+
+def test_where_the_program_empties_its_cache_a_replay_does():
+    with SimulatedGPU("a100-80gb") as short:
+        ends = emptying(short, 3)
+    with SimulatedGPU("a100-80gb") as long:
+        emptying(long, 12)
+    run = Requests.of(short.trace, ends[1] - 1, ends[2], DEFAULTS, with_rest=True)
+    found = run.replay(ROOMY_BYTES, ROOMY_BYTES)
+    assert found.max_reserved_bytes == long.max_memory_reserved() == short.max_memory_reserved()
+    assert Requests.once(short.trace, DEFAULTS).replay(ROOMY_BYTES, ROOMY_BYTES) == found
+    short.trace.emptied.clear()
+    assert run.peak_bytes == long.max_memory_allocated()
+    kept = Requests.once(short.trace, DEFAULTS).replay(ROOMY_BYTES, ROOMY_BYTES)
+    assert kept.max_reserved_bytes > found.max_reserved_bytes
