@@ -23,7 +23,7 @@ class Trace:
     `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
     before each; `values_read` in the same way the lines of the program that read a value that was not known there.
     `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
-    `emptied` says where the program had its cache emptied, on a simulated GPU: how many events came before each time.
+    `emptied` says where the program had its cache emptied: how many events came before each time.
     `n_found` allocations, the first ones, were there when it began. A copy, or a trace that was pickled, does not look
     any more.
 

@@ -191,4 +191,5 @@ def _without_what_is_cut(trace: Trace) -> Trace:
     end = trace.position("model")
     gone = {event.allocation for event in trace.events[:end] if event.action == "free"}
     kept = [event for event in trace.events[:end] if event.action == "mark" or event.allocation not in gone]
-    return replace(trace, events=[*kept, *trace.events[end:]])
+    emptied = [position - end + len(kept) for position in trace.emptied if position > end]
+    return replace(trace, events=[*kept, *trace.events[end:]], emptied=emptied)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -14,6 +16,8 @@ from every_byte.ledger.trace import Trace
 from .backward_order import BackwardOrder
 from .history import Counters, History
 from .memory import LiveMemory
+
+_RETURNS, _SEEKS_ROOM = ("segment_free", "segment_unmap"), ("segment_alloc", "segment_map", "oom")
 
 
 class _Read(NamedTuple):
@@ -51,7 +55,7 @@ class LiveTrace(Trace):
 
     def __reduce__(self):
         fields = self.origin, self.gpu, self.torch_version, self.events, self.phase, self.owners, {}, None, self.n_found
-        return Trace, fields
+        return partial(Trace, emptied=self.emptied), fields
 
     @property
     def n_found(self) -> int:
@@ -62,6 +66,16 @@ class LiveTrace(Trace):
     def events(self) -> list[Event]:
         """The events up to now."""
         return self._now().events
+
+    @property
+    def emptied(self) -> list[int]:
+        """Where segments went back to the driver though nothing waited for room: there the cache was emptied.
+
+        Where a new segment comes next, the allocator may have made the room for it by itself: that is not told.
+        """
+        actions = [*(event.action for event in self.events), ""]
+        ends = enumerate(pairwise(actions), start=1)
+        return [place for place, (now, then) in ends if now in _RETURNS and then not in (*_RETURNS, *_SEEKS_ROOM)]
 
     @property
     def owners(self) -> Owners:

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from every_byte.ledger.levels import levels
+from every_byte.units import MiB
 from utils import Ledger, LiveGPU, SimulatedGPU, Trace
 from utils.models.checkpointing import Checkpoint
 
@@ -339,3 +340,20 @@ def test_a_copy_is_a_trace_as_it_was(both):
         assert type(copy) is Trace
         assert (copy.origin, copy.gpu, copy.n_found) == ("measured", "a pretended card", 0)
         assert Ledger.at(copy, last).parts == Ledger.at(live, last).parts
+
+
+def test_where_the_cache_was_emptied_shows_and_where_the_allocator_made_room_by_itself_does_not():
+    with pretended_card() as card, LiveGPU() as gpu:
+        for n_bytes in (300 * MiB, 700 * MiB, 800 * MiB, 400 * MiB):  # for the third one the second's segment must go
+            card.free(card.malloc(n_bytes))
+            if n_bytes == 300 * MiB:
+                card.allocator.empty_cache()
+                gpu.trace.mark("emptied")
+        card.allocator.empty_cache()
+        live = gpu.trace
+        assert [event.action for event in live].count("segment_free") == 3
+        at = live.position("emptied")
+        assert live.emptied == [at, len(live)]
+        copy = pickle.loads(pickle.dumps(live))
+    assert type(copy) is Trace
+    assert copy.emptied == [at, len(copy)]
