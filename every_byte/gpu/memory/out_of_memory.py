@@ -110,9 +110,9 @@ def _as_pytorch_says(error: OutOfMemory, spec: GPUSpec, operation: str, index: i
 
 
 def two_decimals(n_bytes: int) -> str:
-    """A size as PyTorch's messages have it: from a KiB on with two decimals."""
+    """A size as PyTorch's messages have it: with two decimals in a unit that it exceeds. A GiB is 1024.00 MiB."""
     for unit, name in ((GiB, "GiB"), (MiB, "MiB"), (KiB, "KiB")):
-        if n_bytes >= unit:
+        if n_bytes > unit:
             return f"{n_bytes / unit:.2f} {name}"
     return f"{n_bytes} bytes"
 
