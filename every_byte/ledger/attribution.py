@@ -10,6 +10,7 @@ from typing import NamedTuple
 from every_byte.palette import PRIORITY
 
 from .events import Event
+from .roots import Roots
 
 NEVER = 1 << 60  # a position after every other
 
@@ -78,9 +79,9 @@ class Owners:
     `tensors` has shape and dtype of what tensors hold; `counts` how many nodes autograd had made at each allocation;
     `live` those that are not freed; `computed` those of which a graph said that a differentiable operation made them;
     `frontier` the results from which no other had been computed at the last look; `spans` when the outermost forward,
-    backward or step was under way; `elsewhere` what threads of no concern have made. `observed` if every tensor was
-    seen: so it is on a simulated GPU, on a live one are those that are there at certain moments. All is empty for a
-    trace from elsewhere.
+    backward or step was under way; `elsewhere` what threads of no concern have made; `roots` the outermost modules.
+    `observed` if every tensor was seen: so it is on a simulated GPU, on a live one are those that are there at certain
+    moments. All is empty for a trace from elsewhere.
     """
 
     tensors: dict[int, tuple] = field(default_factory=dict)
@@ -94,6 +95,7 @@ class Owners:
     computed: set[int] = field(default_factory=set)
     frontier: set[int] = field(default_factory=set)
     elsewhere: set[int] = field(default_factory=set)
+    roots: Roots = field(default_factory=Roots)
     observed: bool = False
     changes: int = 0
 

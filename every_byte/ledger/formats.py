@@ -127,7 +127,7 @@ def _entry(action: str, event: Event, stream: int, frames: list[dict], position:
 def _frames(event: Event) -> list[dict]:
     """What is known of an event, as a call stack, innermost first."""
     labels = {"operation": event.operation, "node": event.node, "module": event.module, "phase": event.phase}
-    return [{"filename": kind, "line": 0, "name": name} for kind, name in labels.items() if name]
+    return [{"filename": kind, "line": 0, "name": str(name)} for kind, name in labels.items() if name]
 
 
 def _segment(stretch: Stretch, live: dict[int, Event], stream: int) -> dict:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from .deep_graphs import number_of
+from .roots import Path, Roots, plain_path, root_of
 
 
 class _Thread(threading.local):
@@ -31,7 +32,8 @@ class ModulePaths:
 
     The root is the outermost module called: it is "" itself, its part `blocks[0].mlp` is "blocks.0.mlp". A module that
     the root does not know by name appears as `<ClassName>` below the one that calls it; one that several names point
-    to has the first. What a checkpoint runs again in backward has the name it had in forward.
+    to has the first. What a checkpoint runs again in backward has the name it had in forward. Each path knows of which
+    of the `roots` it is.
 
     Counts: modules run by calling them, on any thread; not `module.forward(...)` called directly, and nothing of what
             ran before it was opened. Of which module made a node it remembers the last `REMEMBERED` changes of module,
@@ -41,6 +43,7 @@ class ModulePaths:
     REMEMBERED = 50_000
 
     def __init__(self):
+        self.roots = Roots()
         self._thread = _Thread()
         self._remembered: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # a CUDA backward has its own thread
         self._handles: list = []
@@ -114,13 +117,16 @@ class ModulePaths:
         if running:
             caller = running[-1][1]
             unknown = f"<{type(module).__name__}>"
-            return self._thread.names.get(module) or (f"{caller}.{unknown}" if caller else unknown)
+            named = self._thread.names.get(module)
+            return named or Path(f"{caller}.{unknown}" if caller else unknown, root_of(caller))
         if torch._C._current_graph_task_id() != -1:  # a backward runs it again
             self._thread.names = self._remembered
             return self._remembered.get(module, "")
-        self._thread.names = WeakKeyDictionary({part: plain_path(name) for name, part in module.named_modules()})
+        root = self.roots.number_of(module)
+        named = {part: Path(plain_path(name), root) for name, part in module.named_modules()}
+        self._thread.names = WeakKeyDictionary(named)
         self._remembered.update(self._thread.names)
-        return ""
+        return Path("", root)
 
     def _note_change(self) -> None:
         thread, number = self._thread, torch.autograd._get_sequence_nr()
@@ -131,16 +137,6 @@ class ModulePaths:
             thread.paths.append(self.current)
             if len(thread.starts) > 2 * self.REMEMBERED:
                 del thread.starts[: self.REMEMBERED], thread.paths[: self.REMEMBERED]
-
-
-_WRAPPERS = frozenset(("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"))
-
-
-def plain_path(path: str) -> str:
-    """A module's path without the names under which `torch.compile`, checkpoints and FSDP keep what they wrap."""
-    if not any(name in path for name in _WRAPPERS):
-        return path
-    return ".".join(name for name in path.split(".") if name not in _WRAPPERS)
 
 
 def _call_depth() -> int:

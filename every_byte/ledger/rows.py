@@ -88,7 +88,9 @@ def identity_of(trace: Trace, attribution: Attribution, number: int, position: i
     module = role.module if role else keepers[0] if keepers and category not in _NAMED else event.module
     if event.name or category == "inputs":
         module = ""
-    return Identity(category, module, event.operation.removeprefix("aten::"), role.name if role else "", kept)
+    return Identity(
+        category, trace.called(module), event.operation.removeprefix("aten::"), role.name if role else "", kept
+    )
 
 
 def keepers_of(event: Event, kept: list[Kept]) -> list[str]:

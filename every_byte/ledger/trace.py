@@ -9,6 +9,7 @@ from pathlib import Path
 from .attribution import Attribution, Owners
 from .events import Event
 from .formats import events_of_recording, events_of_snapshot, viewer_snapshot
+from .roots import Roots
 
 ORIGINS = ("simulated", "measured", "recorded")
 
@@ -24,7 +25,8 @@ class Trace:
     before each; `values_read` in the same way the lines of the program that read a value that was not known there.
     `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
     `emptied` says where the program had its cache emptied: how many events came before each time.
-    `n_found` allocations, the first ones, were there when it began. A copy, or a trace that was pickled, does not look
+    `n_found` allocations, the first ones, were there when it began. `names` says what modules are called in a ledger,
+    where that is not their path. A copy, or a trace that was pickled, does not look
     any more.
 
     Counts: allocations of the caching allocator and its segments; not the CUDA context.
@@ -43,6 +45,7 @@ class Trace:
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     n_found: int = field(default=0, repr=False, compare=False)
     allocator_settings: dict | None = field(default=None, repr=False, compare=False, kw_only=True)
+    names: Callable[[str], str] | None = field(default=None, repr=False, compare=False, kw_only=True)
     _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -60,6 +63,15 @@ class Trace:
 
     def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
+
+    @property
+    def roots(self) -> Roots:
+        """The outermost modules that were met up to now."""
+        return self.owners.roots
+
+    def called(self, module: str) -> str:
+        """What a module is called, by its path."""
+        return self.names(module) if self.names else module
 
     def mark(self, name: str) -> None:
         """Name this instant."""

@@ -51,6 +51,7 @@ class LiveMemory:
 
     def __init__(self, device: torch.device, trace, start: Counters) -> None:
         self.device, self.owners, self.labels = device, Owners(), Labels(trace)
+        self.owners.roots = self.labels.modules.roots
         self._trace = trace
         self.handles: dict[int, _Handle] = {}
         self.places: list[tuple[int, int]] = []

@@ -11,6 +11,7 @@ import torch
 
 from every_byte.ledger.attribution import Attribution, Owners
 from every_byte.ledger.events import Event
+from every_byte.ledger.roots import Roots
 from every_byte.ledger.trace import Trace
 
 from .backward_order import BackwardOrder
@@ -85,6 +86,11 @@ class LiveTrace(Trace):
         if self._owners is None or self._owners[0] != state:
             self._owners = state, self._recording.owners(read.after)
         return self._owners[1]
+
+    @property
+    def roots(self) -> Roots:
+        """The outermost modules that were met up to now; no history is read for it."""
+        return self.memory.owners.roots
 
     def mark(self, name: str) -> None:
         """Name this instant."""

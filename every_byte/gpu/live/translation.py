@@ -11,7 +11,7 @@ def translated(owners: Owners, number_of: Callable[[int], int | None], position_
 
     Of several allocations that become one, all that was noted counts for it. NEVER stays what it is.
     """
-    result = Owners(counts=list(owners.counts), observed=owners.observed, changes=owners.changes)
+    result = Owners(counts=list(owners.counts), roots=owners.roots, observed=owners.observed, changes=owners.changes)
 
     def numbers(found) -> list[int]:
         return [number for one in found if (number := number_of(one)) is not None]

@@ -76,9 +76,8 @@ class Memory:
         self.allocator = (CachingAllocator if self.settings.caches else UncachedAllocator)(
             spec.allocator_bytes, self._segment_changed, settings=self.settings.allocator, total_bytes=spec.total_bytes
         )
-        self.owners = self.trace.owners
-        self.owners.observed = True
-        self.labels, self.streams = Labels(self.trace), Streams()
+        self.owners, self.labels, self.streams = self.trace.owners, Labels(self.trace), Streams()
+        self.owners.observed, self.owners.roots = True, self.labels.modules.roots
         self.blas_workspaces = Workspaces(self.settings, spec)
         self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0), 0
         self._lock = threading.Lock()

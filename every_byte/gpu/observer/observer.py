@@ -11,6 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from every_byte.gpu.memory.contents import in_order, nodes_of, objects_of, outermost, parameters_of, split, tensors_in
 from every_byte.ledger.attribution import Pass, Role
 from every_byte.ledger.module_paths import plain_path
+from every_byte.ledger.roots import Path
 
 from . import registrations
 from .graph_walk import GraphWalk
@@ -71,10 +72,13 @@ class Observer:
                 return self.owners.role(number)
         return _UNKNOWN
 
-    def _note_model(self, module: nn.Module) -> None:
-        for category, members in (("parameters", module.named_parameters()), ("buffers", module.named_buffers())):
+    def _note_model(self, root: nn.Module) -> None:
+        roots = self.owners.roots
+        for category, members in (("parameters", root.named_parameters()), ("buffers", root.named_buffers())):
             for path, tensor in members:
-                self.note(tensor, category, *split(plain_path(path)))
+                for number in self.numbers_of(tensor):
+                    module, name = split(plain_path(path))
+                    self.owners.add(number, Role(category, Path(module, roots.number_of(root)), name))
 
     def _note_registration(self, _module: nn.Module, _name: str, tensor: torch.Tensor | None) -> None:
         """What was an input, say, has become a module's own: the next look is to name it."""
