@@ -55,7 +55,10 @@ class Part:
 
 
 def largest_parts(rows: Iterable[Row], most: int) -> list[Part]:
-    """At most so many parts of the whole, the largest first: again and again the largest is taken apart."""
+    """At most so many parts of the whole, the largest first: again and again the largest is taken apart.
+
+    Layers of one class in a stack are one part, or, if there is room for all of that stack, a part each.
+    """
     whole = [tree(rows)]
     while True:
         apart = sorted((branch for branch in whole if branch.within), key=lambda branch: -branch.n_bytes)
@@ -66,12 +69,35 @@ def largest_parts(rows: Iterable[Row], most: int) -> list[Part]:
         whole += taken.within.values()
         if taken.own:
             whole.append(Branch(taken.path, taken.own))
+    for kinds in _stacks(whole):
+        layers = [layer for branch in kinds for layer in _layers(branch)]
+        if len(whole) - len(kinds) + len(layers) <= most:
+            whole = [branch for branch in whole if branch not in kinds] + layers
     found = [_part(branch) for branch in whole]
     return sorted((part for part in found if part.n_allocations), key=lambda part: -part.n_bytes)
 
 
 def _n_parts(branch: Branch) -> int:
     return len(branch.within) + bool(branch.own)
+
+
+def _stacks(branches: Iterable[Branch]) -> list[list[Branch]]:
+    """Those that have the layers of one class each, "main.* Linear", by stack."""
+    found: dict[str, list[Branch]] = {}
+    for branch in branches:
+        stack, _, kind = branch.path.rpartition(".")
+        if kind.startswith("* ") and not branch.within:
+            found.setdefault(stack, []).append(branch)
+    return list(found.values())
+
+
+def _layers(branch: Branch) -> list[Branch]:
+    """Each of its layers, "main.0 Linear"; they have no parts."""
+    outer, found = branch.path.rpartition("*")[0], {}
+    for row in branch.own:
+        path = outer + row.module.rpartition(".")[2]
+        found.setdefault(path, Branch(path)).own.append(row)
+    return list(found.values())
 
 
 def _part(branch: Branch) -> Part:

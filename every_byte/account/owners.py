@@ -15,7 +15,7 @@ from every_byte.ledger.trace import Trace
 from every_byte.palette import CATEGORIES
 from every_byte.units import exact
 
-_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+_NUMBER = re.compile(r"(?<![^.])\d+(?=[ .]|$)")
 
 
 class Owner(NamedTuple):
@@ -47,7 +47,10 @@ def about(shape: tuple[int, ...] | None, dtype: object) -> str:
 
 @cache
 def kind_of(module: str) -> str:
-    """The path of a module with a star for each number: "blocks.3.mlp" is of the kind "blocks.*.mlp"."""
+    """The path of a module with a star for each number: "blocks.3.mlp" is of the kind "blocks.*.mlp".
+
+    Where layers have their class beside the number, those of one class are a kind: "0 Linear" is a "* Linear".
+    """
     return _NUMBER.sub("*", module)
 
 

@@ -15,6 +15,7 @@ from . import page, text
 from .figures import figures
 from .fits import Fits, fits_on, settings_of
 from .notes import Note, notes_of
+from .roots import look_for, names_of
 from .shortage import Shortage, shortage_of
 from .steps import Step
 from .where import Place
@@ -63,7 +64,8 @@ class Report:
         if not hasattr(gpu, "look_around"):
             raise TypeError(f"gpu must be a simulated or a live GPU: got {type(gpu).__name__}.")
         found = gpu.look_around()
-        trace = replace(found, events=list(found.events), look=None)
+        look_for(found.roots)
+        trace = replace(found, events=list(found.events), look=None, names=names_of(found))
         _check(steps, len(trace))
         spec = gpu.spec
         return cls(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 _FACTS = 18  # the column in which facts begin
-MOST_PARTS, MOST_OWNERS, MOST_STEPS, MOST_NOTES = 7, 8, 5, 3
+MOST_PARTS, MOST_PARTS_OF_SEVERAL, MOST_OWNERS, MOST_STEPS, MOST_NOTES = 7, 10, 8, 5, 3
 
 
 def text_of(report: "Report") -> str:
@@ -60,7 +60,7 @@ def _account(report: "Report", ledger) -> Iterable[list[str]]:
     parts = [
         [_tail(words.module(part.path, part.is_own), 60), f"{part.n_modules:,d}" if part.path else "",
          f"{part.n_allocations:,d}", f"{part.n_bytes:,d}", words.percent(part.n_bytes, whole)]
-        for part in largest_parts(ledger.rows, MOST_PARTS)
+        for part in largest_parts(ledger.rows, MOST_PARTS if _has_one_model(report) else MOST_PARTS_OF_SEVERAL)
     ]  # fmt: skip
     head = ["by module, with all in it", "modules", "allocations", "allocated", ""]
     yield text_table("", head, parts, numbers=4).splitlines()
@@ -71,6 +71,10 @@ def _account(report: "Report", ledger) -> Iterable[list[str]]:
     ]  # fmt: skip
     head = ["the largest owners", "module", "what", "each", "requested"]
     yield _fitting(head, owners)
+
+
+def _has_one_model(report: "Report") -> bool:
+    return report.trace.names is None or report.trace.names.n_models < 2
 
 
 def _fitting(head: list[str], rows: list[list[str]]) -> list[str]:

@@ -10,6 +10,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from every_byte.gpu.patches.replacing import replaced
 from every_byte.ledger.trace import Trace
 
+from .roots import look_for
 from .steps import Step
 
 MOST_STOPS = 3
@@ -57,6 +58,7 @@ class Training:
         self._has_begun = False
         self._readings: list[_Reading] = []
         self._undoings: list = []
+        self._n_roots = 0
 
     def __enter__(self) -> "Training":
         handles = (
@@ -77,6 +79,9 @@ class Training:
         return len(self._readings)
 
     def _enter_forward(self, module: torch.nn.Module, _args) -> None:
+        if len(roots := self._gpu.trace.roots) > self._n_roots:
+            look_for(roots)  # once the program is over, they may be gone
+            self._n_roots = len(roots)
         if not self._has_begun and module.training and torch.is_grad_enabled():
             self._begin()
 

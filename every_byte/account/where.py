@@ -33,7 +33,7 @@ class Place:
         """Of the event that is the last before this position."""
         event = trace.events[position - 1] if position else Event("mark")
         step, is_after = step_at(steps, position - 1)
-        return cls(step, event.phase, event.module, event.operation.removeprefix("aten::"), is_after)
+        return cls(step, event.phase, trace.called(event.module), event.operation.removeprefix("aten::"), is_after)
 
     @property
     def step_name(self) -> str:

@@ -26,7 +26,7 @@ function plant({ rows, texts }, together) {
     let node = root;
     addTo(node, texts[category], n, bytes);
     for (const name of names) {
-      const kind = together && /^\d+$/.test(name) ? "*" : name;
+      const kind = together ? name.replace(/^\d+(?= |$)/, "*") : name;
       if (!node.within.has(kind)) node.within.set(kind, branch(kind));
       node = node.within.get(kind);
       addTo(node, texts[category], n, bytes);
