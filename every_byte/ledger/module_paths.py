@@ -115,10 +115,10 @@ class ModulePaths:
 
     def _path_of(self, module: nn.Module, running: list) -> str:
         if running:
-            caller = running[-1][1]
-            unknown = f"<{type(module).__name__}>"
-            named = self._thread.names.get(module)
-            return named or Path(f"{caller}.{unknown}" if caller else unknown, root_of(caller))
+            if (named := self._thread.names.get(module)) is not None:
+                return named
+            caller, unknown = running[-1][1], f"<{type(module).__name__}>"
+            return Path(f"{caller}.{unknown}" if caller else unknown, root_of(caller))
         if torch._C._current_graph_task_id() != -1:  # a backward runs it again
             self._thread.names = self._remembered
             return self._remembered.get(module, "")

@@ -82,6 +82,21 @@ def test_a_module_without_a_name_is_called_by_its_class(paths):
     assert seen == ["0.<Probe>", "<Probe>"]
 
 
+def test_what_a_wrapper_wraps_is_the_root_itself(paths):
+    class Compiled(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self._orig_mod = inner
+
+        def forward(self, x):
+            return self._orig_mod(x)
+
+    seen = []
+    with paths:
+        Compiled(Probe(paths, seen))(torch.ones(1))
+    assert seen == [""]
+
+
 def test_nodes_belong_to_the_innermost_module_that_made_them(paths):
     model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Sigmoid(), nn.Tanh()))
     with paths:
