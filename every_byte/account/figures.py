@@ -39,7 +39,8 @@ def figures(report: "Report") -> dict:
         "seconds": report.seconds,
         "n_events": len(report.trace),
         "steps": [
-            {name: item for name, item in asdict(step).items() if name not in ("begin", "end")} for step in report.steps
+            {name: item for name, item in asdict(step).items() if name not in ("begin", "end", "optimizers")}
+            for step in report.steps
         ],
         "peak": {
             "allocated_bytes": report.peak.allocated_bytes,

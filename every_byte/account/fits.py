@@ -9,10 +9,13 @@ from every_byte.gpu.memory.specs import SPECS, GPUSpec
 from every_byte.gpu.requests import ROOMY_BYTES, Requests
 from every_byte.ledger.trace import Trace
 
-from .steps import Step
+from .steps import Step, turns_of
 from .where import Place
 
 REPEATED = "the last step again and again until it changes nothing, then what came after it"
+IN_TURN = (
+    "the last {n} steps, one of each optimizer, again and again until they change nothing, then what came after them"
+)
 ONCE = "what it asked for, once: no last step that leaves what it found, to be repeated"
 UP_TO_A_REFUSAL = "what it asked for up to where memory ran out: it may need more"
 _TEXT = "PYTORCH_CUDA_ALLOC_CONF"
@@ -54,7 +57,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Fits:
-    """A verdict for each GPU, the run's own first, and what they are of: one of the three sentences above."""
+    """A verdict for each GPU, the run's own first, and what they are of: one of the sentences above."""
 
     verdicts: tuple[Verdict, ...]
     basis: str
@@ -111,9 +114,11 @@ def _requests(trace: Trace, steps: Sequence[Step], refused_at: int | None) -> tu
     if refused_at is not None:
         return Requests.once(trace, settings, refused_at), UP_TO_A_REFUSAL
     if steps:
-        last = steps[-1]
+        n = turns_of(steps)
+        n = n if len({step.optimizers for step in steps[-n:]}) == n else 1
+        basis = REPEATED if n == 1 else IN_TURN.format(n=n)
         try:
-            return Requests.of(trace, last.begin - 1, last.end, settings, with_rest=True), REPEATED
+            return Requests.of(trace, steps[-n].begin - 1, steps[-1].end, settings, with_rest=True), basis
         except ValueError:  # it is not steady
             pass
     return Requests.once(trace, settings), ONCE

@@ -28,7 +28,7 @@ def sections(report: "Report", names: Sequence[str]) -> Iterator[Html]:
             account = _account(report, names)
             yield from (account, *shortage, run) if report.ran_out else (run, account, *shortage)
         if report.steps:
-            yield _section("steps", "Step by step", _steps(report))
+            yield _section("steps", "Step by step", _steps(report), sentences(words.turns(report)))
         yield _section("gpus", "Where it fits", *_gpus(report))
     yield _section("known", "How exact this is", *_known(report))
     yield _section("made", "How this was made", *_made(report))

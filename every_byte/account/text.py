@@ -48,7 +48,8 @@ def _tables(report: "Report") -> Iterable[list[str]]:
     if report.holds_something:
         yield from _account(report, report.account)
     if report.steps:
-        yield text_table("Each step, bytes:", STEP_HEAD, _steps(report), numbers=4).splitlines()
+        table = text_table("Each step, bytes:", STEP_HEAD, _steps(report), numbers=4).splitlines()
+        yield table + (_wrapped(words.turns(report)) if words.turns(report) else [])
     yield [part for line in words.fits(report) for part in _wrapped(line)]
 
 

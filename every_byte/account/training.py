@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
@@ -38,6 +39,7 @@ class _Reading:
     position: int
     allocated_bytes: int
     reserved_bytes: int
+    optimizers: frozenset[int]
 
 
 class Training:
@@ -59,6 +61,7 @@ class Training:
         self._readings: list[_Reading] = []
         self._undoings: list = []
         self._n_roots = 0
+        self._optimizers: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()
 
     def __enter__(self) -> "Training":
         handles = (
@@ -101,13 +104,11 @@ class Training:
             raise enough()
         self._has_begun = True
 
-    def _leave_step(self, _optimizer, _args, _kwargs) -> None:
-        gpu = self._gpu
-        now = _Reading(len(gpu.trace), gpu.memory_allocated(), gpu.memory_reserved())
-        if self._has_begun or not self._readings:
-            self._readings.append(now)
-        else:
-            self._readings[-1] = now
+    def _leave_step(self, optimizer: torch.optim.Optimizer, _args, _kwargs) -> None:
+        gpu, is_new = self._gpu, self._has_begun or not self._readings
+        before = frozenset() if is_new else self._readings.pop().optimizers
+        stepped = before | {self._optimizers.setdefault(optimizer, len(self._optimizers) + 1)}
+        self._readings.append(_Reading(len(gpu.trace), gpu.memory_allocated(), gpu.memory_reserved(), stepped))
         self._has_begun = False
 
     def steps(self) -> list[Step]:
@@ -116,9 +117,8 @@ class Training:
         found, begin = [], 0
         for number, now in enumerate(self._readings, start=1):
             highest = most.until(now.position)
-            found.append(
-                Step(number, begin, now.position, now.allocated_bytes, highest[0], now.reserved_bytes, highest[1])
-            )
+            sizes = now.allocated_bytes, highest[0], now.reserved_bytes, highest[1]
+            found.append(Step(number, begin, now.position, *sizes, now.optimizers))
             begin = now.position
         return found
 

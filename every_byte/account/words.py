@@ -8,6 +8,7 @@ from every_byte.units import exact, short
 
 from .fits import Verdict
 from .owners import Owner
+from .steps import turns_of
 from .where import Place
 
 if TYPE_CHECKING:
@@ -118,6 +119,21 @@ def facts(report: "Report") -> Iterator[tuple[str, str]]:
     reserved_at = report.reserved.index(max(report.reserved)) + 1 if report.reserved else 0
     yield "peak reserved", f"{exact(report.peak_reserved_bytes)}, {report.place(reserved_at).when}"
     yield "room", room(report)
+
+
+_NUMBERS = ("", "", "Two", "Three", "Four")
+
+
+def turns(report: "Report") -> str:
+    """That optimizers take turns, and how many steps that makes; "" where they do not."""
+    n = turns_of(report.steps)
+    if n < 2:
+        return ""
+    return (
+        f"{_NUMBERS[n] if n < len(_NUMBERS) else n} optimizers stepped at different times, and each of their steps "
+        f"counts as one. Where each steps once in an iteration of the loop, that is {n} steps: --steps {3 * n} runs "
+        "three iterations."
+    )
 
 
 def room(report: "Report") -> str:
