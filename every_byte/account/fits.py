@@ -29,7 +29,7 @@ class Verdict:
             least; where that alone would fit, `is_cut_up`, what segments take at most where there is room for all.
             `room_bytes` is what there is for them: `total_bytes`, less `context_bytes`, which are assumed. `is_alike`:
             of the architecture it ran on, so of the same requests. `n_retries`: how often unused segments had to go
-            back to the driver first. `runs_out`, of one that is cut up: where.
+            back to the driver first. `runs_out`, of one that is cut up: where, within a sentence.
     Unit:   bytes.
     """
 
@@ -95,7 +95,7 @@ def fits_on(trace: Trace, steps: Sequence[Step], own: GPUSpec, refused_at: int |
         elif found.failed_at is None:
             verdicts.append(Verdict(*about, found.max_reserved_bytes, True, found.n_retries))
         else:
-            runs_out = Place.of(trace, steps, found.failed_at + 1).when
+            runs_out = Place.of(trace, steps, found.failed_at + 1).at
             verdicts.append(Verdict(*about, roomy.max_reserved_bytes, False, found.n_retries, runs_out))
     return Fits(tuple(verdicts), basis)
 

@@ -34,33 +34,77 @@ _BY_NAME = {
         "call backward in the stream of the forward",
     ),
 }
-_OF_OPERATORS = "what it returns is counted; what it takes meanwhile is not known"
-_OF_TRITON = "it writes into tensors that are counted; what its launch takes, and what it computes, is not known"
+_MEASURED = "`--gpu live` measures that on a card"
+_MOST_PLACES = 4  # of reads that a note names
 
 
 def notes_of(trace: Trace) -> list[Note]:
-    """What the trace itself says: what ran and is not modelled, and where values were read that nobody has computed."""
-    return [_unmodelled(name) for name in trace.unmodelled] + _read(list(trace.values_read))
+    """What the trace itself says, a note for each reason; what makes figures differ most comes first.
+
+    That is what ran otherwise than on a card; then kernels and operators that are not modelled; then what cuDNN takes;
+    then where values were read that nobody has computed, which as a rule are only shown.
+    """
+    names = list(trace.unmodelled)
+    triton = [name for name in names if name.startswith(_TRITON)]
+    cudnn = [name for name in names if _CUDNN in name]
+    operators = [name for name in names if name not in (*_BY_NAME, *triton, *cudnn)]
+    others = _of_triton(triton), _of_operators(operators), _of_cudnn(cudnn), _read(list(trace.values_read))
+    return [_by_name(name) for name in _BY_NAME if name in names] + [note for note in others if note]
 
 
-def _unmodelled(name: str) -> Note:
-    if name in _BY_NAME:
-        return Note(f"{name} is not modelled", *_BY_NAME[name])
-    if name.startswith("Triton kernel "):
-        way_out = "where the library has the same in plain PyTorch, that is followed to the byte"
-        return Note(f"{name} is not followed", _OF_TRITON, way_out)
-    rule = f"add its rule: python -m every_byte.gpu.operators {name.replace('::', '.')}" if "::" in name else ""
-    return Note(f"{name} is not modelled", _OF_OPERATORS, rule)
+_TRITON, _CUDNN = "Triton kernel ", " (cuDNN's "
 
 
-def _read(places: list[str]) -> list[Note]:
+def _by_name(name: str) -> Note:
+    return Note(f"{name} is not modelled", *_BY_NAME[name])
+
+
+def _listed(names: list[str], verb: str) -> str:
+    """Some names and what is said of them: one, or several."""
+    *most, last = names
+    return f"{', '.join(most)} and {last} are {verb}" if most else f"{last} is {verb}"
+
+
+def _of_triton(names: list[str]) -> Note | None:
+    if not names:
+        return None
+    kernels, writes, takes = _TRITON, "it writes", "its launch takes, and what it computes,"
+    if len(names) > 1:
+        kernels, writes, takes = "Triton kernels ", "they write", "their launches take, and what they compute,"
+    return Note(
+        kernels + _listed([name.removeprefix(_TRITON) for name in names], "not followed"),
+        f"{writes} into tensors that are counted; what {takes} is not known",
+        "where the library has the same in plain PyTorch, that is followed to the byte",
+    )
+
+
+def _of_operators(names: list[str]) -> Note | None:
+    if not names:
+        return None
+    returns, takes, them = ("they return", "they take", "them") if len(names) > 1 else ("it returns", "it takes", "it")
+    why = f"what {returns} is counted; what {takes} meanwhile is not known, and may add to peaks within {them}"
+    return Note(_listed(names, "not modelled"), why, _MEASURED)
+
+
+def _of_cudnn(names: list[str]) -> Note | None:
+    if not names:
+        return None
+    operators = [name.partition(_CUDNN)[0].removeprefix("aten::") for name in names]
+    reserve = ", nor the reserve that it keeps for backward" if any("reserve" in name for name in names) else ""
+    why = f"what these return is counted; what cuDNN takes meanwhile is not known{reserve}"
+    what = f"cuDNN's workspaces are not modelled ({', '.join(operators)})"
+    return Note(what, why, f"leave some room; {_MEASURED}")
+
+
+def _read(places: list[str]) -> Note | None:
     if not places:
-        return []
-    return [
-        Note(
-            f"values that are computed were read, as zeros, at {', '.join(places)}",
-            "nothing is computed here, and a card gives the program others: what it allocates because of one, as a "
-            "batch whose size is a count, or a loop that waits for a loss, is another there",
-            "where it only prints or logs them, the bytes are the same",
-        )
-    ]
+        return None
+    named, more = ", ".join(places[:_MOST_PLACES]), len(places) - _MOST_PLACES
+    if more > 0:
+        named += f" and {more} {'line' if more == 1 else 'lines'} more"
+    return Note(
+        f"values that are computed were read, as zeros, at {named}",
+        "nothing is computed here, and a card gives the program others: what it allocates because of one, as a "
+        "batch whose size is a count, or a loop that waits for a loss, is another there",
+        "where it only prints or logs them, the bytes are the same",
+    )

@@ -136,6 +136,12 @@ class Report:
         return self.shortage is not None and self.shortage.is_end
 
     @cached_property
+    def survived(self) -> list[int]:
+        """The positions of the requests for which there was no room, and after which the program went on."""
+        refused = [position for position, event in enumerate(self.trace.events) if event.action == "oom"]
+        return refused[:-1] if self.ran_out else refused
+
+    @cached_property
     def fits(self) -> Fits:
         """Whether its requests fit on this GPU, and on the others that are known."""
         return fits_on(self.trace, self.steps, self.spec, self.shortage.position if self.ran_out else None)

@@ -72,9 +72,12 @@ def _shortage(report: "Report") -> Html:
         ["free in segments", n_bytes(shortage.cached_bytes)],
     ]
     if pieces := shortage.free_pieces:
-        rows.append([f"the largest of these {len(pieces):,d} pieces", n_bytes(pieces[0])])
+        name = f"the largest of these {len(pieces):,d} pieces" if len(pieces) > 1 else "that is in one piece"
+        rows.append([name, n_bytes(pieces[0])])
     rows.append(["in use", n_bytes(shortage.allocated_bytes)])
-    went_on = "" if shortage.is_end else "The program went on after it; this is the last such request."
+    n = len(report.survived)
+    last = f"; this is the last of {n:,d} such requests" if n > 1 else ""
+    went_on = "" if shortage.is_end else f"The program went on after it{last}."
     place = f"{shortage.place}{'' if shortage.place.step else ', before the first step ended'}."
     return _section(
         "memory-ran-out",
@@ -122,7 +125,8 @@ def _steps(report: "Report") -> Html:
         ]
         for step in shown
     ]  # fmt: skip
-    left_out = f"; {len(steps) - len(shown):,d} in the middle are left out" if len(shown) < len(steps) else ""
+    n = len(steps) - len(shown)
+    left_out = f"; {n:,d} in the middle {'is' if n == 1 else 'are'} left out" if n else ""
     head = ["step", "allocated at its end", "at most within it", "reserved at its end", "at most within it "]
     return table(f"Bytes of each step{left_out}", head, rows, numbers=4)
 
@@ -151,7 +155,7 @@ def _fit(one: Verdict, is_partial: bool) -> Html:
 
 
 def _known(report: "Report") -> Iterator[Html]:
-    yield sentences(words.exactness(report))
+    yield sentences(words.exactness(report, "below"))
     if report.notes:
         items = [
             element("li", element("strong", note.what.rstrip(".")), str(note)[len(note.what.rstrip(".")) :])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 _FACTS = 18  # the column in which facts begin
-MOST_PARTS, MOST_PARTS_OF_SEVERAL, MOST_OWNERS, MOST_STEPS, MOST_NOTES = 7, 10, 8, 5, 3
+MOST_PARTS, MOST_PARTS_OF_SEVERAL, MOST_OWNERS, MOST_STEPS, MOST_NOTES = 7, 10, 8, 5, 5
 
 
 def text_of(report: "Report") -> str:

@@ -45,6 +45,13 @@ class Place:
         """`step 2, backward`."""
         return ", ".join(filter(None, [self.step_name, phase_name(self.phase)]))
 
+    @property
+    def at(self) -> str:
+        """The same within a sentence: `in step 2, backward`, `after step 3, forward`, `in forward`."""
+        if self.step_name:
+            return self.when if self.is_after else f"in {self.when}"
+        return f"in {phase_name(self.phase)}" if self.phase else phase_name("")
+
     def __str__(self) -> str:
         at = f" in {self.module}" if self.module else ""
         return f"{self.when}{at}{f' ({self.operation})' if self.operation else ''}"

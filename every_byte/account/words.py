@@ -65,21 +65,40 @@ def verdict(report: "Report") -> Said:
         return _out_of_memory(report)
     if report.origin == "measured":
         spare = report.room_bytes - report.peak_reserved_bytes
-        return Said(True, f"It ran on {report.gpu}: {exact(spare)} were never reserved")
+        return Said(True, f"It ran on {report.gpu}: {exact(spare)} were never reserved", survived(report))
     if report.exit_code and not report.steps:
         spare = report.fits.own.room_bytes - report.peak_reserved_bytes
         reason = f"PyTorch reserved {exact(report.peak_reserved_bytes)} until then, and {exact(spare)} were left."
-        return Said(None, f"It ended by an error before its first step on {report.gpu} was done", (reason,))
+        headline = f"It ended on {report.gpu} before its first step was done"
+        return Said(None, headline, (*survived(report), reason))
     own = report.fits.own
     needed = max(own.needed_bytes, report.peak_reserved_bytes)
     if not own.fits:
-        return Said(False, f"It ran on {report.gpu}, but does not fit for long", (_cut_up(own),))
+        return Said(False, f"It ran on {report.gpu}, but does not fit for long", (*survived(report), _cut_up(own)))
     more = f", and with more steps {exact(needed)}" if needed > report.peak_reserved_bytes else ""
     reserved = f"PyTorch reserved {exact(report.peak_reserved_bytes)} at most{more}"
     reasons = [f"{reserved}, of {exact(own.room_bytes)} that there are for it."]
     if own.n_retries:
-        reasons.append(f"It is tight: {own.n_retries} times unused segments had to go back to the driver first.")
-    return Said(True, f"Fits on {report.gpu}: {exact(own.room_bytes - needed)} to spare", tuple(reasons))
+        reasons.append(f"It is tight: to make room, unused segments went back to the driver {times(own.n_retries)}.")
+    return Said(True, f"Fits on {report.gpu}: {exact(own.room_bytes - needed)} to spare", (*survived(report), *reasons))
+
+
+def times(n: int) -> str:
+    """How often: `once`, `twice`, `3 times`."""
+    return {1: "once", 2: "twice"}.get(n, f"{n:,d} times")
+
+
+def survived(report: "Report") -> tuple[str, ...]:
+    """That requests were refused and the program went on, and the first of these; nothing if there were none."""
+    refused = report.survived
+    if not refused:
+        return ()
+    n = len(refused)
+    place, asked_bytes = report.place(refused[0] + 1), report.trace.events[refused[0]].n_bytes
+    went_on, first = ("", "") if n == 1 else (" each time", " the first time")
+    where = f" in {place.module}" if place.module else ""
+    asked = f"{place.operation or 'an allocation'} asked for {exact(asked_bytes)}{where}"
+    return (f"Memory ran out {times(n)}, and the program went on{went_on}:{first} {asked} ({when(place)}).",)
 
 
 def _out_of_memory(report: "Report") -> Said:
@@ -96,7 +115,8 @@ def _out_of_memory(report: "Report") -> Said:
     ]  # fmt: skip
     if shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes:
         reasons.append(f"All that is free would be enough, in one piece: {_IN_ONE_PIECE}.")
-    return Said(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))
+    earlier = f"{before[0][:-1]}; then it ran out for good." if (before := survived(report)) else ""
+    return Said(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", (*reasons, *filter(None, [earlier])))
 
 
 def when(place: Place) -> str:
@@ -106,7 +126,7 @@ def when(place: Place) -> str:
 
 def _cut_up(found: Verdict) -> str:
     return (
-        f"Memory runs out in {found.runs_out}: what is in use at once would fit, but not in the pieces that are free: "
+        f"Memory runs out {found.runs_out}: what is in use at once would fit, but not in the pieces that are free: "
         f"{_IN_ONE_PIECE}."
     )
 
@@ -173,8 +193,8 @@ def spare(found: Verdict) -> str:
     return f"{short(-found.margin_bytes)} short at least"
 
 
-def exactness(report: "Report") -> str:
-    """How far the figures can be trusted, in a sentence or two."""
+def exactness(report: "Report", where: str = "above") -> str:
+    """How far the figures can be trusted, in a sentence or two; `where` are the notes that it speaks of."""
     if report.origin == "measured":
         return f"Measured: every figure is what PyTorch {report.torch_version} counted on this GPU."
     if report.is_exact:
@@ -185,12 +205,12 @@ def exactness(report: "Report") -> str:
     if report.only_read:
         return (
             f"Simulated, to the byte by the rules of PyTorch {report.torch_version}'s CUDA build, for a program whose "
-            "allocations do not depend on the values named above: all that ran is modelled. The size of the CUDA "
+            f"allocations do not depend on the values named {where}: all that ran is modelled. The size of the CUDA "
             "context is an assumption."
         )
     return (
-        f"Simulated by the rules of PyTorch {report.torch_version}'s CUDA build, and not exact: what is named above is "
-        "not known. The size of the CUDA context is an assumption."
+        f"Simulated by the rules of PyTorch {report.torch_version}'s CUDA build, and not exact: what is named {where} "
+        "is not known. The size of the CUDA context is an assumption."
     )
 
 

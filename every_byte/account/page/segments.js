@@ -33,7 +33,7 @@ function drawPiece({ what, from, to }, top, place, names, colours, ids) {
 
 function mapWords(map, line) {
   const [n, most] = map.free;
-  const largest = n ? `; the largest of ${counted(n, "free pieces")} has ${short(most)}` : "";
+  const largest = n ? (n > 1 ? `; the largest of ${counted(n, "free pieces")} has ${short(most)}` : `; the one free piece has ${short(most)}`) : "";
   return `${counted(map.segments.length, "segments")}, ${short(sum(map.segments.flat().map(([size]) => size)) * BLOCK)}, one after the other by address, ${short(line * BLOCK)} a line${largest}. ` +
     `The frame above is what was asked for, ${short(map.asked)}, at the same scale. A thin line is where a segment begins; free pieces are empty.`;
 }

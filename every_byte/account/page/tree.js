@@ -64,7 +64,7 @@ function contents(node, look, isOpen = false) {
   const within = [...node.within.values()].sort((a, b) => b.bytes - a.bytes);
   const own = [...node.own.values()].sort((a, b) => bytesOf(b) - bytesOf(a));
   const more = own.length - MOST_LISTED;
-  const rest = more > 0 ? [build("li", {}, `and ${counted(more, "smaller kinds of allocations")}`)] : [];
+  const rest = more > 0 ? [build("li", {}, `and ${exact(more)} more, all of them smaller`)] : [];
   return build("ul", {}, ...within.map((child, i) => branchItem(child, look, isOpen && i === 0 && child.within.size > 0)), ...own.slice(0, MOST_LISTED).map((row) => ownItem(row, look)), ...rest);
 }
 

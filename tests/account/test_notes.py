@@ -1,0 +1,71 @@
+"""Notes: one for each reason, what makes figures differ most first, and a way out that is of use to a user."""
+
+import pytest
+
+from every_byte.account.notes import notes_of
+from every_byte.ledger.trace import Trace
+
+CUDNN = [
+    "aten::convolution (cuDNN's workspace)",
+    "aten::cudnn_batch_norm (cuDNN's workspace and reserve)",
+    "aten::convolution_backward (cuDNN's workspace)",
+]
+
+
+def told(*names: str, read: tuple[str, ...] = ()) -> list[str]:
+    trace = Trace("simulated", "a100-80gb", unmodelled=dict.fromkeys(names, 0), values_read=dict.fromkeys(read, 0))
+    return [str(note) for note in notes_of(trace)]
+
+
+def test_those_of_cudnn_are_one():
+    (note,) = told(*CUDNN)
+    assert note.startswith(
+        "cuDNN's workspaces are not modelled (convolution, cudnn_batch_norm, convolution_backward): "
+    )
+    assert "nor the reserve that it keeps for backward; leave some room; `--gpu live` measures that on a card." in note
+    (note,) = told(CUDNN[0])
+    assert note.startswith("cuDNN's workspaces are not modelled (convolution): what these return is counted; ")
+    assert "reserve" not in note
+
+
+def test_operators_are_one_and_say_what_a_user_can_do():
+    one = (
+        "aten::poisson is not modelled: what it returns is counted; what it takes meanwhile is not known, and may add "
+    )
+    assert told("aten::poisson") == [f"{one}to peaks within it; `--gpu live` measures that on a card."]
+    (note,) = told("aten::poisson", "torch.nn.init.orthogonal_")
+    assert note.startswith("aten::poisson and torch.nn.init.orthogonal_ are not modelled: what they return is counted")
+    (note,) = told("aten::a", "aten::b", "aten::c")
+    assert note.startswith("aten::a, aten::b and aten::c are not modelled: ")
+    assert "every_byte.gpu.operators" not in note  # a contributor's tool
+
+
+def test_triton_kernels_are_one():
+    assert told("Triton kernel add")[0].startswith("Triton kernel add is not followed: it writes into tensors")
+    assert told("Triton kernel add", "Triton kernel mul")[0].startswith(
+        "Triton kernels add and mul are not followed: they"
+    )
+
+
+def test_what_makes_figures_differ_most_comes_first():
+    first = ["values that", "cuDNN's", "aten::poisson is", "Triton kernel add", "torch.compile is"]
+    notes = told(CUDNN[0], "aten::poisson", "Triton kernel add", "torch.compile", read=("train.py:3",))
+    assert [note[: len(start)] for note, start in zip(notes, reversed(first), strict=True)] == first[::-1]
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [
+        (1, " at a.py:0: "),
+        (4, " at a.py:0, a.py:1, a.py:2, a.py:3: "),
+        (5, "a.py:3 and 1 line more: "),
+        (9, "5 lines more: "),
+    ],
+)
+def test_of_many_reads_some_are_named(n, said):
+    (note,) = told(read=tuple(f"a.py:{i}" for i in range(n)))
+    assert said in note
+
+
+def test_nothing_is_told_of_what_is_known():
+    assert told() == []
