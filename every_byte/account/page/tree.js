@@ -7,6 +7,7 @@ import { counted, exact, short } from "../../widget/page/numbers.js";
 
 const BAR = 220; // pixels that a bar has, about: from what width on a part has its number
 const MOST_LISTED = 200;
+const FEW_LAYERS = 10;
 const OUTERMOST = "the outermost module, or none";
 
 const branch = (name) => ({ name, within: new Map(), own: new Map(), bytes: 0, n: 0, parts: new Map() });
@@ -17,16 +18,31 @@ function addTo(node, category, n, bytes) {
   node.parts.set(category, (node.parts.get(category) ?? 0) + bytes);
 }
 
-/** The tree of all rows; with `together`, modules that differ in numbers alone are one. */
+/** For each module the layers in it that are named by number and class, "0 Linear". */
+function layersIn({ rows, texts }) {
+  const found = new Map();
+  for (const path of new Set(rows.map(([module]) => texts[module]))) {
+    const names = path.split(".");
+    names.forEach((name, i) => {
+      const outer = names.slice(0, i).join(".");
+      if (/^\d+ /.test(name)) found.set(outer, (found.get(outer) ?? new Set()).add(name));
+    });
+  }
+  return found;
+}
+
+/** The tree of all rows; with `together`, modules that differ in numbers alone are one: of a few layers, each is its own. */
 function plant({ rows, texts }, together) {
   const root = branch("");
+  const layers = layersIn({ rows, texts });
   for (const [module, category, what, about, n, each, slack] of rows) {
     const names = texts[module].split(".").filter(Boolean);
     const bytes = n * each + slack;
     let node = root;
     addTo(node, texts[category], n, bytes);
-    for (const name of names) {
-      const kind = together ? name.replace(/^\d+(?= |$)/, "*") : name;
+    for (const [i, name] of names.entries()) {
+      const isOwn = !together || layers.get(names.slice(0, i).join("."))?.size <= FEW_LAYERS;
+      const kind = isOwn ? name : name.replace(/^\d+(?= |$)/, "*");
       if (!node.within.has(kind)) node.within.set(kind, branch(kind));
       node = node.within.get(kind);
       addTo(node, texts[category], n, bytes);
