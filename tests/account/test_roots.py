@@ -1,8 +1,6 @@
 """Several models in one run: what each has is told apart, whatever wraps or holds them; one model keeps its paths."""
 
 import copy
-import gc
-import pickle
 from collections import defaultdict
 
 import pytest
@@ -15,7 +13,6 @@ from torch.utils.checkpoint import checkpoint
 from every_byte.account.modules import largest_parts
 from every_byte.account.training import Training
 from every_byte.ledger.ledger import Ledger
-from every_byte.ledger.roots import Path, Roots, root_of
 from utils import SimulatedGPU
 
 
@@ -252,24 +249,6 @@ def test_layers_of_two_stacks_are_told_apart():
             return trained(gpu, netG.to(gpu.device), netD.to(gpu.device))
 
     assert {"Sequential (netG).0 Linear", "Sequential (netD).0 Linear"} <= modules_of(reported(program))
-
-
-# ---- how they are remembered
-
-
-def test_roots_keep_no_module_and_are_pickled():
-    roots, model = Roots(), Net()
-    assert [roots.number_of(module) for module in (model, nn.MSELoss(), nn.MSELoss(), model)] == [1, 2, 2, 1]
-    assert dict(roots.alive()) == {1: model}
-    assert [root.name for root in pickle.loads(pickle.dumps(roots)).found] == ["Net", "MSELoss"]
-    del model
-    gc.collect()
-    assert dict(roots.alive()) == {}
-
-
-def test_a_path_is_its_text_and_knows_its_root():
-    path = pickle.loads(pickle.dumps(Path("a.b", 3)))
-    assert (path, hash(path), root_of(path), root_of("a.b")) == ("a.b", hash("a.b"), 3, 0)
 
 
 GAN = """
