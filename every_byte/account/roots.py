@@ -1,9 +1,8 @@
 """What modules are called in a report: by the model that they are of, where a run has several, and by their class."""
 
+import linecache
+import re
 import sys
-from collections import Counter
-from collections.abc import Mapping
-from inspect import CO_OPTIMIZED
 from types import FrameType
 
 from torch import nn
@@ -84,17 +83,17 @@ def _place(roots: Roots, number: int) -> tuple[int, str]:
 
 
 def _titles(roots: Roots, numbers: list[int]) -> dict[int, str]:
-    """The name of each: of several of one class by the variable that holds it, or else with a number behind it."""
+    """The name of each: of several of one class with the variable that holds it, or, if one has none, by number."""
     by_class: dict[str, list[int]] = {}
     for number in numbers:
         by_class.setdefault(roots[number].name, []).append(number)
     titles = {}
     for name, alike in by_class.items():
-        taken = Counter(roots[number].variable for number in alike)
-        for i, number in enumerate(alike, start=1):
-            variable = roots[number].variable
-            which = f" ({variable})" if taken[variable] == 1 and variable else f" ({i})" if i > 1 else ""
-            titles[number] = name + (which if len(alike) > 1 else "")
+        variables = [roots[number].variable for number in alike]
+        if not all(variables) or len(set(variables)) < len(variables):
+            variables = ["", *range(2, len(alike) + 1)]
+        for number, which in zip(alike, variables, strict=True):
+            titles[number] = f"{name} ({which})" if which and len(alike) > 1 else name
     return titles
 
 
@@ -108,16 +107,21 @@ def names_of(trace: Trace) -> Names | None:
     return names if names.say_more else None
 
 
-def look_for(roots: Roots) -> None:
-    """Find out, of the outermost modules that are there, whose parts they are, and which variables hold them.
+def look_for(roots: Roots, called: nn.Module | None = None) -> None:
+    """Find out, of the outermost modules that are there, whose parts they are, and what the program calls them.
 
-    Called within the program's own code, this sees the variables of all functions under way.
+    `called` is the one whose forward the program begins now.
 
     Counts: modules alone: what an object of another kind holds is in none, nor what a list has, that names by number.
     """
-    if 2 <= len(roots) <= MOST_ROOTS:
+    if len(roots) > MOST_ROOTS:
+        return
+    for name, module in _global_variables():
+        roots.note_variable(module, name)
+    if called is not None and (name := _name_at_the_call()):
+        roots.note_variable(called, name)
+    if len(roots) > 1:
         _find_containers(roots)
-        _find_variables(roots)
 
 
 def _find_containers(roots: Roots) -> None:
@@ -130,35 +134,43 @@ def _find_containers(roots: Roots) -> None:
                 roots[lost.pop(part)].within = roots.number_of(container), plain_path(path)
 
 
-def _find_variables(roots: Roots) -> None:
-    """The program's own variables, those of its outermost function first, and what `self` holds there."""
-    nameless = {id(module): number for number, module in roots.alive() if not roots[number].variable}
-    for name, module in _variables():
-        if id(module) in nameless and not name.startswith("_"):
-            roots[nameless.pop(id(module))].variable = name
+def _global_variables() -> list[tuple[str, nn.Module]]:
+    """Those of the program's files that are under way.
+
+    Counts: not a function's own: up to Python 3.12, to ask a frame for these keeps what they hold, as long as it runs.
+    """
+    scopes = [getattr(sys.modules.get("__main__"), "__dict__", {})]
+    scopes += [frame.f_globals for frame in _frames() if _is_the_programs(frame)]
+    each = {id(scope): scope for scope in scopes}.values()
+    found = [(name, value) for scope in each for name, value in list(scope.items()) if not name.startswith("_")]
+    return [(name, value) for name, value in found if issubclass(type(value), nn.Module)]
 
 
-def _variables() -> list[tuple[str, nn.Module]]:
-    found = _modules_in(getattr(sys.modules.get("__main__"), "__dict__", {}))
-    frame, frames = sys._getframe(1), []
+def _name_at_the_call() -> str:
+    """What the program calls the module that it calls now, by its source: `netG(noise)`, `self.netG(noise)`."""
+    frame = next((frame for frame in _frames() if frame.f_globals.get("__name__") not in _BETWEEN), None)
+    if frame is None or not _is_the_programs(frame):
+        return ""
+    line, last_line, start, end = list(frame.f_code.co_positions())[frame.f_lasti // 2]
+    if line is None or line != last_line or start is None or end is None:
+        return ""
+    text = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).encode()[start:end].decode()
+    called = re.match(r"(?:\w+\.)*(\w+)\(", text)
+    return called[1] if called else ""
+
+
+def _frames() -> list[FrameType]:
+    frame, found = sys._getframe(1), []
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _NOT_OF_THE_PROGRAM:
-            frames.append(frame)
+        found.append(frame)
         frame = frame.f_back
-    return found + [each for frame in reversed(frames) for each in _locals_of(frame)]
-
-
-def _locals_of(frame: FrameType) -> list[tuple[str, nn.Module]]:
-    """A function's variables. Up to Python 3.12 the frame would keep, with the answer, all that they hold now."""
-    answer = frame.f_locals
-    found = _modules_in(answer) + _modules_in(getattr(answer.get("self"), "__dict__", {}))
-    if frame.f_code.co_flags & CO_OPTIMIZED and isinstance(answer, dict):
-        answer.clear()
     return found
 
 
-def _modules_in(scope: Mapping[str, object]) -> list[tuple[str, nn.Module]]:
-    return [(name, value) for name, value in list(scope.items()) if issubclass(type(value), nn.Module)]
+def _is_the_programs(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] not in ("torch", "runpy", _OURS)
 
 
-_NOT_OF_THE_PROGRAM = ("torch", __name__.partition(".")[0])
+_OURS = __name__.partition(".")[0]
+_BETWEEN = (__name__, f"{_OURS}.account.training", "torch.nn.modules.module")
+"""Modules of Python whose functions are under way between a call of a module and here."""

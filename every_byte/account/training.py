@@ -83,7 +83,7 @@ class Training:
 
     def _enter_forward(self, module: torch.nn.Module, _args) -> None:
         if len(roots := self._gpu.trace.roots) > self._n_roots:
-            look_for(roots)  # once the program is over, they may be gone
+            look_for(roots, module)  # once the program is over, they may be gone
             self._n_roots = len(roots)
         if not self._has_begun and module.training and torch.is_grad_enabled():
             self._begin()

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from .deep_graphs import number_of
-from .roots import Path, Roots, plain_path, root_of
+from .roots import ModulePath, Roots, plain_path, root_of
 
 
 class _Thread(threading.local):
@@ -118,15 +118,15 @@ class ModulePaths:
             if (named := self._thread.names.get(module)) is not None:
                 return named
             caller, unknown = running[-1][1], f"<{type(module).__name__}>"
-            return Path(f"{caller}.{unknown}" if caller else unknown, root_of(caller))
+            return ModulePath(f"{caller}.{unknown}" if caller else unknown, root_of(caller))
         if torch._C._current_graph_task_id() != -1:  # a backward runs it again
             self._thread.names = self._remembered
             return self._remembered.get(module, "")
         root = self.roots.number_of(module)
-        named = {part: Path(plain_path(name), root) for name, part in module.named_modules()}
+        named = {part: ModulePath(plain_path(name), root) for name, part in module.named_modules()}
         self._thread.names = WeakKeyDictionary(named)
         self._remembered.update(self._thread.names)
-        return Path("", root)
+        return ModulePath("", root)
 
     def _note_change(self) -> None:
         thread, number = self._thread, torch.autograd._get_sequence_nr()

@@ -14,7 +14,7 @@ _WRAPPERS = {
 """Classes of modules that stand for another one, by name, and what they call it: who sees them means the other."""
 
 
-class Path(str):
+class ModulePath(str):
     """A module's path within the outermost one, and, beside what it is as text, that one's number; 0 is none.
 
     A run of several models has equal paths of different ones. All that is recorded goes by the text, as ever; an
@@ -23,7 +23,7 @@ class Path(str):
 
     root: int = 0
 
-    def __new__(cls, path: str, root: int = 0) -> "Path":
+    def __new__(cls, path: str, root: int = 0) -> "ModulePath":
         made = super().__new__(cls, path)
         made.root = root
         return made
@@ -71,6 +71,7 @@ class Roots:
     def __init__(self) -> None:
         self.found: list[Root] = []
         self._numbers: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+        self._variables: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self._alive: dict[int, ref[nn.Module]] = {}
         self._empty: dict[type, int] = {}
         self._lock = Lock()
@@ -93,6 +94,11 @@ class Roots:
         known = self._numbers.get(module)
         return known or (not _has_something(module) and self._empty.get(type(module))) or self._note(module)
 
+    def note_variable(self, module: nn.Module, name: str) -> None:
+        """Note by which variable the program holds a module, the first that was seen; be it an outermost one or not."""
+        if self._variables.setdefault(module, name) == name and (number := self._numbers.get(module)):
+            self[number].variable = name
+
     def alive(self) -> Iterator[tuple[int, nn.Module]]:
         """Those that are still there, with their numbers."""
         for number, reference in list(self._alive.items()):
@@ -101,6 +107,7 @@ class Roots:
 
     def _note(self, module: nn.Module) -> int:
         root = Root.of(module)
+        root.variable = self._variables.get(module, "")
         with self._lock:
             self.found.append(root)
             number = len(self.found)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from every_byte.ledger.roots import Path, Root, Roots, root_of
+from every_byte.ledger.roots import ModulePath, Root, Roots, root_of
 
 
 class Net(nn.Module):
@@ -27,7 +27,7 @@ def test_roots_keep_no_module_and_are_pickled():
 
 
 def test_a_path_is_its_text_and_knows_its_root():
-    path = pickle.loads(pickle.dumps(Path("a.b", 3)))
+    path = pickle.loads(pickle.dumps(ModulePath("a.b", 3)))
     assert (path, hash(path), root_of(path), root_of("a.b")) == ("a.b", hash("a.b"), 3, 0)
 
 

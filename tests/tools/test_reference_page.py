@@ -22,6 +22,7 @@ NOT_HERE = {
     "Attribution": "whose each allocation is at any instant: a ledger says it in rows",
     "Environment": "settings of several variables, which a text or a dict says as well",
     "Owners": "what was observed: a ledger is made of it",
+    "Roots": "the outermost modules: a report names others by them",
     "Rules": "what differs between PyTorch's versions",
     "Selector": "part of a formula's term",
     "Term": "part of a formula",

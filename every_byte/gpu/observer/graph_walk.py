@@ -9,7 +9,7 @@ from torch.autograd.graph import Node
 
 from every_byte.ledger.attribution import NEVER, GraphNode, Kept, Owners
 from every_byte.ledger.deep_graphs import looked_at, number_of
-from every_byte.ledger.roots import Path, root_of
+from every_byte.ledger.roots import ModulePath, root_of
 from every_byte.ledger.saved_tensors import node_name, raw_slots
 from every_byte.palette import STATE
 
@@ -225,4 +225,4 @@ def nodes_behind(roots: Iterable[Node], shift: int = 0) -> Iterator[tuple[int, N
 def _common(one: str, other: str) -> str:
     """The innermost module that two are, or are in."""
     parts = takewhile(lambda pair: pair[0] == pair[1], zip(one.split("."), other.split("."), strict=False))
-    return Path(".".join(part for part, _ in parts), root_of(one))
+    return ModulePath(".".join(part for part, _ in parts), root_of(one))

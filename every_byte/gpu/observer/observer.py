@@ -11,7 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from every_byte.gpu.memory.contents import in_order, nodes_of, objects_of, outermost, parameters_of, split, tensors_in
 from every_byte.ledger.attribution import Pass, Role
 from every_byte.ledger.module_paths import plain_path
-from every_byte.ledger.roots import Path
+from every_byte.ledger.roots import ModulePath
 
 from . import registrations
 from .graph_walk import GraphWalk
@@ -78,7 +78,7 @@ class Observer:
             for path, tensor in members:
                 for number in self.numbers_of(tensor):
                     module, name = split(plain_path(path))
-                    self.owners.add(number, Role(category, Path(module, roots.number_of(root)), name))
+                    self.owners.add(number, Role(category, ModulePath(module, roots.number_of(root)), name))
 
     def _note_registration(self, _module: nn.Module, _name: str, tensor: torch.Tensor | None) -> None:
         """What was an input, say, has become a module's own: the next look is to name it."""
