@@ -57,16 +57,17 @@ def _account(report: "Report", ledger) -> Iterable[list[str]]:
     """One instant by category, by module, and its largest owners."""
     title = "When memory ran out:" if report.ran_out else f"At the peak, {report.peak_place.when}:"
     yield text_table(title, *_categories(ledger), numbers=4).splitlines()
-    whole = ledger.allocated_bytes
+    whole, has_one = ledger.allocated_bytes, _has_one_model(report)
+    cut = _tail if has_one else _ends
     parts = [
-        [_tail(words.module(part.path, part.is_own), 60), f"{part.n_modules:,d}" if part.path else "",
+        [cut(words.module(part.path, part.is_own), 60), f"{part.n_modules:,d}" if part.path else "",
          f"{part.n_allocations:,d}", f"{part.n_bytes:,d}", words.percent(part.n_bytes, whole)]
-        for part in largest_parts(ledger.rows, MOST_PARTS if _has_one_model(report) else MOST_PARTS_OF_SEVERAL)
+        for part in largest_parts(ledger.rows, MOST_PARTS if has_one else MOST_PARTS_OF_SEVERAL)
     ]  # fmt: skip
     head = ["by module, with all in it", "modules", "allocations", "allocated", ""]
     yield text_table("", head, parts, numbers=4).splitlines()
     owners = [
-        [owner.category, _tail(owner.module, 30), _start(words.what(owner), 42), f"{n:,d} × {short(owner.n_bytes)}",
+        [owner.category, cut(owner.module, 30), _start(words.what(owner), 42), f"{n:,d} × {short(owner.n_bytes)}",
          f"{n * owner.n_bytes:,d}"]
         for owner, n in owners_of(ledger.rows)[:MOST_OWNERS]
     ]  # fmt: skip
@@ -129,7 +130,7 @@ def _last(report: "Report") -> list[str]:
     """What is not known, and whether the figures are exact."""
     lines = [f"- {note}" for note in report.notes[:MOST_NOTES]]
     if more := len(report.notes) - MOST_NOTES:
-        lines += [f"- and {more} more, which the page names."] * (more > 0)
+        lines += [f"- and {more} more, which the page names (--html FILE)."] * (more > 0)
     if lines:
         lines.insert(0, "Not followed or not known:")
     return [part for line in (*lines, words.exactness(report)) for part in _wrapped(line)]
@@ -142,6 +143,13 @@ def _wrapped(line: str) -> list[str]:
 
 def _tail(name: str, width: int) -> str:
     return name if len(name) <= width else f"…{name[1 - width :]}"
+
+
+def _ends(name: str, width: int) -> str:
+    """Where names begin with their model, that and the last of them."""
+    model, _, rest = name.partition(".")
+    room = width - len(model) - 1
+    return f"{model}.{_tail(rest, room)}" if len(name) > width and room >= width // 4 else _tail(name, width)
 
 
 def _start(name: str, width: int) -> str:

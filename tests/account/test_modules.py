@@ -5,6 +5,7 @@ from reported import reported
 from torch import nn
 
 from every_byte.account.modules import largest_parts
+from every_byte.account.text import _ends
 from every_byte.account.training import Training
 
 
@@ -72,3 +73,11 @@ def test_layers_of_two_stacks_are_told_apart():
         return []
 
     assert {"Sequential (netG).0 Linear", "Sequential (netD).0 Linear"} <= modules_of(reported(program))
+
+
+def test_a_long_name_keeps_its_model_and_its_end():
+    assert _ends("Net.a", 30) == "Net.a"
+    long = "Net (teacher).encoder.layers.*.attention.self.query"
+    assert _ends(long, 30) == "Net (teacher).…tion.self.query"
+    assert len(_ends(long, 30)) == 30
+    assert _ends("A" * 28 + ".first.second", 30) == "…" + ("A" * 28 + ".first.second")[-29:]
