@@ -155,8 +155,9 @@ def _name_at_the_call() -> str:
     if line is None or line != last_line or start is None or end is None:
         return ""
     text = linecache.getline(frame.f_code.co_filename, line, frame.f_globals).encode()[start:end].decode()
-    called = re.match(r"(?:\w+\.)*(\w+)\(", text)
-    return called[1] if called else ""
+    called, code = re.match(r"(?:\w+\.)*(\w+)\(", text), frame.f_code
+    there = {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars}  # the file may be another by now
+    return called[1] if called and called[1] in there else ""
 
 
 def _frames() -> list[FrameType]:

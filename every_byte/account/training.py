@@ -82,11 +82,16 @@ class Training:
         return len(self._readings)
 
     def _enter_forward(self, module: torch.nn.Module, _args) -> None:
-        if len(roots := self._gpu.trace.roots) > self._n_roots:
-            look_for(roots, module)  # once the program is over, they may be gone
-            self._n_roots = len(roots)
+        if not torch.compiler.is_compiling():  # hooks are compiled into a model's graph: this must leave nothing there
+            self._note_root(module)
         if not self._has_begun and module.training and torch.is_grad_enabled():
             self._begin()
+
+    def _note_root(self, module: torch.nn.Module) -> None:
+        """Look at a model when it is called for the first time: once the program is over, it may be gone."""
+        if len(roots := self._gpu.trace.roots) > self._n_roots:
+            look_for(roots, module)
+            self._n_roots = len(roots)
 
     def _seeing_backward(self, original):
         def run_backward(*args, **kwargs):
