@@ -8,6 +8,7 @@ from .gpu.live.gpu import LiveGPU
 from .gpu.simulated import SimulatedGPU
 from .ledger.ledger import Ledger
 from .ledger.trace import Trace
+from .version import __version__ as __version__
 
 __all__ = ["Ledger", "LiveGPU", "Report", "SimulatedGPU", "Trace", "open_gpu"]
 

@@ -8,6 +8,7 @@ from forked_runs import Runs
 
 from book.extensions.command import options, words
 from every_byte.account import run
+from every_byte.account.options import understood
 from every_byte.gpu.memory.specs import SPECS
 from tools.site import BOOK
 
@@ -45,7 +46,7 @@ def test_every_command_on_the_pages_is_understood(text):
     assert len(commands) > 5
     for one in commands:
         _, *said = shlex.split(one[0] or one[1])
-        asked = run.parser().parse_args(said)
+        asked = understood(said)
         assert asked.gpu in {*SPECS, "live", "list"}
         assert asked.gpu == "list" or asked.script or asked.module
 
