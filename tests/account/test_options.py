@@ -144,6 +144,14 @@ def test_the_list_of_gpus():
     assert [line.split()[0] for line in listed][: len(SPECS)] == list(SPECS)
 
 
+def test_a_module_is_run_as_python_does(tmp_path):
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "__init__.py").write_text("", encoding="utf-8")
+    (tmp_path / "pack" / "__main__.py").write_text("import sys; print(__package__, sys.argv[1:])", encoding="utf-8")
+    found = command("run", "--quiet", "-m", "pack", "--x", "1", cwd=tmp_path)
+    assert (found.returncode, found.stdout) == (0, "pack ['--x', '1']\n")
+
+
 @pytest.mark.parametrize(
     ("words", "script", "module", "arguments"),
     [

@@ -276,14 +276,6 @@ def command(*words: str, **more) -> subprocess.CompletedProcess:
     return subprocess.run(whole, capture_output=True, text=True, env=environment, check=False, **more)
 
 
-def test_a_module_is_run_as_python_does(tmp_path):
-    (tmp_path / "pack").mkdir()
-    (tmp_path / "pack" / "__init__.py").write_text("", encoding="utf-8")
-    (tmp_path / "pack" / "__main__.py").write_text("import sys; print(__package__, sys.argv[1:])", encoding="utf-8")
-    found = command("--quiet", "-m", "pack", "--x", "1", cwd=tmp_path)
-    assert (found.returncode, found.stdout) == (0, "pack ['--x', '1']\n")
-
-
 def test_a_program_like_nanogpt_takes_what_nanogpt_takes_on_cuda(tmp_path):
     """karpathy/nanoGPT's train.py, of 3adf61e, took these over PyTorch 2.13's CUDA build, with stubs of an A100."""
     for split in ("train", "val"):
