@@ -27,7 +27,6 @@ extensions = [
     "book.extensions.glossary",
     "book.extensions.folds",
     "book.extensions.sources",
-    "book.extensions.command",
     "book.extensions.reference",
 ]
 templates_path = ["_templates"]

@@ -6,17 +6,19 @@ Importing it attaches nothing: PyTorch behaves differently only while a GPU of t
 from .gpu.device import open_gpu
 from .gpu.live.gpu import LiveGPU
 from .gpu.simulated import SimulatedGPU
-from .ledger.ledger import Ledger
 from .ledger.trace import Trace
+from .version import __version__ as __version__
 
 __all__ = ["Ledger", "LiveGPU", "Report", "SimulatedGPU", "Trace", "open_gpu"]
 
 
 def __getattr__(name: str):
-    """`Report` when it is first asked for: it brings as much as half of the rest."""
-    if name != "Report":
+    """`Ledger` and `Report` when they are first asked for: they bring formulas, and as much as half of the rest."""
+    if name == "Ledger":
+        from .ledger.ledger import Ledger as found
+    elif name == "Report":
+        from .account.report import Report as found
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .account.report import Report
-
-    globals()[name] = Report
-    return Report
+    globals()[name] = found
+    return found

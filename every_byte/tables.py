@@ -1,7 +1,5 @@
 """Tables as plain text and as HTML."""
 
-from html import escape
-
 
 def text_table(title: str, head: list[str], rows: list[list[str]], *, numbers: int = 0) -> str:
     """A table in plain text below its title; the last `numbers` columns are set flush right."""
@@ -16,12 +14,14 @@ def text_table(title: str, head: list[str], rows: list[list[str]], *, numbers: i
 
 def html_table(title: str, head: list[str], rows: list[list[str]], *, numbers: int = 0) -> str:
     """The same as HTML, with the title as caption."""
+    from html import escape  # brings a table of all entities, which text does without
+
     sides = ["left"] * (len(head) - numbers) + ["right"] * numbers
-    top = "".join(_cell("th", side, cell) for side, cell in zip(sides, head, strict=True))
+    top = "".join(_cell("th", side, escape(cell)) for side, cell in zip(sides, head, strict=True))
     tags = ["th"] + ["td"] * (len(head) - 1)
-    body = "".join(f"<tr>{''.join(map(_cell, tags, sides, row))}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(_cell, tags, sides, map(escape, row)))}</tr>" for row in rows)
     return f"<table><caption>{escape(title)}</caption><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _cell(tag: str, side: str, text: str) -> str:
-    return f'<{tag} style="text-align:{side}">{escape(text)}</{tag}>'
+def _cell(tag: str, side: str, escaped: str) -> str:
+    return f'<{tag} style="text-align:{side}">{escaped}</{tag}>'

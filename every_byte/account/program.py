@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 
@@ -26,14 +27,38 @@ class Ended:
 
 @dataclass(frozen=True)
 class Program:
-    """A script by its path, or a module by its name (`-m`), and the words behind it.
-
-    Raises: FileNotFoundError for a script that there is not; ModuleNotFoundError or ImportError for a module.
-    """
+    """A script by its path, or a module by its name (`-m`), and the words behind it."""
 
     name: str
     arguments: tuple[str, ...] = ()
     is_module: bool = False
+
+    def check(self) -> None:
+        """See that it is there, before anything runs.
+
+        Raises: FileNotFoundError, IsADirectoryError, PermissionError or ValueError for a script that cannot be run;
+                ModuleNotFoundError for a module of which not even the outermost package is there.
+        """
+        if self.is_module:
+            sys.path[0] = os.getcwd()
+            top = self.name.split(".")[0]
+            if not top or importlib.util.find_spec(top) is None:
+                raise ModuleNotFoundError(
+                    f"-m must name a module that is here or installed: got {self.name!r}, and there is no {top!r}; "
+                    "try -m package.train in the folder that package is in."
+                )
+            return
+        path = Path(self.name)
+        if path.is_dir():
+            raise IsADirectoryError(
+                f"the program must be a file: got {self.name!r}, a folder; try {path / 'train.py'}, or -m and a module."
+            )
+        if not path.is_file():
+            raise FileNotFoundError(f"the program must be a file: got {self.name!r}, which is none here.{_near(path)}")
+        if path.suffix in (".zip", ".pyz"):
+            raise ValueError(f"a program must be a file of Python code, or -m with a module: got {self.name!r}.")
+        if not os.access(path, os.R_OK):
+            raise PermissionError(f"the program must be a file that you may read: got {self.name!r}; try chmod +r.")
 
     def run(self) -> Ended:
         """Run it to its end, on this thread, and wait for those that it has started, as Python does.
@@ -65,8 +90,6 @@ class Program:
             name, spec, code = runpy._get_module_details(self.name)
             return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}, spec.origin
         path = Path(self.name)
-        if path.is_dir() or path.suffix in (".zip", ".pyz"):
-            raise ValueError(f"a program must be a file of Python code, or -m with a module: got {self.name!r}.")
         sys.path[0] = str(path.resolve().parent)
         with open(path, "rb") as file:
             code = compile(file.read(), self.name, "exec", dont_inherit=True)
@@ -89,6 +112,13 @@ class Program:
             sys.excepthook(type(error), error.with_traceback(tb), tb)
         except BaseException:
             traceback.print_exc()
+
+
+def _near(path: Path) -> str:
+    """What else may be meant: a script of nearly that name in the same folder."""
+    there = [one.name for one in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    near = get_close_matches(path.name, there, n=1)
+    return f" Did you mean {str(path.with_name(near[0]))!r}?" if near else ""
 
 
 def _exited(exit_: SystemExit) -> Ended:

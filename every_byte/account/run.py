@@ -9,103 +9,38 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
-from pathlib import Path
 
 import torch
 
-from every_byte.gpu.cuda.ranks import PRETENDING, as_rank
+from every_byte.gpu.cuda.ranks import PRETENDING
 from every_byte.gpu.device import gpu_names
-from every_byte.gpu.live.gpu import LIVE, LiveGPU
+from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.specs import SPECS
-from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 
 from .notes import Note
+from .options import gpu_of, parser, program_of, remark, settle_files, understood
 from .program import Ended, Program
 from .report import Report
 from .training import Training
 
-LAUNCHERS = (
-    *("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"),
-    *("accelerate.commands.launch", "deepspeed.launcher.runner", "lightning.fabric.cli"),
-)
-EPILOG = """\
-The program's own options stand behind its name. Its output, its exit code and its files are its own; the report goes to
-standard error. Figures of a simulated GPU are simulated; those of --gpu live are measured.
-"""
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    made = argparse.ArgumentParser(
-        prog="every-byte run",
-        usage="every-byte run [options] (SCRIPT | -m MODULE) [arguments]",
-        description='Run a training program, unmodified, with a simulated GPU as its "cuda", and report whose each '
-        "byte of the GPU's memory is.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = made.add_argument
-    add(
-        "--gpu",
-        default="a100-80gb",
-        metavar="NAME",
-        help='the GPU to simulate; "list" prints their names, and "live" '
-        "runs on this machine's own (default: %(default)s)",
-    )
-    add(
-        "--steps",
-        type=_number,
-        default=3,
-        metavar="N",
-        help="stop, with exit code 0, where the step after so many "
-        "optimizer steps would begin; 0 runs to the end (default: %(default)s)",
-    )
-    add(
-        "--ranks",
-        type=_number,
-        metavar="N",
-        help="be one rank of N, as torchrun would start it; the others are not there, and nothing is exchanged",
-    )
-    add("--rank", type=_number, default=0, metavar="R", help="which of them, from 0 (default: %(default)s)")
-    add(
-        "--settings",
-        default="",
-        metavar="TEXT",
-        help="the allocator's settings, as PYTORCH_ALLOC_CONF has them; the environment is not asked",
-    )
-    add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
-    add("--json", type=Path, metavar="FILE", help="write the figures of each step")
-    add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")
-    add("--viz", type=Path, metavar="FILE", help="write a snapshot for PyTorch's viewer, pytorch.org/memory_viz")
-    add("--quiet", action="store_true", help="print no report")
-    add("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a module, as python -m does")
-    add("script", nargs="?", help=argparse.SUPPRESS)
-    add("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    return made  # fmt: skip
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more: got {text!r}")
-    return int(text)
-
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns the program's exit code, 2 for words that the command does not understand."""
+    """Run the command; returns the program's exit code. What it does not understand raises SystemExit, with code 2."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    options = parser().parse_args(argv)
+    options = understood(argv)
     if options.gpu == "list":
         print("\n".join(_listed(name) for name in gpu_names()))
         return 0
     try:
-        _settle_files(options)
-        program = _program(options)
-        gpu = _opened(options)
+        program = program_of(options)
+        settle_files(options)
+        gpu = gpu_of(options)
     except (ValueError, RuntimeError, OSError, ImportError) as error:
-        parser().exit(2, f"every-byte run: {error}\n")
+        parser().error(str(error))
+    if not options.quiet and (said := remark(options)):
+        print(said, file=sys.stderr)
     return _run(program, gpu, options, ["every-byte", "run", *argv])
 
 
@@ -114,40 +49,6 @@ def _listed(name: str) -> str:
         return "live            this machine's own"
     spec = SPECS[name]
     return f"{name:<15} {spec.device_name}, {spec.total_bytes:,d} bytes"
-
-
-def _settle_files(options: argparse.Namespace) -> None:
-    """Where reports go is meant from here: the program may go elsewhere."""
-    for name in ("html", "json", "trace", "viz"):
-        if (path := getattr(options, name)) is not None:
-            if not path.resolve().parent.is_dir():
-                raise FileNotFoundError(
-                    f"a report must go to a folder that is there: got {str(path)!r}; make it first."
-                )
-            setattr(options, name, path.resolve())
-
-
-def _program(options: argparse.Namespace) -> Program:
-    if options.module and options.module[0] in LAUNCHERS:
-        raise ValueError(
-            f"{options.module[0]} starts the program in processes of its own, which are not followed: run the program "
-            "itself, every-byte run --ranks 8 train.py, which is one rank of 8."
-        )
-    if options.module:
-        return Program(options.module[0], tuple(options.module[1:]), is_module=True)
-    if options.module is not None or not options.script:
-        raise ValueError("a program must be named: a script, or -m and a module; try every-byte run train.py.")
-    if not Path(options.script).is_file():
-        raise FileNotFoundError(f"the program must be a file: got {options.script!r}, which is none here.")
-    return Program(options.script, tuple(options.arguments))
-
-
-def _opened(options: argparse.Namespace):
-    """The GPU, not yet entered."""
-    as_cuda = as_rank(options.ranks, options.rank)
-    if options.gpu == LIVE:
-        return LiveGPU()
-    return SimulatedGPU(options.gpu, settings=options.settings, cuda=as_cuda)
 
 
 def _run(program: Program, gpu, options: argparse.Namespace, command: list[str]) -> int:

@@ -12,8 +12,7 @@ import torch
 from forked_runs import Runs
 from places import HELPERS, ROOT
 
-from every_byte.account.run import _notes, parser
-from every_byte.gpu.memory.specs import SPECS
+from every_byte.account.run import _notes
 from utils import SimulatedGPU
 
 TRAIN = """
@@ -271,54 +270,10 @@ def test_what_it_writes(run):
     assert pickle.loads((run.folder / "v.pickle").read_bytes())["device_traces"]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--gpu", "h1000"), "name must be a known GPU: got 'h1000'"),
-        (("--rank", "2"), "--rank is which of --ranks: got 2 of no ranks; try --ranks 8 --rank 2."),
-        (("--ranks", "2", "--rank", "2"), "rank must be one of the 2 ranks, 0 to 1: got 2."),
-        (("--ranks", "0"), "ranks must be 1 or more: got 0"),
-        (("--settings", "max_split_size_mb:1"), "max_split_size_mb"),
-        (("--html", "nowhere/r.html"), "a report must go to a folder that is there: got 'nowhere/r.html'"),
-        (("-m", "torch.distributed.run"), "which is one rank of 8"),
-        (("--steps", "-1"), "must be a whole number, 0 or more: got '-1'"),
-    ],
-)
-def test_words_that_it_does_not_understand(run, options, said):
-    found = run("print('never')", *options)
-    assert (found.exit_code, found.out) == (2, "")
-    assert said in found.err
-
-
-def test_a_program_that_is_not_there():
-    found = command("no_such.py")
-    assert found.returncode == 2
-    assert "the program must be a file: got 'no_such.py', which is none here." in found.stderr
-
-
 def command(*words: str, **more) -> subprocess.CompletedProcess:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     whole = [sys.executable, "-m", "every_byte", "run", *words]
     return subprocess.run(whole, capture_output=True, text=True, env=environment, check=False, **more)
-
-
-def test_the_list_of_gpus():
-    listed = command("--gpu", "list").stdout.splitlines()
-    assert [line.split()[0] for line in listed][: len(SPECS)] == list(SPECS)
-
-
-def test_a_module_is_run_as_python_does(tmp_path):
-    (tmp_path / "pack").mkdir()
-    (tmp_path / "pack" / "__init__.py").write_text("", encoding="utf-8")
-    (tmp_path / "pack" / "__main__.py").write_text("import sys; print(__package__, sys.argv[1:])", encoding="utf-8")
-    found = command("--quiet", "-m", "pack", "--x", "1", cwd=tmp_path)
-    assert (found.returncode, found.stdout) == (0, "pack ['--x', '1']\n")
-
-
-def test_every_option_is_told_by_help():
-    told = parser().format_help()
-    for option in ("--gpu", "--steps", "--ranks", "--rank", "--settings", "--html", "--json", "--trace", "--viz", "-m"):
-        assert f"  {option} " in told
 
 
 def test_a_program_like_nanogpt_takes_what_nanogpt_takes_on_cuda(tmp_path):

@@ -45,7 +45,7 @@ class Runs:
         (self.folder / name).write_text(program, encoding="utf-8")
         out, err, figures = (self.folder / f"{self._n}.{kind}" for kind in ("out", "err", "json"))
         job = {
-            "argv": [*options, "--json", str(figures), name, *arguments],
+            "argv": ["--json", str(figures), *options, name, *arguments],
             "folder": str(self.folder),
             "out": str(out),
             "err": str(err),

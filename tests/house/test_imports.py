@@ -249,6 +249,18 @@ def test_importing_attaches_nothing_and_brings_nothing_heavy(package):
     assert run.stdout.strip() == "[] []", f"what `import {package}` changed, and what it loaded"
 
 
+def test_what_not_everyone_needs_is_imported_when_it_is_asked_for():
+    later = ["argparse", "decimal", "fractions", "html", *(f"every_byte.{name}" for name in ("formula", "account"))]
+    source = f"""
+import sys, torch
+before = set(sys.modules)
+import every_byte
+print(set({later}) & (set(sys.modules) - before), every_byte.Ledger.__name__)
+"""
+    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert run.stdout.strip() == "set() Ledger", run.stderr
+
+
 def test_the_instrument_and_its_reports_need_no_figures_and_no_widgets():
     reports = ("ledger.groups", "gpu.record", "gpu.side_by_side", "gpu.ranks", "account.report", "account.page")
     source = "".join(f"import every_byte.{name}\n" for name in reports)

@@ -1,6 +1,7 @@
 """What is installed: a wheel of the instrument alone, and in the repository the book's `utils` beside it."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,16 @@ def test_it_stands_beside_a_utils_of_the_reader(wheel, tmp_path):
     source = "import utils, every_byte; print(utils.whose, every_byte.__file__, every_byte.SimulatedGPU.__name__)"
     installed = tmp_path / "installed" / "every_byte" / "__init__.py"
     assert run_in(project, tmp_path / "installed", source) == f"a reader {installed} SimulatedGPU"
+
+
+def test_the_readmes_session_needs_nothing_else(wheel, tmp_path):
+    """In an empty folder, where whoever asks for the book's `utils` fails."""
+    wheel.extractall(tmp_path / "installed")
+    (tmp_path / "installed" / "utils.py").write_text("raise ImportError('only every_byte is installed')\n")
+    (tmp_path / "empty").mkdir()
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    code, output = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL).groups()
+    assert run_in(tmp_path / "empty", tmp_path / "installed", code) == output.strip()
 
 
 def test_an_editable_install_puts_the_repository_on_the_path(tmp_path):

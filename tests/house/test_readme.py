@@ -1,4 +1,4 @@
-"""The README's session runs, and prints what the README says."""
+"""The README's sessions run, by the package alone, and print what the README says; its links and numbers hold."""
 
 import contextlib
 import io
@@ -8,6 +8,8 @@ import torch
 from places import ROOT
 
 from book.extensions.chapters import opening
+from utils.formulas.gpt import GPTSettings, held_in_loss
+from utils.models.gpt import letters
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -32,6 +34,29 @@ def test_a_program_of_one_s_own_gives_its_largest_rows(capsys):
     said = capsys.readouterr().out
     assert said.startswith("t4-16gb, simulated, at the peak")
     assert "linear1" in said
+
+
+def test_the_session_meets_its_prediction():
+    predicted = re.search(r"^predicted, activations: ([\d,]+)$", TEXT, re.MULTILINE)[1]
+    (requested,) = re.findall(r"^activations +\d+ +([\d,]+) ", TEXT, re.MULTILINE)
+    assert predicted == requested
+
+
+def test_what_it_says_of_gpt2():
+    """The number of chapter 4, by the closed form; that a run meets it, the chapter asserts."""
+    predicted = held_in_loss(GPTSettings()).bytes(**letters("gpt2"), b=12)
+    assert f"GPT-2's training step holds at its peak, {predicted:,} bytes" in TEXT
+
+
+def test_a_page_that_the_site_fills_says_so_where_it_is_not():
+    """And the README does not send one there."""
+    for path in (ROOT / "book").glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        if "{literalinclude}" in text or "{reference}" in text:
+            assert text.startswith("% A page of the site, which fills it")
+            assert f"build/site/html/{path.stem}.html." in text.split("\n\n")[0]
+            assert f"]({path.relative_to(ROOT)})" not in TEXT
+            assert f"`{path.stem}.html`" in TEXT
 
 
 def test_every_link_into_the_repository_leads_somewhere():

@@ -158,6 +158,58 @@ def normed_by_batch_without_cudnn(env):
 
 
 @case
+def normed_by_batch_across_ranks(env):
+    """The operators of nn.SyncBatchNorm, as its autograd function calls them, of statistics from some ranks."""
+    rng = random.Random(38)
+    for i in range(150):
+        n_dims, channels, n_ranks = rng.randint(0, 3), rng.choice([1, 4, 20, 70]), rng.choice([2, 8])
+        shape = (rng.choice([2, 5, 300]), channels, *(rng.randint(1, 9) for _ in range(n_dims)))
+        x = _input(env, rng, shape).detach()
+        gradient = _lying(torch.empty_like(x), _form(rng))
+        wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+        dtype = rng.choice([x.dtype, wide])
+        weight, bias = torch.empty(2, channels, dtype=dtype, device=env.device) if rng.random() < 0.8 else (None, None)
+        mean, deviation = torch.batch_norm_stats(x, 1e-5)
+        env.mark(f"statistics {i}")
+        of_all = [torch.empty(n_ranks, channels, dtype=mean.dtype, device=env.device) for _ in range(2)]
+        running = torch.empty(2, channels, dtype=dtype, device=env.device) if rng.random() < 0.7 else (None, None)
+        counts = torch.ones(n_ranks, dtype=x.dtype if running[0] is None else dtype, device=env.device)
+        mean, deviation = torch.batch_norm_gather_stats_with_counts(x, *of_all, *running, 0.1, 1e-5, counts)
+        env.mark(f"statistics of all {i}")
+        y = torch.batch_norm_elemt(x, weight, bias, mean, deviation, 1e-5)
+        env.mark(f"forward {i}")
+        wanted = rng.random() < 0.8, weight is not None and rng.random() < 0.8, bias is not None and rng.random() < 0.8
+        sums = torch.batch_norm_backward_reduce(gradient, x, mean, deviation, weight, *wanted)
+        env.mark(f"sums {i}")
+        if wanted[0]:
+            number = torch.ones(n_ranks, dtype=torch.int32, device=env.device)
+            weight = weight if weight is None else weight.to(mean.dtype)
+            x_grad = torch.batch_norm_backward_elemt(gradient, x, mean, deviation, weight, *sums[:2], number)
+            env.mark(f"backward {i}")
+            del x_grad
+        del x, y, gradient, weight, bias, running, of_all, counts, mean, deviation, sums
+
+
+@case
+def weights_of_unit_norm(env):
+    """Weights of a direction and a length, forward and backward: along the first dimension, the last, and others."""
+    rng = random.Random(39)
+    for i in range(80):
+        shape = [rng.choice([1, 3, 8, 33, 200]) for _ in range(rng.randint(1, 4))]
+        dim, dtype = rng.choice([0, 0, len(shape) - 1, rng.randrange(len(shape))]), rng.choice(TYPES)
+        direction = torch.empty(shape, dtype=dtype, device=env.device)
+        direction = (direction.transpose(0, -1) if rng.random() < 0.3 else direction).requires_grad_(rng.random() < 0.9)
+        lengths = [n if at == dim else 1 for at, n in enumerate(direction.shape)]
+        length = torch.empty(lengths, dtype=dtype, device=env.device, requires_grad=rng.random() < 0.9)
+        weight = torch._weight_norm(direction, length, dim)
+        env.mark(f"forward {i}")
+        if weight.requires_grad:
+            weight.backward(_lying(torch.empty_like(weight), _form(rng)))
+            env.mark(f"backward {i}")
+        del direction, length, weight
+
+
+@case
 def bags_and_forms(env):
     rng = random.Random(36)
     for i in range(100):

@@ -1,12 +1,16 @@
-"""Blocks and GPTs of the book as one rank of 1, 2, 4 and 8: tensor parallel, with and without sequence parallel.
+"""Blocks and GPTs of the book as one rank of 1, 2, 4 and 8: tensor parallel, with and without sequence parallel; and
+batch norm by the statistics of all ranks.
 
 The other ranks are PyTorch's `fake` process group. GPTs are drawn at random and trained for two steps.
 """
 
 import random
+from functools import partial
+from unittest.mock import patch
 
 import torch
 import torch.distributed._functional_collectives as functional
+from torch.nn.modules._functions import SyncBatchNorm
 
 from every_byte.gpu.ranks import ranks
 from utils import GPT, Block
@@ -15,6 +19,7 @@ from utils.models.tensor_parallel import tensor_parallel
 
 CASES = {}
 SEED = 700
+N_NORMING = 4
 
 
 def block(env, t, sequence, kind, dropout):
@@ -55,6 +60,38 @@ def collectives(env):
             functional.all_reduce_inplace(x, "sum", mesh)
             del sums, whole, parts
             env.mark(f"{shape} gone")
+
+
+def gathered(gather, output, x, group, async_op):
+    """As PyTorch's, but for the shape of the output, which the `fake` group takes apart by its first dimension."""
+    gather(output.view(-1), x, group, async_op)
+
+
+NORMED_SHAPES = (8, 20), (4, 12, 5, 7), (2, 70, 3, 3, 2)
+
+
+def normed(env):
+    """What nn.SyncBatchNorm does forward and backward, and how many ranks had an input, which it counts: all."""
+    of_pytorch = torch.nn.modules._functions.dist
+    with (
+        ranks(N_NORMING),
+        patch.object(of_pytorch, "all_gather_single", partial(gathered, of_pytorch.all_gather_single)),
+    ):
+        group = torch.distributed.group.WORLD
+        for shape in NORMED_SHAPES:
+            x = torch.empty(shape, device=env.device, requires_grad=True)
+            statistics = torch.zeros(2, shape[1], device=env.device)
+            for is_affine in (True, False):
+                parameters = (torch.ones(shape[1], device=env.device, requires_grad=is_affine) for _ in range(2))
+                weight, bias = parameters if is_affine else (None, None)
+                y = SyncBatchNorm.apply(x, weight, bias, *statistics, 1e-5, 0.1, group, N_NORMING)
+                env.mark(f"{shape}, affine={is_affine} forward")
+                y.relu().sum().backward()
+                del y, weight, bias
+                env.mark(f"{shape}, affine={is_affine} backward")
+
+
+normed.answers = lambda: [f"count {N_NORMING}"] * (3 * 2 * len(NORMED_SHAPES))  # three masked, of each norm
 
 
 def draw(rng):
@@ -119,6 +156,7 @@ def add(name, case):
 
 
 add("ranks_collectives", collectives)
+add("ranks_normed", normed)
 for which in ("tensor", "sequence"):
     add(f"ranks_block_{which}", lambda env, sequence=which == "sequence": blocks(env, sequence))
 for number in range(12):

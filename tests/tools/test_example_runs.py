@@ -1,10 +1,15 @@
 """The examples of the site run, and print what is stored; its pictures and its prose belong to that."""
 
 import re
+import runpy
+import sys
+import warnings
 
 import pytest
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from every_byte import Ledger, SimulatedGPU
 from tools.example_runs import (
     EXAMPLES,
     IMAGES,
@@ -89,6 +94,24 @@ def test_what_the_page_says_of_the_first_report():
     assert int(steps[0].replace(",", "")) < int(steps[1].replace(",", ""))
     assert "step 2, backward" in stored("train.a100")
     assert ".item()" in (EXAMPLES / "train.py").read_text(encoding="utf-8").splitlines()[line_read() - 1]
+
+
+def test_what_the_page_says_of_its_steps(monkeypatch):
+    """The third leaves more bytes than the second, and the same tensors."""
+    ends = re.findall(r"^\d +([\d,]+) ", stored("train.a100"), re.MULTILINE)
+    _, second, third = (int(number.replace(",", "")) for number in ends)
+    assert f"The third step leaves {third - second:,d} bytes more" in PAGE
+    monkeypatch.setattr(sys, "argv", ["train.py", "--steps", "3"])
+    after = []
+    with SimulatedGPU("a100-80gb", cuda=True) as gpu, warnings.catch_warnings(action="ignore"):
+        hook = register_optimizer_step_post_hook(lambda *_: after.append(Ledger.now(gpu)))
+        runpy.run_path(str(PROGRAM), run_name="__main__")
+        hook.remove()
+    assert [ledger.allocated_bytes for ledger in after[1:]] == [second, third]
+    assert len(after[1]) == len(after[2])
+    assert after[1].requested_bytes == after[2].requested_bytes
+    gradients = [ledger.of(category="gradients") for ledger in after[1:]]
+    assert gradients[1].slack_bytes - gradients[0].slack_bytes == third - second
 
 
 def line_read() -> int:

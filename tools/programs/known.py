@@ -3,8 +3,8 @@
     python tools/programs/known.py answers.txt run --gpu a100-80gb train.py
 
 Over the stub libraries each value that is read is zero, and a program that looks at a mask that it has made itself goes
-another way than on a card. With these answers in the copies from the card it goes the way that it went here. What
-depends on computed numbers stays unknown: "4 -" is a copy of four bytes, left at zero.
+another way than on a card. With these answers in the copies from the card it goes the way that it went here, also
+where that depends on computed numbers: those are zeros here and there, and what is asked of them is answered alike.
 """
 
 import sys
@@ -22,10 +22,11 @@ ANSWERS: list[str] = []
 
 
 def note_bytes(tensor: torch.Tensor, is_known: bool) -> None:
-    """A copy of so many bytes."""
+    """A copy of so many bytes; "4 -" is one of four that are zero because nobody knows them."""
     n_bytes = tensor.numel() * tensor.element_size()
     if n_bytes:
-        told = bytes(tensor.contiguous().view(-1).view(torch.uint8).tolist()).hex() if is_known else "-"
+        is_told = is_known or bool(tensor.any())
+        told = bytes(tensor.contiguous().view(-1).view(torch.uint8).tolist()).hex() if is_told else "-"
         ANSWERS.append(f"{n_bytes} {told}")
 
 

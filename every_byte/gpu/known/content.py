@@ -10,7 +10,10 @@ import torch
 from every_byte.gpu.memory.physical import shape_of
 
 MOST_BYTES = 1 << 25
-"""The largest storage of integers or booleans of which something is known."""
+"""The largest storage of integers of which something is known."""
+
+MOST_TRUTHS_BYTES = 1 << 28
+"""The same for booleans: whether all numbers of a large parameter are finite."""
 
 MOST_FLOAT_BYTES = 1 << 18
 """The same for floating-point numbers."""
@@ -21,7 +24,7 @@ MOST_BROUGHT_BYTES = 1 << 22
 MOST_HELD_BYTES = 1 << 28
 """How many bytes are held in all, for all that is known: beyond it nothing more is."""
 
-MOST_ELEMENTS = 1 << 25
+MOST_ELEMENTS = 1 << 28
 """The largest operand, also where it is a small storage that is expanded."""
 
 DTYPES = frozenset((
@@ -123,7 +126,8 @@ def place_of(tensor: torch.Tensor) -> Place:
 
 def may_be_known(dtype: torch.dtype, n_bytes: int) -> bool:
     """Whether a storage, used in this type, is small enough for something to be known of it."""
-    return dtype in DTYPES and n_bytes <= (MOST_FLOAT_BYTES if dtype.is_floating_point else MOST_BYTES)
+    most_bytes = MOST_FLOAT_BYTES if dtype.is_floating_point else MOST_BYTES
+    return dtype in DTYPES and n_bytes <= (MOST_TRUTHS_BYTES if dtype is torch.bool else most_bytes)
 
 
 def brought(tensor: torch.Tensor) -> Operand | None:

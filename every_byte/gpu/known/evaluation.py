@@ -11,7 +11,7 @@ from .taint import taints_of
 MOST_KEPT_BYTES = 1 << 20
 """The largest value that is kept once it is known."""
 
-MOST_WORK_BYTES = 1 << 28
+MOST_WORK_BYTES = 1 << 30
 """How many bytes may be made for one answer: beyond it nothing is known."""
 
 MOST_DEPTH = 48
@@ -64,12 +64,17 @@ def fold(content: Content) -> Content | None:
 def view(value: Value | None, place: Place) -> tuple[torch.Tensor, torch.Tensor | None]:
     """A tensor of these bytes, and which of its elements are tainted; None if none is. Zeros for no bytes."""
     if value is None or _extent(place) > value.storage.nbytes():
-        return torch.zeros(place.shape, dtype=place.dtype), torch.ones(place.shape, dtype=torch.bool)
+        return _all_of(place.shape, 0, place.dtype), _all_of(place.shape, True, torch.bool)
     elements = _lay(value.storage, place)
     if value.taint is None:
         return elements, None
     taint = _lay(value.taint, place._replace(dtype=_SAME_SIZE[place.dtype.itemsize])) != 0
     return elements, taint if taint.any() else None
+
+
+def _all_of(shape: torch.Size, number: float, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor of one number, which takes no memory, whatever its size; not to be written to."""
+    return torch.full((), number, dtype=dtype).expand(shape)
 
 
 def _run_all(root: Content) -> Value:

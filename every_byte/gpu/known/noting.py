@@ -12,6 +12,8 @@ from .understood import NOTHING, Plan, plan_of
 
 aten = torch.ops.aten
 _ON_THE_GPU = frozenset(("device", "pin_memory", "non_blocking"))
+_SIDE_BY_SIDE = frozenset((aten.cat.default, aten.stack.default))
+"""Whose results may be known in parts: beside floating-point numbers of which nothing is known lie others."""
 
 
 class _UnknownError(Exception):
@@ -22,6 +24,7 @@ def note(func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object,
     """What is known once an operation has run; `known_met`: whether something of its arguments is, or may be.
 
     Floating-point numbers of which nothing is known lead to none: that is most of a program, and is decided at once.
+    What is asked of them, `loss < 1`, is answered when it is read, as of zeros: `isfinite` is true.
     """
     if func is aten._foreach_add_.Scalar:  # as an optimizer counts its steps
         for tensor in args[0]:
@@ -61,7 +64,12 @@ def _note_results(plan: Plan, func, args: tuple, kwargs: dict, results) -> None:
             continue
         if step is None:
             try:
-                step = _filling(plan, args, result) if plan.filling else _step(plan, func, args, kwargs, sources)
+                of_unknown = func in _SIDE_BY_SIDE or result.dtype is torch.bool
+                step = (
+                    _filling(plan, args, result)
+                    if plan.filling
+                    else _step(plan, func, args, kwargs, sources, of_unknown=of_unknown)
+                )
             except _UnknownError:
                 return
         record.content = fold(Content.made(record.n_bytes, step, number, place_of(result), sources, None))
@@ -114,10 +122,13 @@ def _after_write(tensor, number: int, step: Step | None, sources: list) -> Conte
     return fold(Content.made(record.n_bytes, step, number, place, sources, before))
 
 
-def _step(plan: Plan, func, args: tuple, kwargs: dict, sources: list) -> Step:
-    """The operation with operands in place of tensors; their contents are added to `sources`."""
+def _step(plan: Plan, func, args: tuple, kwargs: dict, sources: list, *, of_unknown: bool = False) -> Step:
+    """The operation with operands in place of tensors; their contents are added to `sources`.
+
+    `of_unknown`: also where floating-point numbers of which nothing is known are among the arguments.
+    """
     parts = tuple(
-        _written_part(plan, value, sources) if i in plan.written else _part(value, sources)
+        _written_part(plan, value, sources) if i in plan.written else _part(value, sources, of_unknown)
         for i, value in enumerate(args)
     )
     named = {
@@ -132,19 +143,19 @@ def _written_part(plan: Plan, value, sources: list):
     return Blank(place_of(value)) if plan.blank and isinstance(value, torch.Tensor) else _part(value, sources)
 
 
-def _part(value, sources: list):
+def _part(value, sources: list, of_unknown: bool = False):
     """What stands in a step for an argument. Raises: _UnknownError where nothing can be known of the result."""
     if isinstance(value, torch.Tensor):
-        operand = _operand(value)
+        operand = _operand(value, of_unknown)
         if operand.content is not None:
             sources.append(operand.content)
         return operand
     if isinstance(value, (list, tuple)):
-        return [_part(each, sources) for each in value]
+        return [_part(each, sources, of_unknown) for each in value]
     return value
 
 
-def _operand(tensor: torch.Tensor) -> Operand:
+def _operand(tensor: torch.Tensor, of_unknown: bool) -> Operand:
     """What is known of a tensor. Raises: _UnknownError where that is nothing, and no whole number may decide."""
     if tensor.layout is not torch.strided or tensor.dtype not in DTYPES or tensor.numel() > MOST_ELEMENTS:
         raise _UnknownError
@@ -155,7 +166,7 @@ def _operand(tensor: torch.Tensor) -> Operand:
         operand = Operand(None, place_of(tensor))
     else:
         operand = brought(tensor)
-    if operand is None or operand.content is None and tensor.dtype.is_floating_point:
+    if operand is None or not of_unknown and operand.content is None and tensor.dtype.is_floating_point:
         raise _UnknownError
     return operand
 

@@ -57,7 +57,7 @@ def plan_of(func: OpOverload) -> Plan:
 
 def _decide(func: OpOverload) -> Plan:
     name = func.overloadpacket.__name__
-    if func.namespace == "c10d" and name in ("broadcast_", "allgather_"):
+    if func.namespace == "c10d" and name in ("broadcast_", "allgather_", "_allgather_base_"):
         return NOTHING  # operators/exchanges.py says what comes of them
     written = _written(func)
     if func.is_view or torch.Tag.inplace_view in func.tags or name in _NOT_COMPUTED:

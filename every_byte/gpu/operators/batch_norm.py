@@ -80,14 +80,14 @@ def cudnn_backward(call: Call) -> None:
 CONTIGUOUS, CHANNELS_LAST, GENERAL = "contiguous", "channels last", "general"
 
 
-def _kernels(*tensors: torch.Tensor) -> str:
+def kernels(*tensors: torch.Tensor) -> str:
     """Which kernels read all of these. Source: batch_norm_choose_impl in cuda/Normalization.cu."""
     kinds = {_kernels_of(x) for x in tensors}
     return kinds.pop() if len(kinds) == 1 else GENERAL
 
 
 def _kernels_of(x: torch.Tensor) -> str:
-    if not _is_indexed_by_32_bits(x):
+    if not is_indexed_by_32_bits(x):
         return GENERAL
     if x.is_contiguous():
         return CHANNELS_LAST if x.stride(1) == 1 else CONTIGUOUS
@@ -95,22 +95,24 @@ def _kernels_of(x: torch.Tensor) -> str:
     return CHANNELS_LAST if is_last else GENERAL
 
 
-def _has_channels_last(x: torch.Tensor) -> bool:
+def has_channels_last(x: torch.Tensor) -> bool:
     """As above, and of volumes. Source: batch_norm_use_channels_last_kernels."""
     form = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
     return (form is not None and x.is_contiguous(memory_format=form)) or (x.is_contiguous() and x.stride(1) == 1)
 
 
-def _is_indexed_by_32_bits(x: torch.Tensor) -> bool:
+def is_indexed_by_32_bits(x: torch.Tensor) -> bool:
+    """Whether kernels can count its elements, and its distances, in 32 bits."""
     farthest = sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
     return x.numel() <= MAX_INDEX and farthest <= MAX_INDEX
 
 
-def _accumulated(x: torch.Tensor) -> torch.dtype:
+def accumulated_type(x: torch.Tensor) -> torch.dtype:
+    """The type in which sums of this one are kept."""
     return torch.float32 if x.dtype in HALF else x.dtype
 
 
-def _staging(x: torch.Tensor, per_channel: int) -> list[int]:
+def staging(x: torch.Tensor, per_channel: int) -> list[int]:
     """Partial sums and semaphores where the rows are shared among blocks. Source: flexible_launch_configs."""
     channels = x.shape[1]
     rows = x.numel() // channels
@@ -121,7 +123,7 @@ def _staging(x: torch.Tensor, per_channel: int) -> list[int]:
     blocks = min(div_up(rows, height * PER_THREAD), MOST_ROWS)
     if blocks < FEW_ROWS:
         return []
-    return [per_channel * channels * blocks * _accumulated(x).itemsize, div_up(channels, width) * 4]
+    return [per_channel * channels * blocks * accumulated_type(x).itemsize, div_up(channels, width) * 4]
 
 
 def _power_below(n: int) -> int:
@@ -145,13 +147,13 @@ def native(call: Call) -> None:
     call.place_all()
     if x.numel() == 0:
         return
-    kind = _kernels(x)
+    kind = kernels(x)
     if training and kind == CHANNELS_LAST:
-        call.while_taken(*_staging(x, 4))
+        call.while_taken(*staging(x, 4))
     elif training and kind == GENERAL:
         _statistics(call, x, call.result[1].element_size())
     if kind == GENERAL:
-        call.while_taken(*(_accumulated(x).itemsize for parameter in (weight, bias) if parameter is None))
+        call.while_taken(*(accumulated_type(x).itemsize for parameter in (weight, bias) if parameter is None))
 
 
 def _statistics(call: Call, x: torch.Tensor, output_bytes: int) -> None:
@@ -167,7 +169,7 @@ def _statistics(call: Call, x: torch.Tensor, output_bytes: int) -> None:
 @returns(aten.native_batch_norm_backward.default)
 def _native_backward(gradient, x, weight, mean, variance, kept_mean, kept_deviation, training, eps, mask):
     """The input's gradient is contiguous in evaluation and by kernels that read such, else as the input suggests."""
-    plain = not training or _is_fused(gradient, x, training, mask) or _kernels(x, gradient) == CONTIGUOUS
+    plain = not training or _is_fused(gradient, x, training, mask) or kernels(x, gradient) == CONTIGUOUS
     of_x = empty_in(torch.contiguous_format if plain else suggested(x), x) if mask[0] else None
     of_weights = (
         x.new_empty(x.shape[1], dtype=x.dtype if weight is None else weight.dtype) if wanted else None
@@ -179,8 +181,8 @@ def _native_backward(gradient, x, weight, mean, variance, kept_mean, kept_deviat
 def _is_fused(gradient: torch.Tensor, x: torch.Tensor, training: bool, mask) -> bool:
     """Whether one kernel sums up and takes the gradients. Source: batch_norm_backward_cuda."""
     needs_sums = training or mask[1] or mask[2]
-    narrow = _is_indexed_by_32_bits(x) and _is_indexed_by_32_bits(gradient)
-    return needs_sums and mask[0] and not _has_channels_last(x) and narrow
+    narrow = is_indexed_by_32_bits(x) and is_indexed_by_32_bits(gradient)
+    return needs_sums and mask[0] and not has_channels_last(x) and narrow
 
 
 @takes(aten.native_batch_norm_backward.default)
@@ -191,10 +193,10 @@ def native_backward(call: Call) -> None:
     """
     gradient, x, weight, mean, _, kept_mean, kept_deviation, training, _, mask = call.args
     if _is_fused(gradient, x, training, mask):
-        call.hold(*_flat_copies(x, gradient))
+        call.hold(*flat_copies(x, gradient))
         call.place_all()
         return
-    accumulated = _accumulated(x).itemsize
+    accumulated = accumulated_type(x).itemsize
     channels, needs_sums = x.shape[1], training or mask[1] or mask[2]
     if kept_mean.numel() == 0 and needs_sums and mean.dtype.itemsize != accumulated:
         call.hold(channels * accumulated)
@@ -205,7 +207,7 @@ def native_backward(call: Call) -> None:
     _elementwise_backward(call, gradient, x, weight, training, accumulated)
 
 
-def _flat_copies(*tensors: torch.Tensor) -> list[int]:
+def flat_copies(*tensors: torch.Tensor) -> list[int]:
     """Of those in which the positions of a channel do not follow each other at one distance."""
     copied = []
     for x in tensors:
@@ -217,14 +219,14 @@ def _flat_copies(*tensors: torch.Tensor) -> list[int]:
 def _sums(call: Call, gradient, x, weight, mask, sum_bytes: int) -> None:
     """Two sums a channel, and the parameters' gradients. Source: batch_norm_backward_reduce_cuda."""
     of_parameters = [g for g in call.result[1:] if isinstance(g, torch.Tensor)]
-    if _has_channels_last(gradient) and _has_channels_last(x):
+    if has_channels_last(gradient) and has_channels_last(x):
         call.hold(sum_bytes, sum_bytes)
         if weight is not None:
             for wanted, result in zip(mask[1:], call.result[1:], strict=True):
                 call.place(result) if wanted else call.hold(weight.nbytes)
-        call.while_taken(*_staging(x, 2))
+        call.while_taken(*staging(x, 2))
         return
-    copies = call.hold(*_flat_copies(x, gradient))
+    copies = call.hold(*flat_copies(x, gradient))
     call.hold(*[sum_bytes] * (2 if mask[0] else 0))
     call.place(*of_parameters)
     for copy in copies:
@@ -236,9 +238,9 @@ def _elementwise_backward(call: Call, gradient, x, weight, training: bool, accum
     of_x = call.result[0]
     if not isinstance(of_x, torch.Tensor):
         return
-    kind = _kernels(x, gradient) if training else None
+    kind = kernels(x, gradient) if training else None
     if kind == CONTIGUOUS:
-        call.hold(*_flat_copies(x, gradient))
+        call.hold(*flat_copies(x, gradient))
     with call.scope():
         call.hold(accumulated if kind == GENERAL and weight is None else 0)
         call.place(of_x)

@@ -57,7 +57,13 @@ def _without_tensors(tensors, *rest) -> torch.ScriptObject:
 @takes(c10d._allgather_base_.default)
 def gathered(call: Call) -> None:
     """What is gathered into one tensor and is no activation is FSDP's: parameters."""
-    note(call, call.args[0], "gathered parameters")
+    output, source = call.args[:2]
+    note(call, output, "gathered parameters")
+    if RECORDS[source.untyped_storage()._cdata].content is None:
+        RECORDS[output.untyped_storage()._cdata].content = None
+        return
+    for part in output.view(-1).split(max(source.numel(), 1)):  # each of the others has sent what this rank has
+        bring(part, source.view(-1))
 
 
 @takes(c10d._reduce_scatter_base_.default)

@@ -33,5 +33,6 @@ from . import (  # noqa: F401
     softmax_dropout,
     sparse,
     streams,
+    synchronized_batch_norm,
 )
 from .attention import composite, efficient, encoder, flash  # noqa: F401

@@ -1,13 +1,13 @@
-"""Layer norm and RMS norm: what their kernels return, and what they take beside their results."""
+"""Layer norm, RMS norm and weight norm: what their kernels return, and what they take beside their results."""
 
 from math import prod
 
 import torch
 
 from .launch.memory_formats import fresh
-from .launch.units import WARP, div_up
+from .launch.units import HALF, WARP, div_up
 from .reductions import reduce
-from .registry import Call, contiguous_copies, returns, takes
+from .registry import Call, contiguous_copies, outputs_alone, returns, takes
 
 aten = torch.ops.aten
 MANY_ROWS = 64 * 1024
@@ -125,3 +125,21 @@ def _sum_partial(call: Call, parameters: list[torch.Tensor], first: list, blocks
         call.place(parameter)
         reduce(call, piece, {0}, piece.element_size(), vector=8 if piece.element_size() == 2 else 4)
         call.let_go(old)
+
+
+# ------------------------------------------------------------------------------------------- weights of a length apart
+
+outputs_alone("_weight_norm_interface _weight_norm_interface_backward")
+
+
+@returns(aten._weight_norm_interface.default)
+def _weight_and_norms(direction: torch.Tensor, length: torch.Tensor, dim: int = 0) -> tuple:
+    """The norms of weights of half precision are in float32. Source: weight_norm_cuda in native/cuda/WeightNorm.cu."""
+    dtype = torch.float32 if length.dtype in HALF else length.dtype
+    norms = torch.empty_strided(length.shape, length.stride(), dtype=dtype, device="meta")
+    return torch.empty(direction.shape, dtype=direction.dtype, device="meta"), norms
+
+
+@returns(aten._weight_norm_interface_backward.default)
+def _of_direction_and_length(gradient, direction: torch.Tensor, length: torch.Tensor, norms, dim: int) -> tuple:
+    return tuple(torch.empty(x.shape, dtype=x.dtype, device="meta") for x in (direction, length))

@@ -239,3 +239,20 @@ def test_modules_that_had_the_functions_by_name_have_them_back():
     ) == before
     with pytest.raises(ValueError, match="Default process group has not been initialized"):
         held()
+
+
+def test_batch_norm_by_the_statistics_of_all_ranks(rank_3):
+    """Each rank had an input, as this one has; nothing but random numbers is unknown."""
+    dist.init_process_group("nccl")
+    model = nn.Sequential(nn.Conv2d(3, 8, 1), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8 * 16, 8), nn.BatchNorm1d(8))
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(model).cuda()
+    model = DistributedDataParallel(model, device_ids=[torch.cuda.current_device()])
+    optimizer, ends = torch.optim.SGD(model.parameters(), lr=0.1), []
+    for _ in range(3):
+        model(torch.randn(5, 3, 4, 4).cuda()).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        ends.append(torch.cuda.memory_allocated())
+    assert ends[1] == ends[2]
+    assert not [name for name in rank_3.trace.unmodelled if "onvolution" not in name]
+    assert not rank_3.values_read

@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from every_byte.gpu.known.reading import known_values
 from every_byte.gpu.ranks import ranks
 from utils import SimulatedGPU
 
@@ -37,6 +38,14 @@ def test_the_others_have_what_this_rank_has(rank):
     everyone = [torch.empty_like(x) for _ in range(3)]
     dist.all_gather(everyone, x)
     assert [y.tolist() for y in everyone] == [[4, 2]] * 3
+
+
+def test_into_one_tensor_too(rank):
+    x, whole = torch.tensor([[4, 2]]).to(rank.device), torch.empty(3, 2, dtype=torch.int64, device=rank.device)
+    dist.all_gather_single(whole, x)
+    assert whole.tolist() == [[4, 2]] * 3
+    dist.all_gather_single(whole, torch.empty_like(x))
+    assert known_values(whole) is None
 
 
 @pytest.mark.parametrize("change", [lambda x: x.add_(1), lambda x: x[0].fill_(5), lambda x: x.copy_(x + 1)])

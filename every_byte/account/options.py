@@ -1,0 +1,228 @@
+"""What `every-byte run` is told: its options, the program behind them, and what is said of words that do not fit."""
+
+import argparse
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from every_byte.gpu.cuda.ranks import as_rank
+from every_byte.gpu.live.gpu import LIVE, LiveGPU
+from every_byte.gpu.memory.settings import AllocatorSettings
+from every_byte.gpu.simulated import SimulatedGPU
+
+from .program import Program
+
+LAUNCHERS = (
+    *("torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic"),
+    *("accelerate.commands.launch", "deepspeed.launcher.runner", "lightning.fabric.cli"),
+)
+REPORTS = ("html", "json", "trace", "viz")
+EPILOG = """\
+The program's own options stand behind its name. Its output, its exit code and its files are its own; the report goes to
+standard error. Figures of a simulated GPU are simulated; those of --gpu live are measured.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's own options; `-m` with the name of a module is one of them, a script's name is not."""
+    made = argparse.ArgumentParser(
+        prog="every-byte run",
+        usage="every-byte run [options] (SCRIPT | -m MODULE) [arguments]",
+        description='Run a training program, unmodified, with a simulated GPU as its "cuda", and report whose each '
+        "byte of the GPU's memory is.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add(
+        "--gpu",
+        default="a100-80gb",
+        metavar="NAME",
+        help='the GPU to simulate; "list" prints their names, and "live" '
+        "runs on this machine's own (default: %(default)s)",
+    )
+    add(
+        "--steps",
+        type=_number,
+        default=3,
+        metavar="N",
+        help="stop, with exit code 0, where the step after so many "
+        "optimizer steps would begin; 0 runs to the end (default: %(default)s)",
+    )
+    add(
+        "--ranks",
+        type=_number,
+        metavar="N",
+        help="be one rank of N, as torchrun would start it; the others are not there, and nothing is exchanged",
+    )
+    add("--rank", type=_number, default=0, metavar="R", help="which of them, from 0 (default: %(default)s)")
+    add(
+        "--settings",
+        default="",
+        metavar="TEXT",
+        help="the allocator's settings, as PYTORCH_ALLOC_CONF has them; the environment is not asked",
+    )
+    add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
+    add("--json", type=Path, metavar="FILE", help="write the figures of each step")
+    add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")
+    add("--viz", type=Path, metavar="FILE", help="write a snapshot for PyTorch's viewer, pytorch.org/memory_viz")
+    add("--quiet", action="store_true", help="print no report")
+    add("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
+    return made  # fmt: skip
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more: got {text!r}; try 3")
+    return int(text)
+
+
+def understood(argv: Sequence[str]) -> argparse.Namespace:
+    """The options, and `script` or `module` with its `arguments`: all that stands behind the program's name.
+
+    Raises: SystemExit, with code 2 and a message on standard error, for an option that there is not, or its value;
+            with code 0 for `--help`.
+    """
+    own, rest = _divided(list(argv))
+    made = parser()
+    options, unknown = made.parse_known_args(own)
+    if unknown:
+        near = get_close_matches(unknown[0], made._option_string_actions, n=1)
+        made.error(
+            f"an option in front of the program must be one of this command's: got {unknown[0]!r}"
+            f"{f'; did you mean {near[0]!r}?' if near else '.'} The program's own stand behind its name."
+        )
+    options.script = None if options.module else next(iter(rest), None)
+    options.arguments = tuple(rest if options.module else rest[1:])
+    return options
+
+
+def _divided(argv: list[str]) -> tuple[list[str], list[str]]:
+    """The command's own words, up to `-m MODULE` or the script's name, and those from there on."""
+    taking = {string for action in parser()._actions if action.nargs is None for string in action.option_strings}
+    at = 0
+    while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
+        word = argv[at]
+        at += 2 if word in taking else 1
+        if word == "--":
+            return argv[: at - 1], argv[at:]
+        if word.startswith("-m"):
+            break
+    return argv[:at], argv[at:]
+
+
+def program_of(options: argparse.Namespace) -> Program:
+    """The program that is to run.
+
+    Raises: ValueError for none, or a launcher of others; OSError or ModuleNotFoundError for what there is not.
+    """
+    if options.module in LAUNCHERS:
+        raise ValueError(
+            f"{options.module} starts the program in processes of its own, which are not followed: run the program "
+            "itself, every-byte run --ranks 8 train.py, which is one rank of 8."
+        )
+    if not options.module and not options.script:
+        took = [
+            f"; --{name} took {path}" for name in REPORTS if (path := getattr(options, name)) and path.suffix == ".py"
+        ]
+        raise ValueError(
+            "a program must be named behind the options, a script, or -m and a module: got none"
+            f"{''.join(took)}; try every-byte run train.py."
+        )
+    program = Program(options.module or options.script, options.arguments, is_module=bool(options.module))
+    program.check()
+    return program
+
+
+def gpu_of(options: argparse.Namespace):
+    """The GPU, not yet entered.
+
+    Raises: ValueError for a GPU or a rank that there is not, and for settings that cannot be read; RuntimeError for
+            `live` where there is no GPU.
+    """
+    if options.settings:
+        _check_settings(options)
+    as_cuda = as_rank(options.ranks, options.rank)
+    if options.gpu != LIVE:
+        return SimulatedGPU(options.gpu, settings=options.settings, cuda=as_cuda)
+    try:
+        return LiveGPU()
+    except RuntimeError as error:
+        raise RuntimeError(f"{error} Here: every-byte run --gpu list names them.") from None
+
+
+def _check_settings(options: argparse.Namespace) -> None:
+    if options.gpu == LIVE:
+        raise ValueError(
+            f"--settings are those of a simulated GPU: got {options.settings!r} with --gpu live; "
+            f"try PYTORCH_ALLOC_CONF={options.settings} in the environment."
+        )
+    try:
+        AllocatorSettings.parse(options.settings)
+    except (ValueError, RuntimeError, IndexError) as error:
+        raise ValueError(
+            f"--settings must be such as PYTORCH_ALLOC_CONF has. PyTorch says of them: {error}; "
+            "try expandable_segments:True."
+        ) from None
+
+
+def settle_files(options: argparse.Namespace) -> None:
+    """Make the files of the reports absolute: where they go is meant from here, and the program may go elsewhere.
+
+    Raises: OSError for a file that cannot be written; ValueError for the program itself, or another report's.
+    """
+    taken = {Path(options.script).resolve(): "is the program"} if options.script else {}
+    for name in REPORTS:
+        if (path := getattr(options, name)) is None:
+            continue
+        whole = path.resolve()
+        if not whole.parent.is_dir():
+            raise FileNotFoundError(
+                f"--{name} must be a file in a folder that is there: got {str(path)!r}; make the folder first."
+            )
+        if whole.is_dir():
+            raise IsADirectoryError(f"--{name} must be a file: got {str(path)!r}, a folder; try {path / _usual(name)}.")
+        if whole in taken:
+            raise ValueError(f"--{name} must be a file of its own: got {str(path)!r}, which {taken[whole]}.")
+        taken[whole] = f"--{name} has taken"
+        _try_to_write(name, path)
+        setattr(options, name, whole)
+
+
+def _try_to_write(name: str, path: Path) -> None:
+    """Open the file as the report will, and leave all as it was: only this tells of a disk that cannot be written."""
+    is_new = not path.exists()
+    if not is_new and not path.is_file():
+        return  # a device or a pipe, which waits for a reader
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise OSError(
+            f"--{name} must be a file that can be written: got {str(path)!r}, {error.strerror}; try another folder, as "
+            f"--{name} ~/{_usual(name)}."
+        ) from None
+    if is_new:
+        path.unlink()
+
+
+def _usual(name: str) -> str:
+    return {"html": "report.html", "json": "figures.json", "trace": "events.json", "viz": "snapshot.pickle"}[name]
+
+
+def behind(options: argparse.Namespace) -> list[str]:
+    """The options of this command that stand behind the program's name, and so go to the program."""
+    own = {string for string in parser()._option_string_actions if string.startswith("--")} - {"--help"}
+    return list(dict.fromkeys(name for word in options.arguments if (name := word.split("=")[0]) in own))
+
+
+def remark(options: argparse.Namespace) -> str:
+    """A line that says so of them; "" if there is none."""
+    names, program = behind(options), options.module or options.script
+    if not names:
+        return ""
+    stand, go = ("stands", "goes") if len(names) == 1 else ("stand", "go")
+    return (
+        f"every-byte run: {' and '.join(names)} {stand} behind {program} and {go} to it; what is meant for every-byte "
+        f"stands in front: every-byte run {names[0]} … {'-m ' if options.module else ''}{program}"
+    )

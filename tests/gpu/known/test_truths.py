@@ -1,0 +1,61 @@
+"""What a program asks of numbers that nobody knows is answered as of the zeros that it would read."""
+
+import pytest
+import torch
+
+from every_byte.gpu.known.reading import known_values
+
+ASKED = {
+    "below": lambda x: x < 1,
+    "at most 0": lambda x: x <= 0,
+    "other than 0": lambda x: x != 0,
+    "finite": torch.isfinite,
+    "no number": torch.isnan,
+    "infinite": torch.isinf,
+    "close": lambda x: torch.isclose(x, torch.full_like(x, 1e-9)),
+    "both": lambda x: (x >= 0) & (x < 1),
+    "either": lambda x: torch.logical_or(x.isnan(), x.isinf()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.* simulated GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("name", ASKED)
+def test_of_unknown_numbers_it_is_that_of_zeros(gpu, name, dtype):
+    for shape in ((), (3, 5)):
+        x = torch.randn(shape, device=gpu.device, dtype=dtype) * 2
+        zeros = torch.zeros(shape, dtype=dtype)
+        answer, expected = ASKED[name](x), ASKED[name](zeros)
+        assert known_values(answer) is None, "it is not known"
+        assert answer.tolist() == expected.tolist()
+        assert answer.all().item() == expected.all().item()
+        assert answer.sum().item() == expected.sum().item()
+        assert bool(answer.any()) == bool(expected.any())
+
+
+@pytest.mark.filterwarnings("ignore:.* simulated GPU")
+def test_the_question_agrees_with_the_number_that_is_read(gpu):
+    loss = torch.randn(8, device=gpu.device).square().mean()
+    assert (loss < 0.1) == (loss.item() < 0.1)
+    assert torch.isfinite(loss)
+    assert not loss.isnan()
+
+
+@pytest.mark.filterwarnings("ignore:.* simulated GPU")
+def test_whether_a_large_gradient_is_finite(gpu):
+    gradient = torch.randn(50_257, 768, device=gpu.device)
+    assert torch.isfinite(gradient).all()
+    assert not torch.isnan(gradient).any()
+
+
+def test_such_a_mask_still_cannot_say_how_large_a_result_is(gpu):
+    x = torch.randn(4, 4, device=gpu.device)
+    with pytest.raises(RuntimeError, match="shape of a result must not depend on values"):
+        x[x > 0]
+
+
+def test_beside_unknown_numbers_known_ones_stay_known(gpu):
+    parts = torch.randn(2, 3, device=gpu.device).mean(0), torch.full((2,), 7.0, device=gpu.device)
+    for whole in (torch.cat(parts), torch.stack([parts[0][:2], parts[1]]).view(-1)):
+        assert known_values(whole[-2:]).tolist() == [7, 7]
+        assert known_values(whole) is None
