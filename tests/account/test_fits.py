@@ -133,3 +133,34 @@ def test_a_report_of_a_gpu_that_no_list_has():
     found = Report.of(gpu, steps=steps).fits
     assert found.own.gpu == "small"
     assert len(found.verdicts) == len(SPECS) + 1
+
+
+def of_a_fraction(fraction: float, n_asked: int, *, by_settings: bool = False) -> Report:
+    """A run that may take this fraction of an A100, and at last asks for so many bytes, by no module."""
+    with SimulatedGPU("a100-80gb", settings=f"per_process_memory_fraction:{fraction}" if by_settings else "") as gpu:
+        if not by_settings:
+            gpu.set_per_process_memory_fraction(fraction)
+        kept = torch.empty(2048 * MiB, dtype=torch.uint8, device=gpu.device)
+        try:
+            torch.empty(n_asked, dtype=torch.uint8, device=gpu.device)
+        except torch.OutOfMemoryError as error:
+            del kept
+            return Report.of(gpu, exit_code=1, ended=f"torch.OutOfMemoryError: {error}")
+    return Report.of(gpu)
+
+
+@pytest.mark.parametrize("by_settings", [True, False])
+def test_the_fraction_that_a_run_may_take_is_its_room(by_settings):
+    """Whoever has set it; the two bytes are those beyond which the allocator itself refuses."""
+    allowed_bytes = A100.total_bytes // 16  # a power of 2: exact as a fraction
+    most = (allowed_bytes - 2048 * MiB) // (2 * MiB) * 2 * MiB
+    report = of_a_fraction(1 / 16, most, by_settings=by_settings)
+    assert not report.ran_out
+    assert report.room_bytes == report.fits.own.room_bytes == allowed_bytes
+    assert report.fits.own.fits
+    said = "5,318,623,232 bytes (4.95 GiB): the fraction of 85,097,971,712 that the settings or the program allow"
+    assert said in " ".join(repr(report).split())
+    report = of_a_fraction(1 / 16, most + 1, by_settings=by_settings)
+    assert report.ran_out
+    assert not report.fits.own.fits
+    assert report.shortage.driver_bytes == allowed_bytes - 2048 * MiB
