@@ -16,6 +16,7 @@ REPEATED = "the last step again and again until it changes nothing, then what ca
 IN_TURN = (
     "the last {n} steps, one of each optimizer, again and again until they change nothing, then what came after them"
 )
+UNSETTLED = "; it kept changing where things lie, so that with more steps it may need more"
 ONCE = "what it asked for, once: no last step that leaves what it found, to be repeated"
 UP_TO_A_REFUSAL = "what it asked for up to where memory ran out: it may need more"
 _TEXT = "PYTORCH_CUDA_ALLOC_CONF"
@@ -57,7 +58,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Fits:
-    """A verdict for each GPU, the run's own first, and what they are of: one of the sentences above."""
+    """A verdict for each GPU, the run's own first, and what they are of: of the sentences above."""
 
     verdicts: tuple[Verdict, ...]
     basis: str
@@ -89,6 +90,8 @@ def fits_on(
     """
     run, basis = _requests(trace, steps, refused_at, settings or settings_of(trace))
     roomy = run.replay(ROOMY_BYTES, ROOMY_BYTES)
+    if not roomy.is_settled:
+        basis += UNSETTLED
     in_use_bytes = run.peak_bytes
     others = (spec for spec in SPECS.values() if spec.name != own.name)
     verdicts = []

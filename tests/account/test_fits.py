@@ -6,7 +6,7 @@ import pytest
 import torch
 from reported import Steps, gpt, mlp, of_a_gpt, of_an_mlp, out_of_memory, reported
 
-from every_byte.account.fits import ONCE, REPEATED, UP_TO_A_REFUSAL, fits_on
+from every_byte.account.fits import ONCE, REPEATED, UNSETTLED, UP_TO_A_REFUSAL, fits_on
 from every_byte.account.report import Report
 from every_byte.gpu.memory.specs import SPECS, find_spec
 from every_byte.units import MiB
@@ -125,6 +125,24 @@ def test_what_came_after_the_last_step_counts():
     assert report.fits.basis == REPEATED
     assert report.fits.own.needed_bytes == report.peak_reserved_bytes > report.steps[-1].max_reserved_bytes
     assert report.peak_place.step_name == "after step 3"
+
+
+def test_a_step_that_takes_more_each_time_says_so():
+    def growing(gpu):
+        steps, side = Steps(gpu), gpu.Stream()
+        for _ in range(3):
+            x = torch.empty(30 * MiB, dtype=torch.uint8, device=gpu.device)
+            with gpu.stream(side):
+                y = torch.empty(3 * MiB, dtype=torch.uint8, device=gpu.device)
+            z = torch.empty(28 * MiB, dtype=torch.uint8, device=gpu.device)
+            del x, y, z
+            steps.end()
+        return steps.found
+
+    report = reported(growing, settings="max_split_size_mb:20")
+    assert report.fits.basis == REPEATED + UNSETTLED
+    assert "it may need more." in " ".join(repr(report).split())
+    assert reported(growing).fits.basis == REPEATED
 
 
 def test_a_report_of_a_gpu_that_no_list_has():
