@@ -27,8 +27,8 @@ class Report:
     """What a run took of a GPU's memory: printed a page of plain text, and `save` writes a page for a browser.
 
     `trace` has what happened, `steps` where each optimizer step ended, `notes` what is not followed or not known.
-    `command` are the words that started it, `ended` says how it ended. `memory_fraction` is what the program let segments
-    take of the GPU's whole memory when the report was made.
+    `command` are the words that started it, `ended` says how it ended. `memory_fraction` is what the program let
+    segments take of the GPU's whole memory when the report was made.
 
     Counts: the caching allocator's blocks and segments; the CUDA context stands beside them, as an assumption.
             `allocated_at_end_bytes` is what is in use when the report is made.
