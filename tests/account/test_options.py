@@ -195,3 +195,18 @@ def test_an_option_behind_a_module_is_told_too(run):
     assert found.out == "['train.py', '--rank', '1']\n"
     assert "--rank stands behind echo and goes to it; " in found.err
     assert "every-byte run --rank … -m echo\n" in found.err
+
+
+def test_settings_that_a_script_makes_in_its_environment_are_told(run):
+    """As scripts do before they import torch: on a card they count, and here torch is imported already."""
+    script = (
+        'import os; os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"\n'
+        'import torch; torch.ones(3, device="cuda")'
+    )
+    told = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True in the environment was not followed"
+    said = " ".join(run(script).report.split())
+    assert told in said
+    assert "not exact" in said
+    said = " ".join(run(script, "--settings", "expandable_segments:True").report.split())
+    assert told not in said
+    assert "all that ran is modelled" in said
