@@ -9,6 +9,7 @@ from .files import keep_holes
 from .forks import note_forks
 from .generators import draw_on_cuda
 from .kernels import flag_triton
+from .overwriting import keep_what_was_there
 from .pinned import pin
 from .processes import run_own_rank_here
 from .profiling import profile_the_host_alone
@@ -32,6 +33,7 @@ CUDA_GATES = Changes(
         answer_for_cuda,
         keep_holes,
         keep_holes_in_safetensors,
+        keep_what_was_there,
         pretend,
         pin,
         follow_threads,
