@@ -24,7 +24,7 @@ class Trace:
     `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
     before each; `values_read` in the same way the lines of the program that read a value that was not known there.
     `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
-    `files_of_zeros` are the files, by their places, in which the program saved tensors whose values nobody has computed.
+    `files_of_zeros` are the files, by their places, in which the program saved tensors whose values nobody computed.
     `emptied` says where the program had its cache emptied: how many events came before each time.
     `n_found` allocations, the first ones, were there when it began. `names` says what modules are called in a ledger,
     where that is not their path. A copy, or a trace that was pickled, does not look

@@ -72,7 +72,7 @@ def test_what_is_written_by_the_library_keeps_what_was_there_too(tmp_path, monke
     monkeypatch.setitem(sys.modules, "safetensors.torch", module)
     (path := tmp_path / "best.safetensors").write_bytes(b"values")
     with SimulatedGPU("a100-80gb", cuda=True):
-        with pytest.warns(UserWarning, match="what was there is now best.safetensors.kept"):
+        with pytest.warns(UserWarning, match="what was there as best.safetensors is now best.safetensors.kept"):
             module.save_file({"x": torch.zeros(3, dtype=torch.complex64, device="cuda")}, path)
     assert (tmp_path / "best.safetensors.kept").read_bytes() == b"values"
     assert path.read_bytes() == b"zeros"
