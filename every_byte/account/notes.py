@@ -1,9 +1,7 @@
 """What a report cannot follow or does not know: what it is, why, and what to do about it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from every_byte.gpu.memory.environment import ALLOCATOR, VARIABLES
 from every_byte.ledger.trace import Trace
 
 
@@ -60,32 +58,6 @@ def notes_of(trace: Trace) -> list[Note]:
     operators = [name for name in names if name not in (*_BY_NAME, *triton, *cudnn)]
     others = _of_triton(triton), _of_operators(operators), _of_cudnn(cudnn), _read(list(trace.values_read))
     return [_by_name(name) for name in _BY_NAME if name in names] + [note for note in others if note]
-
-
-def notes_of_environment(variables: Mapping[str, str], followed: str) -> list[Note]:
-    """A note for each variable that a card's PyTorch would have read, and that a simulated GPU did not follow.
-
-    `followed` are the settings of that GPU, as a shell would be told. A script may set them itself, before its imports.
-    """
-    return [
-        _not_followed(name, variables[name])
-        for name in VARIABLES
-        if variables.get(name) and f"{_newest(name)}={variables[name]}" not in followed.split(" ")
-    ]
-
-
-def _newest(name: str) -> str:
-    """The allocator's settings go by several names, of which a GPU tells the newest."""
-    return ALLOCATOR[-1] if name in ALLOCATOR else name
-
-
-def _not_followed(name: str, value: str) -> Note:
-    way_out = f"settings={{{name!r}: {value!r}}} of SimulatedGPU, in Python, follows it"
-    return Note(
-        f"{name}={value} in the environment was not followed",
-        "PyTorch reads it on a card, and takes other bytes by it; here --settings alone count",
-        f"--settings {value} follows it" if name in ALLOCATOR else way_out,
-    )
 
 
 _TRITON, _CUDNN = "Triton kernel ", " (cuDNN's "

@@ -19,7 +19,7 @@ from every_byte.gpu.memory.specs import SPECS
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 
-from .notes import Note, notes_of_environment
+from .notes import Note
 from .options import gpu_of, parser, program_of, remark, settle_files, understood
 from .program import Ended, Program
 from .report import Report
@@ -140,20 +140,16 @@ class _Report:
 
 
 def _notes(gpu) -> list[Note]:
-    """What no trace tells: that another PyTorch ran than the one whose rules were followed, or by other settings."""
-    if gpu.origin != "simulated":
-        return []
+    """What no trace tells: that another PyTorch ran than the one whose rules were followed."""
     followed, running = gpu.spec.torch_version, torch.__version__
-    notes = notes_of_environment(os.environ, gpu.settings)
-    if running.split(".")[:2] == followed.split(".")[:2]:
-        return notes
+    if gpu.origin != "simulated" or running.split(".")[:2] == followed.split(".")[:2]:
+        return []
     return [
         Note(
             f"the rules of PyTorch {followed} were followed, and the program ran under {running}",
             "versions differ in what they keep and take, and nothing has held this one to a recording",
             f"install torch=={followed}.* for exact figures",
-        ),
-        *notes,
+        )
     ]
 
 

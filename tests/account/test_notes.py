@@ -2,9 +2,8 @@
 
 import pytest
 
-from every_byte.account.notes import notes_of, notes_of_environment
+from every_byte.account.notes import notes_of
 from every_byte.ledger.trace import Trace
-from utils import SimulatedGPU
 
 CUDNN = [
     "aten::convolution (cuDNN's workspace)",
@@ -70,24 +69,3 @@ def test_of_many_reads_some_are_named(n, said):
 
 def test_nothing_is_told_of_what_is_known():
     assert told() == []
-
-
-@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
-def test_settings_of_the_environment_that_were_not_followed(name):
-    variables = {name: "expandable_segments:True", "PATH": "/bin"}
-    (note,) = notes_of_environment(variables, "")
-    assert str(note) == (
-        f"{name}=expandable_segments:True in the environment was not followed: PyTorch reads it on a card, and takes "
-        "other bytes by it; here --settings alone count; --settings expandable_segments:True follows it."
-    )
-    with SimulatedGPU("a100-80gb", settings="expandable_segments:True") as gpu:
-        assert notes_of_environment(variables, gpu.settings) == []
-    assert notes_of_environment({name: ""}, "") == []
-
-
-def test_cublas_workspaces_of_the_environment_have_a_way_out_in_python():
-    variables = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
-    (note,) = notes_of_environment(variables, "")
-    assert note.way_out == "settings={'CUBLAS_WORKSPACE_CONFIG': ':4096:8'} of SimulatedGPU, in Python, follows it"
-    with SimulatedGPU("a100-80gb", settings=variables) as gpu:
-        assert notes_of_environment(variables, gpu.settings) == []
