@@ -6,6 +6,7 @@ from .default_type import default_to_cuda
 from .devices import number_devices
 from .factories import make_old_types, make_on_cuda
 from .files import keep_holes
+from .flex import flag_flex_attention
 from .forks import note_forks
 from .generators import draw_on_cuda
 from .kernels import flag_triton
@@ -41,5 +42,6 @@ CUDA_GATES = Changes(
         run_own_rank_here,
         profile_the_host_alone,
         flag_triton,
+        flag_flex_attention,
     ]
 )

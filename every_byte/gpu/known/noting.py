@@ -17,6 +17,8 @@ _ON_THE_GPU = frozenset(("device", "pin_memory", "non_blocking"))
 _SIDE_BY_SIDE = frozenset((aten.cat.default, aten.stack.default))
 """Whose results may be known in parts: beside floating-point numbers of which nothing is known lie others."""
 
+_SCALES = frozenset((aten._amp_update_scale_.default,))
+"""A GradScaler's scale, which infinities lower: of numbers that nobody knows none is infinite."""
 _COMPARISONS = frozenset((aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge))
 _FINITE = frozenset((aten.isnan.default, aten.isinf.default, aten.isposinf.default, aten.isneginf.default))
 
@@ -100,7 +102,7 @@ def _note_written(plan: Plan, func, args: tuple, kwargs: dict) -> None:
     written = [_argument(args, kwargs, at) for at in plan.written]
     try:
         if plan.is_understood and any(_may_be_known(x) for x in written if isinstance(x, torch.Tensor)):
-            step = _step(plan, func, args, kwargs, sources)
+            step = _step(plan, func, args, kwargs, sources, of_unknown=func in _SCALES)
     except _UnknownError:
         pass
     contents = [_after_write(x, number, step, sources) for number, x in enumerate(written)]

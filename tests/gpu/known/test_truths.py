@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from every_byte.gpu.known.reading import known_values
+from utils import SimulatedGPU
 
 ASKED = {
     "finite": torch.isfinite,
@@ -62,3 +63,19 @@ def test_beside_unknown_numbers_known_ones_stay_known(gpu):
     for whole in (torch.cat(parts), torch.stack([parts[0][:2], parts[1]]).view(-1)):
         assert known_values(whole[-2:]).tolist() == [7, 7]
         assert known_values(whole) is None
+
+
+@pytest.mark.filterwarnings("ignore:.* simulated GPU")
+def test_a_scale_grows_and_is_not_lowered():
+    """As where no step meets an infinity: which number that makes is not known, but what a program would print."""
+    with SimulatedGPU("a100-80gb", cuda=True):
+        model = torch.nn.Linear(4, 4).cuda()
+        optimizer, scaler = torch.optim.SGD(model.parameters()), torch.amp.GradScaler("cuda", growth_interval=2)
+        found = [scaler.get_scale()]
+        for _ in range(60):
+            scaler.scale(model(torch.ones(2, 4, device="cuda")).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            found.append(scaler.get_scale())
+    assert found[:5] == [65536, 65536, 131072, 131072, 262144]
+    assert found[-1] == 65536 * 2**30
