@@ -25,11 +25,11 @@ _TEXT = "PYTORCH_CUDA_ALLOC_CONF"
 class Verdict:
     """Whether a run fits on one GPU.
 
-    Counts: `needed_bytes` is what segments take at most; where it does not fit, what blocks in use take at once, so at
-            least; where that alone would fit, `is_cut_up`, what segments take at most where there is room for all.
-            `room_bytes` is what there is for them: `total_bytes`, less `context_bytes`, which are assumed. `is_alike`:
-            of the architecture it ran on, so of the same requests. `n_retries`: how often unused segments had to go
-            back to the driver first. `runs_out`, of one that is cut up: where, within a sentence.
+    Counts: `needed_bytes` is what segments take at most; where it does not fit, what they take where there is room for
+            all, and `is_cut_up` if what is in use at once would fit all the same. `room_bytes` is what there is for
+            them: `total_bytes`, less `context_bytes`, which are assumed. `is_alike`: of the architecture it ran on, so
+            of the same requests. `n_retries`: how often unused segments had to go back to the driver first. `runs_out`,
+            of one that is cut up: where, within a sentence.
     Unit:   bytes.
     """
 
@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def margin_bytes(self) -> int:
-        """What stays free; negative: what is missing, at least."""
+        """What stays free; negative: what is missing."""
         return self.room_bytes - self.needed_bytes
 
 
@@ -91,7 +91,7 @@ def fits_on(trace: Trace, steps: Sequence[Step], own: GPUSpec, refused_at: int |
         about = spec.name, spec.device_name, spec.total_bytes, spec.context_bytes, room_bytes, is_alike
         found = outcome_on(spec, run, roomy) if in_use_bytes <= room_bytes else None
         if found is None:
-            verdicts.append(Verdict(*about, in_use_bytes, False))
+            verdicts.append(Verdict(*about, roomy.max_reserved_bytes, False))
         elif found.failed_at is None:
             verdicts.append(Verdict(*about, found.max_reserved_bytes, True, found.n_retries))
         else:
@@ -102,7 +102,12 @@ def fits_on(trace: Trace, steps: Sequence[Step], own: GPUSpec, refused_at: int |
 
 def settings_of(trace: Trace) -> AllocatorSettings:
     """The allocator's settings that a trace tells of; the defaults where it tells of none."""
-    return AllocatorSettings.parse((trace.allocator_settings or {}).get(_TEXT, ""))
+    return AllocatorSettings.parse(settings_text(trace))
+
+
+def settings_text(trace: Trace) -> str:
+    """The same as PYTORCH_ALLOC_CONF has them; "" for the defaults."""
+    return (trace.allocator_settings or {}).get(_TEXT) or ""
 
 
 def _by_size(own: GPUSpec, others: Iterable[GPUSpec]) -> list[GPUSpec]:

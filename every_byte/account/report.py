@@ -14,6 +14,7 @@ from every_byte.widget.timeline import reserved_after
 from . import page, text
 from .figures import figures
 from .fits import Fits, fits_on, settings_of
+from .growth import Growth, growth_of
 from .notes import Note, notes_of
 from .roots import look_for, names_of
 from .shortage import Shortage, shortage_of
@@ -26,7 +27,8 @@ class Report:
     """What a run took of a GPU's memory: printed a page of plain text, and `save` writes a page for a browser.
 
     `trace` has what happened, `steps` where each optimizer step ended, `notes` what is not followed or not known.
-    `command` are the words that started it, `ended` says how it ended.
+    `command` are the words that started it, `ended` says how it ended, and `was_stopped` that there were
+    steps enough. `rank` is which it was of how many, None where nobody said.
 
     Counts: the caching allocator's blocks and segments; the CUDA context stands beside them, as an assumption.
             `allocated_at_end_bytes` is what is in use when the report is made.
@@ -44,6 +46,8 @@ class Report:
     notes: tuple[Note, ...]
     allocated_at_end_bytes: int
     torch_version: str
+    rank: tuple[int, int] | None = None
+    was_stopped: bool = False
 
     @classmethod
     def of(
@@ -56,6 +60,8 @@ class Report:
         exit_code: int = 0,
         seconds: float = 0.0,
         notes: Sequence[Note] = (),
+        rank: tuple[int, int] | None = None,
+        was_stopped: bool = False,
     ) -> "Report":
         """The report of what has happened on a GPU up to now, a simulated or a live one, open or closed.
 
@@ -71,6 +77,7 @@ class Report:
         return cls(
             trace, spec, gpu.mem_get_info()[1], tuple(steps), tuple(command), ended, exit_code, seconds,
             (*notes, *notes_of(trace)), gpu.memory_allocated(), trace.torch_version or spec.torch_version,
+            rank, was_stopped,
         )  # fmt: skip
 
     # what was found
@@ -145,6 +152,11 @@ class Report:
     def fits(self) -> Fits:
         """Whether its requests fit on this GPU, and on the others that are known."""
         return fits_on(self.trace, self.steps, self.spec, self.shortage.position if self.ran_out else None)
+
+    @cached_property
+    def growth(self) -> Growth | None:
+        """What each step leaves more than the one before; None where nothing is, or too little to matter."""
+        return growth_of(self.trace, self.steps, self.room_bytes)
 
     @property
     def account(self) -> Ledger:
