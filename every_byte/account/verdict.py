@@ -120,7 +120,7 @@ def survived(report: "Report") -> tuple[str, ...]:
 
 
 def _out_of_memory(report: "Report") -> Said:
-    shortage = report.shortage
+    shortage, own = report.shortage, report.fits.own
     asked = f"{shortage.place.operation or 'An allocation'} asked for {exact(shortage.asked_bytes)}"
     where = f" in {shortage.place.module}" if shortage.place.module else ""
     pieces = shortage.free_pieces
@@ -128,8 +128,9 @@ def _out_of_memory(report: "Report") -> Said:
     reasons = [
         f"{asked}{where}. {exact(shortage.driver_bytes)} were left to the driver, and {exact(shortage.cached_bytes)} "
         f"lay free in segments{largest}.",
-        f"It had {exact(shortage.allocated_bytes)} in use. Where there is room for all, its segments take at least "
-        f"{exact(report.fits.own.needed_bytes)}, up to this request; here there are {exact(shortage.room_bytes)}.",
+        f"It had {exact(shortage.allocated_bytes)} in use. Up to this request it needs at least "
+        f"{exact(own.in_use_bytes)} at once, without slack, and {exact(own.needed_bytes)} of segments where "
+        f"there is room for all; here there are {exact(shortage.room_bytes)}.",
     ]  # fmt: skip
     if shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes:
         reasons.append(f"All that is free would be enough, in one piece: {_IN_ONE_PIECE}.")

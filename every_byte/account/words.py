@@ -101,12 +101,13 @@ def _starred(found: Verdict) -> str:
 
 
 def spare(found: Verdict) -> str:
-    """What is to spare or missing, in short."""
+    """What is to spare or missing, in short: from what is in use at once to what segments take with room for all."""
     if found.fits:
         return f"{short(found.margin_bytes)} to spare"
     if found.is_cut_up:
         return "cut up: no free piece is large enough"
-    return f"{short(-found.margin_bytes)} short"
+    least, most = short(-found.margin_bytes), short(found.needed_bytes - found.room_bytes)
+    return f"{least} short" if least == most else f"{least} to {most} short"
 
 
 def exactness(report: "Report", where: str = "above") -> str:

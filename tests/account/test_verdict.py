@@ -99,9 +99,15 @@ def test_what_is_needed_is_one_figure(n_steps):
     report = out_of_memory(n_steps)
     own = report.fits.own
     text = " ".join(repr(report).split())
-    needs = f"Where there is room for all, its segments take at least {exact(own.needed_bytes)}, up to this request"
+    slack_bytes = report.shortage.allocated_bytes + report.shortage.asked_bytes - own.in_use_bytes
+    assert 0 <= slack_bytes <= report.shortage.ledger.slack_bytes
+    needs = (
+        f"Up to this request it needs at least {exact(own.in_use_bytes)} at once, without slack, and "
+        f"{exact(own.needed_bytes)} of segments where there is room for all; here there are {exact(own.room_bytes)}."
+    )
     assert needs in text
-    assert f"Does not fit on t4-16gb ({short(own.needed_bytes - own.room_bytes)} short)" in text
+    ends = own.in_use_bytes - own.room_bytes, own.needed_bytes - own.room_bytes
+    assert f"Does not fit on t4-16gb ({' to '.join(dict.fromkeys(map(short, ends)))} short)" in text
     assert needs in report.html()
     figures = report.to_json()["fits"]["gpus"]
     assert {one["needed_bytes"] for one in figures} == {own.needed_bytes}
