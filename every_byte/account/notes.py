@@ -109,7 +109,9 @@ def not_counted(trace: Trace) -> str:
 
 def _few(names: list[str]) -> str:
     """Operators, the first ones by name; one and its backward are one."""
-    found = list(dict.fromkeys(name.removeprefix("aten::").removesuffix("_backward") for name in names))
+    found = list(
+        dict.fromkeys(name.removeprefix("aten::").removeprefix("cudnn_").removesuffix("_backward") for name in names)
+    )
     more = [f"{len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
     *most, last = [*found[:_MOST_NAMED], *more]
     return f"{', '.join(most)} and {last}" if most else last

@@ -111,6 +111,15 @@ STEADY = {
                 model[0].requires_grad_(True)
             step()
         """,
+    "a layer that is trained from step 3 on": """
+        model = nn.Sequential(nn.Linear(256, 8000), nn.Linear(8000, 256)).cuda()
+        optimizer = torch.optim.AdamW(model.parameters())
+        model[0].requires_grad_(False)
+        for i in range(9):
+            if i == 2:
+                model[0].requires_grad_(True)
+            step()
+        """,
     "the last outputs of a window": """
         from collections import deque
         last = deque(maxlen=1)
