@@ -1,7 +1,7 @@
 """On which GPUs a run fits: what it asked for, asked again of an allocator of each one's size."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from every_byte.gpu.capacity import outcome_on, room_on
 from every_byte.gpu.memory.settings import AllocatorSettings
@@ -16,6 +16,7 @@ REPEATED = "the last step again and again until it changes nothing, then what ca
 IN_TURN = (
     "the last {n} steps, one of each optimizer, again and again until they change nothing, then what came after them"
 )
+UNSETTLED = "; it kept changing where things lie, so that with more steps it may need more"
 ONCE = "what it asked for, once: no last step that leaves what it found, to be repeated"
 UP_TO_A_REFUSAL = "what it asked for up to where memory ran out: it may need more"
 _TEXT = "PYTORCH_CUDA_ALLOC_CONF"
@@ -60,7 +61,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Fits:
-    """A verdict for each GPU, the run's own first, and what they are of: one of the sentences above."""
+    """A verdict for each GPU, the run's own first, and what they are of: of the sentences above."""
 
     verdicts: tuple[Verdict, ...]
     basis: str
@@ -76,15 +77,24 @@ class Fits:
         return self.basis == UP_TO_A_REFUSAL
 
 
-def fits_on(trace: Trace, steps: Sequence[Step], own: GPUSpec, refused_at: int | None = None) -> Fits:
+def fits_on(
+    trace: Trace,
+    steps: Sequence[Step],
+    own: GPUSpec,
+    refused_at: int | None = None,
+    settings: AllocatorSettings | None = None,
+) -> Fits:
     """Whether the requests of a run fit on its own GPU, and on each that is known.
 
-    `refused_at` is the position of the request for which there was no room, if the run ended with it.
+    `refused_at` is the position of the request for which there was no room, if the run ended with it. `settings` are
+    the allocator's, on each GPU; None for those that the trace tells of.
 
     Counts: the requests of the GPU it ran on: another architecture has other workspaces and kernels.
     """
-    run, basis = _requests(trace, steps, refused_at)
+    run, basis = _requests(trace, steps, refused_at, settings or settings_of(trace))
     roomy = run.replay(ROOMY_BYTES, ROOMY_BYTES)
+    if not roomy.is_settled:
+        basis += UNSETTLED
     in_use_bytes = run.peak_bytes
     others = (spec for spec in SPECS.values() if spec.name != own.name)
     verdicts = []
@@ -103,9 +113,14 @@ def fits_on(trace: Trace, steps: Sequence[Step], own: GPUSpec, refused_at: int |
     return Fits(tuple(verdicts), basis)
 
 
-def settings_of(trace: Trace) -> AllocatorSettings:
-    """The allocator's settings that a trace tells of; the defaults where it tells of none."""
-    return AllocatorSettings.parse(settings_text(trace))
+def settings_of(trace: Trace, memory_fraction: float | None = None) -> AllocatorSettings:
+    """The allocator's settings that a trace tells of; the defaults where it tells of none.
+
+    `memory_fraction` is what the program has let segments take of the GPU's whole memory, of which no trace tells:
+    `torch.cuda.set_per_process_memory_fraction` counts, and not the fraction that the settings had at first.
+    """
+    found = AllocatorSettings.parse(settings_text(trace))
+    return found if memory_fraction is None else replace(found, per_process_memory_fraction=memory_fraction)
 
 
 def settings_text(trace: Trace) -> str:
@@ -117,8 +132,9 @@ def _by_size(own: GPUSpec, others: Iterable[GPUSpec]) -> list[GPUSpec]:
     return [own, *sorted(others, key=lambda spec: -spec.total_bytes)]
 
 
-def _requests(trace: Trace, steps: Sequence[Step], refused_at: int | None) -> tuple[Requests, str]:
-    settings = settings_of(trace)
+def _requests(
+    trace: Trace, steps: Sequence[Step], refused_at: int | None, settings: AllocatorSettings
+) -> tuple[Requests, str]:
     if refused_at is not None:
         return Requests.once(trace, settings, refused_at), UP_TO_A_REFUSAL
     if steps:

@@ -18,6 +18,7 @@ class Note:
         return f"{self.what.rstrip('.')}: {self.why.rstrip('.')}{way_out}."
 
 
+_MEASURED = "`--gpu live` measures that on a card"
 _BY_NAME = {
     "torch.compile": (
         "what was compiled ran as it was written, and counts as that: a compiler fuses operations, and keeps and "
@@ -29,12 +30,19 @@ _BY_NAME = {
         "what was captured ran once and counts as that: on a card the graph keeps its memory in a pool of its own",
         "leave the capture out",
     ),
+    "torch.cuda.caching_allocator_enable(False)": (
+        "all went on as with PyTorch's caching allocator: on a card each request goes to the driver",
+        "leave it out",
+    ),
+    "torch.cuda.tunable.enable()": (
+        "matrix products ran as without it: on a card what tries them out takes memory of its own",
+        f"leave it out; {_MEASURED}",
+    ),
     "backward across streams": (
         "a card runs each node of a backward in the stream of its forward, and here all ran in one",
         "call backward in the stream of the forward",
     ),
 }
-_MEASURED = "`--gpu live` measures that on a card"
 _MOST_PLACES = 4  # of reads that a note names
 _MOST_NAMED = 3  # operators in a clause
 

@@ -1,12 +1,15 @@
 """What `every-byte run` is told: its options, the program behind them, and what is said of words that do not fit."""
 
 import argparse
+import os
+from collections import ChainMap
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
 from every_byte.gpu.cuda.ranks import as_rank
 from every_byte.gpu.live.gpu import LIVE, LiveGPU
+from every_byte.gpu.memory.environment import ALLOCATOR
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.simulated import SimulatedGPU
 
@@ -61,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
         "--settings",
         default="",
         metavar="TEXT",
-        help="the allocator's settings, as PYTORCH_ALLOC_CONF has them; the environment is not asked",
+        help="the allocator's settings, in place of PYTORCH_ALLOC_CONF in the environment",
     )
     add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
     add("--json", type=Path, metavar="FILE", help="write the figures of each step")
@@ -145,7 +148,9 @@ def gpu_of(options: argparse.Namespace):
         _check_settings(options)
     as_cuda = as_rank(options.ranks, options.rank)
     if options.gpu != LIVE:
-        return SimulatedGPU(options.gpu, settings=options.settings, cuda=as_cuda)
+        said = {ALLOCATOR[0]: options.settings} if options.settings else {}
+        as_cuda.environment = ChainMap(said, os.environ)
+        return SimulatedGPU(options.gpu, cuda=as_cuda)
     try:
         return LiveGPU()
     except RuntimeError as error:

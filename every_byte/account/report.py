@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from every_byte.gpu.capacity import room_on
+from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.trace import Trace
@@ -27,8 +28,9 @@ class Report:
     """What a run took of a GPU's memory: printed a page of plain text, and `save` writes a page for a browser.
 
     `trace` has what happened, `steps` where each optimizer step ended, `notes` what is not followed or not known.
-    `command` are the words that started it, `ended` says how it ended, and `was_stopped` that there were
-    steps enough. `rank` is which it was of how many, None where nobody said.
+    `command` are the words that started it, `ended` says how it ended, and `was_stopped` that there were steps enough.
+    `rank` is which it was of how many, None where nobody said. `memory_fraction` is what the program let segments take
+    of the GPU's whole memory when the report was made.
 
     Counts: the caching allocator's blocks and segments; the CUDA context stands beside them, as an assumption.
             `allocated_at_end_bytes` is what is in use when the report is made.
@@ -46,6 +48,7 @@ class Report:
     notes: tuple[Note, ...]
     allocated_at_end_bytes: int
     torch_version: str
+    memory_fraction: float
     rank: tuple[int, int] | None = None
     was_stopped: bool = False
 
@@ -77,7 +80,7 @@ class Report:
         return cls(
             trace, spec, gpu.mem_get_info()[1], tuple(steps), tuple(command), ended, exit_code, seconds,
             (*notes, *notes_of(trace)), gpu.memory_allocated(), trace.torch_version or spec.torch_version,
-            rank, was_stopped,
+            gpu.get_per_process_memory_fraction(), rank, was_stopped,
         )  # fmt: skip
 
     # what was found
@@ -109,8 +112,13 @@ class Report:
 
     @cached_property
     def room_bytes(self) -> int:
-        """What segments may take: of a simulated GPU all but the CUDA context, whose size is assumed."""
-        return room_on(self.spec, settings_of(self.trace))[0] if self.origin == "simulated" else self.total_bytes
+        """What segments may take: of a simulated GPU all but the CUDA context, whose size is assumed.
+
+        Counts: no more than the fraction that the program has set.
+        """
+        if self.origin == "measured":
+            return int(self.total_bytes * self.memory_fraction)
+        return room_on(self.spec, self._settings)[0]
 
     @cached_property
     def peak(self) -> Ledger:
@@ -151,7 +159,12 @@ class Report:
     @cached_property
     def fits(self) -> Fits:
         """Whether its requests fit on this GPU, and on the others that are known."""
-        return fits_on(self.trace, self.steps, self.spec, self.shortage.position if self.ran_out else None)
+        refused_at = self.shortage.position if self.ran_out else None
+        return fits_on(self.trace, self.steps, self.spec, refused_at, self._settings)
+
+    @property
+    def _settings(self) -> AllocatorSettings:
+        return settings_of(self.trace, self.memory_fraction)
 
     @cached_property
     def growth(self) -> Growth | None:

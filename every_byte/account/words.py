@@ -69,11 +69,12 @@ def turns(report: "Report") -> str:
 
 def room(report: "Report") -> str:
     """How much there is for segments, and what that assumes."""
-    if report.origin == "measured":
-        return f"{exact(report.room_bytes)} on the card, of which the CUDA context and other programs take some"
     there = exact(report.room_bytes)
-    if report.room_bytes < report.spec.allocator_bytes:
-        return f"{there}: the fraction of {report.spec.total_bytes:,d} that the settings allow"
+    is_measured = report.origin == "measured"
+    if report.room_bytes < (report.total_bytes if is_measured else report.spec.allocator_bytes):
+        return f"{there}: the fraction of {report.total_bytes:,d} that the settings or the program allow"
+    if is_measured:
+        return f"{there} on the card, of which the CUDA context and other programs take some"
     return f"{there}: {report.spec.total_bytes:,d} less {report.spec.context_bytes:,d} assumed for the CUDA context"
 
 

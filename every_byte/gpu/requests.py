@@ -13,7 +13,11 @@ from every_byte.units import MiB
 SEGMENT_STEP_BYTES = 2 * MiB
 """Every segment is a multiple of it, as is what expandable ones grow by, so that a byte more or less than a multiple
 lets no other run pass; but for large segments of a size that a setting has chosen."""
-MOST_REPEATS = 8
+MOST_REPEATS = 64
+"""How often the last step is carried out again, if it never leads to where all lay before."""
+MOST_REPEATED = 2_000_000
+"""How many requests that may be, beyond a few repeats: of a long step fewer."""
+FEW_REPEATS = 8
 ROOMY_BYTES = 1 << 60
 """A capacity that no run exhausts."""
 _FREE, _REFUSED, _EMPTIED = 0, -1, -2
@@ -21,12 +25,17 @@ _FREE, _REFUSED, _EMPTIED = 0, -1, -2
 
 @dataclass
 class Outcome:
-    """How a replay ended: the position of the request that failed, if one did."""
+    """How a replay ended: the position of the request that failed, if one did.
+
+    `in_last_step`: whether the last step, repeated, still had unused segments go back to the driver. `is_settled`:
+    whether it led to where all lay before, so that more of it would take no more.
+    """
 
     max_reserved_bytes: int
     n_retries: int
     failed_at: int | None = None
     in_last_step: bool = False
+    is_settled: bool = True
 
 
 @dataclass
@@ -101,30 +110,36 @@ class Requests:
         return self.settings.large_segment_bytes % SEGMENT_STEP_BYTES > 0
 
     def replay(self, capacity_bytes: int, total_bytes: int, fraction: float = 1.0) -> Outcome:
-        """All requests on an allocator of this capacity, the last step again and again until it changes nothing.
+        """All requests on an allocator of this capacity, the last step again and again until nothing new comes of it.
 
-        Segments may take this fraction of `total_bytes`, and no more than the capacity.
+        That is where it leaves everything as it lay after an earlier one, be it the one before or not: two buffers that
+        take turns lie as they did two steps ago. Segments may take this fraction of `total_bytes`, and no more than the
+        capacity.
         """
         allocator = CachingAllocator(capacity_bytes, settings=self.settings, total_bytes=total_bytes)
         allocator.set_memory_fraction(fraction)
         live: dict[int, Block] = {}
-        failed_at, before, n_before = _carry_out(self.requests, allocator, live), None, 0
-        for _ in range(MOST_REPEATS):
-            if failed_at is not None:
+        step = self.requests[self.start :]
+        seen: dict[tuple, int] = {}  # where all lay, and how many retries there had been
+        failed_at, in_last_step, is_settled = _carry_out(self.requests, allocator, live), False, not step
+        most, n_before = min(MOST_REPEATS, max(FEW_REPEATS, MOST_REPEATED // max(len(step), 1))), 0
+        while failed_at is None and not is_settled:
+            found, n_retries = self._found(live), _n_retries(allocator)
+            layout = _layout(allocator, found)
+            is_settled = layout in seen
+            in_last_step = bool(seen) and n_retries > seen.get(layout, n_before)
+            if is_settled or len(seen) == most:
                 break
-            live |= {old: live.pop(new) for old, new in self.renamed.items()}
-            now = allocator.max_reserved_bytes, _layout(allocator, live)
-            if now == before:
-                live |= {new: live.pop(old) for old, new in self.renamed.items()}
-                break
-            before = now
-            n_before = _n_retries(allocator)
-            failed_at = _carry_out(self.requests[self.start :], allocator, live)
-        n_retries = _n_retries(allocator)
-        in_last_step = n_retries > n_before
+            seen[layout] = n_before = n_retries
+            failed_at, live = _carry_out(step, allocator, found), found
         if failed_at is None:
             failed_at = _carry_out(self.rest, allocator, live)
-        return Outcome(allocator.max_reserved_bytes, _n_retries(allocator), failed_at, in_last_step)
+        return Outcome(allocator.max_reserved_bytes, _n_retries(allocator), failed_at, in_last_step, is_settled)
+
+    def _found(self, live: dict[int, Block]) -> dict[int, Block]:
+        """What is in use after the last step, by the numbers that it has where the step finds it."""
+        found = {left: number for number, left in self.renamed.items()}
+        return {found.get(number, number): block for number, block in live.items()}
 
 
 def _listed(trace: Trace, first: int, until: int | None = None) -> list[tuple[int, int, int, int]]:

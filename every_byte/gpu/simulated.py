@@ -214,6 +214,7 @@ class SimulatedGPU:
 
     def set_per_process_memory_fraction(self, fraction: float) -> None:
         """Let the allocator take no more than this fraction of the GPU's memory. Raises: as `torch.cuda`'s does."""
+        self._memory.read_environment()
         self._allocator.set_memory_fraction(checked_fraction(fraction))
 
     def get_per_process_memory_fraction(self) -> float:
@@ -222,6 +223,7 @@ class SimulatedGPU:
 
     def set_allocator_settings(self, settings: str) -> None:
         """Follow other settings from now on, as by `torch.cuda.memory._set_allocator_settings`."""
+        self._memory.read_environment()
         self._allocator.set_settings(settings)
         self._memory.settings = replace(self._memory.settings, allocator=self._allocator.settings)
         self._memory.trace.allocator_settings = snapshot_settings(self._allocator.settings)

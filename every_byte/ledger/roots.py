@@ -91,8 +91,11 @@ class Roots:
 
     def number_of(self, module: nn.Module) -> int:
         """The number of an outermost module; it gets the next one if it is met for the first time."""
-        known = self._numbers.get(module)
-        return known or (not _has_something(module) and self._empty.get(type(module))) or self._note(module)
+        return self._known(module) or self._note(module)
+
+    def _known(self, module: nn.Module) -> int:
+        """The number that it has already; 0 if none."""
+        return self._numbers.get(module) or (0 if _has_something(module) else self._empty.get(type(module), 0))
 
     def note_variable(self, module: nn.Module, name: str) -> None:
         """Note by which variable the program holds a module, the first that was seen; be it an outermost one or not."""
@@ -106,16 +109,19 @@ class Roots:
                 yield number, module
 
     def _note(self, module: nn.Module) -> int:
+        """The next number, but that of another thread, if one has met the same module meanwhile."""
         root = Root.of(module)
         root.variable = self._variables.get(module, "")
         with self._lock:
+            if known := self._known(module):
+                return known
             self.found.append(root)
             number = len(self.found)
-        if root.has_something:
-            self._numbers[module] = number
-            self._alive[number] = ref(module)
-        else:
-            self._empty[type(module)] = number
+            if root.has_something:
+                self._alive[number] = ref(module)
+                self._numbers[module] = number
+            else:
+                self._empty[type(module)] = number
         return number
 
 

@@ -24,6 +24,7 @@ class Trace:
     `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
     before each; `values_read` in the same way the lines of the program that read a value that was not known there.
     `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
+    `files_of_zeros` are the files, by their places, in which the program saved tensors whose values nobody computed.
     `emptied` says where the program had its cache emptied: how many events came before each time.
     `n_found` allocations, the first ones, were there when it began. `names` says what modules are called in a ledger,
     where that is not their path. A copy, or a trace that was pickled, does not look
@@ -41,6 +42,7 @@ class Trace:
     owners: Owners = field(default_factory=Owners, repr=False, compare=False)
     unmodelled: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     values_read: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    files_of_zeros: dict[str, None] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     emptied: list[int] = field(default_factory=list, repr=False, compare=False, kw_only=True)
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     n_found: int = field(default=0, repr=False, compare=False)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from reported import Steps, gpt, mlp, of_a_gpt, of_an_mlp, out_of_memory, reported
 
-from every_byte.account.fits import ONCE, REPEATED, UP_TO_A_REFUSAL, fits_on
+from every_byte.account.fits import ONCE, REPEATED, UNSETTLED, UP_TO_A_REFUSAL, fits_on
 from every_byte.account.report import Report
 from every_byte.gpu.memory.specs import SPECS, find_spec
 from every_byte.units import MiB
@@ -128,9 +128,58 @@ def test_what_came_after_the_last_step_counts():
     assert report.peak_place.step_name == "after step 3"
 
 
+def test_a_step_that_takes_more_each_time_says_so():
+    def growing(gpu):
+        steps, side = Steps(gpu), gpu.Stream()
+        for _ in range(3):
+            x = torch.empty(30 * MiB, dtype=torch.uint8, device=gpu.device)
+            with gpu.stream(side):
+                y = torch.empty(3 * MiB, dtype=torch.uint8, device=gpu.device)
+            z = torch.empty(28 * MiB, dtype=torch.uint8, device=gpu.device)
+            del x, y, z
+            steps.end()
+        return steps.found
+
+    report = reported(growing, settings="max_split_size_mb:20")
+    assert report.fits.basis == REPEATED + UNSETTLED
+    assert "it may need more." in " ".join(repr(report).split())
+    assert reported(growing).fits.basis == REPEATED
+
+
 def test_a_report_of_a_gpu_that_no_list_has():
     with SimulatedGPU(small(60 * MiB)) as gpu:
         steps = mlp(gpu, 3)
     found = Report.of(gpu, steps=steps).fits
     assert found.own.gpu == "small"
     assert len(found.verdicts) == len(SPECS) + 1
+
+
+def of_a_fraction(fraction: float, n_asked: int, *, by_settings: bool = False) -> Report:
+    """A run that may take this fraction of an A100, and at last asks for so many bytes, by no module."""
+    with SimulatedGPU("a100-80gb", settings=f"per_process_memory_fraction:{fraction}" if by_settings else "") as gpu:
+        if not by_settings:
+            gpu.set_per_process_memory_fraction(fraction)
+        kept = torch.empty(2048 * MiB, dtype=torch.uint8, device=gpu.device)
+        try:
+            torch.empty(n_asked, dtype=torch.uint8, device=gpu.device)
+        except torch.OutOfMemoryError as error:
+            del kept
+            return Report.of(gpu, exit_code=1, ended=f"torch.OutOfMemoryError: {error}")
+    return Report.of(gpu)
+
+
+@pytest.mark.parametrize("by_settings", [True, False])
+def test_the_fraction_that_a_run_may_take_is_its_room(by_settings):
+    """Whoever has set it; the two bytes are those beyond which the allocator itself refuses."""
+    allowed_bytes = A100.total_bytes // 16  # a power of 2: exact as a fraction
+    most = (allowed_bytes - 2048 * MiB) // (2 * MiB) * 2 * MiB
+    report = of_a_fraction(1 / 16, most, by_settings=by_settings)
+    assert not report.ran_out
+    assert report.room_bytes == report.fits.own.room_bytes == allowed_bytes
+    assert report.fits.own.fits
+    said = "5,318,623,232 bytes (4.95 GiB): the fraction of 85,097,971,712 that the settings or the program allow"
+    assert said in " ".join(repr(report).split())
+    report = of_a_fraction(1 / 16, most + 1, by_settings=by_settings)
+    assert report.ran_out
+    assert not report.fits.own.fits
+    assert report.shortage.driver_bytes == allowed_bytes - 2048 * MiB

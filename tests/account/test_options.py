@@ -1,5 +1,6 @@
 """What the command says of words that it does not understand, before anything has run; and of itself."""
 
+import json
 import os
 import subprocess
 import sys
@@ -195,3 +196,48 @@ def test_an_option_behind_a_module_is_told_too(run):
     assert found.out == "['train.py', '--rank', '1']\n"
     assert "--rank stands behind echo and goes to it; " in found.err
     assert "every-byte run --rank … -m echo\n" in found.err
+
+
+GROWING = """
+import torch
+for n in range(1, 40):
+    x = torch.empty(n << 20, dtype=torch.uint8, device="cuda")
+    del x
+"""
+IN_ENVIRONMENT = 'import os; os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"\n'
+
+
+def reserved(run, script, *options):
+    return run(script, *options).figures["peak"]["reserved_bytes"]
+
+
+def test_settings_that_a_script_makes_in_its_environment_are_followed_as_on_a_card(run):
+    """Before it first allocates; --settings comes first."""
+    plain, expandable = reserved(run, GROWING), reserved(run, GROWING, "--settings", "expandable_segments:True")
+    assert expandable < plain
+    assert reserved(run, IN_ENVIRONMENT + GROWING) == expandable
+    too_late = 'import torch; torch.ones(1, device="cuda")\n' + IN_ENVIRONMENT
+    assert reserved(run, too_late + GROWING) == reserved(run, 'import torch; torch.ones(1, device="cuda")\n' + GROWING)
+    assert reserved(run, IN_ENVIRONMENT + GROWING, "--settings", "expandable_segments:False") == plain
+
+
+def test_settings_of_the_shell_are_followed(monkeypatch, tmp_path):
+    found = []
+    (tmp_path / "grow.py").write_text(GROWING, encoding="utf-8")
+    for text in ("", "expandable_segments:True"):
+        monkeypatch.setenv("PYTORCH_ALLOC_CONF", text)
+        assert command("run", "--quiet", "--json", "found.json", "grow.py", cwd=tmp_path).returncode == 0
+        found.append(json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["peak"]["reserved_bytes"])
+    assert found[1] < found[0]
+
+
+def test_workspaces_in_the_environment_too(run):
+    multiplies = "import torch; x = torch.ones(8, 8, device='cuda'); x @ x"
+    said = "import os; os.environ['CUBLAS_WORKSPACE_CONFIG'] = ':16:8'\n"
+    assert reserved(run, said + multiplies) < reserved(run, multiplies)
+
+
+def test_settings_in_the_environment_that_pytorch_refuses_are_refused_where_it_first_allocates(run):
+    found = run("import os; os.environ['PYTORCH_ALLOC_CONF'] = 'max_split_size_mb:x'\n" + GROWING)
+    assert found.exit_code == 1
+    assert "max_split_size_mb" in found.err

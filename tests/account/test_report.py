@@ -141,14 +141,15 @@ def test_what_is_simulated_is_never_called_measured(report):
         assert "imulated on" in text
 
 
-def measured() -> Report:
+def measured(fraction: float = 1.0) -> Report:
     """The report of a GPU that measures: a stand-in with the trace of a simulated one."""
     source = of_an_mlp()
     trace = Trace("measured", "A card", "2.13.0+cu130", list(source.trace.events), owners=source.trace.owners)
     spec = find_spec("a100-80gb")
     gpu = SimpleNamespace(
-        spec=spec, look_around=lambda: trace, memory_allocated=lambda: 512, mem_get_info=lambda: (0, spec.total_bytes)
-    )
+        spec=spec, look_around=lambda: trace, memory_allocated=lambda: 512, mem_get_info=lambda: (0, spec.total_bytes),
+        get_per_process_memory_fraction=lambda: fraction,
+    )  # fmt: skip
     return Report.of(gpu, steps=source.steps, ended="the script ended")
 
 
@@ -159,6 +160,9 @@ def test_what_is_measured_is_called_so():
         assert "Measured on a100-80gb" in text
         assert "imulat" not in re.sub(r"<script>.*?</script>|<style>.*?</style>", "", text, flags=re.DOTALL)
     assert report.room_bytes == find_spec("a100-80gb").total_bytes  # nothing of it is assumed
+    half = measured(0.5)
+    assert half.room_bytes == report.room_bytes // 2
+    assert "the fraction of 85,097,971,712 that the settings or the program allow" in " ".join(repr(half).split())
     assert f"It ran on a100-80gb: {exact(report.room_bytes - report.peak_reserved_bytes)} were never reserved" in repr(
         report
     )

@@ -60,7 +60,7 @@ def trace():
 
 def runs_on(capacity_bytes, settings) -> bool:
     try:
-        train(of_capacity(capacity_bytes), settings, n_steps=4, b=64)
+        train(of_capacity(capacity_bytes), settings, n_steps=30, b=64)
     except torch.OutOfMemoryError:
         return False
     return True

@@ -2,6 +2,7 @@
 
 import gc
 import pickle
+from threading import Barrier, Thread
 
 import pytest
 import torch
@@ -24,6 +25,23 @@ def test_roots_keep_no_module_and_are_pickled():
     del model
     gc.collect()
     assert dict(roots.alive()) == {}
+
+
+@pytest.mark.parametrize("kind", [Net, nn.MSELoss])
+def test_two_threads_that_meet_a_module_at_once_number_it_once(kind, monkeypatch):
+    roots, module, both, numbers, look = Roots(), kind(), Barrier(2), [], Root.of
+
+    def together(module):
+        both.wait(10)
+        return look(module)
+
+    monkeypatch.setattr(Root, "of", together)
+    threads = [Thread(target=lambda: numbers.append(roots.number_of(module))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (numbers, len(roots)) == ([1, 1], 1)
 
 
 def test_a_path_is_its_text_and_knows_its_root():

@@ -6,14 +6,17 @@ is: its names, its defaults, its errors.
 
 from functools import wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
 from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.memory.blocks import Block
+from every_byte.gpu.memory.storages import Memory
 from every_byte.ledger.formats import viewer_snapshot
 
-_raw: dict[tuple[int, int], tuple] = {}
-"""Blocks that no tensor holds, with their numbers: by GPU and address."""
+_raw: WeakKeyDictionary[Memory, dict[int, tuple[Block, int]]] = WeakKeyDictionary()
+"""Blocks that no tensor holds, with their numbers: by the memory of a GPU, and address there."""
 _CUDA = int(torch._C._autograd.DeviceType.CUDA)
 _HANDLE = 1  # of a library that is not there
 
@@ -141,10 +144,6 @@ def _cuda_getAllocatorBackend() -> str:
     return "native"
 
 
-def _cuda_cudaCachingAllocator_is_enabled() -> bool:
-    return True
-
-
 def _cuda_cudaCachingAllocator_raw_alloc(n_bytes: int, stream: int = 0) -> int:
     """A block that no tensor holds, by its address."""
     memory = standing_for_cuda().memory
@@ -155,15 +154,15 @@ def _cuda_cudaCachingAllocator_raw_alloc(n_bytes: int, stream: int = 0) -> int:
         block, number = memory.take(n_bytes, "raw allocation")
     finally:
         memory.streams.switch(outer)
-    _raw[id(memory), block.address] = block, number
+    _raw.setdefault(memory, {})[block.address] = block, number
     return block.address
 
 
 def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
     memory = standing_for_cuda().memory
-    if (id(memory), address) not in _raw:
+    if address not in (blocks := _raw.get(memory, {})):
         raise RuntimeError(f"invalid device pointer: {address:#x}")
-    memory.give_back(*_raw.pop((id(memory), address)))
+    memory.give_back(*blocks.pop(address))
 
 
 def _cuda_ipc_collect() -> None:

@@ -1,7 +1,8 @@
 """Settings of CUDA's libraries that PyTorch keeps in C++: what a program sets is told again, as long as a GPU is open.
 
-None of them changes what a simulated GPU does, but for the size of cuBLAS's workspaces; what only another process, an
-allocator of the program's own or a compiler could follow is refused by name.
+None of them changes what a simulated GPU does, but for the size of cuBLAS's workspaces; where a card would take other
+bytes by one, it is flagged by name. What only another process, an allocator of the program's own or a compiler could
+follow is refused by name.
 """
 
 from functools import partial
@@ -28,6 +29,19 @@ _SETTINGS = {
     "tunableop_get_validators": ("", (("PT_VERSION", "2.13.0"),)),
 }
 """What tells each of them, what sets it, if anything does, and what it is at first."""
+_FLAGGED = {
+    "cudaCachingAllocator_is_enabled": (
+        False, "torch.cuda.caching_allocator_enable(False)",
+        "all goes on as with PyTorch's caching allocator; on a card each request goes to the driver from then on, and "
+        "nothing of it is counted. Leave it out to have exact figures.",
+    ),
+    "tunableop_is_enabled": (
+        True, "torch.cuda.tunable.enable()",
+        "matrix products run as without it; on a card what tries them out takes memory of its own. Leave it out to "
+        "have exact figures.",
+    ),
+}  # fmt: skip
+"""The value by which a card would take other bytes, what a program calls for it, and what is done instead."""
 _WITHOUT_EFFECT = (
     "tunableop_read_file",
     "tunableop_set_numerical_check_tolerances",
@@ -53,7 +67,11 @@ _OF_NCCL = ("all_gather", "all_reduce", "broadcast", "init_rank", "reduce", "red
 
 
 def _set(name: str, value, *_rest) -> None:
-    standing_for_cuda().memory.as_cuda.said[name] = value
+    mode = standing_for_cuda()
+    mode.memory.as_cuda.said[name] = value
+    if name in _FLAGGED and bool(value) == _FLAGGED[name][0]:
+        _, called, instead = _FLAGGED[name]
+        mode.not_modelled(called, f"{called} is not modelled: {instead}")
 
 
 def _told(name: str, at_first):

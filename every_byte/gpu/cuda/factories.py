@@ -13,6 +13,9 @@ from .pinned import may_be_pinned, note_pinned
 _LIKE = ("empty_like", "full_like", "ones_like", "rand_like", "randint_like", "randn_like", "zeros_like")
 _NEW = ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros")
 _FROM_DATA = ("tensor", "as_tensor", "asarray", "new_tensor")
+_OF_PARTS = {"sparse_coo_tensor": 2, "sparse_csr_tensor": 3, "sparse_csc_tensor": 3}
+"""Sparse tensors, of how many parts they are made: indices, which may be several, and values."""
+
 _HEEDLESS = ("range",)
 """A function of PyTorch's list that a default device does not reach."""
 
@@ -51,12 +54,22 @@ def _placing(is_constructor: bool):
                 return note_pinned(original(*args, **kwargs | {"pin_memory": False}))
             if not kind:
                 return original(*args, **kwargs)
+            if kind == HERE and original.__name__ in _OF_PARTS:
+                args = _with_parts_here(args, kwargs, _OF_PARTS[original.__name__])
             with asking(kind):
                 return _on_meta(original, args, kwargs)
 
         return make
 
     return placing
+
+
+def _with_parts_here(args: tuple, kwargs: dict, n: int) -> tuple:
+    """The arguments with parts that lie on the GPU: PyTorch would make them there below all modes."""
+    *indices, values = args[:n]
+    device = torch.device(HERE) if kwargs.get("device") is None else kwargs["device"]
+    placed = [torch.as_tensor(index, dtype=torch.int64, device=device) for index in indices]
+    return *placed, torch.as_tensor(values, dtype=kwargs.get("dtype"), device=device), *args[n:]
 
 
 def _like_itself(original):

@@ -6,9 +6,11 @@ from .default_type import default_to_cuda
 from .devices import number_devices
 from .factories import make_old_types, make_on_cuda
 from .files import keep_holes
+from .flex import flag_flex_attention
 from .forks import note_forks
 from .generators import draw_on_cuda
 from .kernels import flag_triton
+from .overwriting import keep_what_was_there
 from .pinned import pin
 from .processes import run_own_rank_here
 from .profiling import profile_the_host_alone
@@ -32,6 +34,7 @@ CUDA_GATES = Changes(
         answer_for_cuda,
         keep_holes,
         keep_holes_in_safetensors,
+        keep_what_was_there,
         pretend,
         pin,
         follow_threads,
@@ -39,5 +42,6 @@ CUDA_GATES = Changes(
         run_own_rank_here,
         profile_the_host_alone,
         flag_triton,
+        flag_flex_attention,
     ]
 )

@@ -10,9 +10,9 @@ from every_byte.gpu.memory.attachment import standing_for_cuda
 from .storages import saving
 
 _KEPT, _NEW = ".kept", ".new"
-_SECTOR_BYTES = 512  # of which a file's `st_blocks` tells how many it takes
-_with_holes: set[tuple[int, int]] = set()
-"""The files with holes that this process has written, as they were then: these it may write again."""
+_replace = os.replace
+WRITTEN: set[str] = set()
+"""What this process has written while "cuda" was a simulated GPU: that it may write again."""
 
 
 def saved_over(path: str | os.PathLike, save: Callable[[str | os.PathLike], None]) -> None:
@@ -27,30 +27,35 @@ def saved_over(path: str | os.PathLike, save: Callable[[str | os.PathLike], None
     else:
         try:
             save(place + _NEW)
-            if saving.left_hole and _identity(place) not in _with_holes:
-                _keep(place)
-            os.replace(place + _NEW, place)
+            if saving.left_hole and place not in WRITTEN:
+                keep(place)
+            _replace(place + _NEW, place)
         finally:
             if os.path.exists(place + _NEW):
                 os.remove(place + _NEW)
     if saving.left_hole:
-        _with_holes.add(_identity(place))
+        WRITTEN.add(place)
+        standing_for_cuda().memory.trace.files_of_zeros.setdefault(place)
 
 
-def _identity(place: str) -> tuple[int, int]:
-    about = os.stat(place)
-    return about.st_ino, about.st_mtime_ns
-
-
-def _keep(place: str) -> None:
-    about = os.stat(place)
-    if getattr(about, "st_blocks", about.st_size) * _SECTOR_BYTES < about.st_size / 2:
-        return  # it has holes itself, of an earlier run
+def keep(place: str) -> None:
+    """Leave a file or folder that was there beside the one to come, "model.pt" as "model.pt.kept", and tell of it."""
+    if os.path.isfile(place) and _has_holes(place):
+        return
     names = (place + _KEPT + (str(n) if n > 1 else "") for n in count(1))
     kept = next(name for name in names if not os.path.exists(name))
-    os.replace(place, kept)
+    _replace(place, kept)
     old, new = os.path.basename(kept), os.path.basename(place)
-    said = (
-        f"weights on a simulated GPU have no values: {new} is written with zeros for them; what was there is now {old}."
-    )
+    said = f"weights on a simulated GPU have no values: what was there as {new} is now {old}."
     standing_for_cuda().tell(said, *line_of_the_program()[:2])
+
+
+def _has_holes(place: str) -> bool:
+    """Whether it is of an earlier run on a simulated GPU; no file is where the system does not tell of holes."""
+    if not hasattr(os, "SEEK_HOLE"):
+        return False
+    file = os.open(place, os.O_RDONLY)
+    try:
+        return os.lseek(file, 0, os.SEEK_HOLE) < os.fstat(file).st_size
+    finally:
+        os.close(file)

@@ -46,14 +46,15 @@ def _by_way_of_the_host(original):
 
 def _with_holes(original):
     def save_file(tensors, filename, metadata=None) -> None:
-        is_ours = standing_for_cuda() is not None and any(x.is_cuda for x in tensors.values())
-        if not is_ours or any(x.dtype not in _TYPES or not x.is_contiguous() for x in tensors.values()):
+        if standing_for_cuda() is None or not any(x.is_cuda for x in tensors.values()):
             return original(tensors, filename, metadata)
+        is_plain = all(x.dtype in _TYPES and x.is_contiguous() for x in tensors.values())
 
         def save(path: str) -> None:
-            original({}, path, metadata)  # what may not be written is refused there
+            original({} if is_plain else tensors, path, metadata)  # what may not be written is refused there
             saving.left_hole = True
-            write(tensors, path, metadata)
+            if is_plain:
+                write(tensors, path, metadata)
 
         return saved_over(filename, save)
 

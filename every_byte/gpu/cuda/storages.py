@@ -7,7 +7,7 @@ import torch
 from every_byte.gpu.known.noting import bring, same
 from every_byte.gpu.memory.as_cuda import parsed
 from every_byte.gpu.memory.attachment import standing_for_cuda
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.patches.replacing import all_of, replaced
 
 from .naming import HERE, is_outside, named

@@ -7,7 +7,8 @@ import torch
 from every_byte.gpu.memory.as_cuda import parsed
 from every_byte.gpu.memory.attachment import this_thread
 from every_byte.gpu.memory.physical import META, is_meta
-from every_byte.gpu.memory.storages import RECORDS, Memory
+from every_byte.gpu.memory.records import RECORDS
+from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
 
 from .operation import Operation

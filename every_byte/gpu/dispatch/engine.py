@@ -10,7 +10,7 @@ from itertools import takewhile
 import torch
 
 from every_byte.gpu.memory.attachment import attached
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.operators.launch.tensor_iterator import is_dense
 from every_byte.ledger.deep_graphs import looked_at, running_node
 

@@ -30,7 +30,8 @@ def stray_refusal(name: str, stray: torch.Tensor, memory: Memory) -> RuntimeErro
         return RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{memory.as_cuda.device} and {stray.device}! ({name} on the simulated GPU {memory.spec.name} got a CPU "
-            f"tensor of shape {tuple(stray.shape)}; on a card it is the same error.)"
+            f"tensor of shape {tuple(stray.shape)}; as a rule it is the same error on a card. Where it is not, as of a "
+            "scripted module: move the module first, and script it then.)"
         )
     return RuntimeError(
         f"all tensors of an operation must be on one device: {name} got tensors of the GPU {memory.spec.name} and a "
@@ -51,7 +52,7 @@ def empty_refusal(name: str, memory: Memory) -> Exception:
     return RuntimeError(
         "Expected all tensors to be on the same device, but found at least two devices, "
         f"{memory.as_cuda.device} and meta! ({name} on the simulated GPU {memory.spec.name} got a tensor that was made "
-        "on device meta; on a card it is the same error.)"
+        "on device meta; as a rule it is the same error on a card.)"
     )
 
 

@@ -1,9 +1,11 @@
 """Notes what each operation makes known: the contents of its results, and of the storages that it writes."""
 
+import math
+
 import torch
 
 from every_byte.gpu.memory.physical import is_meta
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 
 from .content import DTYPES, MOST_ELEMENTS, Blank, Content, Operand, Step, brought, may_be_known, place_of
 from .evaluation import fold
@@ -15,6 +17,11 @@ _ON_THE_GPU = frozenset(("device", "pin_memory", "non_blocking"))
 _SIDE_BY_SIDE = frozenset((aten.cat.default, aten.stack.default))
 """Whose results may be known in parts: beside floating-point numbers of which nothing is known lie others."""
 
+_SCALES = frozenset((aten._amp_update_scale_.default,))
+"""A GradScaler's scale, which infinities lower: of numbers that nobody knows none is infinite."""
+_COMPARISONS = frozenset((aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge))
+_FINITE = frozenset((aten.isnan.default, aten.isinf.default, aten.isposinf.default, aten.isneginf.default))
+
 
 class _UnknownError(Exception):
     """An argument of which nothing can be known."""
@@ -24,7 +31,7 @@ def note(func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object,
     """What is known once an operation has run; `known_met`: whether something of its arguments is, or may be.
 
     Floating-point numbers of which nothing is known lead to none: that is most of a program, and is decided at once.
-    What is asked of them, `loss < 1`, is answered when it is read, as of zeros: `isfinite` is true.
+    Whether they are finite is answered when it is read, as of zeros: they are.
     """
     if func is aten._foreach_add_.Scalar:  # as an optimizer counts its steps
         for tensor in args[0]:
@@ -41,6 +48,14 @@ def note(func: torch._ops.OpOverload, args: tuple, kwargs: dict, result: object,
             _note_results(plan, func, args, kwargs, (result,))
     elif isinstance(result, (tuple, list)):
         _note_results(plan, func, args, kwargs, result)
+
+
+def _asks_for_finite(func, args: tuple) -> bool:
+    """Whether numbers are compared with themselves or with an infinite one, as `isfinite` and `isnan` do."""
+    if func.overloadpacket not in _COMPARISONS:
+        return func in _FINITE
+    x, y = args[:2]
+    return y is x if isinstance(y, torch.Tensor) else isinstance(y, float) and not math.isfinite(y)
 
 
 def _are_whole(args: tuple, kwargs: dict, at: int | str) -> bool:
@@ -64,7 +79,7 @@ def _note_results(plan: Plan, func, args: tuple, kwargs: dict, results) -> None:
             continue
         if step is None:
             try:
-                of_unknown = func in _SIDE_BY_SIDE or result.dtype is torch.bool
+                of_unknown = func in _SIDE_BY_SIDE or _asks_for_finite(func, args)
                 step = (
                     _filling(plan, args, result)
                     if plan.filling
@@ -87,7 +102,7 @@ def _note_written(plan: Plan, func, args: tuple, kwargs: dict) -> None:
     written = [_argument(args, kwargs, at) for at in plan.written]
     try:
         if plan.is_understood and any(_may_be_known(x) for x in written if isinstance(x, torch.Tensor)):
-            step = _step(plan, func, args, kwargs, sources)
+            step = _step(plan, func, args, kwargs, sources, of_unknown=func in _SCALES)
     except _UnknownError:
         pass
     contents = [_after_write(x, number, step, sources) for number, x in enumerate(written)]

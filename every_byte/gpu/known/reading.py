@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 
 from .content import MOST_ELEMENTS, place_of
 from .evaluation import evaluate, on_the_cpu, view

@@ -14,7 +14,7 @@ _MOVES = """clone _to_copy copy cat stack gather index index_select flip roll re
     index_add masked_scatter masked_select diag_embed fill zero masked_fill where expand_copy"""
 _REDUCTIONS = """all any sum prod mean max min amax amin aminmax argmax argmin count_nonzero cumsum cumprod cummax
     cummin sort argsort topk nonzero unique_consecutive _unique _unique2 unique_dim bincount repeat_interleave
-    searchsorted bucketize isin equal nansum"""
+    searchsorted bucketize isin equal nansum _amp_update_scale"""
 _UNDERSTOOD = frozenset((_FACTORIES + " " + _MOVES + " " + _REDUCTIONS).split())
 _MAKING = frozenset((_FACTORIES + " fill zero").split())
 _NOT_READ = frozenset(("copy_", "fill_", "zero_"))

@@ -47,7 +47,8 @@ class LiveTrace(Trace):
 
     def __init__(self, gpu: str, device: torch.device, *, recording, start: Counters) -> None:
         self.origin, self.gpu, self.torch_version = "measured", gpu, torch.__version__
-        self.phase, self.unmodelled, self.values_read, self.look = "", {}, {}, None
+        self.phase, self.look = "", None
+        self.unmodelled, self.values_read, self.files_of_zeros = {}, {}, {}
         self._attributed = None
         self._recording = recording
         self._read: _Read | None = None

@@ -1,5 +1,6 @@
 """What a program means by a device, where a simulated GPU stands for "cuda": which of a machine's GPUs it is."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -17,7 +18,8 @@ class AsCuda:
 
     `current` is the one that `torch.cuda.set_device` has chosen. The others are those of other ranks, which have
     processes of their own. `said` are settings that the program has made, and that nothing here follows. `is_forked`
-    says that this process was forked from one that had used the GPU.
+    says that this process was forked from one that had used the GPU. `environment` has the variables that PyTorch reads
+    when it first allocates, for them to be followed; without, the GPU's settings are those that it was made with.
     """
 
     index: int = 0
@@ -25,6 +27,7 @@ class AsCuda:
     current: int = 0
     said: dict = field(default_factory=dict)
     is_forked: bool = False
+    environment: Mapping[str, str] | None = None
 
     @property
     def device(self) -> torch.device:

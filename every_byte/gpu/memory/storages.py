@@ -6,7 +6,6 @@ on any thread, also while the allocator is at work; such frees wait until it has
 """
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -22,39 +21,16 @@ from .allocator import Block, CachingAllocator
 from .as_cuda import AsCuda
 from .attachment import attached
 from .contents import known_storages
-from .environment import Environment
+from .environment import VARIABLES, Environment
 from .labels import Labels
 from .out_of_memory import OutOfMemory, error_of
 from .physical import device_of, is_meta
+from .records import RECORDS, StorageRecord, storage_died
 from .snapshot_settings import snapshot_settings
 from .specs import GPUSpec
 from .streams import ACROSS_STREAMS, Streams
 from .uncached import UncachedAllocator
 from .workspaces import Workspaces
-
-
-class StorageRecord(weakref.ref):
-    """A weak reference to a storage that knows its memory, key and block; `content` is what is known of it (known/)."""
-
-    __slots__ = ("memory", "key", "n_bytes", "block", "number", "content")
-
-    memory: "Memory"
-    key: int
-    n_bytes: int
-    block: Block | None
-    number: int | None
-    content: object | None
-
-
-RECORDS: dict[int, StorageRecord] = {}
-"""Every storage that lies on a simulated GPU, by the address of its StorageImpl (`storage._cdata`)."""
-
-
-def _storage_died(record: StorageRecord) -> None:
-    if RECORDS.get(record.key) is record:
-        del RECORDS[record.key]
-    if record.block is not None:
-        record.memory.give_back(record.block, record.number)
 
 
 def fills_memory() -> bool:
@@ -70,18 +46,29 @@ class Memory:
     """
 
     def __init__(self, spec: GPUSpec, settings: Environment | None = None, as_cuda: AsCuda | None = None) -> None:
-        self.spec, self.settings, self.as_cuda = spec, settings or Environment(), as_cuda
-        told = snapshot_settings(self.settings.allocator)
-        self.trace = Trace("simulated", spec.name, spec.torch_version, allocator_settings=told)
-        self.allocator = (CachingAllocator if self.settings.caches else UncachedAllocator)(
-            spec.allocator_bytes, self._segment_changed, settings=self.settings.allocator, total_bytes=spec.total_bytes
-        )
+        self.spec, self.as_cuda = spec, as_cuda
+        self.trace = Trace("simulated", spec.name, spec.torch_version)
+        self._begin(settings or Environment())
+        self._unread = as_cuda and as_cuda.environment
         self.owners, self.labels, self.streams = self.trace.owners, Labels(self.trace), Streams()
         self.owners.observed, self.owners.roots = True, self.labels.modules.roots
-        self.blas_workspaces = Workspaces(self.settings, spec)
         self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0), 0
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
+
+    def _begin(self, settings: Environment) -> None:
+        self.settings, spec = settings, self.spec
+        self.trace.allocator_settings = snapshot_settings(settings.allocator)
+        self.allocator = (CachingAllocator if settings.caches else UncachedAllocator)(
+            spec.allocator_bytes, self._segment_changed, settings=settings.allocator, total_bytes=spec.total_bytes
+        )
+        self.blas_workspaces = Workspaces(settings, spec)
+
+    def read_environment(self) -> None:
+        """Follow the process's variables, if this GPU is to, as PyTorch does when its allocator is first used."""
+        if self._unread is not None:
+            variables, self._unread = self._unread, None
+            self._begin(Environment.read({name: variables[name] for name in VARIABLES if name in variables}))
 
     def take_over(self, segments: list[dict]) -> None:
         """Begin with what another allocator holds, as a snapshot tells it; whom it serves is not known."""
@@ -98,6 +85,8 @@ class Memory:
     def take(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
         """A block of at least `n_bytes`, and the number of the allocation; what no tensor will hold needs a name."""
         let_go()
+        if self._unread is not None:
+            self.read_environment()
         with self._lock:
             try:
                 block = self.allocator.malloc(n_bytes, self.streams.current)
@@ -196,7 +185,7 @@ class Memory:
         block, number = self.take(n_bytes) if n_bytes and not tensor._is_zerotensor() else (None, None)
         if number is not None:
             self.owners.tensors[number] = tensor.shape, tensor.dtype
-        record = StorageRecord(storage, _storage_died)
+        record = StorageRecord(storage, storage_died)
         record.memory, record.key, record.n_bytes = self, storage._cdata, n_bytes
         record.block, record.number = block, number
         record.content = None

@@ -4,7 +4,8 @@ import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .physical import parts_of
-from .storages import RECORDS, Memory
+from .records import RECORDS
+from .storages import Memory
 
 _PLAIN = torch.Tensor, torch.nn.Parameter
 _functorch = torch._C._functorch

@@ -7,7 +7,7 @@ gradient of a sum.
 import torch
 
 from every_byte.gpu.memory.attachment import attached
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.ledger.deep_graphs import running_node
 
 from .creation import check_filling, check_value

@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import _create_work_from_future
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from every_byte.gpu.known.noting import bring
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.ledger.attribution import Role
 
 from .registry import Call, returns, takes

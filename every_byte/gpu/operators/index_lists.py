@@ -6,7 +6,8 @@ from sys import getrefcount
 
 import torch
 
-from every_byte.gpu.memory.storages import RECORDS, Memory
+from every_byte.gpu.memory.records import RECORDS
+from every_byte.gpu.memory.storages import Memory
 
 _UNNAMED = 4  # references to an index of a call: the call's own, down to the question itself
 _OF_LISTS = (torch.int64, torch.bool)

@@ -4,7 +4,7 @@ import torch
 from torch._prims_common import alert_not_deterministic
 
 from every_byte.gpu.memory.attachment import attached
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 
 from .launch.units import must_repeat
 from .registry import repeated

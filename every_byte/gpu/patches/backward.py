@@ -9,7 +9,7 @@ import torch.utils.checkpoint
 
 from every_byte.gpu.memory.attachment import attached, set_aside
 from every_byte.gpu.memory.physical import device_of, is_meta
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.observer.checkpoints import Region
 from every_byte.gpu.operators.index_lists import adopt_list, is_list
 

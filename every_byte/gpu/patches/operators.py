@@ -8,7 +8,7 @@ import torch
 
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attached
 from every_byte.gpu.memory.physical import is_meta
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.operators.registry import COMPOSITES, ON_META_ITSELF, RETURNS, as_pytorch_does
 
 

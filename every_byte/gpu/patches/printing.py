@@ -9,7 +9,7 @@ import torch
 from every_byte.gpu.known.reading import read
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.physical import is_meta
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 
 from .replacing import all_of, replaced
 

@@ -6,7 +6,7 @@ from every_byte.gpu.known.content import may_be_known
 from every_byte.gpu.known.noting import bring
 from every_byte.gpu.memory.attachment import attached, standing_for_cuda, this_thread
 from every_byte.gpu.memory.physical import is_meta
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.memory.whose import memory_of
 
 from .replacing import all_of, replaced

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from every_byte.gpu.cuda.c_functions import FUNCTIONS, where_cuda_is_simulated
+from every_byte.account.notes import notes_of
+from every_byte.gpu.cuda import c_settings, comm
+from every_byte.gpu.cuda.c_functions import ACCELERATOR, FUNCTIONS, where_cuda_is_simulated
 from utils import SimulatedGPU
 
 HERE = Path(torch.__file__).parent
@@ -59,6 +61,34 @@ def test_settings_are_told_again_and_begin_anew_with_the_next_gpu():
             assert torch.cuda.get_sync_debug_mode() == 0
             torch.cuda.set_sync_debug_mode("error")
             assert torch.cuda.get_sync_debug_mode() == 2
+
+
+@pytest.mark.parametrize(
+    ("set_to", "is_set", "usual", "name"),
+    [
+        (
+            torch.cuda.memory.caching_allocator_enable, lambda: torch._C._cuda_cudaCachingAllocator_is_enabled(),
+            True, "torch.cuda.caching_allocator_enable(False)",
+        ),
+        (torch.cuda.tunable.enable, torch.cuda.tunable.is_enabled, False, "torch.cuda.tunable.enable()"),
+    ],
+)  # fmt: skip
+def test_a_setting_by_which_a_card_takes_other_bytes_is_flagged(gpu, set_to, is_set, usual, name):
+    set_to(usual)
+    assert is_set() == usual
+    assert gpu.unmodelled == set()
+    with pytest.warns(UserWarning, match=f"{re.escape(name)} is not modelled: .*Leave it out"):
+        set_to(not usual)
+    assert is_set() != usual
+    assert gpu.unmodelled == {name}
+    (note,) = notes_of(gpu.trace)
+    assert str(note).startswith(f"{name} is not modelled: ")
+    assert "leave it out" in note.way_out
+
+
+def test_no_function_is_answered_twice(gpu):
+    answers = FUNCTIONS, ACCELERATOR, c_settings.functions(), comm.FUNCTIONS
+    assert sum(map(len, answers)) == len(set().union(*answers))
 
 
 def test_a_cublas_handle_takes_its_workspace_once(gpu):

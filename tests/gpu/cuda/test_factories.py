@@ -57,3 +57,14 @@ def test_types_of_old_are_classes(gpu):
     assert isinstance(x, torch.cuda.FloatTensor)
     assert not isinstance(x, torch.cuda.HalfTensor)
     assert not isinstance(torch.zeros(1), torch.cuda.FloatTensor)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_sparse_tensors_are_made_of_parts_on_the_gpu(gpu):
+    for x in (
+        torch.sparse_coo_tensor([[0, 1], [1, 2]], [1.0, 2.0], (3, 3), device="cuda"),
+        torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), torch.ones(2), (3, 3), device="cuda"),
+    ):
+        assert (x.device, x.layout, x.shape) == (torch.device("cuda", 0), torch.sparse_coo, (3, 3))
+        assert gpu.memory_allocated() == 1024
+        del x

@@ -141,9 +141,7 @@ def test_a_checkpoint_that_was_there_is_kept_beside_weights_without_values(tmp_p
     torch.save({"w": values}, other)
     with SimulatedGPU("a100-80gb", cuda=True):
         m = nn.Linear(300, 300, device="cuda")
-        with pytest.warns(
-            UserWarning, match=r"best.pt is written with zeros for them; what was there is now best.pt.kept"
-        ):
+        with pytest.warns(UserWarning, match=r"what was there as best.pt is now best.pt.kept"):
             saved_twice(path, m.state_dict(), m.state_dict())  # it warns, and keeps, once
         saved_twice(other, {"w": values + 1}, {"w": values + 2})  # the host's: as ever
     assert sorted(p.name for p in tmp_path.iterdir()) == ["best.pt", "best.pt.kept", "host.pt"]
@@ -153,7 +151,10 @@ def test_a_checkpoint_that_was_there_is_kept_beside_weights_without_values(tmp_p
     with SimulatedGPU("a100-80gb", cuda=True):  # another run finds a file with holes, and keeps none
         torch.save(nn.Linear(300, 300, device="cuda").state_dict(), path)
     torch.save({"w": values + 3}, path)
-    with SimulatedGPU("a100-80gb", cuda=True), pytest.warns(UserWarning, match="what was there is now best.pt.kept2"):
+    with (
+        SimulatedGPU("a100-80gb", cuda=True),
+        pytest.warns(UserWarning, match="what was there as best.pt is now best.pt.kept2"),
+    ):
         torch.save(nn.Linear(300, 300, device="cuda").state_dict(), path)
     assert torch.load(tmp_path / "best.pt.kept2")["w"].equal(values + 3)
 

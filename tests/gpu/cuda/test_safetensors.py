@@ -3,8 +3,10 @@
 import json
 import os
 import sys
+from pathlib import Path
 from types import ModuleType
 
+import pytest
 import torch
 
 from every_byte.gpu.cuda.safetensors import write
@@ -60,3 +62,17 @@ def test_the_library_is_changed_also_where_it_is_imported_later(tmp_path, monkey
     assert header_of(tmp_path / "x")[0]["x"]["shape"] == [3]
     assert seen == [[], ["y"], "cpu", "cpu"]
     assert (module.save_file, module.load_file) == before
+
+
+def test_what_is_written_by_the_library_keeps_what_was_there_too(tmp_path, monkeypatch):
+    """A type of which nothing is known here: its zeros do not take the place of a checkpoint."""
+    module = ModuleType("safetensors.torch")
+    module.save_file = lambda tensors, filename, metadata=None: Path(filename).write_bytes(b"zeros")
+    module.load_file = None
+    monkeypatch.setitem(sys.modules, "safetensors.torch", module)
+    (path := tmp_path / "best.safetensors").write_bytes(b"values")
+    with SimulatedGPU("a100-80gb", cuda=True):
+        with pytest.warns(UserWarning, match="what was there as best.safetensors is now best.safetensors.kept"):
+            module.save_file({"x": torch.zeros(3, dtype=torch.complex64, device="cuda")}, path)
+    assert (tmp_path / "best.safetensors.kept").read_bytes() == b"values"
+    assert path.read_bytes() == b"zeros"

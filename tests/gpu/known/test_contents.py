@@ -13,7 +13,7 @@ from every_byte.gpu.known import content as contents
 from every_byte.gpu.known.content import HELD, MOST_BYTES, MOST_FLOAT_BYTES
 from every_byte.gpu.known.evaluation import MOST_DEPTH
 from every_byte.gpu.known.reading import known_values, read
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from utils import SimulatedGPU
 
 TOLD = "nothing is computed on a simulated GPU"

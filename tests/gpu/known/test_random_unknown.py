@@ -10,7 +10,7 @@ import value_programs as programs
 
 from every_byte.gpu.known.content import place_of
 from every_byte.gpu.known.evaluation import evaluate, on_the_cpu, view
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from utils import SimulatedGPU
 
 

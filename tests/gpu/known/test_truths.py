@@ -1,20 +1,18 @@
-"""What a program asks of numbers that nobody knows is answered as of the zeros that it would read."""
+"""Whether numbers that nobody knows are finite is answered as of the zeros that a program would read."""
 
 import pytest
 import torch
 
 from every_byte.gpu.known.reading import known_values
+from utils import SimulatedGPU
 
 ASKED = {
-    "below": lambda x: x < 1,
-    "at most 0": lambda x: x <= 0,
-    "other than 0": lambda x: x != 0,
     "finite": torch.isfinite,
     "no number": torch.isnan,
     "infinite": torch.isinf,
-    "close": lambda x: torch.isclose(x, torch.full_like(x, 1e-9)),
-    "both": lambda x: (x >= 0) & (x < 1),
-    "either": lambda x: torch.logical_or(x.isnan(), x.isinf()),
+    "infinite, above": torch.isposinf,
+    "by hand": lambda x: (x == x) & (x.abs() < float("inf")),
+    "no number or infinite": lambda x: torch.logical_or(x.isnan(), x.isinf()),
 }
 
 
@@ -34,11 +32,17 @@ def test_of_unknown_numbers_it_is_that_of_zeros(gpu, name, dtype):
 
 
 @pytest.mark.filterwarnings("ignore:.* simulated GPU")
-def test_the_question_agrees_with_the_number_that_is_read(gpu):
+def test_a_step_that_looks_whether_its_loss_is_finite_goes_on(gpu):
     loss = torch.randn(8, device=gpu.device).square().mean()
-    assert (loss < 0.1) == (loss.item() < 0.1)
     assert torch.isfinite(loss)
     assert not loss.isnan()
+
+
+@pytest.mark.filterwarnings("ignore:.* simulated GPU")
+def test_no_unknown_number_lies_below_a_bound(gpu):
+    """An optimizer that stops where gradients are small, as L-BFGS, goes on."""
+    gradient = torch.randn(8, device=gpu.device)
+    assert not gradient.abs().max() <= 1e-7
 
 
 @pytest.mark.filterwarnings("ignore:.* simulated GPU")
@@ -59,3 +63,19 @@ def test_beside_unknown_numbers_known_ones_stay_known(gpu):
     for whole in (torch.cat(parts), torch.stack([parts[0][:2], parts[1]]).view(-1)):
         assert known_values(whole[-2:]).tolist() == [7, 7]
         assert known_values(whole) is None
+
+
+@pytest.mark.filterwarnings("ignore:.* simulated GPU")
+def test_a_scale_grows_and_is_not_lowered():
+    """As where no step meets an infinity: which number that makes is not known, but what a program would print."""
+    with SimulatedGPU("a100-80gb", cuda=True):
+        model = torch.nn.Linear(4, 4).cuda()
+        optimizer, scaler = torch.optim.SGD(model.parameters()), torch.amp.GradScaler("cuda", growth_interval=2)
+        found = [scaler.get_scale()]
+        for _ in range(60):
+            scaler.scale(model(torch.ones(2, 4, device="cuda")).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            found.append(scaler.get_scale())
+    assert found[:5] == [65536, 65536, 131072, 131072, 262144]
+    assert found[-1] == 65536 * 2**30

@@ -35,3 +35,10 @@ def test_a_compiler_of_the_program_s_own_is_called(gpu):
     torch.compile(lambda x: x * 2 + 1, backend=own)(torch.zeros(3, device=gpu.device))
     assert len(called) == 1
     assert not gpu.unmodelled
+
+
+@pytest.mark.filterwarnings("ignore:torch.compile is not modelled")
+def test_fullgraph_asks_for_no_compiled_frame_of_what_is_not_compiled(gpu):
+    double = torch.compile(lambda x: x * 2, fullgraph=True)
+    for _ in range(2):
+        assert double(torch.ones(3, device=gpu.device)).shape == (3,)

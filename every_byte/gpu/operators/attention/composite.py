@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from every_byte.gpu.memory.attachment import another_mode_is_on, attached
 from every_byte.gpu.memory.physical import parts_of
-from every_byte.gpu.memory.storages import RECORDS
+from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.operators.launch.memory_formats import fresh
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 from every_byte.gpu.operators.launch.units import HALF

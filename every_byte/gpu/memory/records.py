@@ -1,0 +1,34 @@
+"""Every storage that lies on a simulated GPU: in whose memory, in which block, and what is known of its values."""
+
+import weakref
+from typing import TYPE_CHECKING
+
+from .allocator import Block
+
+if TYPE_CHECKING:
+    from .storages import Memory
+
+
+class StorageRecord(weakref.ref):
+    """A weak reference to a storage that knows its memory, key and block; `content` is what is known of it (known/)."""
+
+    __slots__ = ("memory", "key", "n_bytes", "block", "number", "content")
+
+    memory: "Memory"
+    key: int
+    n_bytes: int
+    block: Block | None
+    number: int | None
+    content: object | None
+
+
+RECORDS: dict[int, StorageRecord] = {}
+"""Every storage that lies on a simulated GPU, by the address of its StorageImpl (`storage._cdata`)."""
+
+
+def storage_died(record: StorageRecord) -> None:
+    """Free the block of a storage whose last reference is gone."""
+    if RECORDS.get(record.key) is record:
+        del RECORDS[record.key]
+    if record.block is not None:
+        record.memory.give_back(record.block, record.number)

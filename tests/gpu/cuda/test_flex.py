@@ -1,0 +1,38 @@
+"""flex_attention: what its compiled kernels return and keep counts, it is flagged, and programs that use it run."""
+
+import pytest
+import torch
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:torch.compile is not modelled"),
+    pytest.mark.filterwarnings("ignore:flex_attention is not modelled"),
+    pytest.mark.filterwarnings("ignore:flex_attention called without"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of what PyTorch's compiler imports
+]
+B, A, G, S, D = 2, 4, 2, 256, 32
+
+
+@pytest.fixture
+def flex(gpu):
+    from torch.nn.attention import flex_attention
+
+    return flex_attention
+
+
+def qkv():
+    return [torch.randn(B, heads, S, D, device="cuda", dtype=torch.bfloat16, requires_grad=True) for heads in (A, G, G)]
+
+
+@pytest.mark.parametrize("compiled", [None, {}, {"fullgraph": True, "dynamic": False}])
+def test_it_keeps_what_a_fused_kernel_keeps(gpu, flex, compiled):
+    attend = flex.flex_attention if compiled is None else torch.compile(flex.flex_attention, **compiled)
+    mask = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, S, S, device="cuda")
+    q, k, v = qkv()
+    before = gpu.memory_allocated()
+    y = attend(q, k, v, block_mask=mask, enable_gqa=True)
+    of_scores = B * A * S * S * 2
+    assert y.shape == q.shape
+    assert gpu.memory_allocated() - before == y.nbytes + B * A * S * 4 < of_scores
+    y.sum().backward()
+    assert (q.grad.shape, k.grad.shape, v.grad.shape) == (q.shape, k.shape, v.shape)
+    assert "flex_attention" in gpu.unmodelled
