@@ -33,7 +33,7 @@ RUNS = {
 """The commands of the page "Your own program", by the name of the file that has what they print."""
 PICTURED = "train.a100"
 THEMES = ("light", "dark")
-SIZE = {"width": 960, "height": 1114}
+SIZE = {"width": 960, "height": 1143}
 NEEDS_A_GPU = ("live_gpu",)
 _SECONDS = re.compile(r";\s+[\d,]+\.\d s\.$", re.MULTILINE)
 _SHOWS = "shows"

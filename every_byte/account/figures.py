@@ -7,18 +7,29 @@
      "steps": [{"number", "allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes"}, ...],
      "peak": {"allocated_bytes", "requested_bytes", "reserved_bytes", "step": 0 for none, "phase", "by_category": {}},
      "allocated_at_end_bytes": int, "room_bytes": what segments may take,
+     "ranks": null or {"rank", "of"}, "was_stopped": bool, by --steps, "allocator_settings": text, "" for the defaults,
+     "growth": null or what the last step left more {"step", "than_step", "n_bytes", "runs_out_at_step",
+         "largest": {"category", "module", "operation", "n_bytes"}},
+     "fits": null or where it fits {"basis", "gpus": [{"gpu", "device_name", "fits", "needed_bytes", "in_use_bytes",
+         "room_bytes", "total_bytes", "context_bytes", "is_alike", "is_cut_up", "n_retries"}, ...]},
+     "n_survived": how often memory ran out and the program went on,
      "out_of_memory": null or of the last request that was refused {"asked_bytes", "allocated_bytes", "reserved_bytes",
          "step", "phase", "operation", "module"},
      "unmodelled": [names], "values_read": [lines], "notes": [{"what", "why", "way_out"}, ...]}
 
 The peak's `allocated_bytes` and `reserved_bytes` are the most there was of each, at two instants as a rule; its other
-items are of the first. All bytes are exact whole numbers.
+items are of the first. `fits` is null where nothing
+was allocated, and where a program went on after memory ran out. All bytes are exact whole numbers.
 """
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from .fits import settings_text
+
 if TYPE_CHECKING:
+    from .fits import Fits
+    from .growth import Growth
     from .report import Report
     from .shortage import Shortage
 
@@ -52,11 +63,32 @@ def figures(report: "Report") -> dict:
         },
         "allocated_at_end_bytes": report.allocated_at_end_bytes,
         "room_bytes": report.room_bytes,
+        "ranks": report.rank and {"rank": report.rank[0], "of": report.rank[1]},
+        "was_stopped": report.was_stopped,
+        "allocator_settings": settings_text(report.trace),
+        "growth": report.growth and _growth(report.growth),
+        "fits": None if report.is_empty or report.survived else _fits(report.fits),
+        "n_survived": len(report.survived),
         "out_of_memory": report.shortage and _refusal(report.shortage),
         "unmodelled": list(report.trace.unmodelled),
         "values_read": list(report.trace.values_read),
         "notes": [asdict(note) for note in report.notes],
     }
+
+
+def _growth(growth: "Growth") -> dict:
+    owner = growth.largest
+    largest = {"category": owner.category, "module": owner.module, "operation": owner.what, "n_bytes": owner.n_bytes}
+    return asdict(growth) | {"largest": largest}
+
+
+def _fits(fits: "Fits") -> dict:
+    """Where it fits, by GPU."""
+    gpus = [
+        {name: item for name, item in asdict(one).items() if name != "runs_out"} | {"is_cut_up": one.is_cut_up}
+        for one in fits.verdicts
+    ]
+    return {"basis": fits.basis, "gpus": gpus}
 
 
 def _refusal(shortage: "Shortage") -> dict:

@@ -26,11 +26,12 @@ _TEXT = "PYTORCH_CUDA_ALLOC_CONF"
 class Verdict:
     """Whether a run fits on one GPU.
 
-    Counts: `needed_bytes` is what segments take at most; where it does not fit, what blocks in use take at once, so at
-            least; where that alone would fit, `is_cut_up`, what segments take at most where there is room for all.
-            `room_bytes` is what there is for them: `total_bytes`, less `context_bytes`, which are assumed. `is_alike`:
-            of the architecture it ran on, so of the same requests. `n_retries`: how often unused segments had to go
-            back to the driver first. `runs_out`, of one that is cut up: where, within a sentence.
+    Counts: `needed_bytes` is what segments take at most; where it does not fit, what they take where there is room for
+            all. `in_use_bytes` is what blocks take at once, without which it does not go. `is_cut_up`: there would be
+            room for that, but no free piece is large enough. `room_bytes` is what there is for segments: `total_bytes`,
+            less `context_bytes`, which are assumed. `is_alike`: of the architecture it ran on, so of the same requests.
+            `n_retries`: how often unused segments had to go back to the driver first. `runs_out`, of one that is cut
+            up: where, within a sentence.
     Unit:   bytes.
     """
 
@@ -41,6 +42,7 @@ class Verdict:
     room_bytes: int
     is_alike: bool
     needed_bytes: int
+    in_use_bytes: int
     fits: bool
     n_retries: int = 0
     runs_out: str = ""
@@ -53,7 +55,8 @@ class Verdict:
     @property
     def margin_bytes(self) -> int:
         """What stays free; negative: what is missing, at least."""
-        return self.room_bytes - self.needed_bytes
+        least_bytes = self.needed_bytes if self.fits or self.is_cut_up else self.in_use_bytes
+        return self.room_bytes - least_bytes
 
 
 @dataclass(frozen=True)
@@ -101,12 +104,12 @@ def fits_on(
         about = spec.name, spec.device_name, spec.total_bytes, spec.context_bytes, room_bytes, is_alike
         found = outcome_on(spec, run, roomy) if in_use_bytes <= room_bytes else None
         if found is None:
-            verdicts.append(Verdict(*about, in_use_bytes, False))
+            verdicts.append(Verdict(*about, roomy.max_reserved_bytes, in_use_bytes, False))
         elif found.failed_at is None:
-            verdicts.append(Verdict(*about, found.max_reserved_bytes, True, found.n_retries))
+            verdicts.append(Verdict(*about, found.max_reserved_bytes, in_use_bytes, True, found.n_retries))
         else:
             runs_out = Place.of(trace, steps, found.failed_at + 1).at
-            verdicts.append(Verdict(*about, roomy.max_reserved_bytes, False, found.n_retries, runs_out))
+            verdicts.append(Verdict(*about, roomy.max_reserved_bytes, in_use_bytes, False, found.n_retries, runs_out))
     return Fits(tuple(verdicts), basis)
 
 
@@ -116,8 +119,13 @@ def settings_of(trace: Trace, memory_fraction: float | None = None) -> Allocator
     `memory_fraction` is what the program has let segments take of the GPU's whole memory, of which no trace tells:
     `torch.cuda.set_per_process_memory_fraction` counts, and not the fraction that the settings had at first.
     """
-    found = AllocatorSettings.parse((trace.allocator_settings or {}).get(_TEXT, ""))
+    found = AllocatorSettings.parse(settings_text(trace))
     return found if memory_fraction is None else replace(found, per_process_memory_fraction=memory_fraction)
+
+
+def settings_text(trace: Trace) -> str:
+    """The same as PYTORCH_ALLOC_CONF has them; "" for the defaults."""
+    return (trace.allocator_settings or {}).get(_TEXT) or ""
 
 
 def _by_size(own: GPUSpec, others: Iterable[GPUSpec]) -> list[GPUSpec]:

@@ -44,6 +44,7 @@ _BY_NAME = {
     ),
 }
 _MOST_PLACES = 4  # of reads that a note names
+_MOST_NAMED = 3  # operators in a clause
 
 
 def notes_of(trace: Trace) -> list[Note]:
@@ -102,6 +103,26 @@ def _of_cudnn(names: list[str]) -> Note | None:
     why = f"what these return is counted; what cuDNN takes meanwhile is not known{reserve}"
     what = f"cuDNN's workspaces are not modelled ({', '.join(operators)})"
     return Note(what, why, f"leave some room; {_MEASURED}")
+
+
+def not_counted(trace: Trace) -> str:
+    """What operators took that is not known, as "without what cuDNN takes for nn.LSTM"; "" where all is."""
+    names = [name for name in trace.unmodelled if name not in _BY_NAME]
+    cudnn = [name.partition(_CUDNN)[0] for name in names if _CUDNN in name]
+    others = [name.removeprefix(_TRITON) for name in names if _CUDNN not in name]
+    of = [f"what cuDNN takes for {_few(cudnn)}"] if cudnn else []
+    of += [f"what {_few(others)} {'takes' if len(others) == 1 else 'take'} meanwhile"] if others else []
+    return f"without {' and '.join(of)}" if of else ""
+
+
+def _few(names: list[str]) -> str:
+    """Operators, the first ones by name; one and its backward are one."""
+    found = list(
+        dict.fromkeys(name.removeprefix("aten::").removeprefix("cudnn_").removesuffix("_backward") for name in names)
+    )
+    more = [f"{len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
+    *most, last = [*found[:_MOST_NAMED], *more]
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _read(places: list[str]) -> Note | None:

@@ -15,6 +15,7 @@ from every_byte.widget.timeline import reserved_after
 from . import page, text
 from .figures import figures
 from .fits import Fits, fits_on, settings_of
+from .growth import Growth, growth_of
 from .notes import Note, notes_of
 from .roots import look_for, names_of
 from .shortage import Shortage, shortage_of
@@ -27,8 +28,9 @@ class Report:
     """What a run took of a GPU's memory: printed a page of plain text, and `save` writes a page for a browser.
 
     `trace` has what happened, `steps` where each optimizer step ended, `notes` what is not followed or not known.
-    `command` are the words that started it, `ended` says how it ended. `memory_fraction` is what the program let
-    segments take of the GPU's whole memory when the report was made.
+    `command` are the words that started it, `ended` says how it ended, and `was_stopped` that there were steps enough.
+    `rank` is which it was of how many, None where nobody said. `memory_fraction` is what the program let segments take
+    of the GPU's whole memory when the report was made.
 
     Counts: the caching allocator's blocks and segments; the CUDA context stands beside them, as an assumption.
             `allocated_at_end_bytes` is what is in use when the report is made.
@@ -47,6 +49,8 @@ class Report:
     allocated_at_end_bytes: int
     torch_version: str
     memory_fraction: float
+    rank: tuple[int, int] | None = None
+    was_stopped: bool = False
 
     @classmethod
     def of(
@@ -59,6 +63,8 @@ class Report:
         exit_code: int = 0,
         seconds: float = 0.0,
         notes: Sequence[Note] = (),
+        rank: tuple[int, int] | None = None,
+        was_stopped: bool = False,
     ) -> "Report":
         """The report of what has happened on a GPU up to now, a simulated or a live one, open or closed.
 
@@ -74,7 +80,7 @@ class Report:
         return cls(
             trace, spec, gpu.mem_get_info()[1], tuple(steps), tuple(command), ended, exit_code, seconds,
             (*notes, *notes_of(trace)), gpu.memory_allocated(), trace.torch_version or spec.torch_version,
-            gpu.get_per_process_memory_fraction(),
+            gpu.get_per_process_memory_fraction(), rank, was_stopped,
         )  # fmt: skip
 
     # what was found
@@ -159,6 +165,11 @@ class Report:
     @property
     def _settings(self) -> AllocatorSettings:
         return settings_of(self.trace, self.memory_fraction)
+
+    @cached_property
+    def growth(self) -> Growth | None:
+        """What each step leaves more than the one before; None where nothing is, or too little to matter."""
+        return growth_of(self.trace, self.steps, self.room_bytes)
 
     @property
     def account(self) -> Ledger:

@@ -64,7 +64,7 @@ def _run(program: Program, gpu, options: argparse.Namespace, command: list[str])
         training.insist = report.insist
         ended = program.run()
         if ended.is_enough or training.n_stops and not ended.exit_code:
-            ended = replace(ended, sentence=report.stopped)
+            ended = replace(ended, sentence=report.stopped, is_enough=True)
         report.write(ended)
     return ended.exit_code
 
@@ -101,7 +101,7 @@ class _Report:
 
     def insist(self) -> None:
         """End a program that catches what ends it."""
-        self.write(Ended(0, self.stopped))
+        self.write(Ended(0, self.stopped, is_enough=True))
         os._exit(0)
 
     @property
@@ -125,6 +125,8 @@ class _Report:
             exit_code=ended.exit_code,
             seconds=time.perf_counter() - self._start,
             notes=_notes(self._gpu),
+            rank=None if self._options.ranks is None else (self._options.rank, self._options.ranks),
+            was_stopped=ended.is_enough,
         )
         options = self._options
         if not options.quiet:

@@ -9,6 +9,7 @@ from every_byte.units import exact
 from . import words
 from .fits import Verdict
 from .markup import Html, element, joined, n_bytes, sentences, swatch, table
+from .verdict import verdict, when
 
 if TYPE_CHECKING:
     from .report import Report
@@ -51,9 +52,9 @@ def _for_script(name: str) -> Html:
 
 
 def _head(report: "Report") -> Html:
-    verdict = words.verdict(report)
-    fits = {True: "true", False: "false", None: "unknown"}[verdict.is_good]
-    said = element("strong", f"{verdict.headline}."), sentences(*verdict.reasons)
+    found = verdict(report)
+    fits = {True: "true", False: "false", None: "unknown"}[found.is_good]
+    said = element("strong", f"{found.headline}."), sentences(*found.reasons)
     facts = [joined((element("dt", name), element("dd", said))) for name, said in words.facts(report)]
     return element(
         "header",
@@ -92,7 +93,7 @@ def _account(report: "Report", names: Sequence[str]) -> Html:
     ledger = report.account
     whole = ledger.allocated_bytes
     title = "Who had the memory when it ran out" if report.ran_out else "Who owns the peak"
-    when = words.when(report.shortage.place) if report.ran_out else str(report.peak_place)
+    at = when(report.shortage.place) if report.ran_out else str(report.peak_place)
     rows = [
         [
             joined((swatch(names.index(group.key[0]) + 1), " ", group.key[0])), f"{group.n_allocations:,d}",
@@ -107,7 +108,7 @@ def _account(report: "Report", names: Sequence[str]) -> Html:
     return _section(
         "owners",
         title,
-        sentences(f"{when[0].upper()}{when[1:]}: {exact(whole)} allocated."),
+        sentences(f"{at[0].upper()}{at[1:]}: {exact(whole)} allocated."),
         table("By category", head, rows, numbers=5, foot=True),
         element("h3", "By module"),
         _for_script("tree"),
@@ -132,8 +133,13 @@ def _steps(report: "Report") -> Html:
 
 
 def _gpus(report: "Report") -> Iterator[Html]:
+    if report.survived:
+        yield sentences(words.GOES_ON)
+        return
     found = report.fits
     yield sentences(f"Replayed on an allocator of each one's size: {found.basis}.")
+    if report.growth:
+        yield sentences(f"Memory grows with each step: this is up to step {report.growth.step}.")
     rows = [
         [_name(one), _fit(one, found.is_partial), n_bytes(one.needed_bytes), n_bytes(one.room_bytes), words.spare(one)]
         for one in found.verdicts

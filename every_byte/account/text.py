@@ -12,6 +12,7 @@ from every_byte.units import short
 from . import words
 from .modules import largest_parts
 from .owners import owners_of
+from .verdict import verdict
 
 if TYPE_CHECKING:
     from .report import Report
@@ -38,9 +39,9 @@ def html_of(report: "Report") -> str:
 
 def _head(report: "Report") -> list[str]:
     command = [f"$ {shlex.join(report.command)}"] if report.command else []
-    verdict = words.verdict(report)
-    lines = [*command, words.ran(report), "", f"{verdict.headline}.", *filter(None, verdict.reasons)]
-    lines += [f"  {name:<{_FACTS - 3}} {said}" for name, said in words.facts(report)]
+    said = verdict(report)
+    lines = [*command, words.ran(report), "", f"{said.headline}.", *filter(None, said.reasons)]
+    lines += [f"  {name:<{_FACTS - 3}} {fact}" for name, fact in words.facts(report)]
     return [part for line in lines for part in _wrapped(line)]
 
 

@@ -71,8 +71,9 @@ def test_what_is_in_use_at_once_must_be_there():
     report = of_an_mlp()
     found = fits_on(report.trace, report.steps, small(2 * MiB)).own
     assert (found.fits, found.is_cut_up) == (False, False)
-    assert 0 < found.needed_bytes <= report.peak.allocated_bytes
-    assert found.margin_bytes == found.room_bytes - found.needed_bytes < 0
+    assert 0 < found.in_use_bytes <= report.peak.allocated_bytes
+    assert found.needed_bytes == report.peak_reserved_bytes
+    assert found.margin_bytes == found.room_bytes - found.in_use_bytes < 0
 
 
 def test_what_is_cut_up_says_where_it_runs_out():

@@ -8,6 +8,7 @@ import pytest
 import torch
 from reported import COMMAND, mlp, of_a_gpt, of_an_mlp, of_nothing, out_of_memory, reported
 
+from every_byte.account import words
 from every_byte.account.figures import FORMAT
 from every_byte.account.notes import Note, notes_of
 from every_byte.account.report import Report
@@ -16,7 +17,7 @@ from every_byte.account.text import WIDTH
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.trace import Trace
-from every_byte.units import exact, short
+from every_byte.units import exact
 from utils import SimulatedGPU
 
 REPORTS = [of_an_mlp, of_a_gpt, out_of_memory, of_nothing]
@@ -183,7 +184,7 @@ def test_out_of_memory_comes_first():
     assert "When memory ran out:\n" in text
     assert re.search(r"^activations +4 +7,680,000,000 ", text, re.MULTILINE)  # whose it was, though all of it is gone
     assert "Gets at least that far on b200-180gb* (" in text.replace("\n", " ")
-    assert f"Does not fit on t4-16gb ({short(-report.fits.own.margin_bytes)} short at least)" in text.replace("\n", " ")
+    assert f"Does not fit on t4-16gb ({words.spare(report.fits.own)})" in text.replace("\n", " ")
 
 
 def test_out_of_memory_after_steps_names_the_last():

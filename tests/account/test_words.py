@@ -6,9 +6,9 @@ import pytest
 import torch
 from reported import Steps, mlp, of_an_mlp, out_of_memory, reported
 
-from every_byte.account import words
 from every_byte.account.fits import Fits
 from every_byte.account.report import Report
+from every_byte.account.verdict import times
 from every_byte.account.where import Place
 from every_byte.units import exact
 from utils import SimulatedGPU
@@ -77,7 +77,7 @@ def test_where_it_ran_out_for_good_those_before_are_told_as_well():
 
 @pytest.mark.parametrize(("n", "said"), [(1, "once"), (2, "twice"), (3, "3 times"), (1000, "1,000 times")])
 def test_how_often(n, said):
-    assert words.times(n) == said
+    assert times(n) == said
     found = of_an_mlp().fits
     tight = replace(of_an_mlp())
     tight.__dict__["fits"] = Fits((replace(found.own, n_retries=n), *found.verdicts[1:]), found.basis)

@@ -169,7 +169,11 @@ def test_out_of_memory_shows_the_map_and_where_it_was(opened):
     assert set(drawn) == set(shortage.names) - {"cuBLAS workspace"} | set(drawn)
     assert {"parameters", "activations"} <= set(drawn)
     assert shown.page.locator(".eb-segments .eb-card-asked").count() >= 1
-    assert shown.page.locator(".eb-refusal-name").text_content() == "out of memory"
+    words = shown.page.locator(".eb-refusal-name")
+    assert words.text_content() == "out of memory"
+    plate, name = shown.page.locator(".eb-refusal-plate").bounding_box(), words.bounding_box()
+    assert plate["x"] <= name["x"] < name["x"] + name["width"] <= plate["x"] + plate["width"]
+    assert plate["y"] <= name["y"] < name["y"] + name["height"] <= plate["y"] + plate["height"]
     assert shown.page.locator(".eb-card .eb-card-asked").count() == 1
 
 

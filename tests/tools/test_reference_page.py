@@ -20,6 +20,7 @@ PATHS = re.findall(r"^```\{reference\} (\S+)$", PAGE, re.MULTILINE)
 THINGS = {path.rpartition(".")[2]: found(path) for path in PATHS}
 NOT_HERE = {
     "Attribution": "whose each allocation is at any instant: a ledger says it in rows",
+    "Growth": "what each step leaves more: a report says it in a sentence",
     "Environment": "settings of several variables, which a text or a dict says as well",
     "Owners": "what was observed: a ledger is made of it",
     "Roots": "the outermost modules: a report names others by them",

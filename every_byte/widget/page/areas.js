@@ -76,11 +76,19 @@ function shades({ phases }, { x, above }) {
   });
 }
 
-/** Where a request was refused. */
-const refusal = ({ refused }, { x, above, bottom }) => (refused === undefined ? [] : [
-  build("line", { class: "eb-refusal", x1: x(refused + 0.5), x2: x(refused + 0.5), y1: above, y2: bottom }),
-  note(x(refused + 0.5) - 6, bottom - 10, "end", "out of memory", "eb-refusal-name"),
-]);
+/** Where a request was refused; its name on a plate, as it lies over the areas, to the left where there is room. */
+function refusal({ refused }, { x, above, bottom }) {
+  if (refused === undefined) return [];
+  const across = x(refused + 0.5);
+  const name = "out of memory";
+  const width = name.length * WIDE_LETTER + 10;
+  const left = across - 6 - width < AREAS.left ? across + 6 : across - 6 - width;
+  return [
+    build("line", { class: "eb-refusal", x1: across, x2: across, y1: above, y2: bottom }),
+    build("rect", { class: "eb-refusal-plate", x: left, y: bottom - 28, width, height: 20, rx: 3 }),
+    note(left + width / 2, bottom - 14, "middle", name, "eb-refusal-name"),
+  ];
+}
 
 /** Where each step begins and ends, and its name, where there is room for it. */
 const stepLines = ({ steps }, { x, bottom }) => (steps ?? []).flatMap(([name, first, last]) => {
