@@ -1,5 +1,6 @@
 """What a report cannot follow or does not know: what it is, why, and what to do about it."""
 
+import os
 from dataclasses import dataclass
 
 from every_byte.ledger.trace import Trace
@@ -7,11 +8,15 @@ from every_byte.ledger.trace import Trace
 
 @dataclass(frozen=True)
 class Note:
-    """One thing that keeps figures from being exact: what it is, why that is so, and a way out, "" if there is none."""
+    """One thing that is not as on a card: what it is, why that is so, and a way out, "" if there is none.
+
+    `is_of_figures`: whether it keeps figures from being exact.
+    """
 
     what: str
     why: str
     way_out: str = ""
+    is_of_figures: bool = True
 
     def __str__(self) -> str:
         way_out = f"; {self.way_out.rstrip('.')}" if self.way_out else ""
@@ -38,6 +43,11 @@ _BY_NAME = {
         "matrix products ran as without it: on a card what tries them out takes memory of its own",
         f"leave it out; {_MEASURED}",
     ),
+    "flex_attention": (
+        "it counts as one kernel, which keeps queries, keys, values, the result and its statistics; on a card that "
+        "kernel is compiled",
+        "with scaled_dot_product_attention in its place figures are exact; --gpu live measures it on a card",
+    ),
     "backward across streams": (
         "a card runs each node of a backward in the stream of its forward, and here all ran in one",
         "call backward in the stream of the forward",
@@ -51,17 +61,19 @@ def notes_of(trace: Trace) -> list[Note]:
     """What the trace itself says, a note for each reason; what makes figures differ most comes first.
 
     That is what ran otherwise than on a card; then kernels and operators that are not modelled; then what cuDNN takes;
-    then where values were read that nobody has computed, which as a rule are only shown.
+    then where values were read that nobody has computed, which as a rule are only shown; then where they were saved.
     """
     names = list(trace.unmodelled)
     triton = [name for name in names if name.startswith(_TRITON)]
     cudnn = [name for name in names if _CUDNN in name]
     operators = [name for name in names if name not in (*_BY_NAME, *triton, *cudnn)]
     others = _of_triton(triton), _of_operators(operators), _of_cudnn(cudnn), _read(list(trace.values_read))
+    others += (_saved([os.path.basename(place) for place in trace.files_of_zeros]),)
     return [_by_name(name) for name in _BY_NAME if name in names] + [note for note in others if note]
 
 
 _TRITON, _CUDNN = "Triton kernel ", " (cuDNN's "
+_MOST_FILES = 3
 
 
 def _by_name(name: str) -> Note:
@@ -72,6 +84,18 @@ def _listed(names: list[str], verb: str) -> str:
     """Some names and what is said of them: one, or several."""
     *most, last = names
     return f"{', '.join(most)} and {last} are {verb}" if most else f"{last} is {verb}"
+
+
+def _saved(names: list[str]) -> Note | None:
+    if not names:
+        return None
+    few = ", ".join(names[:_MOST_FILES]) + (f" and {len(names) - _MOST_FILES:,d} more" * (len(names) > _MOST_FILES))
+    return Note(
+        f"what was saved has zeros for what a card would have computed: {few}",
+        "nothing is computed here; a file of weights that was there before is kept beside it, as NAME.kept",
+        "do not go on training from it",
+        is_of_figures=False,
+    )
 
 
 def _of_triton(names: list[str]) -> Note | None:

@@ -1,6 +1,6 @@
 """The report of a program that ran on a GPU: where its peak is, who owns it, and on which GPUs it fits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -179,12 +179,12 @@ class Report:
     @property
     def is_exact(self) -> bool:
         """Whether all that ran is modelled, and no value was read that is not known."""
-        return not (self.notes or self.trace.unmodelled or self.trace.values_read)
+        return not (_of_figures(self.notes) or self.trace.unmodelled or self.trace.values_read)
 
     @property
     def only_read(self) -> bool:
         """Whether all that ran is modelled, and the program read values that are not known."""
-        return not self.trace.unmodelled and list(self.notes) == notes_of(self.trace) != []
+        return not self.trace.unmodelled and _of_figures(self.notes) == _of_figures(notes_of(self.trace)) != []
 
     def place(self, position: int) -> Place:
         """In which step and phase a position of the trace lies."""
@@ -221,3 +221,7 @@ def _check(steps: Sequence[Step], n_events: int) -> None:
                 f"steps must follow one another within the trace: got step {step.number} from {step.begin:,d} to "
                 f"{step.end:,d}, behind {before:,d}, and the trace has {n_events:,d} events."
             )
+
+
+def _of_figures(notes: Iterable[Note]) -> list[Note]:
+    return [note for note in notes if note.is_of_figures]

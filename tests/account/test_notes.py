@@ -69,3 +69,15 @@ def test_of_many_reads_some_are_named(n, said):
 
 def test_nothing_is_told_of_what_is_known():
     assert told() == []
+
+
+def test_what_was_saved_without_values_is_named():
+    trace = Trace("simulated", "a100-80gb", "2.13")
+    trace.files_of_zeros |= dict.fromkeys(f"runs/{name}.pt" for name in "abcde")
+    (note,) = notes_of(trace)
+    assert str(note).startswith(
+        "what was saved has zeros for what a card would have computed: a.pt, b.pt, c.pt and 2 more: nothing is computed"
+    )
+    trace.files_of_zeros = {"runs/best.pt": None}
+    (note,) = notes_of(trace)
+    assert "computed: best.pt: nothing" in str(note)
