@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 import torch
-from forked_runs import Runs
+from forked_runs import Runs, in_lines
 from reported import Steps, mlp, of_a_gpt, of_an_mlp, reported
 
 from every_byte.account.growth import MOST_STEPS, growth_of
@@ -42,10 +42,6 @@ def run(tmp_path_factory):
     runs = Runs(tmp_path_factory.mktemp("programs"))
     yield runs
     runs.close()
-
-
-def in_lines(found) -> str:
-    return " ".join(found.report.split())
 
 
 @pytest.mark.parametrize("n_steps", ["3", "5"])

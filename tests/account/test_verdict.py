@@ -3,7 +3,7 @@
 import textwrap
 
 import pytest
-from forked_runs import Runs
+from forked_runs import Runs, in_lines
 from reported import of_a_gpt, of_an_mlp, out_of_memory
 
 from every_byte.account.notes import not_counted
@@ -31,10 +31,6 @@ def run(tmp_path_factory):
     runs = Runs(tmp_path_factory.mktemp("programs"))
     yield runs
     runs.close()
-
-
-def in_lines(found) -> str:
-    return " ".join(found.report.split())
 
 
 def page(runs: Runs, text: str, *options: str) -> str:

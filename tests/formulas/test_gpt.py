@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from agreement import agrees
 from kernels_by_node import KERNELS
 
 from utils import GPT, Ledger, SimulatedGPU
@@ -127,13 +128,6 @@ def test_sgd_has_no_state_and_makes_nothing():
     trace, held = train(letters, model, precision, how, gpu)
     assert held.optimizer == "SGD"
     agrees(held_in_step(held), letters, Ledger.at(trace, largest(trace, "step 3 backward", "step 3 optimizer")))
-
-
-def agrees(formula, letters, ledger):
-    """Term by term; every row of the ledger has a term, and one only."""
-    comparison = ledger.compare(formula, **letters)
-    assert comparison.is_exact, comparison
-    assert comparison.accounted_bytes == ledger.requested_bytes
 
 
 def is_in_embedding(event, held) -> bool:

@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from agreement import agrees
 from kernels_by_node import KERNELS
 
 from utils import Ledger, SimulatedGPU
@@ -16,7 +17,8 @@ from utils.formulas.llama import (
     llama_in_loss_backward,
     llama_in_step,
 )
-from utils.formulas.llama_block import ATTENTIONS, PRECISIONS, LlamaSettings, llama_parameter_count
+from utils.formulas.llama_block import ATTENTIONS, LlamaSettings, llama_parameter_count
+from utils.formulas.settings import PRECISIONS
 from utils.models.llama import SIZES, Llama
 from utils.models.regions import library_checkpoint
 
@@ -127,13 +129,6 @@ class Moments:
         for event in self.trace.events[first:last]:
             levels.append(levels[-1] + {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes)
         return first + levels.index(max(levels))
-
-
-def agrees(formula, letters, ledger):
-    """Term by term; every row of the ledger has a term, and one only."""
-    comparison = ledger.compare(formula, **letters)
-    assert comparison.is_exact, comparison
-    assert comparison.accounted_bytes == ledger.requested_bytes
 
 
 @pytest.mark.parametrize("seed", range(N_DRAWN))

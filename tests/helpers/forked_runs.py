@@ -26,6 +26,11 @@ class Run:
         return self.err[self.err.index("$ every-byte run") :] if "$ every-byte run" in self.err else ""
 
 
+def in_lines(found: Run) -> str:
+    """A report's words, however its lines are broken."""
+    return " ".join(found.report.split())
+
+
 class Runs:
     """The process that forks. Programs are files in `folder`, which is also where each is started."""
 

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Selector, Term
 
-from .settings import A100_WORKSPACE_BYTES, STATES
+from .settings import A100_WORKSPACE_BYTES, OPTIMIZERS, PRECISIONS, InPrecision
 
-PRECISIONS = ("autocast", "float32", "bfloat16", "float16")
 ATTENTIONS = ("flash", "efficient", "cudnn", "explicit", "math")
 """PyTorch's kernels; the book's own spelling of attention; and PyTorch's, where no kernel takes grouped queries."""
 
@@ -20,7 +19,7 @@ _KERNELS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class LlamaSettings:
+class LlamaSettings(InPrecision):
     """What a training step of a `Llama` depends on beside its sizes.
 
     `precision` is that of weights and activations, or "autocast": float32 weights under autocast to a half type.
@@ -41,24 +40,10 @@ class LlamaSettings:
     workspace_bytes: int | str = A100_WORKSPACE_BYTES
 
     def __post_init__(self) -> None:
-        known = {"precision": PRECISIONS, "attention": ATTENTIONS, "optimizer": tuple(STATES)}
+        known = {"precision": PRECISIONS, "attention": ATTENTIONS, "optimizer": OPTIMIZERS}
         for name, options in known.items():
             if getattr(self, name) not in options:
                 raise ValueError(f"{name} must be one of {', '.join(options)}: got {name}={getattr(self, name)!r}.")
-
-    @property
-    def is_autocast(self) -> bool:
-        return self.precision == "autocast"
-
-    @property
-    def weight_bytes(self) -> int:
-        """Of a number of the weights and of the residual stream."""
-        return 4 if self.precision in ("autocast", "float32") else 2
-
-    @property
-    def element_bytes(self) -> int:
-        """Of a number that goes into a product of matrices, and of the logits."""
-        return 4 if self.precision == "float32" else 2
 
 
 def llama_parameter_count(*, is_tied: bool = False) -> Expression:

@@ -24,8 +24,28 @@ _KNOWN = {
 }
 
 
+class InPrecision:
+    """What follows from a `precision`: that of weights and activations, or float32 weights under autocast."""
+
+    precision: str
+
+    @property
+    def is_autocast(self) -> bool:
+        return self.precision == "autocast"
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of a number of the weights, the residual stream and the loss."""
+        return 4 if self.precision in ("autocast", "float32") else 2
+
+    @property
+    def element_bytes(self) -> int:
+        """Of a number that goes into a product of matrices, and of the logits."""
+        return 4 if self.precision == "float32" else 2
+
+
 @dataclass(frozen=True)
-class GPTSettings:
+class GPTSettings(InPrecision):
     """What a training step of a `GPT` depends on beside its sizes.
 
     `precision` is that of weights and activations, or "autocast": float32 weights under autocast to a half type.
@@ -60,17 +80,3 @@ class GPTSettings:
         if self.policy != "none" and self.regions == "none":
             raise ValueError(f"a policy needs regions: got policy={self.policy!r} with regions='none'.")
         is_on(self.dropout)
-
-    @property
-    def is_autocast(self) -> bool:
-        return self.precision == "autocast"
-
-    @property
-    def weight_bytes(self) -> int:
-        """Of a number of the weights, the residual stream and the loss."""
-        return 4 if self.precision in ("autocast", "float32") else 2
-
-    @property
-    def element_bytes(self) -> int:
-        """Of a number that goes into a product of matrices, and of the logits."""
-        return 4 if self.precision == "float32" else 2

@@ -33,8 +33,8 @@ def saved_over(path: str | os.PathLike, save: Callable[[str | os.PathLike], None
         finally:
             if os.path.exists(place + _NEW):
                 os.remove(place + _NEW)
+    WRITTEN.add(place)
     if saving.left_hole:
-        WRITTEN.add(place)
         standing_for_cuda().memory.trace.files_of_zeros.setdefault(place)
 
 

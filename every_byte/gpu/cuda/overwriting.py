@@ -61,7 +61,8 @@ def _opening(original):
 def _taking_the_place(original):
     def take_the_place(src, dst, **folders):
         here, there = (None, None) if folders else (_place_of(src), _place_of(dst))
-        if there is not None and (_is_at_risk(there) or _gets_zeros(here, there)):
+        is_moved = there is not None and here != there and os.path.exists(here)
+        if is_moved and (_is_at_risk(there) or _gets_zeros(here, there)):
             keep(there)
         original(src, dst, **folders)
         if here in WRITTEN:

@@ -93,6 +93,21 @@ def test_other_files_are_the_programs(gpu, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_cannot_take_a_place_moves_nothing(gpu, tmp_path):
+    path = tmp_path / "best.pt"
+    there_before(path)
+    with pytest.raises(FileNotFoundError):
+        os.replace(tmp_path / "missing.pt", path)
+    os.replace(path, path)
+    assert [found.name for found in tmp_path.iterdir()] == ["best.pt"]
+
+
+def test_a_file_that_the_program_saved_from_the_host_goes_when_it_is_removed(gpu, tmp_path):
+    torch.save({"step": 3}, tmp_path / "state.pt")
+    os.remove(tmp_path / "state.pt")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_weights_without_values_take_no_other_files_place_either(gpu, tmp_path):
     path = tmp_path / "state"
     there_before(path)
