@@ -60,26 +60,28 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     h and of the weight, which backward multiplies by the gradient of the loss.
 
     Shapes: h[T, d], weight[V, d], targets[T] -> loss[]
-    Counts: kept for backward e (T d + V d) bytes; on the way, of c rows, V c (e + 4) bytes.
+    Counts: kept for backward e (T d + V d) bytes, without V d if the head is frozen; on the way, of c rows, V c (e + 4).
     """
 
     @staticmethod
     def forward(ctx, h, weight, targets, rows):
-        of_h, of_weight = torch.empty_like(h), torch.zeros_like(weight)
+        of_h, of_weight = torch.empty_like(h), torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         n_targets = (targets != _NO_TARGET).sum().clamp(min=1)
         total = torch.zeros((), dtype=torch.float32, device=h.device)
         for begin in range(0, len(h), rows):
             part, wanted = h[begin : begin + rows], targets[begin : begin + rows]
             of_logits = _losses_gradient(part, weight, wanted, n_targets, total)
             torch.mm(of_logits, weight, out=of_h[begin : begin + rows])
-            of_weight.addmm_(of_logits.T, part)
+            if of_weight is not None:
+                of_weight.addmm_(of_logits.T, part)
         ctx.save_for_backward(of_h, of_weight)
         return total / n_targets
 
     @staticmethod
     def backward(ctx, of_loss):
         of_h, of_weight = ctx.saved_tensors
-        return of_h * of_loss.to(of_h.dtype), of_weight * of_loss.to(of_weight.dtype), None, None
+        scaled = (None if of_one is None else of_one * of_loss.to(of_one.dtype) for of_one in (of_h, of_weight))
+        return *scaled, None, None
 
 
 def _losses_gradient(h, weight, targets, n_targets, total) -> torch.Tensor:

@@ -10,7 +10,7 @@ import sys
 import torch
 
 from every_byte.gpu.known.marks import mark
-from every_byte.gpu.known.reading import known_values, read
+from every_byte.gpu.known.reading import brought, known_values, read
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.operators.copies import stages
 from every_byte.gpu.operators.selections import MASKS, is_fill
@@ -45,8 +45,9 @@ def _copy_to_cpu(mode, func, args, kwargs):
     device = kwargs.get("device")
     if device is None or torch.device(device).type != "cpu":
         return None
-    result = torch.empty_like(args[0], device="cpu", dtype=kwargs.get("dtype") or args[0].dtype)
-    return _brought(mode, func, result, args[0], bool(kwargs.get("non_blocking")))
+    result, is_known = brought(args[0], kwargs.get("dtype") or args[0].dtype)
+    _came(mode, func, result, args[0], is_known, bool(kwargs.get("non_blocking")))
+    return result
 
 
 def _copy_into_cpu(mode, func, args, kwargs):
@@ -55,19 +56,19 @@ def _copy_into_cpu(mode, func, args, kwargs):
         return None
     target, source = args[:2]
     non_blocking = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
-    return _brought(mode, func, target, source, non_blocking)
-
-
-def _brought(mode, func, target: torch.Tensor, source: torch.Tensor, non_blocking: bool) -> torch.Tensor:
-    """The values that come from the GPU, and there the stage that they would pass."""
     values, is_known = read(source)
     target.copy_(values)
+    _came(mode, func, target, source, is_known, non_blocking)
+    return target
+
+
+def _came(mode, func, target, source: torch.Tensor, is_known: bool, non_blocking: bool) -> None:
+    """Values came from the GPU into a tensor of the CPU: what is not known of them, and there the stage they pass."""
     if not is_known:
         mode.tell_unknown(func.name())
         mark(target)
     mode.memory.operation = func.name()
     mode.memory.while_taken(*stages(target, source, non_blocking))
-    return target
 
 
 def _assigned_number(mode, func, args, kwargs):

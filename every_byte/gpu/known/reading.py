@@ -1,5 +1,6 @@
 """Reads values of a tensor of the GPU: those that are known, and zeros for the others."""
 
+import mmap
 from typing import NamedTuple
 
 import torch
@@ -8,6 +9,9 @@ from every_byte.gpu.memory.records import RECORDS
 
 from .content import MOST_ELEMENTS, place_of
 from .evaluation import evaluate, on_the_cpu, view
+
+_LARGE_BYTES = 1 << 20
+_OF_ITS_OWN = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 
 
 class Read(NamedTuple):
@@ -40,3 +44,18 @@ def known_values(tensor: torch.Tensor) -> torch.Tensor | None:
 def _zeros_like(tensor: torch.Tensor) -> torch.Tensor:
     """Zeros that take no memory, whatever the tensor's size."""
     return torch.zeros((), dtype=tensor.dtype, device="cpu").expand(tensor.shape)
+
+
+def brought(tensor: torch.Tensor, dtype: torch.dtype) -> Read:
+    """A copy on the CPU, as `torch.empty_like` lays it out. Of large ones that are not known no page is there yet.
+
+    A page that nobody has written to reads zeros and takes no memory: a program may bring more from the GPU than the
+    host has room for, as long as it does not compute with it.
+    """
+    values, is_known = read(tensor)
+    like = torch.empty_like(tensor, dtype=dtype, device="meta")
+    n_bytes = like.numel() * like.element_size()
+    if is_known or n_bytes < _LARGE_BYTES:
+        return Read(torch.empty_like(like, device="cpu").copy_(values), is_known)
+    pages = torch.frombuffer(mmap.mmap(-1, n_bytes, **_OF_ITS_OWN), dtype=dtype)
+    return Read(pages.as_strided(like.shape, like.stride()), is_known)

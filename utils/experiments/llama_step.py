@@ -1,0 +1,180 @@
+"""A Llama's training step with any of the remedies for a run that does not fit, on a simulated or a live GPU."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import nn
+from torch.autograd.graph import save_on_cpu
+
+from every_byte.gpu.capacity import Room
+from every_byte.gpu.device import spec_of
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.ledger.readings import Readings
+from utils.layers import check_positive
+from utils.models.adapters import with_adapters
+from utils.models.copies_elsewhere import OnCopies
+from utils.models.eight_bit import AdamW8bit
+from utils.models.in_backward import StepInBackward
+from utils.models.llama import SIZES, Llama
+from utils.models.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
+from utils.models.regions import library_checkpoint
+
+from .step_run import StepRun, roomy_gpu
+from .training import StepSettings, adamw, random_tokens, train_steps
+
+ROWS = 1024  # of logits that are there at once, in a loss that takes some rows after the others
+OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
+    "AdamW, fused": partial(torch.optim.AdamW, fused=True),
+    "AdamW, foreach": partial(torch.optim.AdamW, foreach=True),
+    "AdamW, loop": partial(torch.optim.AdamW, foreach=False),
+    "AdamW, 8-bit": AdamW8bit,
+    "Adafactor": torch.optim.Adafactor,
+    "SGD": torch.optim.SGD,
+}
+PRECISIONS = ("float32", "autocast", "bfloat16", "float32 masters")
+LOSSES = {
+    "all logits": whole_logits,
+    "all logits, bfloat16": half_logits,
+    "chunks, recomputed": recomputed_chunks(ROWS),
+    "chunks, fused": fused_chunks(ROWS),
+}
+OFFLOADS = ("nothing", "activations", "optimizer", "optimizer, gradients")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlamaStep:
+    """A way to train a Llama; each remedy of chapter 7 is a field.
+
+    `precision` is that of weights, gradients, states and activations, "autocast" (float32, and bfloat16 inside
+    autocast), or "float32 masters": bfloat16, and AdamW works on float32 copies. `steps_in_backward`: each parameter as
+    soon as its gradient is there. `rank`: of adapters beside every Linear of the blocks, which alone are trained; 0
+    trains all. `offload`: what lies in the host's memory between its uses. `gpu` as `GPTStep`'s.
+
+    Raises: ValueError for a name that is not known, sizes that are no positive integers, and for what cannot be
+            together: a step in backward with several micro-batches, masters or an offloaded optimizer.
+    """
+
+    model: str = "llama-3-8b"
+    b: int = 1
+    s: int = 8192
+    precision: str = "bfloat16"
+    loss: str = "all logits"
+    is_checkpointed: bool = False
+    optimizer: str = "AdamW, fused"
+    steps_in_backward: bool = False
+    micro_batches: int = 1
+    sets_to_none: bool = True
+    keeps_logits: bool = False
+    rank: int = 0
+    offload: str = "nothing"
+    gpu: str | GPUSpec = "h200-141gb"
+    n_steps = 2  # from the second on, each asks for the same
+
+    def __post_init__(self) -> None:
+        check_positive(b=self.b, s=self.s, micro_batches=self.micro_batches)
+        known = {
+            "model": SIZES, "precision": PRECISIONS, "loss": LOSSES, "optimizer": OPTIMIZERS, "offload": OFFLOADS,
+        }  # fmt: skip
+        for name, options in known.items():
+            if getattr(self, name) not in options:
+                raise ValueError(f"{name} must be one of {'; '.join(options)}: got {name}={getattr(self, name)!r}.")
+        others = {
+            "micro_batches > 1": self.micro_batches > 1,
+            "float32 masters": self.precision == "float32 masters",
+            "an offloaded optimizer": self.offload.startswith("optimizer"),
+        }
+        for what, is_on in others.items():
+            if self.steps_in_backward and is_on:
+                raise ValueError(f"steps_in_backward and {what} exclude each other: gradients go as they come.")
+        if self.offload == "optimizer, gradients" and self.micro_batches > 1:
+            raise ValueError("gradients that leave at once cannot add up: offload 'optimizer', or micro_batches=1.")
+
+    @property
+    def spec(self) -> GPUSpec:
+        return spec_of(self.gpu)
+
+    @property
+    def settings(self) -> StepSettings:
+        """The same, as `train_steps` takes it."""
+        return StepSettings(
+            micro_batches=self.micro_batches,
+            autocast=torch.bfloat16 if self.precision == "autocast" else None,
+            optimizer=self.optimizer_for,
+            set_to_none=self.sets_to_none,
+            keep_outputs=self.keeps_logits,
+        )
+
+    def model_on(self, device: torch.device, **changes) -> nn.Module:
+        """The model there, fresh; `changes` are settings of `Llama` that take the place of this step's."""
+        settings = {
+            "context_length": self.s,
+            "dtype": torch.float32 if self.precision in ("float32", "autocast") else torch.bfloat16,
+            "loss": LOSSES[self.loss],
+            **({"run": library_checkpoint} if self.is_checkpointed else {}),
+        }
+        model = Llama.from_name(self.model, device=device, **settings | changes)
+        if self.rank:
+            with_adapters(model, self.rank)
+        if self.offload == "activations":
+            model.forward = _with_saved_on_cpu(model.forward)
+        return model
+
+    def optimizer_for(self, model: nn.Module):
+        """Anything with `step` and `zero_grad`."""
+        make = OPTIMIZERS[self.optimizer]
+        if self.steps_in_backward:
+            return StepInBackward(model, make)
+        if self.offload.startswith("optimizer"):
+            make = _LeftOut if next(model.parameters()).is_meta else make
+            return OnCopies(model, make, "cpu", takes_at_once=self.offload.endswith("gradients"))
+        if self.precision == "float32 masters":
+            return OnCopies(model, make)
+        if self.optimizer.startswith("AdamW") and "8-bit" not in self.optimizer:
+            return adamw(model, self.optimizer.removeprefix("AdamW, "))
+        return make([parameter for parameter in model.parameters() if parameter.requires_grad])
+
+    def train(self, gpu, at_mark: Callable[[str], object] | None = None) -> Readings:
+        """Train for n_steps on an open GPU, as `train_steps` does."""
+        return train_steps(
+            gpu,
+            lambda: self.model_on(gpu.device),
+            lambda: random_tokens(gpu, b=self.b, s=self.s, V=SIZES[self.model]["vocabulary_size"]),
+            self.settings,
+            n_steps=self.n_steps,
+            at_mark=at_mark,
+        )
+
+    def run(self) -> StepRun:
+        """Train on a fresh GPU, a simulated one with room for it, or this machine's own with what it has."""
+        room = Room()
+        with warnings.catch_warnings(), roomy_gpu(self.gpu) as gpu:
+            # the numbers that Adafactor reads, and what goes to the host, change the size of nothing
+            warnings.filterwarnings("ignore", "nothing is computed on a simulated GPU")
+            self.train(gpu, at_mark=lambda _: room.note(gpu))
+            return StepRun(self, replace(gpu.trace, look=None), room)
+
+
+class _LeftOut:
+    """The host's own step beside a simulated GPU: it takes none of the GPU's memory, and much of the host's."""
+
+    def __init__(self, copies: list[torch.Tensor]):
+        self.copies = copies
+
+    def step(self) -> None:
+        """Nothing is computed."""
+
+    def zero_grad(self) -> None:
+        """The gradients go."""
+        for copy in self.copies:
+            copy.grad = None
+
+
+def _with_saved_on_cpu(forward: Callable) -> Callable:
+    def with_saved_on_cpu(*args, **kwargs):
+        with save_on_cpu(pin_memory=torch.cuda.is_available()):
+            return forward(*args, **kwargs)
+
+    return with_saved_on_cpu
