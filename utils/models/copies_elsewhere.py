@@ -11,8 +11,8 @@ class OnCopies:
 
     `make(copies)` makes the optimizer, whose states lie where the copies do: `device` None is that of the parameters
     (float32 master weights beside weights in bfloat16), "cpu" the host, to which gradients go in each step and from
-    which weights come back. A gradient goes when it was copied: in the step, or, if `takes_at_once`, in backward as soon
-    as it is there; gradients of several micro-batches cannot add up then.
+    which weights come back. A gradient goes when it was copied: in the step, or, if `takes_at_once`, as soon as it
+    is there in backward; gradients of several micro-batches cannot add up then.
 
     Counts: on the parameters' device 4 bytes a parameter for the copy, what `make` keeps, and in the step 4 for
             gradients in float32.

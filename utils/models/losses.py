@@ -60,7 +60,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     h and of the weight, which backward multiplies by the gradient of the loss.
 
     Shapes: h[T, d], weight[V, d], targets[T] -> loss[]
-    Counts: kept for backward e (T d + V d) bytes, without V d if the head is frozen; on the way, of c rows, V c (e + 4).
+    Counts: kept for backward e (T d + V d) bytes, e T d if the head is frozen; on the way, of c rows, V c (e + 4).
     """
 
     @staticmethod
