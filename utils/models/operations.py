@@ -90,8 +90,14 @@ def record(function: Callable, *args) -> Region:
 
 
 def flops_of(operator: torch._ops.OpOverload, args: tuple, kwargs: dict, result) -> int:
-    """Floating-point operations of one call as PyTorch's own counter has them: two for each multiply-and-add."""
-    count = flop_registry.get(operator.overloadpacket)
+    """Floating-point operations of one call as PyTorch's own counter has them: two for each multiply-and-add.
+
+    A form in place (`addmm_`), which PyTorch's counter leaves out, counts as the one that is not.
+    """
+    packet = operator.overloadpacket
+    count = flop_registry.get(packet) or flop_registry.get(
+        getattr(torch.ops.aten, packet.__name__.removesuffix("_"), None)
+    )
     return int(count(*args, **kwargs, out_val=result)) if count else 0
 
 

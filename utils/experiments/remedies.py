@@ -1,0 +1,159 @@
+"""What a remedy is worth: the peaks of a Llama's step before and after it, where they are, and the FLOPs it takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+from torch import nn
+
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.ledger import Ledger
+from every_byte.units import GiB
+from utils.models.llama import SIZES
+from utils.models.operations import FlopCounter
+
+from .llama_step import LOSSES, LlamaStep
+from .step_run import StepRun
+
+PHASES = ("forward", "backward", "optimizer")
+CARD = "rtx3090-24gb"
+"""A card of 24 GB."""
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What the second step of a run requests at most: in each of PHASES, in all, and in which part of the model.
+
+    `held_bytes`: at the end of the last forward; `parts`: of the peak, by the ledger's categories.
+
+    Counts: everything, parameters and optimizer state too.
+    Unit:   bytes, requested.
+    """
+
+    by_phase: dict[str, int]
+    held_bytes: int
+    peak_bytes: int
+    where: str
+    parts: dict[str, int]
+
+
+@cache
+def run_of(step: LlamaStep) -> StepRun:
+    """Its two steps, simulated once."""
+    return step.run()
+
+
+@cache
+def peaks(step: LlamaStep) -> Peaks:
+    """Of one way to train, run on a simulated GPU with room for it."""
+    trace, after = run_of(step).trace, run_of(step).after
+    start, by_phase = trace.position(after), dict.fromkeys(PHASES, 0)
+    requested, highest, at, held = trace.requested_bytes(start), 0, start, 0
+    sizes = {number: event.n_bytes for number, event in trace.live_at(start).items()}
+    for position, event in enumerate(trace.events[start:], start):
+        if event.action == "alloc":
+            sizes[event.allocation] = event.n_bytes
+            requested += event.n_bytes
+            if event.phase in by_phase:
+                by_phase[event.phase] = max(by_phase[event.phase], requested)
+            if requested > highest:
+                highest, at = requested, position
+        elif event.action == "free":
+            requested -= sizes.pop(event.allocation, 0)
+        elif event.action == "mark" and (phase := event.name.split()[-1]) in by_phase:
+            by_phase[phase] = max(by_phase[phase], requested)  # a phase that allocates nothing has what was there
+            held = requested if phase == "forward" else held
+    parts = {name: n for name, n in Ledger.at(trace, at + 1).parts.items() if name != "slack"}
+    return Peaks(by_phase, held, highest, _where(trace.events[at]), parts)
+
+
+@cache
+def state_of(step: LlamaStep) -> dict[str, int]:
+    """The weights, gradients and optimizer state that stand when the second step's backward has ended.
+
+    Unit: bytes, requested.
+    """
+    parts = Ledger.at(run_of(step).trace, "step 2 backward").parts
+    return {name: parts.get(name, 0) for name in ("parameters", "gradients", "optimizer state")}
+
+
+def kept_by_a_block(step: LlamaStep, number: int = 1) -> float:
+    """What a block keeps for backward at the end of forward, for each token; not the first one, whose input is a leaf.
+
+    Unit: bytes, requested.
+    """
+    ledger = Ledger.at(run_of(step).trace, "step 2 forward")
+    inside = f"blocks.{number}."
+    kept = [row.n_bytes for row in ledger.of(category="activations") if row.module.startswith(inside)]
+    return sum(kept) / (step.b * step.s)
+
+
+def _where(event) -> str:
+    """In words: the phase, and the part of the model in it."""
+    if event.phase == "optimizer":
+        return "optimizer"
+    top = ".".join(event.module.split(".")[:2]) if event.module.startswith("blocks") else event.module
+    at_loss = "loss" if not top or top == "head" else top.replace("blocks.", "block ").replace("tokens", "embedding")
+    return f"{event.phase}, {at_loss}"
+
+
+def table(rows: Mapping[str, LlamaStep]) -> str:
+    """Of each way to train, by name, the peaks in GiB: a line each, the largest last, and where it is."""
+    width = max(map(len, rows))
+    lines = [f"{'GiB':{width}}{'forward':>9}{'backward':>10}{'optimizer':>11}{'the peak':>10}   is in"]
+    for name, step in rows.items():
+        found = peaks(step)
+        cells = [f"{found.by_phase[phase] / GiB:{n}.2f}" for phase, n in zip(PHASES, (9, 10, 11), strict=True)]
+        lines.append(f"{name:{width}}{''.join(cells)}{found.peak_bytes / GiB:10.2f}   {found.where}")
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class OfTheLoss:
+    """What a loss takes beside the last norm's output and the head: at most in forward, after it, at most in backward.
+
+    Unit: bytes, requested.
+    """
+
+    forward_bytes: int
+    held_bytes: int
+    backward_bytes: int
+
+
+@cache
+def of_the_loss(loss: str, *, tokens: int = 8192, keeps_logits: bool = False) -> OfTheLoss:
+    """The head and the loss of a Llama-3-8B alone, by one of LOSSES, on a simulated GPU.
+
+    Counts: not what was there before: h[1, tokens, d] in bfloat16, the head's weight, targets, the cuBLAS workspaces.
+    """
+    d, V = SIZES["llama-3-8b"]["d_model"], SIZES["llama-3-8b"]["vocabulary_size"]
+    with SimulatedGPU("h200-141gb") as gpu:
+        factory = {"device": gpu.device, "dtype": torch.bfloat16}
+        head, h = nn.Linear(d, V, bias=False, **factory), torch.empty(1, tokens, d, requires_grad=True, **factory)
+        targets = torch.zeros(1, tokens, dtype=torch.long, device=gpu.device)
+        for _ in range(2):  # the first leaves the workspaces
+            head.weight.grad = h.grad = value = outputs = None
+            gpu.trace.mark("before")
+            *outputs, value = LOSSES[loss](h, head, targets)
+            if not keeps_logits:
+                outputs.clear()
+            gpu.trace.mark("forward")
+            value.backward()
+            gpu.trace.mark("backward")
+    totals, marks = gpu.trace.totals()
+    before, after = (marks[mark] for mark in ("before", "forward"))
+    found = max(totals[before : after + 1]), totals[after], max(totals[after:])
+    return OfTheLoss(*(n_bytes - totals[before] for n_bytes in found))
+
+
+@cache
+def flops(step: LlamaStep) -> int:
+    """Of forward and backward of one step, on the meta device, where nothing is computed; not the optimizer's."""
+    model = replace(step, offload="nothing").model_on(torch.device("meta"))
+    shape, V = (step.b, step.s), SIZES[step.model]["vocabulary_size"]
+    tokens, targets = (torch.randint(V, shape, device="meta") for _ in range(2))
+    with FlopCounter() as counter:
+        for _ in range(step.micro_batches):
+            model(tokens, targets)[-1].backward()
+    return counter.total
