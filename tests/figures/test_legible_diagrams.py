@@ -12,11 +12,13 @@ from utils import LinearStack, SavedTensorContext
 from utils.figures.block_diagram import block_tensors
 from utils.figures.diagram import Diagram
 from utils.figures.graph_diagram import chain_graph, product_graph, two_layers
+from utils.figures.llama_diagram import llama_block
 from utils.figures.mlp_diagram import dropout_places, mlp_guess, mlp_tensors
 from utils.figures.ranks_diagram import split_block, three_exchanges
 from utils.figures.segments_diagram import segments_held
 from utils.figures.shards_diagram import gathered_frames, zero_stages
 from utils.formulas.block import ATTENTIONS
+from utils.formulas.llama_block import LlamaSettings
 
 BLOCK = {"b": 12, "s": 1024, "d": 768, "a": 12, "e": 2}
 MLP = {"b": 2, "s": 4096, "d": 1024, "e": 2}
@@ -52,6 +54,7 @@ DIAGRAMS = {
     "exchanges": three_exchanges,
     "a block on a rank": lambda: split_block(t=8, **BLOCK | {"d": 12288, "a": 96}),
     "a sequence on ranks": lambda: split_block(t=2, sequence=True, **BLOCK),
+    "a Llama's block": lambda: llama_block(LlamaSettings(), d=16384, a=128, g=8, f=53248),
     "segments": segments_held,
     "one layer": lambda: segments_held(1, (1,)),
     "stages": lambda: zero_stages(4),

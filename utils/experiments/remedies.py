@@ -1,7 +1,7 @@
 """What a remedy is worth: the peaks of a Llama's step before and after it, where they are, and the FLOPs it takes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -14,8 +14,10 @@ from utils.models.llama import SIZES
 from utils.models.operations import FlopCounter
 
 from .llama_step import LOSSES, LlamaStep
-from .step_run import StepRun
+from .step_run import StepRun, roomy_gpu
+from .training import random_tokens
 
+TOKENS = 8192
 PHASES = ("forward", "backward", "optimizer")
 CARD = "rtx3090-24gb"
 """A card of 24 GB."""
@@ -122,16 +124,16 @@ class OfTheLoss:
 
 
 @cache
-def of_the_loss(loss: str, *, tokens: int = 8192, keeps_logits: bool = False) -> OfTheLoss:
+def of_the_loss(loss: str, *, keeps_logits: bool = False) -> OfTheLoss:
     """The head and the loss of a Llama-3-8B alone, by one of LOSSES, on a simulated GPU.
 
-    Counts: not what was there before: h[1, tokens, d] in bfloat16, the head's weight, targets, the cuBLAS workspaces.
+    Counts: not what was there before: h[1, 8192, d] in bfloat16, the head's weight, targets, the cuBLAS workspaces.
     """
     d, V = SIZES["llama-3-8b"]["d_model"], SIZES["llama-3-8b"]["vocabulary_size"]
     with SimulatedGPU("h200-141gb") as gpu:
         factory = {"device": gpu.device, "dtype": torch.bfloat16}
-        head, h = nn.Linear(d, V, bias=False, **factory), torch.empty(1, tokens, d, requires_grad=True, **factory)
-        targets = torch.zeros(1, tokens, dtype=torch.long, device=gpu.device)
+        head, h = nn.Linear(d, V, bias=False, **factory), torch.empty(1, TOKENS, d, requires_grad=True, **factory)
+        targets = torch.zeros(1, TOKENS, dtype=torch.long, device=gpu.device)
         for _ in range(2):  # the first leaves the workspaces
             head.weight.grad = h.grad = value = outputs = None
             gpu.trace.mark("before")
@@ -149,11 +151,14 @@ def of_the_loss(loss: str, *, tokens: int = 8192, keeps_logits: bool = False) ->
 
 @cache
 def flops(step: LlamaStep) -> int:
-    """Of forward and backward of one step, on the meta device, where nothing is computed; not the optimizer's."""
-    model = replace(step, offload="nothing").model_on(torch.device("meta"))
-    shape, V = (step.b, step.s), SIZES[step.model]["vocabulary_size"]
-    tokens, targets = (torch.randint(V, shape, device="meta") for _ in range(2))
-    with FlopCounter() as counter:
+    """Of forward and backward of one step: products of matrices, attention's among them; not the optimizer's.
+
+    Source: utils.models.operations.FlopCounter, on a simulated GPU, where attention is the kernel that a GPU takes.
+    """
+    V = SIZES[step.model]["vocabulary_size"]
+    with roomy_gpu(step.gpu) as gpu, FlopCounter() as counter:
+        model = step.model_on(gpu.device)
+        batch = list(random_tokens(gpu, b=step.b, s=step.s, V=V))
         for _ in range(step.micro_batches):
-            model(tokens, targets)[-1].backward()
+            model(*batch)[-1].backward()
     return counter.total

@@ -1,0 +1,66 @@
+"""The nine patients: each check singles out the one that it is for, and no other."""
+
+import pytest
+
+from every_byte.units import GiB
+from utils.experiments.clinic import CHECKS, PATIENTS, Findings, chart, examined
+
+FOUND = {name: examined(name) for name in PATIENTS}
+
+
+def test_outside_of_pytorch_there_is_the_context_and_in_one_case_a_neighbour():
+    contexts = {name: found.outside for name, found in FOUND.items()}
+    assert contexts.pop("D") == 30 * GiB + contexts["A"]
+    assert set(contexts.values()) == {587_202_560}
+
+
+def test_one_has_its_memory_in_pieces_and_none_other_at_that_peak():
+    of_g, of_e = FOUND["G"], FOUND["E"]
+    assert of_g.by_phase == of_e.by_phase | {"step": of_g.by_phase["step"]}  # the last batch is as long
+    assert of_g.unused > 19 * GiB > 6 * GiB > max(found.unused for name, found in FOUND.items() if name != "G")
+
+
+def test_one_grows_by_a_graph_a_step():
+    grown = {name for name, found in FOUND.items() if found.growth}
+    assert grown == {"C"}
+    first, second, third = FOUND["C"].after_steps
+    assert third - second == second - first
+
+
+def test_one_is_highest_in_the_optimizer_by_the_square_roots():
+    highest = {name for name, found in FOUND.items() if max(found.by_phase, key=found.by_phase.get) == "step"}
+    assert highest == {"A"}
+    norms = 33 * 2048
+    temporaries = FOUND["A"].by_phase["step"] - FOUND["A"].after_steps[-1] - FOUND["A"].named["gradients"]
+    assert abs(temporaries - 2 * (1_235_814_400 - norms)) < 2**22  # the slack of 113 blocks
+
+
+@pytest.mark.parametrize(
+    ("name", "named"), [("H", "weights"), ("F", "state"), ("I", "gradients"), ("B", "weights"), ("E", "weights")]
+)
+def test_what_has_a_name(name, named):
+    found = FOUND[name].named
+    n = 1_235_814_400
+    expected = {"H": 2 * n, "F": 8 * n, "I": 4 * n, "B": 2 * n, "E": 2 * n}[name]
+    assert 0 <= found[named] - expected < 0.02 * expected  # adapters, and the counts of steps
+
+
+def test_every_check_is_a_column():
+    heads = chart(*CHECKS, patients="AB").splitlines()
+    assert heads[0].split()[1:] == [
+        "outside",
+        "unused",
+        "growth",
+        "forward",
+        "backward",
+        "step",
+        "weights",
+        "gradients",
+        "state",
+    ]
+    assert [line.split()[0] for line in heads[1:]] == ["A", "B"]
+    assert float(heads[1].split()[6]) == round(FOUND["A"].by_phase["step"] / GiB, 2)
+
+
+def test_growth_is_that_of_the_last_step():
+    assert Findings(after_steps=[1, 5, 6]).growth == 1

@@ -1,0 +1,30 @@
+"""How exact the gradients of each loss are: bounds that follow from the types, and what chunks change."""
+
+import pytest
+import torch
+
+from utils.experiments.loss_gradients import TOKENS, errors
+from utils.models.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
+
+LOSSES = [whole_logits, recomputed_chunks(64), fused_chunks(64)]
+
+
+def test_float64_is_exact_to_its_own_rounding():
+    assert max(errors(half_logits, torch.float64)) == 0
+    assert max(errors(recomputed_chunks(64), torch.float64)) < 1e-6  # its softmax is in float32
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_an_error_is_that_of_the_type(loss):
+    for dtype in (torch.float32, torch.bfloat16):
+        eps = torch.finfo(dtype).eps
+        for error in errors(loss, dtype):
+            # a number is rounded a few times, and a sum of chunks once a chunk: errors add up as their squares do
+            assert eps / 8 < error < eps * (1 + (TOKENS / 64) ** 0.5)
+
+
+def test_a_sum_of_sums_is_less_exact_in_bfloat16_alone():
+    (_, whole), (_, chunks) = (errors(loss, torch.bfloat16) for loss in LOSSES[:2])
+    assert chunks > 1.5 * whole
+    (_, whole), (_, chunks) = (errors(loss, torch.float32) for loss in LOSSES[:2])
+    assert chunks < whole
