@@ -32,31 +32,31 @@ LETTERS = letters_of("llama-3-70b")
 _ROOM_BYTES = find_spec("h100-80gb").allocator_bytes
 
 
-def _value(text: str) -> int:
-    return Expression(text).value(LETTERS)
+def _value(text: str, letters: Mapping[str, int] = LETTERS) -> int:
+    return Expression(text).value(letters)
 
 
-_N = llama_parameter_count().value(LETTERS)
-_ROOT, _BLOCK = _value("2*V*d + d"), _value(f"{BLOCK_WEIGHTS} + 2*d")
+_PARAMETERS, _ROOT, _BLOCK = llama_parameter_count().text, "2*V*d + d", f"{BLOCK_WEIGHTS} + 2*d"
 
 
-def shares_bytes() -> int:
+def shares_bytes(letters: Mapping[str, int] = LETTERS) -> int:
     """What a rank has of weights, gradients and two averages, in bfloat16: eight divide the rows of all of them."""
-    return 8 * _N // N_RANKS
+    return 8 * _value(_PARAMETERS, letters) // N_RANKS
 
 
-def gathered_bytes() -> int:
+def gathered_bytes(letters: Mapping[str, int] = LETTERS) -> int:
     """What FSDP2 has gathered while a block's backward runs: what lies outside the blocks, that block, the next."""
-    return 2 * (_ROOT + 2 * _BLOCK)
+    return 2 * _value(f"{_ROOT} + 2*({_BLOCK})", letters)
 
 
-def token_bytes() -> int:
-    """What a token adds while one block runs again: each block's input, and all that the one keeps beside its own."""
-    one, two = (
-        sum(term.size.value(LETTERS | {"b": 1, "s": s}) for term in llama_block_saved(LlamaSettings(), n="1"))
-        for s in (1, 2)
-    )
-    return _value("2*L*d") + two - one - _value("2*d")
+def token_bytes(letters: Mapping[str, int] = LETTERS) -> int:
+    """What a token adds while one block runs again: each block's input, and all that the one keeps beside its own.
+
+    Counts: not the rotary tables, which all blocks share.
+    """
+    terms = llama_block_saved(LlamaSettings(), n="1")
+    one, two = (sum(term.size.value({**letters, "b": 1, "s": s}) for term in terms) for s in (1, 2))
+    return _value("2*L*d - 2*d", letters) + two - one
 
 
 def most_tokens(per_token: int, *other_bytes: int) -> int:
@@ -65,28 +65,30 @@ def most_tokens(per_token: int, *other_bytes: int) -> int:
 
 
 def _shares(answer: object) -> Verdict:
+    N = _value(_PARAMETERS)
     mistakes = {
-        8 * _N: "That is the whole; a rank has an eighth.",
-        2 * _N // N_RANKS: "Those are the weights alone.",
-        4 * _N // N_RANKS: "AdamW has two averages.",
-        6 * _N // N_RANKS: "Three of the four are there: weights, gradients, two averages.",
-        16 * _N // N_RANKS: "Everything is in bfloat16, 2 bytes a number.",
-        12 * _N // N_RANKS: "The averages have the weights' type.",
+        8 * N: "That is the whole; a rank has an eighth.",
+        2 * N // N_RANKS: "Those are the weights alone.",
+        4 * N // N_RANKS: "AdamW has two averages.",
+        6 * N // N_RANKS: "Three of the four are there: weights, gradients, two averages.",
+        16 * N // N_RANKS: "Everything is in bfloat16, 2 bytes a number.",
+        12 * N // N_RANKS: "The averages have the weights' type.",
     }
     return check(answer, shares_bytes(), mistakes)
 
 
 def _gathered(answer: object) -> Verdict:
+    root, block, embedding = map(_value, (_ROOT, _BLOCK, "V*d"))
     mistakes = {
-        2 * _BLOCK: "What lies outside the blocks is gathered, too, and the next block already.",
-        4 * _BLOCK: "Embedding, last norm and head lie outside the blocks, and are gathered, too.",
-        2 * (_ROOT + _BLOCK): "The next block of backward is already on its way.",
-        2 * (_ROOT + 3 * _BLOCK): "That is forward's most, with the buffer of the block before.",
-        4 * (_ROOT + _BLOCK): "That is what the first block's forward finds.",
+        2 * block: "What lies outside the blocks is gathered, too, and the next block already.",
+        4 * block: "Embedding, last norm and head lie outside the blocks, and are gathered, too.",
+        2 * (root + block): "The next block of backward is already on its way.",
+        2 * (root + 3 * block): "That is forward's most, with the buffer of the block before.",
+        4 * (root + block): "That is what the first block's forward finds.",
         gathered_bytes() // N_RANKS: "What is gathered is whole on each rank.",
-        2 * _N: "Blocks let their parameters go after forward.",
-        2 * (_ROOT - LETTERS["d"] + 2 * _BLOCK): "The last norm lies outside the blocks, too.",
-        2 * (_ROOT - _value("V*d") + 2 * _BLOCK): "Embedding and head are two tensors.",
+        2 * _value(_PARAMETERS): "Blocks let their parameters go after forward.",
+        2 * (root - LETTERS["d"] + 2 * block): "The last norm lies outside the blocks, too.",
+        2 * (root - embedding + 2 * block): "Embedding and head are two tensors.",
     }
     return check(answer, gathered_bytes(), mistakes)
 
