@@ -1,0 +1,258 @@
+"""The exercises of chapter 7 that read and reckon: messages, bytes a parameter, a loss's logits, a leak in a ledger."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+from torch import nn
+
+from every_byte.gpu.memory.out_of_memory import two_decimals
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.ledger import Ledger
+from every_byte.units import GiB, MiB, exact
+from utils.experiments.first_programs import tensor_of
+from utils.experiments.training import StepSettings, random_tokens, train_steps
+from utils.formulas.llama_block import llama_parameter_count
+from utils.models.llama import SIZES, Llama
+from utils.models.losses import half_logits, recomputed_chunks, whole_logits
+
+from .judge import NO_ANSWER, Verdict, check, first_wrong, not_yet, of_part, right
+
+_CARD = find_spec("rtx3090-24gb")
+_OTHER_BYTES = 13 * GiB  # of another process on it
+CAUSES = {
+    "fragmentation": "{cached} are reserved but unallocated, and {asked} are asked for: too few, even in one piece.",
+    "another process": "the message names all but {outside} of the capacity: no more than a CUDA context takes.",
+    "one request": "{asked} are asked for, less than the capacity of {total}: an empty card would have them.",
+    "its own tensors": "{allocated} of {total} are allocated by PyTorch. Where is the rest?",
+}
+"""What a message may tell, and what is said of each where it does not."""
+
+RECIPES = {
+    "float32": {"weights": 4, "gradients": 4, "averages": 8},
+    "float32, averages in bfloat16": {"weights": 4, "gradients": 4, "averages": 4},
+    "bfloat16, masters and their gradients in float32": {
+        "weights": 2, "gradients": 2, "masters": 4, "masters' gradients": 4, "averages": 8,
+    },
+    "all in bfloat16": {"weights": 2, "gradients": 2, "averages": 4},
+}  # fmt: skip
+"""Ways to train with AdamW, and the bytes of a parameter in each."""
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """A message, and its numbers as it has them; `outside` is what it does not speak of."""
+
+    text: str
+    asked: str
+    total: str
+    allocated: str
+    cached: str
+    outside: str
+
+
+_NUMBERS = re.compile(
+    r"Tried to allocate (?P<asked>.+?)\. GPU 0 has a total capacity of (?P<total>.+?) of which .+? is free\. "
+    r"Of the allocated memory (?P<allocated>.+?) is allocated by PyTorch, and (?P<cached>.+?) is reserved"
+)
+
+
+def messages() -> dict[str, str]:
+    """Four messages of simulated 24 GB cards, in PyTorch's words, "A" to "D"."""
+    return {name: refusal.text for name, refusal in _refusals().items()}
+
+
+@cache
+def _refusals() -> dict[str, _Refusal]:
+    tried = {"another process": _beside_another, "fragmentation": _in_pieces, "one request": _too_much}
+    tried["its own tensors"] = _full
+    return dict(zip("ABCD", (_refused(program, cause) for cause, program in tried.items()), strict=True))
+
+
+def _beside_another(gpu) -> list[torch.Tensor]:
+    return [tensor_of(gpu, 250 * MiB) for _ in range(36)] + [tensor_of(gpu, 2 * GiB)]
+
+
+def _in_pieces(gpu) -> list[torch.Tensor]:
+    tensor_of(gpu, 20 * GiB)  # it goes at once; its segment is cut up for what comes
+    pieces = [tensor_of(gpu, 512 * MiB) for _ in range(40)]
+    del pieces[::2]
+    return [*pieces, tensor_of(gpu, 4 * GiB)]
+
+
+def _too_much(gpu) -> list[torch.Tensor]:
+    return [tensor_of(gpu, 250 * MiB) for _ in range(8)] + [tensor_of(gpu, 2 * 32 * 32_768**2)]
+
+
+def _full(gpu) -> list[torch.Tensor]:
+    return [tensor_of(gpu, 250 * MiB) for _ in range(95)]
+
+
+def _refused(program: Callable, cause: str) -> _Refusal:
+    """What a program is told that cannot have what it asks for."""
+    taken_bytes = _CARD.context_bytes + (_OTHER_BYTES if cause == "another process" else 0)
+    with SimulatedGPU(replace(_CARD, context_bytes=taken_bytes), cuda=True) as gpu:
+        try:
+            program(gpu)
+        except torch.OutOfMemoryError as error:
+            text = str(error).partition(" This GPU is simulated")[0]
+    return _Refusal(text, **_NUMBERS.search(text).groupdict(), outside=two_decimals(taken_bytes))
+
+
+def read_message(answer: Mapping[str, str] | None) -> Verdict:
+    """Exercise 1: for each of `messages` its cause, one of CAUSES, in a dict."""
+    if answer is None or isinstance(answer, Mapping) and None in answer.values():
+        return NO_ANSWER
+    refusals = _refusals()
+    if not isinstance(answer, Mapping) or answer.keys() != refusals.keys():
+        return not_yet(f"the answer is a dict with a cause for each of {', '.join(refusals)}: got {answer!r}.")
+    truth = dict(zip(refusals, ("another process", "fragmentation", "one request", "its own tensors"), strict=True))
+    for name, cause in answer.items():
+        if not isinstance(cause, str) or cause not in CAUSES:
+            return not_yet(f"{cause!r} is none of {'; '.join(CAUSES)}.")
+        if cause != truth[name]:
+            return of_part(name, not_yet(CAUSES[cause].format(**vars(refusals[name]))))
+    return right("each message has its numbers; what it does not say is the capacity less all the others.")
+
+
+def bytes_per_parameter(answer: tuple[str, int] | None) -> Verdict:
+    """Exercise 2: the recipe by which Llama 3 8B has "60 GB", and the bytes of 70B by that with float32 masters."""
+    if answer is None:
+        return NO_ANSWER
+    if not isinstance(answer, list | tuple) or len(answer) != 2 or answer[0] not in list(RECIPES):
+        return not_yet(f"the answer is one of {'; '.join(RECIPES)}, and a number of bytes: got {answer!r}.")
+    recipe, n_bytes = answer
+    small, large = (llama_parameter_count().value(letters_of(f"llama-3-{size}")) for size in ("8b", "70b"))
+    each = {name: sum(parts.values()) for name, parts in RECIPES.items()}
+    said_bytes = 60 * GiB  # the table says GB: read as 10**9 bytes, no recipe has them
+    if recipe != min(each, key=lambda name: abs(each[name] * small - said_bytes)):
+        return not_yet(f"{recipe!r} has {each[recipe]} bytes a parameter, {exact(each[recipe] * small)}.")
+    masters = "bfloat16, masters and their gradients in float32"
+    parts, truth = RECIPES[masters], each[masters] * large
+    mistakes = {
+        each[masters] * 70 * 10**9: "It has not 70 billion parameters, but as many as its sizes give.",
+        each[masters] * small: "That is 8B.",
+        each["all in bfloat16"] * large: "That is all in bfloat16.",
+        truth - parts["gradients"] * large: "The gradients in bfloat16 are there, too, when those in float32 are made.",
+        truth - parts["masters' gradients"] * large: "The masters have gradients, too, in float32, beside those in "
+        "bfloat16.",
+    }
+    return check(n_bytes, truth, mistakes)
+
+
+def letters_of(name: str) -> dict[str, int]:
+    """The book's letters for a public Llama."""
+    names = {"V": "vocabulary_size", "d": "d_model", "L": "n_layers", "a": "n_heads", "g": "n_kv_heads", "f": "d_mlp"}
+    return {letter: SIZES[name][size] for letter, size in names.items()}
+
+
+LOGITS_SETTINGS = tuple(
+    {"loss": loss, "T": T, "V": V, "rows": rows}
+    for loss in ("whole", "half", "chunks")
+    for T, V, rows in ((256, 1009, 64), (96, 2003, 64), (48, 1009, 64), (8192, 128_256, 1024))
+)
+
+
+def logit_bytes(function: Callable[..., int | None]) -> Verdict:
+    """Exercise 3: the most that logits, and all that has their shape, take in the loss's forward and backward."""
+    wrong = first_wrong(function, LOGITS_SETTINGS, _judged_logits)
+    return (
+        right(f"your function agrees to the byte in all {len(LOGITS_SETTINGS)} settings.") if wrong is None else wrong
+    )
+
+
+def _judged_logits(answer: object, loss: str, T: int, V: int, rows: int) -> Verdict:
+    most, n = {"whole": 12, "half": 6, "chunks": 12}[loss], min(T, rows) if loss == "chunks" else T
+    mistakes = {
+        most // 3 * n * V: "That is what forward keeps.",
+        2 * n * V: "That is the logits alone, in bfloat16.",
+        {6: 4, 12: 10}[most] * n * V: "That is forward's most; in backward there are gradients.",
+        (most + 2) * n * V: "Nothing has a name for the logits in backward.",
+    }
+    if loss == "half":
+        mistakes[12 * T * V] = "This loss is in bfloat16, as the logits are."
+    else:
+        mistakes[6 * n * V] = "The loss is in float32: it is the logits that are in bfloat16."
+    if loss == "chunks":
+        mistakes[12 * T * V] = "One chunk's logits go before the next one's come."
+    if n < rows:
+        mistakes[12 * rows * V] = "No chunk has more rows than there are."
+    mistakes.pop(most * n * V, None)
+    return check(answer, _logits_at_peak(loss, T, V, rows), mistakes)
+
+
+_WIDTH = 5  # of what comes to the head: no number of rows in LOGITS_SETTINGS makes logits of a weight's size
+
+
+@cache
+def _logits_at_peak(loss: str, T: int, V: int, rows: int) -> int:
+    """The most bytes at once in tensors of V numbers a row, in a simulated loss and its backward."""
+    losses = {"whole": whole_logits, "half": half_logits, "chunks": recomputed_chunks(rows)}
+    with SimulatedGPU("a100-80gb") as gpu:
+        factory = {"device": gpu.device, "dtype": torch.bfloat16}
+        head = nn.Linear(_WIDTH, V, bias=False, **factory)
+        h = torch.empty(1, T, _WIDTH, requires_grad=True, **factory)
+        result = losses[loss](h, head, torch.zeros(1, T, dtype=torch.int64, device=gpu.device))[-1]
+        result.backward()
+    live, most = {}, 0
+    for event in gpu.trace:
+        if event.action == "alloc" and not event.n_bytes % V and event.n_bytes != head.weight.nbytes:
+            live[event.allocation] = event.n_bytes
+        elif event.action == "free":
+            live.pop(event.allocation, None)
+        most = max(most, sum(live.values()))
+    return most
+
+
+LEAK = {"module": "blocks.2.mlp.down", "b": 2, "s": 512}
+_WATCHED = {"vocabulary_size": 32_000, "context_length": 512, "d_model": 1024, "n_layers": 4, "n_heads": 16,
+            "n_kv_heads": 4, "d_mlp": 2816}  # fmt: skip
+_STEPS = (2, 5)
+
+
+def two_ledgers() -> tuple[Ledger, Ledger]:
+    """What a training that grows holds after its second step, and after its fifth."""
+    return _two_ledgers()
+
+
+@cache
+def _two_ledgers() -> tuple[Ledger, Ledger]:
+    kept = []
+
+    def watched(gpu) -> nn.Module:
+        model = Llama(**_WATCHED, device=gpu.device, dtype=torch.bfloat16)
+        model.get_submodule(LEAK["module"]).register_forward_hook(lambda _, __, output: kept.append(output))
+        model.register_forward_hook(lambda _, __, outputs: kept.append(outputs[-1]))
+        return model
+
+    how = StepSettings(keep_outputs=False)
+    with SimulatedGPU("a100-80gb") as gpu:
+        batch = {"b": LEAK["b"], "s": LEAK["s"], "V": _WATCHED["vocabulary_size"]}
+        train_steps(gpu, lambda: watched(gpu), lambda: random_tokens(gpu, **batch), how, n_steps=max(_STEPS))
+        return tuple(Ledger.at(gpu.trace, f"step {step} zero_grad") for step in _STEPS)
+
+
+def leak(answer: tuple[str, int] | None) -> Verdict:
+    """Exercise 4: the module whose results stay in `two_ledgers`, and the bytes of them that each step leaves."""
+    if answer is None:
+        return NO_ANSWER
+    if not isinstance(answer, list | tuple) or len(answer) != 2 or not isinstance(answer[0], str):
+        return not_yet(f"the answer is a module's path, as the ledger has it, and a number of bytes: got {answer!r}.")
+    module, n_bytes = answer
+    truth = 2 * LEAK["b"] * LEAK["s"] * _WATCHED["d_model"]
+    n_steps = _STEPS[1] - _STEPS[0]
+    if module == "":
+        return not_yet("the outermost module leaves its losses, 4 bytes a step: that is not what fills the card.")
+    if module != LEAK["module"]:
+        return not_yet(f"nothing new stays of {module!r}: group the difference by module and operation.")
+    mistakes = {
+        n_steps * truth: f"Between the ledgers there are {n_steps} steps.",
+        n_steps * (truth + 4): f"Between the ledgers there are {n_steps} steps, and the losses are another module's.",
+        truth + 4: "The 4 bytes are the loss's.",
+        _STEPS[1] * truth: "That is what all steps have left.",
+        truth // 2 * 4: "Its numbers have 2 bytes each.",
+    }
+    return check(n_bytes, truth, mistakes)

@@ -1,0 +1,182 @@
+"""The exercise of chapter 7 that hands over a run that dies: Llama 3 8B is to be trained on a card of 24 GB."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from every_byte.ledger.ledger import Ledger
+from every_byte.units import exact, short
+from utils.experiments.llama_step import LlamaStep
+from utils.experiments.step_run import StepRun, roomy_gpu
+from utils.models.llama import SIZES
+from utils.models.operations import FlopCounter
+
+from .judge import NO_ANSWER, Verdict, not_yet, raised, right
+
+GIVEN = LlamaStep(model="llama-3-8b", b=1, s=8192, precision="bfloat16", gpu="rtx3090-24gb")
+DIES = {
+    "loss": "all logits", "is_checkpointed": False, "optimizer": "AdamW, fused", "steps_in_backward": False,
+    "rank": 0, "offload": "nothing",
+}  # fmt: skip
+"""Settings with which that step does not fit."""
+_MOST_RANK = 256
+_LEANER = {"loss": "chunks, fused", "is_checkpointed": False, "offload": "nothing"}
+
+
+def fits_on_24_gb(settings: Mapping[str, object] | None) -> Verdict:
+    """Exercise 5: settings, those of DIES, with which Llama 3 8B trains on 8,192 tokens and a 24 GB card."""
+    if settings is None:
+        return NO_ANSWER
+    if wrong := _wrong_settings(settings):
+        return not_yet(wrong)
+    try:
+        step = replace(GIVEN, **settings)
+    except ValueError as error:
+        return not_yet(raised(error, "the step"))
+    found = _tried(step)
+    if not found.fits:
+        return not_yet(f"memory runs out in {found.fails_in}, {exact(-found.margin_bytes)} short. {found.peak}")
+    said = f"it fits with {exact(found.margin_bytes)} to spare. {found.peak}"
+    costs = _cost(step)
+    if step.rank:
+        return not_yet(
+            f"{said} But the gradients are others: {trained(step):,d} parameters are trained, those of adapters, and "
+            f"all {trained(GIVEN):,d} are to be. If adapters will do, this is a way: it computes {_more(costs)}."
+        )
+    for name, value in _LEANER.items():
+        leaner = replace(step, **{name: value})
+        if _cost(leaner).is_less_than(costs) and _tried(leaner).fits:
+            saved = _saved(costs, _cost(leaner))
+            return not_yet(f"{said} But {saved} in vain: with {name}={value!r} it fits as well.")
+    return right(f"{said} It computes {_more(costs)}. {_changed(step)}")
+
+
+def _wrong_settings(settings: object) -> str:
+    """What is wrong with settings as such, their names left to `LlamaStep`; empty where nothing is."""
+    if not isinstance(settings, Mapping) or settings.keys() != DIES.keys():
+        return f"settings are a dict of {', '.join(map(repr, DIES))}: got {settings!r}."
+    for name in ("is_checkpointed", "steps_in_backward"):
+        if not isinstance(settings[name], bool):
+            return f"{name} must be True or False: got {settings[name]!r}."
+    rank = settings["rank"]
+    if isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank <= _MOST_RANK:
+        return f"rank must be a whole number from 0 to {_MOST_RANK}: got {rank!r}."
+    if no_names := [name for name in ("loss", "optimizer", "offload") if not isinstance(settings[name], str)]:
+        return f"{no_names[0]} must be a name: got {settings[no_names[0]]!r}."
+    return ""
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """How a step ends on its card, and where it has its peak."""
+
+    margin_bytes: int
+    fails_in: str
+    peak: str
+
+    @property
+    def fits(self) -> bool:
+        return not self.fails_in
+
+
+@cache
+def _tried(step: LlamaStep) -> _Tried:
+    run = step.run()
+    found = run.fit()
+    return _Tried(found.margin_bytes, found.fails_in, _peak_of(run))
+
+
+def _peak_of(run: StepRun) -> str:
+    """Where most is requested, and of what."""
+    event, ledger = run.trace.events[run.peak - 1], Ledger.at(run.trace, run.peak)
+    (most, n_bytes), (second, next_bytes), *_ = sorted(ledger.parts.items(), key=lambda part: -part[1])
+    where = f"in {event.phase or 'the optimizer'}, at {event.operation.removeprefix('aten::')}"
+    parts = f"{most} {short(n_bytes)}, {second} {short(next_bytes)}"
+    return f"Its peak is {where}: {exact(ledger.requested_bytes)}, of them {parts}."
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What a step computes and moves: floating-point operations, and bytes to the host, which come back as well."""
+
+    flops: int
+    moved_bytes: int
+
+    def is_less_than(self, other: "_Cost") -> bool:
+        return self != other and self.flops <= other.flops and self.moved_bytes <= other.moved_bytes
+
+
+@cache
+def _cost(step: LlamaStep) -> _Cost:
+    """Of forward and backward, from one block and two: each block costs the same."""
+    one, two = (_of_blocks(step, n_layers) for n_layers in (1, 2))
+    more = SIZES[step.model]["n_layers"] - 1
+    flops, moved_bytes = (first + more * (second - first) for first, second in zip(one, two, strict=True))
+    if step.loss == "chunks, fused" and not step.rank:  # addmm_ adds to the head's gradient: no counter knows it
+        flops += 2 * step.b * step.s * SIZES[step.model]["d_model"] * SIZES[step.model]["vocabulary_size"]
+    if step.offload.startswith("optimizer"):
+        moved_bytes = 2 * trained(step)  # gradients in bfloat16 go, and as many bytes of weights come back
+    return _Cost(flops, moved_bytes)
+
+
+def _of_blocks(step: LlamaStep, n_layers: int) -> tuple[int, int]:
+    """What so many blocks and the head compute, and what `save_on_cpu` would take to the host of them."""
+    moved_bytes = 0
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        nonlocal moved_bytes
+        moved_bytes += tensor.nbytes
+        return tensor
+
+    with roomy_gpu(step.gpu) as gpu:
+        model = replace(step, offload="nothing").model_on(gpu.device, n_layers=n_layers)
+        tokens = torch.zeros(step.b, step.s, dtype=torch.int64, device=gpu.device)
+        with FlopCounter() as counter:
+            with saved_tensors_hooks(pack, lambda tensor: tensor):
+                loss = model(tokens, tokens)[-1]
+            loss.backward()
+    return counter.total, moved_bytes if step.offload == "activations" else 0
+
+
+@cache
+def trained(step: LlamaStep) -> int:
+    """How many parameters a step trains."""
+    parameters = step.model_on(torch.device("meta")).parameters()
+    return sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
+
+
+def _more(costs: _Cost) -> str:
+    """What a step computes beside the given one, and what it moves."""
+    given = _cost(GIVEN).flops
+    share = f"{abs(costs.flops - given) / given:.1%}"
+    computes = f"{share} {'more' if costs.flops > given else 'less'} than the given step"
+    if costs.flops == given:
+        computes = "no more than the given step"
+    return (
+        f"{computes}, and moves {exact(costs.moved_bytes)} to the host and as many bytes back"
+        if costs.moved_bytes
+        else computes
+    )
+
+
+def _saved(costs: _Cost, leaner: _Cost) -> str:
+    """What one step computes and moves that a leaner one does not."""
+    flops, moved_bytes = costs.flops - leaner.flops, costs.moved_bytes - leaner.moved_bytes
+    parts = [f"{flops / costs.flops:.1%} of what it computes"] if flops else []
+    parts += [f"{exact(moved_bytes)} to the host and back"] if moved_bytes else []
+    return f"{' and '.join(parts)} {'is' if parts[0][-1] == 's' and len(parts) == 1 else 'are'}"
+
+
+def _changed(step: LlamaStep) -> str:
+    """What of the training itself changes: the gradients and the update."""
+    of_loss = "the loss rounds to bfloat16, and so its gradients" if step.loss == "all logits, bfloat16" else ""
+    gradients = f"Of the gradients {of_loss}" if of_loss else "The gradients are the same, but for the order of sums"
+    update = "the update is AdamW's"
+    if step.optimizer.partition(",")[0] != "AdamW":
+        update = f"the update is {step.optimizer}'s, not AdamW's"
+    elif step.offload.startswith("optimizer"):
+        update = f"AdamW works on float32 copies in the host's memory, {exact(12 * trained(step))} there"
+    return f"{gradients}; {update}."
