@@ -1,18 +1,13 @@
 """Small programs around a run that does not fit: PyTorch's own loss in chunks, validation, sums of losses, adapters of
-some Linears, activations in pinned memory, and a rank whose parameters lie on the host."""
+some Linears, and activations in pinned memory."""
 
 import random
 from contextlib import nullcontext
 
 import torch
-import torch._dynamo  # if `fully_shard` imports it, amidst its work, that leaves cycles, which hold parameters
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.autograd.graph import save_on_cpu
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
-from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from utils.models.adapters import with_adapters
 from utils.models.llama import Llama
@@ -73,6 +68,20 @@ def chunks_drawn(env):
         del h, weight, loss, kept
 
 
+def wider_products(env):
+    """Products whose result is wider than their factors, of matrices that cuBLAS reads where they lie, or does not."""
+    for dtype in (torch.bfloat16, torch.float16):
+        for m, k, n in ((64, 48, 32), (7, 3, 5), (1, 9, 1), (300, 1, 77)):
+            left, right = (torch.empty(size, device=env.device, dtype=dtype) for size in ((m, k), (k, n)))
+            wide = torch.empty(m, n, device=env.device)
+            for x, y in ((left, right), (left.mT.contiguous().mT, right), (left[:, :1].expand(m, k), right)):
+                env.mark(f"{dtype}, {tuple(x.shape)}")
+                z = torch.mm(x, y, out_dtype=torch.float32)
+                torch.mm(x, y, out_dtype=torch.float32, out=wide)
+                env.mark(f"{dtype}, {tuple(x.shape)} product")
+                del x, y, z
+
+
 def validation(env, keeps_graph):
     """A list of losses, each on the GPU."""
     model, losses = small(env), []
@@ -127,31 +136,6 @@ def pinned_activations(env):
         env.mark(f"step {step} backward")
 
 
-def offloaded_rank(env, is_pinned, n):
-    """FSDP2 with its shards, gradients and optimizer on the host."""
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=n)
-    try:
-        mesh = init_device_mesh("cuda" if env.device.type == "cuda" else "cpu", (n,))
-        model = small(env, torch.float32)
-        policy = CPUOffloadPolicy(pin_memory=is_pinned)
-        for block in model.blocks:
-            fully_shard(block, mesh=mesh, offload_policy=policy)
-        fully_shard(model, mesh=mesh, offload_policy=policy)
-        env.mark("sharded")
-        optimizer = torch.optim.AdamW(model.parameters())
-        for step in range(3):
-            _, loss = model(*batch(env))
-            env.mark(f"step {step} forward")
-            loss.backward()
-            env.mark(f"step {step} backward")
-            optimizer.step()
-            env.mark(f"step {step} step")
-            optimizer.zero_grad()
-            env.mark(f"step {step} zero_grad")
-    finally:
-        dist.destroy_process_group()
-
-
 def add(name, case):
     """Enter a case."""
     case.cudnn_sdp, case.cards = False, ("a100", "h100")
@@ -166,6 +150,7 @@ for dtype in (torch.bfloat16, torch.float32):
         lambda env, dtype=dtype: linear_cross_entropy(env, dtype, options=nn.LinearCrossEntropyOptions()),
     )
 add("linear_cross_entropy_drawn", chunks_drawn)
+add("wider_products", wider_products)
 add("validation_with_graphs", lambda env: validation(env, keeps_graph=True))
 add("validation", lambda env: validation(env, keeps_graph=False))
 add("summed_losses", lambda env: summed_losses(env, detached=False))
@@ -173,5 +158,3 @@ add("summed_losses_detached", lambda env: summed_losses(env, detached=True))
 add("adapters_q_v", lambda env: adapters(env, ("q", "v"), 8))
 add("adapters_down", lambda env: adapters(env, ("down",), 3))
 add("pinned_activations", pinned_activations)
-add("rank_on_the_host", lambda env: offloaded_rank(env, is_pinned=False, n=1))
-add("rank_on_the_host_pinned", lambda env: offloaded_rank(env, is_pinned=True, n=1))
