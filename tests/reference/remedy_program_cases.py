@@ -5,6 +5,7 @@ import random
 from contextlib import nullcontext
 
 import torch
+import torch._dynamo  # if the loss in chunks imports it, amidst its work, that leaves cycles, which hold tensors
 import torch.nn.functional as F
 from torch import nn
 from torch.autograd.graph import save_on_cpu
