@@ -32,7 +32,7 @@ FILES = (
     "deterministic_cases",
     "value_cases",
     *("autocast_cases", "autocast_cache_cases", "autocast_program_cases", "random_gpt_cases", "rank_cases"),
-    "rank_data_cases",
+    *("rank_data_cases", "remedy_cases", "remedy_program_cases"),
 )
 HEAD = """# Verified operations
 
@@ -72,7 +72,8 @@ def recorded() -> list[tuple[str, object, str, dict]]:
     known = cases("cases") | cases("gpt2_cases")
     main = [(n, known[n], card, load(n, card)) for n, card in all_files() if "events" in load(n, card)]
     others = [(n, case, card) for file in FILES for n, case in cases(file).items() for card in case.cards]
-    return main + [(n, case, card, read(RECORDED / "operations" / file_name(n, card))) for n, case, card in others]
+    found = [(n, case, card, read(RECORDED / "operations" / file_name(n, card))) for n, case, card in others]
+    return main + [each for each in found if "events" in each[-1]]
 
 
 def agrees(run: Environment, recording: dict) -> bool:

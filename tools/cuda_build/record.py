@@ -7,8 +7,9 @@
     python tools/cuda_build/record.py --all --out tests/reference/2.14.0   all cases of all files, each where it belongs
 
 Run tools/cuda_build/setup.sh once before. Each case runs in a process of its own, on each card that it names, with the
-settings in `case.settings`, without such an attribute PyTorch's defaults; its file keeps every event on the cards in
-`case.events`, on all of them if it has no such attribute. every_byte/gpu/record.py records the same on a real GPU.
+settings in `case.settings` and the memory of `case.memory_bytes`, without such attributes PyTorch's defaults and the
+card's own; its file keeps every event on the cards in `case.events`, on all of them if it has no such attribute.
+every_byte/gpu/record.py records the same on a real GPU.
 """
 
 import argparse
@@ -138,7 +139,8 @@ def run(name: str, card: str, cases: Path, out: Path, held: Path | None) -> bool
     with tempfile.TemporaryDirectory() as apart:
         case = load_cases(cases)[name]
         answers = answering(case.answers(), Path(apart)) if hasattr(case, "answers") else {}
-        settings = {"STUB_CUDA_GPU": card} | settings_of(case) | answers
+        memory = {"STUB_CUDA_MEM": str(case.memory_bytes)} if hasattr(case, "memory_bytes") else {}
+        settings = {"STUB_CUDA_GPU": card} | memory | settings_of(case) | answers
         good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), **settings)
         wrong = answers and good and not_as_told(Path(answers["ANSWERS_REPORT"]))
     if wrong:

@@ -136,12 +136,13 @@ class LlamaStep:
             return adamw(model, self.optimizer.removeprefix("AdamW, "))
         return make([parameter for parameter in model.parameters() if parameter.requires_grad])
 
-    def train(self, gpu, at_mark: Callable[[str], object] | None = None) -> Readings:
-        """Train for n_steps on an open GPU, as `train_steps` does."""
+    def train(self, gpu, at_mark: Callable[[str], object] | None = None, **changes) -> Readings:
+        """Train for n_steps on an open GPU, as `train_steps` does; `changes` as `model_on` takes them."""
+        V = (SIZES[self.model] | changes)["vocabulary_size"]
         return train_steps(
             gpu,
-            lambda: self.model_on(gpu.device),
-            lambda: random_tokens(gpu, b=self.b, s=self.s, V=SIZES[self.model]["vocabulary_size"]),
+            lambda: self.model_on(gpu.device, **changes),
+            lambda: random_tokens(gpu, b=self.b, s=self.s, V=V),
             self.settings,
             n_steps=self.n_steps,
             at_mark=at_mark,
@@ -174,7 +175,8 @@ class _LeftOut:
 
 def _with_saved_on_cpu(forward: Callable) -> Callable:
     def with_saved_on_cpu(*args, **kwargs):
-        with save_on_cpu(pin_memory=torch.cuda.is_available()):
+        # pinned memory would take what lies transposed by a copy on the GPU, and is there on some machines alone
+        with save_on_cpu():
             return forward(*args, **kwargs)
 
     return with_saved_on_cpu

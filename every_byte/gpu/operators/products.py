@@ -97,8 +97,20 @@ def matrix_product(call: Call) -> None:
     The gradient of `y.sum()` is such an operand: one number, expanded with strides of 0.
     Source: prepare_matrix_for_cublas in aten/src/ATen/native/cuda/Blas.cpp; mlp_*, chain* in tests/reference.
     """
+    _matrix_product(call, *call.args[-2:])
+
+
+@takes(aten.mm.dtype, aten.mm.dtype_out)
+def product_of_another_type(call: Call) -> None:
+    """The same, for sums that stay in the float32 in which they were added up.
+
+    Source: _mm_dtype_out_cuda in aten/src/ATen/native/cuda/Blas.cpp.
+    """
+    _matrix_product(call, *call.args[:2])
+
+
+def _matrix_product(call: Call, left: torch.Tensor, right: torch.Tensor) -> None:
     call.place_all()
-    left, right = call.args[-2:]
     if left.numel() and right.numel():
         # PyTorch multiplies the transposes, for its rows are cuBLAS's columns: the right matrix is the first
         _multiply(call, [matrix for matrix in (right, left) if not _blas_reads(matrix)])

@@ -8,6 +8,7 @@ from .attention_order import heed_user_order
 from .autocast import answer_as_cuda
 from .autocast_elsewhere import say_where_nothing_is_cast
 from .backward import WATCHING
+from .chunked_losses import chunk_as_on_cuda
 from .compiling import run_uncompiled
 from .conversion import keep_parameters, keep_what_gets_data
 from .copying import copy_storages
@@ -70,5 +71,6 @@ GATES = _Gates(
         compose_where_repeated,
         say_where_nothing_is_cast,
         refuse_pools,
+        chunk_as_on_cuda,
     ]
 )
