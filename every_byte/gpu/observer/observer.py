@@ -216,9 +216,10 @@ class Observer:
         self._spans.finish(self._steps.pop() if self._steps else None)
 
     def _note_state(self, optimizer: torch.optim.Optimizer) -> None:
+        states = getattr(optimizer, "state", {})  # torchao's CPUOffloadOptimizer never calls Optimizer.__init__
         for parameter in parameters_of(optimizer):
             _, module, name = self._known_as(parameter)
-            for key, value in optimizer.state.get(parameter, {}).items():
+            for key, value in states.get(parameter, {}).items():
                 for tensor in tensors_in(value):
                     self.note(tensor, "optimizer state", module, f"{name}.{key}" if name else str(key))
 

@@ -288,3 +288,25 @@ def test_an_input_that_a_module_has_taken_is_its_own_when_the_gpu_is_closed(how)
 def test_where_no_tensor_is_left_nobody_looks_for_one(gpu, nobody_looks):
     torch.ones(4, 4, device=gpu.device).mm(torch.ones(4, 4, device=gpu.device))
     assert [row.category for row in Ledger.now(gpu)] == ["cuBLAS workspace"]
+
+
+def test_an_optimizer_without_states_of_its_own():
+    """As torchao's CPUOffloadOptimizer, which is an Optimizer by name and never calls its `__init__`."""
+
+    class Elsewhere(torch.optim.Optimizer):
+        def __init__(self, params):
+            self.inner = torch.optim.SGD(params, momentum=0.9, lr=0.1)
+
+        @property
+        def param_groups(self):
+            return self.inner.param_groups
+
+        def step(self):
+            self.inner.step()
+
+    with SimulatedGPU("a100-80gb") as gpu:
+        weight = torch.nn.Parameter(torch.ones(1000, device=gpu.device))
+        optimizer = Elsewhere([weight])
+        weight.sum().backward()
+        optimizer.step()
+        assert Ledger.now(gpu).of(category="optimizer state").requested_bytes == 4000
