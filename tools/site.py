@@ -87,7 +87,7 @@ def stage() -> None:
 
     One that is there as it is keeps its time: Sphinx does not read it again.
     """
-    pages = [*BOOK.glob("*.md"), BOOK / "references.bib", BOOK / "formula_sheet.html"]
+    pages = [*BOOK.glob("*.md"), BOOK / "references.bib", *BOOK.glob("*_sheet.html")]
     sources = {SOURCE / path.name: path for path in pages}
     folders = {
         "images": (BOOK / "images").iterdir(),

@@ -1,4 +1,4 @@
-"""The formula sheet as a page of the site, from the file that is made to be printed."""
+"""The formula sheet and the decision sheet as pages of the site, from the files that are made to be printed."""
 
 import re
 from pathlib import Path
