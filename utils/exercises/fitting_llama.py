@@ -115,8 +115,6 @@ def _cost(step: LlamaStep) -> _Cost:
     one, two = (_of_blocks(step, n_layers) for n_layers in (1, 2))
     more = SIZES[step.model]["n_layers"] - 1
     flops, moved_bytes = (first + more * (second - first) for first, second in zip(one, two, strict=True))
-    if step.loss == "chunks, fused" and not step.rank:  # addmm_ adds to the head's gradient: no counter knows it
-        flops += 2 * step.b * step.s * SIZES[step.model]["d_model"] * SIZES[step.model]["vocabulary_size"]
     if step.offload.startswith("optimizer"):
         moved_bytes = 2 * trained(step)  # gradients in bfloat16 go, and as many bytes of weights come back
     return _Cost(flops, moved_bytes)

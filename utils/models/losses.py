@@ -60,7 +60,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     h and of the weight, which backward multiplies by the gradient of the loss.
 
     Shapes: h[T, d], weight[V, d], targets[T] -> loss[]
-    Counts: kept for backward e (T d + V d) bytes, e T d if the head is frozen; on the way, of c rows, V c (e + 4).
+    Counts: kept for backward e (T d + V d) bytes, e T d if the head is frozen; on the way, of c rows,
+            V c (e + 8): logits in float32 twice, and the last chunk's gradient, which has a name.
     """
 
     @staticmethod
