@@ -92,5 +92,6 @@ def test_what_the_readme_says_of_the_advice_in_a_report():
     report, advised = broken("resume"), ran(FOLDER / "resume.py", CARD, 3, "expandable_segments:True")
     assert "All that is free would be enough" in repr(report)
     assert advised.ran_out
+    assert "All that is free would be enough" not in repr(advised)  # it was tried
     blocks = [re.search(r"blocks\.\d+", found.shortage.place.module)[0] for found in (report, advised)]
     assert blocks == ["blocks.36", "blocks.39"]
