@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from every_byte.units import exact
 
 from . import words
-from .fits import Verdict
+from .fits import Verdict, settings_of
 from .notes import not_counted
 from .where import Place
 
@@ -132,7 +132,8 @@ def _out_of_memory(report: "Report") -> Said:
         f"{exact(own.in_use_bytes)} at once, without slack, and {exact(own.needed_bytes)} of segments where "
         f"there is room for all; here there are {exact(shortage.room_bytes)}.",
     ]  # fmt: skip
-    if shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes:
+    is_expandable = settings_of(report.trace).expandable_segments  # the advice was taken already
+    if shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes and not is_expandable:
         reasons.append(f"All that is free would be enough, in one piece: {_IN_ONE_PIECE}.")
     earlier = f"{before[0][:-1]}; then it ran out for good." if (before := survived(report)) else ""
     reasons += [*filter(None, [earlier]), *grows(report)]

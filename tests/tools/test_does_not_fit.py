@@ -92,5 +92,13 @@ def test_what_the_readme_says_of_the_advice_in_a_report():
     report, advised = broken("resume"), ran(FOLDER / "resume.py", CARD, 3, "expandable_segments:True")
     assert "All that is free would be enough" in repr(report)
     assert advised.ran_out
+    assert "All that is free would be enough" not in repr(advised)  # it was tried
     blocks = [re.search(r"blocks\.\d+", found.shortage.place.module)[0] for found in (report, advised)]
     assert blocks == ["blocks.36", "blocks.39"]
+
+
+def test_the_report_of_three_steps_says_when_memory_will_run_out():
+    report = ran(FOLDER / "restore.py", CARD, 3)
+    assert not report.ran_out
+    assert report.growth.runs_out_at_step == 13 == broken("restore").steps[-1].number + 1
+    assert "at about step 13" in README

@@ -1,6 +1,7 @@
 """Training steps for which a GPU has room, one run at a time in a process, and what can be read from the last step."""
 
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,14 @@ def roomy_gpu(gpu: str | GPUSpec) -> Iterator:
     """A fresh simulated GPU that is `roomy`, or this machine's own with what it has, for one experiment at a time."""
     with one_at_a_time, fresh_gpu(LIVE if gpu == LIVE else roomy(spec_of(gpu))) as fresh:
         yield fresh
+
+
+@contextmanager
+def zeros_for_granted() -> Iterator[None]:
+    """No warning where a program reads what a simulated GPU has not computed, and takes no size from it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "nothing is computed on a simulated GPU")
+        yield
 
 
 class Step(Protocol):

@@ -8,13 +8,13 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from every_byte.gpu.cuda.ranks import as_rank
 from every_byte.gpu.ranks import ranks
-from utils import SimulatedGPU
+from utils import Ledger, SimulatedGPU
 
 D = 64
 
@@ -160,6 +160,27 @@ def test_fsdp_holds_an_eighth(rank_3):
     torch.optim.AdamW(m.parameters()).step()
     assert {p.to_local().device for p in m.parameters()} == {torch.device("cuda", 3)}
     assert {tuple(p.to_local().shape) for p in m.parameters()} == {(D // 8, D)}
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning", "ignore:nothing is computed")
+def test_fsdp_with_its_parameters_on_the_host(rank_3):
+    """Between two steps the GPU holds none of them, no gradient and no average; in forward, what a layer gathers."""
+    dist.init_process_group("nccl")
+    m = nn.Sequential(*[nn.Linear(D, D, bias=False) for _ in range(4)])
+    mesh = init_device_mesh("cuda", (8,))
+    for part in (*m, m):
+        fully_shard(part, mesh=mesh, offload_policy=CPUOffloadPolicy(pin_memory=False))
+    optimizer = torch.optim.AdamW(m.parameters())
+    assert rank_3.memory_allocated() == 0
+    for _ in range(2):
+        m(torch.ones(2, D, device="cuda")).sum().backward()
+        gradients = {p.grad.device.type for p in m.parameters()}
+        optimizer.step()
+        optimizer.zero_grad()
+    kept = {x.device.type for state in optimizer.state.values() for x in state.values()}
+    assert kept == gradients == {p.device.type for p in m.parameters()} == {"cpu"}
+    assert {row.category for row in Ledger.now(rank_3)} == {"cuBLAS workspace"}
+    assert rank_3.max_memory_allocated() > rank_3.memory_allocated() + D * D * 4
 
 
 def sharded_steps(device, mesh) -> None:
