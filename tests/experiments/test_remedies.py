@@ -45,6 +45,16 @@ def test_the_state_is_eight_bytes_a_parameter_in_bfloat16():
     assert state_of(ONE) == {"parameters": 2 * N, "gradients": 2 * N, "optimizer state": 4 * N + 4 * 146}
 
 
+def test_float32_masters_are_twenty_bytes_a_parameter_in_the_step():
+    found = peaks(replace(ONE, precision="float32 masters"))
+    assert found.where == "optimizer"
+    assert {name: n for name, n in found.parts.items() if n > N} == {
+        "parameters": 6 * N,
+        "gradients": 6 * N,
+        "optimizer state": 8 * N + 4 * 146,
+    }
+
+
 def test_a_block_keeps_what_the_closed_form_says():
     d_kv = D // 4
     assert kept_by_a_block(replace(ONE, s=128)) - 24 / 128 == 2 * (6 * D + 2 * d_kv + 4 * F) + 4 * 32 + 8

@@ -15,6 +15,7 @@ from utils.models.llama import SIZES
 from .llama_step import LlamaStep
 
 N_STEPS = 3
+N_LAYERS = 8
 PHASES = ("forward", "backward", "step")
 _CARD = find_spec("a100-80gb")
 _SHARED = replace(_CARD, context_bytes=_CARD.context_bytes + 30 * GiB)
@@ -23,7 +24,7 @@ _BASE = LlamaStep(model="llama-3.2-1b", s=128, optimizer="SGD", loss="chunks, re
 
 @dataclass(frozen=True)
 class Patient:
-    """A training of a Llama 3.2 1B: how, of batches of which lengths, on which card, and what it keeps beside.
+    """A training of a Llama 3.2 1B, cut to N_LAYERS blocks: how, of batches of which lengths, on which card, and what it keeps beside.
 
     `keeps_losses`: after each step it evaluates a batch, and keeps the loss, with its graph.
     """
@@ -44,9 +45,9 @@ PATIENTS = {
     "B": Patient(replace(_BASE, b=2, s=8192, loss="all logits")),
     "C": Patient(replace(_BASE, s=1024, is_checkpointed=False), keeps_losses=True),
     "D": Patient(_BASE, card=_SHARED),
-    "E": Patient(replace(_BASE, b=2, s=8192, is_checkpointed=False)),
+    "E": Patient(replace(_BASE, b=4, s=8192, is_checkpointed=False)),
     "F": Patient(replace(_BASE, precision="float32", optimizer="AdamW, fused")),
-    "G": Patient(replace(_BASE, b=2, s=8192, is_checkpointed=False), lengths=(5120, 6144, 8192)),
+    "G": Patient(replace(_BASE, b=4, s=8192, is_checkpointed=False), lengths=(5120, 6144, 8192)),
     "H": Patient(replace(_BASE, rank=8)),
     "I": Patient(replace(_BASE, precision="float32")),
 }
@@ -78,7 +79,7 @@ def examined(name: str) -> Findings:
     patient, found = PATIENTS[name], Findings()
     highest = 0
     with SimulatedGPU(patient.card) as gpu:
-        model = patient.step.model_on(gpu.device, context_length=max(patient.lengths_of_steps))
+        model = patient.step.model_on(gpu.device, n_layers=N_LAYERS, context_length=max(patient.lengths_of_steps))
         optimizer = patient.step.optimizer_for(model)
         losses = []
         for s in patient.lengths_of_steps:
