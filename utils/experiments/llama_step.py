@@ -16,7 +16,7 @@ from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.attention.choice import Attention, choose
 from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.ledger.readings import Readings
-from utils.formulas.llama_counts import AT_ONCE
+from utils.formulas.llama_counts import eight_bit_step
 from utils.formulas.llama_moments import MOMENTS, beginnings
 from utils.formulas.llama_settings import LlamaSettings
 from utils.formulas.moments import Beginning, Highest, by_category, in_order_of_categories
@@ -111,9 +111,9 @@ class LlamaStep:
     def letters(self) -> dict[str, int]:
         """The letters of the closed forms."""
         sizes = {letter: SIZES[self.model][name] for letter, name in LETTERS.items()}
-        at_once = min(sizes["d"] * sizes["f"], AT_ONCE)
+        in_bytes, last = eight_bit_step(sizes["d"] * sizes["f"], self.held.weight_bytes)
         of_run = {"b": self.b, "s": self.s, "r": self.rank, "W": self.spec.cublas_workspace_bytes}
-        return sizes | of_run | {"c": ROWS, "m": at_once}
+        return sizes | of_run | {"c": ROWS, "m": in_bytes, "u": last}
 
     @property
     def held(self) -> LlamaSettings:

@@ -191,8 +191,7 @@ def llama_in_head(settings: LlamaSettings) -> Formula:
 
 
 def _head_backward(settings: LlamaSettings) -> list[Term]:
-    w, e = settings.weight_bytes, settings.element_bytes
-    kept = kept_after_forward(settings)
+    e, kept = settings.element_bytes, kept_after_forward(settings)
     if settings.loss == FUSED:
         return [*kept, *_with_head(settings, _of_fused(settings), "gradients of h and the head")]
     if is_whole(settings):

@@ -42,7 +42,9 @@ def _in_block(settings: LlamaSettings, *, is_first: bool) -> Formula:
     fresh = [] if settings.holds_gradients or count == "0" else [gradients(count, settings, "of what comes behind")]
     elsewhere = not settings.keeps_on_gpu and not settings.is_checkpointed
     n = 5 if elsewhere else 3  # silu and up are back from the host then
-    way = on_their_way(f"{n}*b*s*f*{e} + b*s*d*{w}{waiting} + {loss_bytes(settings)}", "gradients of silu, up, their product and x")
+    way = on_their_way(
+        f"{n}*b*s*f*{e} + b*s*d*{w}{waiting} + {loss_bytes(settings)}", "gradients of silu, up, their product and x"
+    )
     copies = []
     if settings.is_autocast:
         others = "" if is_first or settings.is_checkpointed else f"(L - 1)*({BLOCK_WEIGHTS}) + "
@@ -152,7 +154,10 @@ def _one_step(settings: LlamaSettings) -> list[Term]:
         return []
     w = settings.weight_bytes
     if settings.is_tied:
-        return [gradients("V*d", settings, "the embedding's"), on_their_way(f"{size} + {loss_bytes(settings)}", "its step")]
+        return [
+            gradients("V*d", settings, "the embedding's"),
+            on_their_way(f"{size} + {loss_bytes(settings)}", "its step"),
+        ]
     kept = []
     if settings.keeps_on_gpu:
         norm = [term for term in kept_by_norm(settings) if term.name.startswith("norm")]

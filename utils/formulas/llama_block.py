@@ -124,5 +124,11 @@ def _mlp(settings: LlamaSettings, own: str) -> list[tuple]:
         ("mlp: gate", "b*s*f", e, (Selector("mlp", "SiluBackward*", "self"),), "derivative of silu"),
         ("mlp: silu", "b*s*f", e, (Selector("mlp", "MulBackward*", "self"),), "gradient of up"),
         ("mlp: up", "b*s*f", e, (Selector("mlp", "MulBackward*", "other"),), "gradient of silu"),
-        ("mlp: product", "b*s*f", e, (Selector(_linear("mlp.down", own), "MmBackward*", "self"),), "weight gradient of down"),
+        (
+            "mlp: product",
+            "b*s*f",
+            e,
+            (Selector(_linear("mlp.down", own), "MmBackward*", "self"),),
+            "weight gradient of down",
+        ),
     ]

@@ -103,7 +103,7 @@ def in_step_size(settings: LlamaSettings) -> str:
         embeddings = "V*d" if settings.is_tied else "2*V*d"
         matrices = count if is_master else f"L*({BLOCK_WEIGHTS}) + {embeddings}"
         two = "2*V*d" + ("" if settings.is_tied else " + d*f")
-    in_bytes = f"{24 if each == 4 else 28}*{largest(settings)}" if settings.is_adapted else eight_bit_size(each)
+    in_bytes = f"{21 if each == 4 else 25}*{largest(settings)}" if settings.is_adapted else eight_bit_size(each)
     taken = {
         "AdamW, foreach": f"{each}*({matrices})",
         "AdamW, loop": f"{each}*({two})",
@@ -114,19 +114,33 @@ def in_step_size(settings: LlamaSettings) -> str:
 
 
 def eight_bit_size(each: int) -> str:
-    """What the 8-bit optimizer has beside a gradient of so many bytes a number, where it has most."""
+    """What the 8-bit optimizer has beside a gradient of so many bytes a number, where it has most; of two parts at least.
+
+    In a part after the first, two floats a number of the part before have a name still.
+    """
     return f"{28 if each == 4 else 32}*{AT_ONCE}"
+
+
+def eight_bit_step(n: int, each: int) -> tuple[int, int]:
+    """The same for a matrix of n numbers, and of what is allocated last then, both in bytes.
+
+    A part has 25 bytes a number where it writes, 24 where it reads; in float32, whose gradient is no copy, 21 and 20.
+    """
+    wide = 0 if each == 4 else 4
+    first, second = min(n, AT_ONCE), min(max(n - AT_ONCE, 0), AT_ONCE)
+    writes, reads = (21 + wide) * first, 8 * first + (20 + wide) * second
+    return (writes, first) if writes > reads or not second else (reads, 4 * second)
 
 
 def one_step_size(settings: LlamaSettings, matrix: str = "V*d") -> str:
     """The same for one step in backward: that of a vocabulary's matrix, or of one of a block, whose gradient is there.
 
-    Counts: of a block's for the 8-bit optimizer floats for m numbers of it, all or 2^25.
+    Counts: of a block's for the 8-bit optimizer m bytes, which `eight_bit_step` gives.
     """
     each = settings.weight_bytes
     if settings.offload.startswith("optimizer"):
         return "0"
-    in_bytes = eight_bit_size(each) if matrix == "V*d" else f"{24 if each == 4 else 28}*m"
+    in_bytes = eight_bit_size(each) if matrix == "V*d" else "m"
     taken = {
         "AdamW, foreach": f"{each}*{matrix}",
         "AdamW, loop": f"{2 * each}*{matrix}",
@@ -137,5 +151,5 @@ def one_step_size(settings: LlamaSettings, matrix: str = "V*d") -> str:
 
 
 def largest(settings: LlamaSettings) -> str:
-    """The numbers of the largest tensor that is trained."""
+    """The numbers of the largest tensor that is trained, f being d at least."""
     return "r*f" if settings.is_adapted else "V*d"

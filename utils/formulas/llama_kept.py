@@ -19,7 +19,13 @@ def kept_after_forward(settings: LlamaSettings, in_autocast: bool = False) -> li
     has_head = in_autocast or not settings.takes_chunks
     size = f"{inside}{'V*d' if has_head else '0'}"
     copies = weight_copies(size) if settings.is_autocast and size != "0" else []
-    return [*tables_in_half(settings), *kept_by_blocks(settings), *kept_by_norm(settings), *copies, *kept_by_loss(settings)]
+    return [
+        *tables_in_half(settings),
+        *kept_by_blocks(settings),
+        *kept_by_norm(settings),
+        *copies,
+        *kept_by_loss(settings),
+    ]
 
 
 def kept_by_blocks(settings: LlamaSettings) -> list[Term]:

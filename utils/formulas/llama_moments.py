@@ -1,7 +1,5 @@
 """The moments of a Llama's training step at which its peak may be, by which event each begins, and the largest."""
 
-from every_byte.formula.formula import Formula
-
 from .llama import llama_after_forward, llama_in_head, llama_in_loss, llama_in_loss_backward
 from .llama_backward import llama_in_down, llama_in_embedding, llama_in_first_block, llama_in_last_block, llama_in_step
 from .llama_counts import AT_ONCE, in_step_size, one_step_size
@@ -56,7 +54,9 @@ def _in_head(settings: LlamaSettings) -> Highest:
 def _in_embedding(settings: LlamaSettings) -> Beginning | Highest:
     if settings.is_adapted:
         return Beginning("backward")
-    return Highest("backward", "aten::add.Tensor" if settings.adds_up_apart else "aten::embedding_dense_backward", module="tokens")
+    return Highest(
+        "backward", "aten::add.Tensor" if settings.adds_up_apart else "aten::embedding_dense_backward", module="tokens"
+    )
 
 
 def _in_down(settings: LlamaSettings, mlp: str) -> Highest:
@@ -79,20 +79,48 @@ def _in_step(settings: LlamaSettings) -> Beginning | Highest:
 def _bytes_in_step(settings: LlamaSettings, matrix: str) -> str:
     """Of what is allocated last where one step in backward takes most."""
     if settings.optimizer == "AdamW, 8-bit":
-        return f"4*{AT_ONCE}" if matrix == "V*d" else "4*m"
+        return f"4*{AT_ONCE}" if matrix == "V*d" else "u"
     return f"{settings.weight_bytes}*{matrix}"
 
 
 def peak(settings: LlamaSettings, **letters: int) -> tuple[str, int]:
-    """The largest of MOMENTS, its name and its bytes.
+    """The largest of MOMENTS, its name and its bytes: the step's peak, where `why_no_peak` says nothing.
 
+    Counts: of Adafactor's step not what its sums take, so that there it is a lower bound.
     Unit:   bytes, requested.
     Raises: ValueError, as `Formula.bytes`.
+    Source: held to the simulated peak of the public sizes by tests/formulas/test_llama_peaks.py.
     """
     found = {name: held(settings).bytes(**letters) for name, held in MOMENTS.items()}
-    return max(found.items(), key=lambda item: item[1])
+    return max(reversed(found.items()), key=lambda item: item[1])  # of equal ones the last: one may stand for another
 
 
-def held_at(settings: LlamaSettings) -> dict[str, Formula]:
-    """For each of MOMENTS its form."""
-    return {name: held(settings) for name, held in MOMENTS.items()}
+SUMS_BYTES = 32 << 20
+"""More than Adafactor's sums take in a step of one of the public sizes."""
+
+
+def why_no_peak(settings: LlamaSettings, **letters: int) -> str:
+    """Why `peak` may be too little here: a sentence, or "" where it is the peak."""
+    if reason := why_no_form(settings):
+        return reason
+    if settings.takes_chunks and letters["b"] * letters["s"] < 2 * letters["c"]:
+        return TOO_FEW_TOKENS
+    if settings.optimizer != "Adafactor":
+        return ""
+    *others, in_step = (held(settings).bytes(**letters) for held in MOMENTS.values())
+    return SCRATCH if in_step + SUMS_BYTES > max(others) else ""
+
+
+TOO_FEW_TOKENS = "there are fewer than two whole chunks of rows."
+SCRATCH = "Adafactor's sums take scratch whose size follows from the kernel's launch, not from a formula."
+
+
+def why_no_form(settings: LlamaSettings) -> str:
+    """The same for settings of which no form here speaks, whatever the sizes."""
+    if settings.attention in ("math", "explicit"):
+        return "attention is spelt out there, and what its backward takes has no moment here."
+    if settings.is_autocast and settings.is_adapted:
+        return "autocast makes copies of frozen weights again and again, of which no moment here speaks."
+    if settings.is_autocast and not settings.keeps_on_gpu:
+        return "autocast's copies go to the host as well, and of those that come back no moment here speaks."
+    return ""

@@ -26,9 +26,9 @@ class LlamaSettings(InPrecision):
     `precision` is that of weights and activations, "autocast": float32 weights under autocast to a half type, or
     "float32 masters": bfloat16, and the optimizer works on float32 copies. `attention` is what runs, one of ATTENTIONS.
     `is_tied`: the head's weight is the embedding's. `is_checkpointed`: each block runs through a checkpoint. `loss` is
-    one of LOSSES, `n_chunks` how many chunks of rows it takes, 3 for more. `sorts`: there are more than 3,072 tokens, which the
-    embedding's backward sorts. `steps_in_backward`, `is_adapted` (each Linear of a block has an adapter, and these
-    alone are trained) and `offload`, one of OFFLOADS, are remedies. `holds_logits`, `holds_gradients` and
+    one of LOSSES, `n_chunks` how many chunks of rows it takes, 3 for more. `sorts`: there are more than 3,072 tokens,
+    which the embedding's backward sorts. `steps_in_backward`, `is_adapted` (each Linear of a block has an adapter, and
+    these alone are trained) and `offload`, one of OFFLOADS, are remedies. `holds_logits`, `holds_gradients` and
     `workspace_bytes` are those of `GPTSettings`; the step is not the first.
 
     Raises: ValueError for a name that is not known.
