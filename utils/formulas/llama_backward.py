@@ -73,7 +73,10 @@ def llama_in_down(settings: LlamaSettings) -> Formula:
     back = 0 if steps or not elsewhere else 1  # what down kept, and its weight, are back from the host
     count, waiting = _gradients_in_block(settings, is_first=False)
     gone = "d*f" if settings.gradients_go and count == "0" else f"{count} + d*f" if settings.gradients_go else count
-    taken = (f" + {size}" if steps else "") + (f" + {w}*d*f" if settings.has_others else "")
+    input_too = (
+        f" + {e}*b*s*d" if steps and elsewhere else ""
+    )  # up's step is the higher one then, by its input's gradient
+    taken = (f" + {size}{input_too}" if steps else "") + (f" + {w}*d*f" if settings.has_others else "")
     way = f"{1 + back}*b*s*f*{e} + {back}*d*f*{e} + b*s*d*{w}{waiting} + {loss_bytes(settings)}{taken}"
     kept = kept_in_block(settings, is_first=False, with_product=not steps)
     fresh = [] if settings.has_others else [gradients(gone, settings, "of what comes behind, and of down")]

@@ -114,9 +114,9 @@ def in_step_size(settings: LlamaSettings) -> str:
 
 
 def eight_bit_size(each: int) -> str:
-    """What the 8-bit optimizer has beside a gradient of so many bytes a number, where it has most; of two parts at least.
+    """What the 8-bit optimizer has beside a gradient of so many bytes a number, where it has most.
 
-    In a part after the first, two floats a number of the part before have a name still.
+    Counts: for a matrix of two parts at least: in the second, two floats a number of the first have a name still.
     """
     return f"{28 if each == 4 else 32}*{AT_ONCE}"
 
