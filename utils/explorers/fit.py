@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from every_byte.gpu.memory.specs import SPECS
+from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact, short
 from every_byte.widget import Account, Control, Explorer, Limit
 from every_byte.widget.gpus import (
-    allocator_control,
     available_gpus,
     beside_its_simulation,
     gpu_controls,
@@ -17,7 +17,7 @@ from utils.experiments.llama_step import LOSSES, OFFLOADS, ROWS, LlamaStep, pred
 from utils.experiments.step_run import StepRun
 from utils.formulas.llama_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
 
-from .gpt_controls import timeline_of, verdicts_of
+from .gpt_controls import timeline_of
 from .ranks import WITH_BFLOAT16
 
 MODELS = ("llama-3-8b", "llama-2-7b", "llama-3.2-3b", "llama-3.2-1b")
@@ -34,7 +34,7 @@ _STEPS = {"optimizer": [name for name in OPTIMIZERS if name.endswith(_IN_BACKWAR
 
 
 def controls() -> list[Control]:
-    """One for each remedy of `LlamaStep`, and that of the verdict."""
+    """One for each remedy of `LlamaStep`."""
     of_models = {name: {letter: LlamaStep(model=name).letters[letter] for letter in _LETTERS} for name in MODELS}
     ranks = {name: {"r": rank} for name, rank in RANKS.items()}
     return [
@@ -48,7 +48,6 @@ def controls() -> list[Control]:
         Control.toggle("is_checkpointed", "checkpoint every block"),
         Control.choice("rank", "adapters (LoRA), rank", RANKS, letters=ranks),
         Control.choice("offload", "in the host's memory", list(OFFLOADS)),
-        allocator_control(WITH_BFLOAT16),
     ]
 
 
@@ -60,7 +59,9 @@ def limits() -> dict[str, list[Limit]]:
         Limit(never, "there is no such step.", _STEPS | {"offload": list(OFFLOADS[2:])}),
         Limit(never, "there is no such step.", _STEPS | {"precision": ["float32 masters"]}),
         Limit(never, "autocast makes copies of frozen weights again and again.", adapted),
-        Limit(never, "autocast's copies go to the host as well.", {"precision": ["autocast"], "offload": ["activations"]}),
+        Limit(
+            never, "autocast's copies go to the host as well.", {"precision": ["autocast"], "offload": ["activations"]}
+        ),
         Limit("b*s - 2*c", TOO_FEW_TOKENS, {"loss": list(LOSSES)[2:]}),
     ]
     of_sums = {"optimizer": [name for name in OPTIMIZERS if name.startswith("Adafactor")]}
@@ -86,7 +87,7 @@ def step_of(settings: dict) -> LlamaStep:
 
 
 def formula(settings: dict) -> dict:
-    """The closed forms of a setting; of one that cannot be, for which there is a limit, those of its optimizer alone."""
+    """The closed forms of a setting; of one that cannot be, which has a limit, those of its optimizer alone."""
     try:
         return predicted(step_of(settings).held)
     except ValueError:
@@ -96,31 +97,26 @@ def formula(settings: dict) -> dict:
 def account(settings: dict) -> Account:
     """A training step on a fresh GPU, as an explorer shows it."""
     run = step_of(settings).run()
-    verdicts = verdicts_of(run)
-    more = "" if verdicts["fit"] else f" {run.room}"
+    fit = run.fit()
+    more = "" if fit else f" {run.room}"
     return Account(
         run.account(),
         **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline_of(run),
-        **verdicts,
+        fit=fit,
         remark=f"{remark(run, settings)}{more}",
     )
 
 
 def remark(run: StepRun, settings: dict) -> str:
-    """Where the peak is, on which GPUs it would fit, and which single change brings most; all but the first by formula."""
-    n_bytes = sum(n for n in _requested(run).values())
+    """Where the peak is, which GPUs have as much, and, by closed form, which single change brings most."""
+    n_bytes = Ledger.at(run.trace, run.peak).of_the_program.requested_bytes
     where = _moment(run, n_bytes)
     said = f"The peak: {exact(n_bytes)} requested, {where}."
-    there = [name for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16 and n_bytes <= spec.allocator_bytes]
-    return f"{said} {_fits_on(there)} {_try_next(settings, n_bytes)}"
-
-
-def _requested(run: StepRun) -> dict[str, int]:
-    from every_byte.ledger.ledger import Ledger
-
-    parts = Ledger.at(run.trace, run.peak).of_the_program.parts
-    return {name: n for name, n in parts.items() if name != "slack"}
+    there = [
+        name for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16 and n_bytes <= spec.allocator_bytes
+    ]
+    return f"{said} {_fits_on(there)} {_try_next(settings)}"
 
 
 def _moment(run: StepRun, n_bytes: int) -> str:
@@ -136,7 +132,7 @@ def _moment(run: StepRun, n_bytes: int) -> str:
 def _fits_on(names: list[str]) -> str:
     if not names:
         return "No GPU of the book has as much."
-    return f"As much is there on {', '.join(names)}; whether blocks fit as well, the verdict says of the one chosen."
+    return f"As much is there on {', '.join(names)}; whether blocks fit as well is said of the one chosen."
 
 
 def _changes(settings: dict) -> Iterator[tuple[str, dict]]:
@@ -178,7 +174,7 @@ def brought(settings: dict) -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def _try_next(settings: dict, n_bytes: int) -> str:
+def _try_next(settings: dict) -> str:
     found = brought(settings)
     if not found:
         return "What to try next is not predicted from here."
@@ -189,7 +185,7 @@ def _try_next(settings: dict, n_bytes: int) -> str:
 
 
 def fit_explorer() -> Explorer:
-    """A Llama's step with any remedy: predicted and accounted, the peak, on which GPUs it fits, and what to try next."""
+    """A Llama's step with any remedy: predicted and accounted, where the peak is, whether it fits, what to try next."""
     return Explorer(
         title="What would make it fit?",
         controls=controls(),

@@ -44,12 +44,19 @@ def state_size(settings: LlamaSettings) -> str:
     """What the optimizer keeps on the GPU, in bytes: "0" for nothing.
 
     Counts: not float32 masters, which are parameters. Of the 8-bit optimizer 2n + 8 ceil(n/256) for a
-            tensor of n >= 4,096 numbers, else 8n, and its values; matrices are taken to be that large.
+            tensor of n >= 4,096 numbers, else 8n; matrices are taken to be that large.
     """
     if settings.offload.startswith("optimizer"):
         return "0"
     each = 4 if settings.precision == MASTERS else settings.weight_bytes
     return _state(settings, each, trained_count(settings))
+
+
+def values_size(settings: LlamaSettings) -> str:
+    """What each optimizer with bytes has beside them, in bytes: what these stand for."""
+    if settings.optimizer != "AdamW, 8-bit" or settings.offload.startswith("optimizer"):
+        return "0"
+    return f"{VALUES_BYTES}*({n_tensors(settings) if settings.steps_in_backward else '1'})"
 
 
 def _state(settings: LlamaSettings, each: int, count: str) -> str:
@@ -59,8 +66,7 @@ def _state(settings: LlamaSettings, each: int, count: str) -> str:
     if name == "Adafactor":
         return f"{each}*({_factored(settings)})"
     if name == "AdamW, 8-bit":
-        n_optimizers = n_tensors(settings) if settings.steps_in_backward else "1"
-        return f"{_in_bytes(settings)} + {VALUES_BYTES}*({n_optimizers})"
+        return _in_bytes(settings)
     steps = f" + {STEP_BYTES}*({n_tensors(settings)})" if name.endswith("fused") else ""
     return f"{2 * each}*({count}){steps}"
 

@@ -105,12 +105,15 @@ def why_no_peak(settings: LlamaSettings, **letters: int) -> str:
         return reason
     if settings.takes_chunks and letters["b"] * letters["s"] < 2 * letters["c"]:
         return TOO_FEW_TOKENS
+    if not settings.is_adapted and 5 * letters["b"] * letters["s"] > 2 * letters["V"]:
+        return MANY_TOKENS
     if settings.optimizer != "Adafactor":
         return ""
     *others, in_step = (held(settings).bytes(**letters) for held in MOMENTS.values())
     return SCRATCH if in_step + SUMS_BYTES > max(others) else ""
 
 
+MANY_TOKENS = "of so many tokens the embedding's backward adds up parts that take more than its gradient."
 TOO_FEW_TOKENS = "there are fewer than two whole chunks of rows."
 SCRATCH = "Adafactor's sums take scratch whose size follows from the kernel's launch, not from a formula."
 

@@ -2,7 +2,7 @@
 
 from every_byte.formula.formula import Selector, Term
 
-from .llama_counts import ADAPTER_WEIGHTS, llama_parameter_count, state_size, trained_count
+from .llama_counts import ADAPTER_WEIGHTS, llama_parameter_count, state_size, trained_count, values_size
 from .llama_settings import HALF, MASTERS, WHOLE, LlamaSettings
 
 
@@ -22,10 +22,11 @@ def standing(settings: LlamaSettings) -> list[Term]:
     ]
     if settings.holds_gradients:
         terms.append(gradients(trained_count(settings), settings, "of the step or the micro-batch before"))
-    state = state_size(settings)
-    if state != "0":
-        where = (*rows_of("optimizer state"), Selector("*", "other tensors", "*"))
-        terms.append(Term("optimizer state", state, 1, where, "averages of each gradient, and what they stand for"))
+    kept = {
+        "optimizer state": (state_size(settings), "averages of each gradient"),
+        "other tensors": (values_size(settings), "the 256 values that a byte of an average may stand for"),
+    }
+    terms += [Term(name, size, 1, rows_of(name), why) for name, (size, why) in kept.items() if size != "0"]
     return [
         *terms,
         Term("inputs", "2*b*s", 8, rows_of("inputs"), "tokens and targets, int64"),
