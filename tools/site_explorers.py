@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "explorers"
 CODE = tuple(ROOT / name for name in ("every_byte", "utils"))
 PAGE = ROOT / "every_byte" / "widget" / "page"
-FIRST = ("ranks", "gpt", "block", "checkpoint")  # take longest, in this order
+FIRST = ("ranks", "gpt", "fit", "block", "checkpoint")  # take longest, in this order
 MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engine")
 
 

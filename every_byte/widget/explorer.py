@@ -21,7 +21,7 @@ from .account import Account, check_verdicts, failed, said_of
 from .controls import Control, judging, named, of_the_account
 from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module
-from .spec import letters_of, make_spec, room
+from .spec import evaluated, letters_of, make_spec, room
 from .stages import (
     Limit,
     as_given,
@@ -78,6 +78,8 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     `curves(settings)` gives the curves to draw, a list of Curve; it is called once for each combination of the choices
     in `curves_of` (of all that are no letter, unless given), with the settings of these alone.
     A choice that judges has no say in either: they are called without it, and the Account has its verdicts.
+    `formula_of_each=True` says that there are too many combinations for that: `formula` is called with a whole setting,
+    the page predicts what has an account, and its categories are those of a ledger.
     `capacity` says how many bytes there are, for a page without an account to say what cannot fit: a number, or the
     symbol of a choice and {option: bytes}.
     `value` is the whole setting; each control is a trait under its symbol as well. Both can be observed and linked.
@@ -107,6 +109,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         curves: Callable[[dict], list[Curve]] | None = None,
         curves_of: Sequence[str] | None = None,
         capacity: int | tuple[str, Mapping[str, int]] | None = None,
+        formula_of_each: bool = False,
     ):
         self.controls = _by_symbol(controls)
         self.formula = formula
@@ -116,7 +119,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         self.add_traits(**{symbol: _Setting(control) for symbol, control in self.controls.items()})
         start = {symbol: control.default for symbol, control in self.controls.items()}
         self.limits = limits_by_stage(limits)
-        spec = make_spec(title, self.controls, formula, parts, self.limits)
+        spec = make_spec(title, self.controls, formula, parts, self.limits, formula_of_each)
         spec |= {
             "curves": curves_by_choice(curves, curves_of, self.controls),
             "capacity": room(capacity, self.controls, parts),
@@ -224,7 +227,16 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
             text = sentence(error)
             release(error)
             return failed(text)
-        return account.answer()
+        return account.answer() | self._formula_for_page(settings_of_page)
+
+    def _formula_for_page(self, settings_of_page: dict) -> dict:
+        """The formula of one setting, where the page has none; stages beyond their limits are left out."""
+        if not self.spec.get("asked"):
+            return {}
+        settings = from_page(settings_of_page, self)
+        beyond, stages = self._beyond(settings), formulas_by_stage(self._formula_at(settings))
+        there = {stage: formula for stage, formula in stages.items() if stage not in beyond}
+        return {"formula": evaluated(there, letters_of(self.controls, settings)) if there else []}
 
     def _answer_now(self, settings_of_page: dict) -> dict:
         """The answer for a setting, taken at once if the last one is of another; it keeps the last one's number."""

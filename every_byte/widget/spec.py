@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from every_byte.formula.formula import Formula, Term
-from every_byte.palette import assign
+from every_byte.palette import CATEGORIES, assign
 
 from .controls import Control, check_when, combinations, of_the_account
 from .stages import UNNAMED, Limits, check_limits, check_same_stages, formulas_by_stage, word
@@ -25,15 +25,20 @@ def make_spec(
     formula: Callable[[dict], Stages],
     parts: bool,
     limits: Limits,
+    formula_of_each: bool = False,
 ) -> dict:
-    """The spec, as formula.js describes it, but for the curves.
+    """The spec, as formula.js describes it, but for the curves; without formulas if each setting has one of its own.
 
     Raises: ValueError as `Explorer` does.
     """
     start = {symbol: control.default for symbol, control in controls.items()}
     found = _Formulas(controls, letters_of(controls, start), word(parts))
     fixed = of_the_account(controls, start)
-    which = [found.place(formula(fixed | chosen), chosen) for chosen in combinations(list(controls.values()))]
+    if formula_of_each:
+        found.stages, which, names = list(formulas_by_stage(formula(fixed))), [], list(CATEGORIES)
+    else:
+        which = [found.place(formula(fixed | chosen), chosen) for chosen in combinations(list(controls.values()))]
+        names = [name for _, name, *_ in found.terms]
     check_limits(limits, found.stages, list(found.letters), controls)
     for symbol, control in controls.items():
         check_when(repr(symbol), control.when, controls)
@@ -46,8 +51,21 @@ def make_spec(
         "terms": list(found.terms.values()),
         "formulas": found.formulas,
         "which": which,
-        "colours": {name: colour._asdict() for name, colour in assign(name for _, name, *_ in found.terms).items()},
-    }
+        "colours": {name: colour._asdict() for name, colour in assign(names).items()},
+    } | ({"asked": True} if formula_of_each else {})
+
+
+def evaluated(found: Stages, letters: Mapping[str, int]) -> list[dict]:
+    """The terms of one setting's formula as an answer has them: each with its bytes, which need no letters any more.
+
+    Raises: ValueError for a size that is no whole number or negative.
+    """
+    return [
+        {"stage": stage, "name": term.name, "why": term.why, "text": str(term.size), "letters": [],
+         "js": str(term.size.value(dict(letters)))}
+        for stage, formula in formulas_by_stage(found).items()
+        for term in formula.terms
+    ]  # fmt: skip
 
 
 def room(

@@ -40,9 +40,10 @@ START = {
     "gpt": {"b": 2},
     "checkpoint": {"b": 2},
     "ranks": {"model": "gpt2", "t": "4", "attention": "explicit", "b": 1, "s": 256},
+    "fit": {"model": "llama-3.2-1b", "s": 2048, "loss": "chunks, fused", "is_checkpointed": "on"},
 }
 """Where each explorer's moves begin, as the page writes it."""
-STAYS = {"checkpoint": {"budget_mib"}, "ranks": {"model"}}
+STAYS = {"checkpoint": {"budget_mib"}, "ranks": {"model"}, "fit": {"model"}}
 """What no move changes: some budgets take the solver minutes, and so does a large model before it is cut."""
 TOO_MUCH = {
     "mlp": [{"b": 256, "s": 16384, "d": 16384 - n} for n in range(3)],
@@ -51,10 +52,17 @@ TOO_MUCH = {
     "gpt": [{"b": 128, "s": 16384 - n} for n in range(3)],
     "checkpoint": [{"b": 128, "s": 16384 - n} for n in range(3)],
     "ranks": [{"b": 128, "s": 16384 - 4 * n} for n in range(3)],
+    "fit": [{"b": 64, "s": 32768 - n} for n in range(3)],
 }
 
 
-SENTENCES = ("must be from 1 to L", "out of memory", "No available kernel", "PyTorch has no engine for ZeRO's stage 2")
+SENTENCES = (
+    "exclude each other",
+    "must be from 1 to L",
+    "out of memory",
+    "No available kernel",
+    "PyTorch has no engine for ZeRO's stage 2",
+)
 """What an explorer may say instead of figures."""
 SHARE_BYTES = {"phases": 256 << 20}
 """What the process may take of the card, for an explorer whose ranges never fill one."""

@@ -9,15 +9,10 @@ from kernels_by_node import KERNELS
 
 from utils import Ledger, SimulatedGPU
 from utils.experiments.training import StepSettings, random_tokens, train_steps
-from utils.formulas.llama import (
-    llama_after_forward,
-    llama_in_embedding,
-    llama_in_first_block,
-    llama_in_loss,
-    llama_in_loss_backward,
-    llama_in_step,
-)
-from utils.formulas.llama_block import ATTENTIONS, LlamaSettings, llama_parameter_count
+from utils.formulas.llama import llama_after_forward, llama_in_loss, llama_in_loss_backward
+from utils.formulas.llama_backward import llama_in_embedding, llama_in_first_block, llama_in_step
+from utils.formulas.llama_counts import llama_parameter_count
+from utils.formulas.llama_settings import ATTENTIONS, LlamaSettings
 from utils.formulas.settings import PRECISIONS
 from utils.models.llama import SIZES, Llama
 from utils.models.regions import library_checkpoint
@@ -138,7 +133,7 @@ def test_every_byte_at_each_moment(seed):
     moments = Moments(trace, held)
     found = {
         llama_after_forward: moments.forward,
-        llama_in_loss: moments.first("aten::nll_loss_forward", trace.position("step 3 batch")),
+        llama_in_loss: moments.first("aten::nll_loss_forward", trace.position("step 3 batch")) + 1,
         llama_in_loss_backward: moments.first("aten::_log_softmax_backward_data", moments.forward),
         llama_in_first_block: moments.in_first_block(),
         llama_in_embedding: moments.in_embedding(),

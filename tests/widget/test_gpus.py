@@ -19,6 +19,7 @@ from every_byte.widget import Account, Control, Explorer
 from every_byte.widget.gpus import NO_KERNEL, available_gpus, beside_its_simulation, for_a_page, gpu_controls
 from utils.experiments.checkpointed_step import CheckpointedStep
 from utils.experiments.gpt_step import GPTStep
+from utils.experiments.llama_step import LlamaStep
 from utils.experiments.mesh_step import MeshStep
 from utils.explorers.gallery import GALLERY, explorer
 
@@ -29,6 +30,7 @@ SMALL = {
     "gpt": {"b": 1, "s": 64},
     "checkpoint": {"b": 1, "s": 64},
     "ranks": {"model": "gpt2", "t": 2, "b": 1, "s": 64},
+    "fit": {"model": "llama-3.2-1b", "b": 1, "s": 2048, "loss": "chunks, fused", "is_checkpointed": True},
 }
 WITHOUT = "fragmentation"
 """The explorer of a card with 1 GiB, which is no real one."""
@@ -144,7 +146,7 @@ def test_options_of_a_choice_that_are_no_options():
 def test_on_other_gpus_too_it_is_as_predicted(name, gpu):
     found = GALLERY[name].make()
     if gpu not in found.controls["gpu"].values:
-        assert name == "ranks"
+        assert name in ("ranks", "fit")
         return
     chosen = {"dtype": torch.float32} if name == "block" and gpu == "t4-16gb" else {}
     settings = settings_of(found, name, gpu=gpu, **chosen)
@@ -161,7 +163,7 @@ def test_a_kernel_that_a_gpu_lacks_is_a_sentence():
     )
 
 
-@pytest.mark.parametrize("step", [GPTStep, CheckpointedStep, MeshStep])
+@pytest.mark.parametrize("step", [GPTStep, CheckpointedStep, MeshStep, LlamaStep])
 def test_a_step_takes_a_gpu_by_name_as_a_spec_or_live(step, opened):
     by_name, by_spec, live = (step(gpu=gpu) for gpu in ("h100-80gb", find_spec("h100-80gb"), LIVE))
     assert by_name.letters == by_spec.letters == live.letters
@@ -186,7 +188,7 @@ def test_measured_simulated_and_predicted_agree(name, opened):
     assert found.answer_at(settings | {"beside": False})["beside"] is None
 
 
-@pytest.mark.parametrize("name", ["gpt", "checkpoint", "ranks"])
+@pytest.mark.parametrize("name", ["gpt", "checkpoint", "ranks", "fit"])
 def test_a_step_that_ran_says_what_it_took(name, opened):
     found = GALLERY[name].make()
     said = found.answer_at(settings_of(found, name, gpu=LIVE))["remark"]

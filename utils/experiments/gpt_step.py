@@ -29,11 +29,13 @@ OPTIMIZERS = {"AdamW, fused": "fused", "AdamW, foreach": "foreach", "SGD": _sgd}
 PRECISIONS = ("autocast", "float32", "half")
 ATTENTIONS = ("fused", "explicit")
 MICRO_BATCHES = 2  # where gradients add up: in those that follow, as in the second, they are there from the start
-_KERNELS = {
+KERNELS = {
     SDPBackend.FLASH_ATTENTION: "flash",
     SDPBackend.EFFICIENT_ATTENTION: "efficient",
     SDPBackend.CUDNN_ATTENTION: "cudnn",
+    SDPBackend.MATH: "math",
 }
+"""What closed forms call the ways in which PyTorch may attend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +152,7 @@ def _kernel(gpu: GPUSpec, precision: str, dropout: float) -> str:
     step = GPTStep(gpu=gpu, precision=precision)
     dtype = torch.float32 if precision == "float32" else step.half
     qkv = [torch.empty(1, 1, 2, 64, dtype=dtype, device="meta", requires_grad=True) for _ in range(3)]
-    return _KERNELS[choose(Attention(*qkv, dropout=dropout, causal=True), step.spec)]
+    return KERNELS[choose(Attention(*qkv, dropout=dropout, causal=True), step.spec)]
 
 
 @cache

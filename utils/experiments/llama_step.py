@@ -3,16 +3,23 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import nn
 from torch.autograd.graph import save_on_cpu
 
+from every_byte.formula.formula import Formula
 from every_byte.gpu.capacity import Room
 from every_byte.gpu.device import spec_of
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.operators.attention.choice import Attention, choose
+from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.ledger.readings import Readings
+from utils.formulas.llama_counts import eight_bit_step
+from utils.formulas.llama_moments import MOMENTS, beginnings
+from utils.formulas.llama_settings import LlamaSettings
+from utils.formulas.moments import Beginning, Highest, by_category, in_order_of_categories
 from utils.layers import check_positive
 from utils.models.adapters import with_adapters
 from utils.models.copies_elsewhere import OnCopies
@@ -22,10 +29,14 @@ from utils.models.llama import SIZES, Llama
 from utils.models.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
 from utils.models.regions import library_checkpoint
 
+from .gpt_step import KERNELS
 from .step_run import StepRun, roomy_gpu
 from .training import StepSettings, adamw, random_tokens, train_steps
 
 ROWS = 1024  # of logits that are there at once, in a loss that takes some rows after the others
+LETTERS = {
+    "V": "vocabulary_size", "d": "d_model", "L": "n_layers", "a": "n_heads", "g": "n_kv_heads", "f": "d_mlp",
+}  # fmt: skip
 OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
     "AdamW, fused": partial(torch.optim.AdamW, fused=True),
     "AdamW, foreach": partial(torch.optim.AdamW, foreach=True),
@@ -97,6 +108,41 @@ class LlamaStep:
         return spec_of(self.gpu)
 
     @property
+    def letters(self) -> dict[str, int]:
+        """The letters of the closed forms."""
+        sizes = {letter: SIZES[self.model][name] for letter, name in LETTERS.items()}
+        in_bytes, last = eight_bit_step(sizes["d"] * sizes["f"], self.held.weight_bytes)
+        of_run = {"b": self.b, "s": self.s, "r": self.rank, "W": self.spec.cublas_workspace_bytes}
+        return sizes | of_run | {"c": ROWS, "m": in_bytes, "u": last}
+
+    @property
+    def held(self) -> LlamaSettings:
+        """The same, as the closed forms take it."""
+        n_tokens = self.b * self.s
+        gradients_go = self.steps_in_backward or self.offload.startswith("optimizer")  # at once, or in the step
+        return LlamaSettings(
+            precision=self.precision,
+            attention=_kernel(self.spec, self.precision, self.model),
+            is_tied=SIZES[self.model].get("is_tied", False),
+            is_checkpointed=self.is_checkpointed,
+            optimizer=self.optimizer,
+            holds_logits=self.keeps_logits,
+            holds_gradients=self.micro_batches > 1 or not (self.sets_to_none or gradients_go),
+            workspace_bytes="W",
+            loss=self.loss,
+            n_chunks=min(3, -(-n_tokens // ROWS)),
+            sorts=n_tokens > FEW_INDICES,
+            steps_in_backward=self.steps_in_backward,
+            is_adapted=self.rank > 0,
+            offload=self.offload,
+        )
+
+    @property
+    def beginnings(self) -> dict[str, Beginning | Highest]:
+        """By which event each of MOMENTS begins."""
+        return beginnings(self.held, SIZES[self.model]["n_layers"])
+
+    @property
     def settings(self) -> StepSettings:
         """The same, as `train_steps` takes it."""
         return StepSettings(
@@ -156,6 +202,23 @@ class LlamaStep:
             warnings.filterwarnings("ignore", "nothing is computed on a simulated GPU")
             self.train(gpu, at_mark=lambda _: room.note(gpu))
             return StepRun(self, replace(gpu.trace, look=None), room)
+
+
+@cache
+def _kernel(gpu: GPUSpec, precision: str, model: str) -> str:
+    """The attention that PyTorch takes; where no kernel takes grouped queries, it spells attention out."""
+    sizes = SIZES[model]
+    a, g = sizes["n_heads"], sizes["n_kv_heads"]
+    dtype = torch.float32 if precision == "float32" else torch.bfloat16
+    d_head = sizes["d_model"] // a
+    q, k, v = (torch.empty(1, n, 2, d_head, dtype=dtype, device="meta", requires_grad=True) for n in (a, g, g))
+    return KERNELS[choose(Attention(q, k, v, causal=True, grouped=g < a), gpu)]
+
+
+@cache
+def predicted(held: LlamaSettings) -> dict[str, Formula]:
+    """For each of MOMENTS, the closed form with one term for each category of the ledger, in the book's order."""
+    return {name: in_order_of_categories(by_category(form(held))) for name, form in MOMENTS.items()}
 
 
 class _LeftOut:

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Protocol
 
 from every_byte.formula.expressions import Expression
@@ -14,7 +15,7 @@ from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.trace import Trace
-from utils.formulas.moments import Beginning
+from utils.formulas.moments import Beginning, Highest
 
 one_at_a_time = threading.Lock()
 """Held by whoever runs an experiment for which it matters which attention kernels PyTorch may take: that is a setting
@@ -53,7 +54,7 @@ class Step(Protocol):
     n_steps: int
     micro_batches: int
     letters: dict[str, int]
-    beginnings: dict[str, Beginning]
+    beginnings: dict[str, Beginning | Highest]
     spec: GPUSpec
 
 
@@ -83,10 +84,10 @@ class StepRun:
         """For each moment of the step, the position in the trace."""
         return {name: self._position(beginning) for name, beginning in self.step.beginnings.items()}
 
-    def _position(self, beginning: Beginning) -> int:
-        n_micro = self.step.micro_batches
-        micro = f"micro {n_micro} " if n_micro > 1 else ""
-        position = self.trace.position(f"step {self.step.n_steps} {micro}{beginning.phase}")
+    def _position(self, beginning: Beginning | Highest) -> int:
+        if isinstance(beginning, Highest):
+            return self._highest(beginning)
+        position = self.trace.position(self._end_of(beginning.phase))
         if not beginning.operations:
             return position
         *before, last = beginning.operations
@@ -96,6 +97,29 @@ class StepRun:
         if beginning.n_bytes is not None:
             wanted["n_bytes"] = Expression(beginning.n_bytes).value(self.step.letters)
         return 1 + self._first(last, position, **wanted)
+
+    def _end_of(self, phase: str) -> str:
+        """The mark behind a phase of the last step's last micro-batch."""
+        n_micro = self.step.micro_batches
+        is_of_micro = n_micro > 1 and phase in ("batch", "forward", "backward")
+        return f"step {self.step.n_steps} {f'micro {n_micro} ' if is_of_micro else ''}{phase}"
+
+    def _highest(self, wanted: Highest) -> int:
+        """Right behind the allocation that is meant."""
+        end = self.trace.position(self._end_of(wanted.phase))
+        start = 1 + max(i for i, event in enumerate(self.trace.events[:end]) if event.action == "mark")
+        size = wanted.n_bytes and Expression(wanted.n_bytes).value(self.step.letters)
+        patterns = {name: getattr(wanted, name) for name in ("operation", "node", "module")}
+        n_bytes, found = self.trace.requested_bytes(start), []
+        for position, event in enumerate(self.trace.events[start:end], start + 1):
+            n_bytes += {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes
+            if event.action != "alloc" or (size and event.n_bytes != size):
+                continue
+            if all(fnmatchcase(getattr(event, name), pattern) for name, pattern in patterns.items()):
+                found.append((n_bytes, -position))
+        if not found:
+            raise ValueError(f"the phase must have what is asked for: got {wanted}, and nothing like it was allocated.")
+        return -max(found)[1]
 
     def _first(self, operation: str, start: int, **wanted) -> int:
         """The position of an operation's first allocation from `start` on."""

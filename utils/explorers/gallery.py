@@ -9,6 +9,7 @@ from every_byte.widget.pages import key_of
 
 from .block import block_explorer
 from .checkpoint import checkpoint_explorer
+from .fit import fit_explorer
 from .fragmentation import fragmentation_explorer
 from .gpt import gpt_explorer
 from .mlp import mlp_explorer
@@ -136,6 +137,38 @@ GALLERY = {
             {"model": ("gpt2",), "t": (4,), "recompute": ALL},
             {"model": ("gpt2",), "t": (4,), "stage": ALL},
             {"model": ("gpt2",), "t": (4,), "gpu": ("h100-80gb",)},
+        ),
+    ),
+    "fit": Shown(
+        fit_explorer,
+        (
+            *(
+                {"is_checkpointed": (True,), "loss": (loss,)}
+                for loss in ("all logits", "chunks, recomputed", "chunks, fused")
+            ),
+            {
+                "is_checkpointed": (True,),
+                "loss": ("chunks, recomputed", "chunks, fused"),
+                "optimizer": ("AdamW, fused, in backward",),
+            },
+            {
+                "is_checkpointed": (True,),
+                "loss": ("chunks, fused",),
+                "optimizer": ("AdamW, foreach", "AdamW, 8-bit", "AdamW, 8-bit, in backward", "Adafactor, in backward"),
+            },
+            {
+                "is_checkpointed": (True,),
+                "loss": ("chunks, fused",),
+                "rank": (8,),
+                "gpu": ("a100-80gb", "rtx3090-24gb"),
+            },
+            {
+                "is_checkpointed": (True,),
+                "loss": ("chunks, fused",),
+                "offload": ("activations", "optimizer", "optimizer, gradients"),
+            },
+            {"is_checkpointed": (True,), "loss": ("chunks, fused",), "precision": ("autocast", "float32 masters")},
+            {"model": ("llama-3.2-1b",), "is_checkpointed": (True,), "gpu": ("rtx3090-24gb",)},
         ),
     ),
     "fragmentation": Shown(fragmentation_explorer, ({"conf": ALL, "s": tuple(range(3840, 6721, 960))},)),

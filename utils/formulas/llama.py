@@ -1,190 +1,224 @@
-"""The closed form of a Llama's training step: every byte requested at the end of forward and at its high points."""
-
-from dataclasses import replace
+"""The closed form of a Llama's training step in forward and in its loss: every byte requested, with any remedy."""
 
 from every_byte.formula.formula import Formula, Selector, Term
 
-from .llama_block import BLOCK_WEIGHTS, LlamaSettings, llama_block_saved, llama_parameter_count, norm_saved
-from .settings import STATES, STEP_BYTES
+from .llama_counts import BLOCK_WEIGHTS
+from .llama_kept import (
+    OF_THE_LOSS,
+    h_of_chunks,
+    kept_after_forward,
+    kept_by_blocks,
+    kept_by_loss,
+    kept_by_norm,
+    tables_in_half,
+    weight_copies,
+)
+from .llama_settings import FUSED, HALF, RECOMPUTED, LlamaSettings
+from .llama_standing import is_whole, loss_bytes, on_their_way, outputs, rows_of, standing
+
+ROWS = "c"
+"""How many rows a loss in chunks takes at a time; every form here is for at least two whole chunks."""
 
 
 def llama_after_forward(settings: LlamaSettings) -> Formula:
     """What a GPU holds when the forward of a training step of a `Llama` has ended, every byte of it.
 
     Shapes: tokens[b, s], targets[b, s] -> L blocks of width d with a heads, g of keys and values, an MLP of f ->
-            logits[b, s, V], loss; a context of s
-    Counts: each storage once, all parameters trained, after autocast's context was left; the loss of `whole_logits`.
-            Not the allocator's rounding.
+            logits[b, s, V], loss; a context of s; adapters of rank r; chunks of c rows
+    Counts: each storage once, after autocast's context was left. Not the allocator's rounding.
     Unit:   bytes, exact.
-    Source: held to the simulated ledger, row by row, by tests/formulas/test_llama.py.
+    Source: held to the simulated ledger, row by row, by tests/formulas/test_llama.py and test_llama_remedies.py.
     """
-    terms = (*_standing(settings), *_saved(settings), *_outputs(settings))
-    return Formula(f"{_title(settings)}: held after forward", terms)
+    terms = (*standing(settings), *kept_after_forward(settings), *outputs(settings))
+    return Formula(f"{title(settings)}: held after forward", terms)
 
 
 def llama_in_loss(settings: LlamaSettings) -> Formula:
-    """What a GPU holds in the loss's forward: logits, their copy in float32 and the log-probabilities, all at once.
+    """What a GPU holds in the loss's forward, where it takes most.
 
-    Shapes, Counts, Unit, Source: as `llama_after_forward`; the loss itself has been made as well.
+    Of all logits these are there, their copy in float32 and the log-probabilities, at once; of chunks those of the last
+    whole one.
+
+    Shapes, Counts, Unit, Source: as `llama_after_forward`.
     """
-    e = settings.element_bytes
+    parts = {FUSED: _in_fused, RECOMPUTED: _in_recomputed}.get(settings.loss, _in_whole)
+    return Formula(f"{title(settings)}: held in the loss", (*standing(settings), *parts(settings)))
+
+
+def _in_whole(settings: LlamaSettings) -> list[Term]:
+    e, is_half = settings.element_bytes, settings.loss == HALF
     n = 2 if settings.holds_logits else 1  # those of the step before keep their name till these are returned
-    made = f"{n * e}*b*s*V + 8"  # the loss, and over how many targets it is a mean
-    logits = Term("logits and loss", made, 1, _rows("outputs"), "the program has names for them, so far")
-    given = (["4*b*s*V"] if e == 2 else []) + (["4*b*s*d"] if settings.is_autocast else [])
-    copies = (
-        [Term("in float32", " + ".join(given), 1, _rows("temporaries"), "logits, and autocast's h")] if given else []
-    )
-    saved = [term for term in _saved(settings, in_autocast=True) if term.name != "loss: total weight"]
-    return Formula(f"{_title(settings)}: held in the loss", (*_standing(settings), *saved, logits, *copies))
+    made = f"{n * e}*b*s*V + {2 * loss_bytes(settings)}"  # this loss, and that of the step before
+    logits = Term("logits and loss", made, 1, rows_of("outputs"), "the program has names for them, so far")
+    given = ["4*b*s*V"] if e == 2 and not is_half else []
+    if settings.is_autocast or settings.is_adapted or not settings.keeps_on_gpu:
+        given.append(f"{settings.weight_bytes}*b*s*d")  # the head's input has a name
+    if settings.keeps_on_gpu:
+        saved = kept_after_forward(settings, in_autocast=True)
+    else:
+        saved = kept_after_forward(settings)
+        total = 4 if settings.is_autocast else loss_bytes(settings)  # of targets
+        given += [*_unpacked(settings), f"{2 if is_half else 4}*b*s*V + {total}"]
+    copies = [on_their_way(" + ".join(given), "in float32, and what has a name")] if given else []
+    return [*saved, logits, *copies]
+
+
+def _unpacked(settings: LlamaSettings) -> list[str]:
+    """What has a name in forward, and is kept elsewhere: the last norm's input, and tables."""
+    tables = [] if settings.is_checkpointed or settings.weight_bytes == 4 else ["4*s*d/a"]
+    return [f"{settings.weight_bytes}*b*s*d", *tables]
+
+
+def _before_loss(settings: LlamaSettings) -> list[Term]:
+    if not settings.keeps_on_gpu:
+        return tables_in_half(settings)
+    inside = "0" if settings.is_checkpointed and not settings.is_autocast else f"L*({BLOCK_WEIGHTS})"
+    copies = weight_copies(f"{inside} + V*d") if settings.is_autocast else []
+    return [*tables_in_half(settings), *kept_by_blocks(settings), *kept_by_norm(settings), *copies]
+
+
+def _in_fused(settings: LlamaSettings) -> list[Term]:
+    w = settings.weight_bytes
+    of_chunk = f"{w}*{ROWS}*V + 8*{ROWS}*V + 17*{ROWS}"  # the gradient of the chunk before, logits and their exponents
+    kept, more = kept_by_loss(settings), []
+    if not settings.keeps_on_gpu:  # the gradients leave when all of them are made
+        kept, more = [], [*_unpacked(settings), f"{w}*({_fused_gradients(settings)})"]
+    size = " + ".join([f"{w}*b*s*d + 12 + {of_chunk}", *more])
+    loss = Term("loss", str(loss_bytes(settings)), 1, rows_of("outputs"), "of the step before")
+    return [*_before_loss(settings), *kept, loss, on_their_way(size, "h, and a chunk of logits")]
+
+
+def _in_recomputed(settings: LlamaSettings) -> list[Term]:
+    sums = f"4*(up((b*s + 1)/{ROWS}, 1) - 1) + 4"  # the losses of whole chunks so far, and a number of targets
+    given = [] if settings.keeps_on_gpu else [f"{settings.weight_bytes}*b*s*d", *_unpacked(settings)]
+    kept = [h_of_chunks(settings)] if settings.keeps_on_gpu else []
+    loss = Term("loss", str(loss_bytes(settings)), 1, rows_of("outputs"), "of the step before")
+    size = " + ".join([f"8*{ROWS}*V + {sums}", *given])
+    return [*_before_loss(settings), *kept, loss, on_their_way(size, "a chunk's logits and log-probabilities")]
 
 
 def llama_in_loss_backward(settings: LlamaSettings) -> Formula:
-    """What a GPU holds while backward goes through the loss: both gradients are there, in float32.
+    """What a GPU holds while backward goes through the loss, where it takes most.
+
+    Of all logits both gradients are there, those of the log-probabilities and of the logits, in the logits' type in
+    which they went into the loss; of chunks that run again the same of the first, which comes last, beside the head's
+    gradient so far. The fused loss has made its gradients in forward: that of h is multiplied.
 
     Shapes, Counts, Unit, Source: as `llama_after_forward`.
     """
-    saved = [
-        term for term in _saved(settings) if term.name != "loss: total weight"
-    ]  # nll_loss has been through by then
-    on_their_way = Term(
-        "gradients on their way", "2*b*s*V + 1", 4, _rows("temporaries"), "of the log-probabilities, and of the logits"
-    )
-    terms = (*_standing(settings), *saved, *_outputs(settings), on_their_way)
-    return Formula(f"{_title(settings)}: held in the loss's backward", terms)
+    terms = (*standing(settings), *_loss_backward(settings), *outputs(settings))
+    return Formula(f"{title(settings)}: held in the loss's backward", terms)
 
 
-def llama_in_first_block(settings: LlamaSettings) -> Formula:
-    """What a GPU holds in the first block's backward, the last to run, where its MLP takes most for itself.
+def _loss_backward(settings: LlamaSettings) -> list[Term]:
+    w = settings.weight_bytes
+    if settings.loss == FUSED:
+        way = on_their_way(_of_fused(settings), "gradient of h")
+        return [*kept_after_forward(settings), way]
+    if settings.loss == RECOMPUTED:
+        return _chunk_backward(settings)
+    if settings.loss == HALF and settings.is_autocast:
+        return [*kept_after_forward(settings), on_their_way("4*b*s*V + 4", "gradient of the log-probabilities")]
+    each = 2 if settings.loss == HALF and w == 2 else 4
+    saved = [term for term in kept_after_forward(settings) if term.name != OF_THE_LOSS]  # nll_loss has been through
+    why = "gradients of the log-probabilities, and of the logits"
+    if settings.keeps_on_gpu:
+        return [*saved, on_their_way(f"{each}*(2*b*s*V + 1)", why)]
+    return [*saved, on_their_way(f"{each}*(3*b*s*V + 1)", f"{why}; log-probabilities")]
 
-    That is where silu and up have got their gradients, and the product of both has its own still. All weights behind it
-    have gradients; the embedding, and the block itself but for `down`, have none yet.
 
-    Shapes, Counts, Unit, Source: as `llama_after_forward`.
-    """
+def _one(settings: LlamaSettings) -> int:
+    """The loss's gradient in half precision."""
+    return 2 if settings.weight_bytes == 2 else 0
+
+
+def _of_fused(settings: LlamaSettings) -> str:
+    """Of its own gradients that of h, multiplied; and those that are back from the host."""
+    back = "" if settings.keeps_on_gpu else f" + {_fused_gradients(settings)}"
+    return f"{settings.weight_bytes}*(b*s*d{back}) + {_one(settings)} + 4"
+
+
+def _fused_gradients(settings: LlamaSettings) -> str:
+    return "b*s*d" if settings.is_adapted else "b*s*d + V*d"
+
+
+def _chunk_backward(settings: LlamaSettings) -> list[Term]:
     w, e = settings.weight_bytes, settings.element_bytes
-    embedding = "0" if settings.is_tied and settings.is_autocast else "V*d"
-    count = f"{llama_parameter_count(is_tied=settings.is_tied).text} - {embedding} - ({BLOCK_WEIGHTS} + 2*d) + d*f"
-    waits = settings.is_tied and (settings.holds_gradients or not settings.is_autocast)
-    waiting = f" + V*d*{w}" if waits else ""  # the head's, for the embedding's
-    fresh = [] if settings.holds_gradients else [("gradients", count, w, "gradients", "of what comes behind")]
-    size = f"3*b*s*f*{e} + b*s*d*{w}{waiting} + 4"
-    rows = [*fresh, ("gradients on their way", size, 1, "temporaries", "of silu, up, their product and x")]
-    kept = [term for term in llama_block_saved(settings, "0", "1") if term.name != "mlp: product"]
-    tables = _tables_in_half(settings)
-    copies = _copies(settings, f"{BLOCK_WEIGHTS} - d*f") if settings.is_autocast else []
-    terms = [Term(name, size, each, _rows(category), why) for name, size, each, category, why in rows]
-    title = f"{_title(settings)}: held in the first block's backward"
-    return Formula(title, (*_standing(settings), *tables, *kept, *copies, *_outputs(settings), *terms))
+    chunk = (Selector("", "LogSoftmaxBackward*", "result"),)
+    h = Selector("", "MmBackward*", "self")
+    kept = [Term("loss: log-probabilities", f"{ROWS}*V", 4, chunk, "of a chunk")]
+    copies = []
+    if settings.is_autocast:
+        copies = weight_copies("V*d" if settings.is_checkpointed else f"L*({BLOCK_WEIGHTS}) + V*d")
+        kept.append(Term("loss: input in half precision", f"{ROWS}*d", 2, (h,), "of a chunk"))
+    if not settings.keeps_on_gpu:
+        if not settings.is_adapted:
+            kept.append(Term("loss: input", f"{ROWS}*d", e, (h,), "back from the host"))
+        kept.append(_weight_back(settings))
+    behind = f"{w}*(b*s - {ROWS})*d + 8*{ROWS}*V + 4"
+    stays = [*kept_by_blocks(settings), *kept_by_norm(settings), h_of_chunks(settings)] if settings.keeps_on_gpu else []
+    way = _with_head(settings, behind, "gradients of a chunk, of h and the head", is_sum=settings.n_chunks > 2)
+    return [*tables_in_half(settings), *stays, *copies, *kept, *way]
 
 
-def llama_in_embedding(settings: LlamaSettings) -> Formula:
-    """What a GPU holds where backward ends, in the token embedding: every weight has its gradient.
+def _weight_back(settings: LlamaSettings) -> Term:
+    """The head's weight, an input of each chunk's checkpoint: a copy that came back from the host."""
+    weight = (Selector("", "MmBackward*", "mat2"),)
+    return Term("loss: weight", "V*d", settings.element_bytes, weight, "back from the host")
 
-    Counts: as `llama_after_forward`, for b s up to 3072 tokens: for more, the kernel sorts them, in buffers of its own.
-    Shapes, Unit, Source: as `llama_after_forward`.
+
+def _with_head(settings: LlamaSettings, size: str, why: str, is_sum: bool = True) -> list[Term]:
+    """What is on its way in bytes, and the head's gradient: one, or the sum of several; it may be what stays."""
+    is_fused = settings.loss == FUSED  # whose gradient is in the weight's type, not in autocast's
+    of_head = f"{settings.weight_bytes if is_fused else settings.element_bytes}*V*d"
+    if settings.is_adapted:
+        return [on_their_way(size, why)]
+    if (settings.is_autocast and not is_fused) or settings.has_others or settings.adds_up_apart or not is_sum:
+        return [on_their_way(f"{size} + {of_head}", why)]
+    return [Term("head's gradient", of_head, 1, rows_of("gradients"), "which stays"), on_their_way(size, why)]
+
+
+def llama_in_head(settings: LlamaSettings) -> Formula:
+    """What a GPU holds in the head's backward, where it takes most.
+
+    Of all logits that is behind both products, of chunks that run again where two gradients of the head are added up to
+    a third, of the fused loss where the head's gradient is multiplied.
+
+    Shapes, Counts, Unit, Source: as `llama_after_forward`.
     """
-    w, count = settings.weight_bytes, llama_parameter_count(is_tied=settings.is_tied).text
-    n_on_their_way = int(settings.holds_gradients)
-    if settings.is_tied:  # of the head and of the embedding; their sum is a third but under autocast
-        n_on_their_way = 2 + (not settings.is_autocast) - (not settings.holds_gradients)
-    x = "" if settings.is_tied and not settings.is_autocast else " + b*s*d"
-    terms = [] if settings.holds_gradients else [Term("gradients", count, w, _rows("gradients"), "of all weights")]
-    why = "the embedding's that do not stay, and that of x"
-    terms.append(Term("gradients on their way", f"{w}*({n_on_their_way}*V*d{x}) + 4", 1, _rows("temporaries"), why))
-    title = f"{_title(settings)}: held in the embedding's backward"
-    return Formula(title, (*_standing(settings), *_outputs(settings), *terms))
+    terms = (*standing(settings), *_head_backward(settings), *outputs(settings))
+    return Formula(f"{title(settings)}: held in the head's backward", terms)
 
 
-def llama_in_step(settings: LlamaSettings) -> Formula:
-    """What a GPU holds in the optimizer's step, all gradients among it, where its form takes most for itself.
-
-    Counts: as `llama_after_forward`; matrices in a group of parameters of their own, as `adamw` of
-            utils.experiments.training has them; for the loop, a vocabulary of at least 2d and 2f.
-    Shapes, Unit, Source: as `llama_after_forward`.
-    """
-    w, count = settings.weight_bytes, llama_parameter_count(is_tied=settings.is_tied).text
-    embeddings = "V*d" if settings.is_tied else "2*V*d"
-    roots = {
-        "AdamW, foreach": f"L*({BLOCK_WEIGHTS}) + {embeddings}",
-        "AdamW, loop": "2*V*d" + ("" if settings.is_tied else " + d*f"),
-    }.get(settings.optimizer)
-    standing = _standing(replace(settings, holds_gradients=False))
-    terms = [Term("gradients", count, w, _rows("gradients"), "one for each parameter"), *_outputs(settings)]
-    if roots:
-        terms.append(Term("square roots", roots, w, _rows("temporaries"), "of the averaged squares"))
-    return Formula(f"{_title(settings)}: held in the optimizer's step", (*standing, *terms))
+def _head_backward(settings: LlamaSettings) -> list[Term]:
+    e, kept = settings.element_bytes, kept_after_forward(settings)
+    if settings.loss == FUSED:
+        return [*kept, *_with_head(settings, _of_fused(settings), "gradients of h and the head")]
+    if is_whole(settings):
+        lost = {term.name for term in kept_by_loss(settings)}
+        stays = [term for term in kept if term.name not in lost]
+        back = "" if settings.keeps_on_gpu else " + V*d" if settings.is_adapted else " + V*d + b*s*d"
+        size = f"{e}*(b*s*V + b*s*d{back}) + {loss_bytes(settings)}"
+        return [*stays, *_with_head(settings, size, "gradients of logits, h and the head")]
+    return _chunk_head(settings, kept)
 
 
-def _title(settings: LlamaSettings) -> str:
+def _chunk_head(settings: LlamaSettings, kept: list[Term]) -> list[Term]:
+    w, e = settings.weight_bytes, settings.element_bytes
+    stays = [term for term in kept if term.name != "loss: count"]
+    if settings.is_adapted:
+        weight = [] if settings.keeps_on_gpu else [_weight_back(settings)]
+        return [*stays, *weight, on_their_way(f"{w}*b*s*d + {e}*{ROWS}*V + 4", "gradients of a chunk, and of h")]
+    if settings.n_chunks == 2:  # the second is the last, which has let the head's input go
+        stays = [term for term in stays if term.name != "loss: input"]
+    behind = "b*s" if settings.n_chunks == 2 else f"(b*s - {ROWS}*(up(b*s/{ROWS}, 1) - 2))"
+    ones = 4 if settings.n_chunks == 2 else 8
+    half = f" - 2*{ROWS}*d" if settings.is_autocast else ""  # that of this chunk is in half precision yet
+    size = f"{w}*{behind}*d{half} + {2 * e}*V*d + {ones}"
+    return [*stays, *_with_head(settings, size, "gradients of the head, and of h")]
+
+
+def title(settings: LlamaSettings) -> str:
+    """What a formula's own title begins with."""
     checkpoint = ", checkpoint of every block" if settings.is_checkpointed else ""
     return f"Llama, {settings.precision}, {settings.attention}{checkpoint}"
-
-
-def _standing(settings: LlamaSettings) -> list[Term]:
-    """What is there in every phase."""
-    count, each = llama_parameter_count(is_tied=settings.is_tied).text, settings.weight_bytes
-    terms = [
-        Term("parameters", count, each, _rows("parameters"), "the model"),
-        Term("rotary tables", "2*s*d/a", 4, _rows("buffers"), "cosines and sines, in float32"),
-    ]
-    if settings.holds_gradients:
-        terms.append(Term("gradients", count, each, _rows("gradients"), "of the step or the micro-batch before"))
-    if n_states := STATES[settings.optimizer]:
-        tensors = "9*L + 2" if settings.is_tied else "9*L + 3"
-        steps = f" + {STEP_BYTES}*({tensors})" if settings.optimizer.endswith("fused") else ""
-        size = f"{n_states * each}*({count}){steps}"
-        terms.append(Term("optimizer state", size, 1, _rows("optimizer state"), "two averages of each gradient"))
-    return [
-        *terms,
-        Term("inputs", "2*b*s", 8, _rows("inputs"), "tokens and targets, int64"),
-        Term("cuBLAS workspaces", "2", settings.workspace_bytes, _rows("cuBLAS workspace"), "forward and backward"),
-    ]
-
-
-def _saved(settings: LlamaSettings, in_autocast: bool = False) -> list[Term]:
-    """What autograd keeps for backward; in autocast's context the copies that it made for blocks stand as well."""
-    e = settings.element_bytes
-    norm = [Term(name, size, each, selectors, why) for name, size, each, selectors, why in norm_saved("norm", settings)]
-    head = Term("head: input", "b*s*d", e, (Selector("head", "MmBackward*", "self"),), "weight gradient of the head")
-    inside = "" if settings.is_checkpointed and not in_autocast else f"L*({BLOCK_WEIGHTS}) + "
-    copies = _copies(settings, f"{inside}V*d") if settings.is_autocast else []
-    return [*_tables_in_half(settings), *_blocks(settings), *norm, head, *copies, *_loss_saved()]
-
-
-def _blocks(settings: LlamaSettings) -> list[Term]:
-    if not settings.is_checkpointed:
-        return llama_block_saved(settings)
-    given = (Selector("blocks*", "checkpoint", "inputs?0?"),)
-    return [Term("blocks: input", "L*b*s*d", settings.weight_bytes, given, "of each, to run it again")]
-
-
-def _tables_in_half(settings: LlamaSettings) -> list[Term]:
-    if settings.weight_bytes == 4:
-        return []
-    kept = Selector("blocks.*.attention", "MulBackward*", "other"), Selector("rotation", "activations")
-    return [Term("rotary tables, in half precision", "2*s*d/a", 2, kept, "cosines and sines, the same for all blocks")]
-
-
-def _copies(settings: LlamaSettings, size: str) -> list[Term]:
-    return [Term("weight copies", size, 2, (Selector("*", "autocast copies", "*"),), "gradients of products' inputs")]
-
-
-def _loss_saved() -> list[Term]:
-    result, given = Selector("", "LogSoftmaxBackward*", "result"), Selector("", "NllLossBackward*", "self")
-    weight = (Selector("", "NllLossBackward*", "total_weight"),)
-    return [
-        Term("loss: log-probabilities", "b*s*V", 4, (result, given), "derivative of log_softmax, from its output"),
-        Term("loss: total weight", "1", 4, weight, "how many targets the mean is over"),
-    ]
-
-
-def _outputs(settings: LlamaSettings) -> list[Term]:
-    size = f"{settings.element_bytes}*b*s*V + " if settings.holds_logits else ""
-    return [
-        Term("logits and loss" if size else "loss", f"{size}4", 1, _rows("outputs"), "the program has names for it")
-    ]
-
-
-def _rows(category: str) -> tuple[Selector, ...]:
-    return (Selector("*", category, "*"),)

@@ -23,6 +23,21 @@ class Beginning:
     n_bytes: str | None = None
 
 
+@dataclass(frozen=True)
+class Highest:
+    """A moment that is where most is requested in a phase of a training step, right behind one of its allocations.
+
+    Which ones count is said by patterns: `operation`, the autograd `node`, and the `module`; and by `n_bytes`, an
+    expression in the letters. Of equal ones it is the first.
+    """
+
+    phase: str
+    operation: str = "*"
+    node: str = "*"
+    module: str = "*"
+    n_bytes: str | None = None
+
+
 def by_category(formula: Formula) -> Formula:
     """The same bytes, one term for each category of the ledger: what autograd keeps is "activations".
 

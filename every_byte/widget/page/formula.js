@@ -7,7 +7,8 @@
 //            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole; which: for
 //            each combination of the choices that select, as if counting with them, the last choice fastest; an option that is
 //            disabled, {name: reason}, is not counted; live: {name: the GPU's} are the options measured on this machine; of a
-//            choice that judges the verdict alone depends, and an account, of its first option, has one for each
+//            choice that judges the verdict alone depends, and an account, of its first option, has one for each; asked: there are
+//            no formulas here, and an answer has that of its own setting, `formula`: terms whose js is a number
 //   value   {symbol: number or name of an option}
 //   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, map, fit,
 //            fit_with, remark, beside}: an account and the value it is for; timeline and map as timeline.js and moving_map.js draw
@@ -73,10 +74,14 @@ export function beyond(spec, value) {
   return limits.filter(([, limit]) => limit).map(([stage, { reason }]) => ({ stage, reason }));
 }
 
-/** The terms of the formula that the value selects, each with its bytes; NaN where the letters give no size, and where
+/** The formula that came with an answer, if it is for this value; null where there is none. */
+const formulaOf = (spec, value, answer) => (same(spec, answer?.settings, value) ? (answer.formula ?? null) : null);
+
+/** The terms of the formula that the value selects, or that came with its answer, each with its bytes; NaN where the letters give no size, and where
  * the formula of its stage does not hold. */
-export function predict(spec, value) {
+export function predict(spec, value, answer) {
   const named = letters(spec, value);
+  if (spec.asked) return (formulaOf(spec, value, answer) ?? []).map((term) => ({ ...term, bytes: Number(term.js) }));
   const out = beyond(spec, value).map(({ stage }) => stage);
   const terms = placesAt(spec, value).map((place) => spec.terms[place]);
   return terms.map((term) => ({ stage: "", ...term, bytes: out.includes(term.stage) ? NaN : evaluate(term, named) }));
@@ -100,16 +105,16 @@ const withDifference = (row, state) =>
 const withBeside = (row, beside, state) =>
   ({ ...row, beside: beside ?? null, off: beside === undefined || state !== "ready" ? null : (row.accounted ?? 0) - beside });
 
-function compareStage(name, terms, counted, beside, state) {
+function compareStage(name, terms, isKnown, counted, beside, state) {
   const isSurprise = (term) => state === "ready" && !terms.some((known) => known.name === term);
   const surprises = Object.keys({ ...counted, ...beside }).filter(isSurprise);
   const rows = [
     ...terms.map((term) => ({ ...term, ...sized(term.bytes) })),
-    ...surprises.map((term) => ({ stage: name, name: term, text: "", why: "not in the formula", predicted: null })),
+    ...surprises.map((term) => ({ stage: name, name: term, text: "", ...(isKnown ? { why: "not in the formula", predicted: null } : { why: "", predicted: null, unsized: true }) })),
   ].map((row) => withDifference({ ...row, accounted: counted?.[row.name] ?? null }, state))
     .map((row) => withBeside(row, beside && (beside[row.name] ?? 0), state));
   const accounted = counted ? sum(Object.values(counted)) : null;
-  const whole = withDifference({ name, rows, ...sized(sum(terms.map(({ bytes }) => bytes))), accounted }, state);
+  const whole = withDifference({ name, rows, ...sized(isKnown ? sum(terms.map(({ bytes }) => bytes)) : NaN), accounted }, state);
   return withBeside(whole, beside && sum(Object.values(beside)), state);
 }
 
@@ -127,14 +132,16 @@ function compareWhole(stages, state) {
  * value), "failed", "absent" (there is no account of this value, and none will come) or "ready"; `beyond` as above;
  * `besideOrigin`: that of the account beside, or "". */
 export function compare(spec, value, answer) {
-  const terms = predict(spec, value);
+  const terms = predict(spec, value, answer);
+  const isAsked = spec.asked && !formulaOf(spec, value, answer);
   const out = beyond(spec, value);
   const state = !same(spec, answer?.settings, value) ? "waiting" : answer.error ? "failed" : answer.terms ? "ready" : "absent";
   const staged = (found) => (spec.stages[0] === "" && found ? { "": found } : found);
   const counted = staged(answer?.terms);
   const isBeside = state === "ready" || (state === "waiting" && liveAt(spec, value)); // then it is an earlier setting's
   const beside = isBeside ? staged(answer?.beside?.terms) : null;
-  const stages = spec.stages.map((name) => compareStage(name, terms.filter(({ stage }) => stage === name), counted?.[name], beside?.[name], state));
+  const isKnown = (name) => !spec.asked || !(isAsked || out.some(({ stage }) => stage === name));
+  const stages = spec.stages.map((name) => compareStage(name, terms.filter(({ stage }) => stage === name), isKnown(name), counted?.[name], beside?.[name], state));
   return {
     state, stages, whole: spec.parts ? compareWhole(stages, state) : null, misfit: misfit(spec, value, terms, out), beyond: out,
     besideOrigin: beside ? answer.beside.origin : "",

@@ -1,0 +1,171 @@
+"""The kernel's half of the explorer of what would make it fit: prediction, peak, what to try next, what cannot be."""
+
+import json
+import re
+
+import pytest
+
+from every_byte.gpu.memory.specs import SPECS
+from every_byte.units import short
+from utils.explorers.fit import N_TRIED, OPTIMIZERS, PRECISIONS, brought, fit_explorer, step_of
+from utils.explorers.ranks import WITH_BFLOAT16
+from utils.formulas.llama_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
+
+SMALL = {"model": "llama-3.2-1b", "b": 1, "s": 2048}
+CHUNKS = {"is_checkpointed": True, "loss": "chunks, fused"}
+
+
+@pytest.fixture(scope="module")
+def explorer():
+    return fit_explorer()
+
+
+def start_of(explorer, **changed):
+    return {symbol: control.default for symbol, control in explorer.controls.items()} | changed
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"precision": "autocast", "offload": "optimizer"},
+        {"precision": "float32 masters", "optimizer": "AdamW, foreach"},
+        {**CHUNKS, "optimizer": "AdamW, 8-bit, in backward"},
+        {**CHUNKS, "rank": 8, "offload": "activations"},
+    ],
+    ids=str,
+)
+def test_it_predicts_what_the_simulated_gpu_accounts_for(explorer, changed):
+    settings = start_of(explorer, **SMALL | changed)
+    answer = explorer.answer_at(settings)
+    assert answer["error"] == ""
+    assert set(answer["terms"]) == set(MOMENTS)
+    assert explorer.predict(settings) == answer["terms"]
+    for term in answer["formula"]:  # what a page shows as predicted
+        assert answer["terms"][term["stage"]][term["name"]] == int(term["js"])
+
+
+def test_the_remark_names_the_peak_and_what_to_try(explorer):
+    settings = start_of(explorer, **SMALL, **CHUNKS)
+    said = explorer.answer_at(settings)["remark"]
+    step = step_of(settings)
+    moment, n_bytes = peak(step.held, **step.letters)
+    assert said.startswith(f"The peak: {n_bytes:,d} bytes ({short(n_bytes)}) requested, in {moment}.")
+    best = [f"{name}, {short(n)}" for name, n in brought(settings).items()][:N_TRIED]
+    assert f"Try next, each alone: {'; '.join(best)} less." in said
+    assert "The peak is elsewhere for: " in said
+
+
+def test_what_is_tried_brings_what_it_says(explorer):
+    """The simulated peaks of both settings differ by that."""
+    settings = start_of(explorer, **SMALL, **CHUNKS)
+    found = brought(settings)
+    peaks = [requested_at_peak(step_of(settings | changed)) for changed in ({}, {"rank": 8})]
+    assert found["adapters of rank 8"] == peaks[0] - peaks[1]
+    assert found["loss chunks, recomputed"] == 0
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+
+
+def requested_at_peak(step) -> int:
+    run = step.run()
+    first, last = run.trace.position(run.after), run.trace.position(run.until)
+    level = most = run.trace.requested_bytes(first)
+    for event in run.trace.events[first:last]:
+        level += {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes
+        most = max(most, level)
+    return most
+
+
+def test_the_issue_of_the_start_is_the_loss(explorer):
+    """Eight billion parameters, 8,192 tokens: it does not fit on the first GPU, and many remedies bring nothing there."""
+    step = step_of(start_of(explorer))
+    assert peak(step.held, **step.letters) == ("backward of the loss", 105_012_717_460)
+    assert peak(step.held, **step.letters)[1] > step.spec.allocator_bytes
+    assert brought(start_of(explorer))["optimizer AdamW, fused, in backward"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason", "error"),
+    [
+        (
+            {"optimizer": "AdamW, fused, in backward", "offload": "optimizer"},
+            "there is no such step.",
+            "steps_in_backward and an offloaded optimizer exclude each other",
+        ),
+        (
+            {"optimizer": "SGD, in backward".replace("SGD", "AdamW, 8-bit"), "precision": "float32 masters"},
+            "there is no such step.",
+            "steps_in_backward and float32 masters exclude each other",
+        ),
+    ],
+)
+def test_what_excludes_each_other_is_a_sentence(explorer, changed, reason, error):
+    settings = start_of(explorer, **SMALL | changed)
+    assert explorer.predict(settings) == {}
+    answer = explorer.answer_at(settings)
+    assert answer["terms"] is None
+    assert error in answer["error"]
+    explorer.value = settings
+    assert repr(explorer.table()).endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"precision": "autocast", "rank": 8}, "autocast makes copies of frozen weights again and again."),
+        ({"precision": "autocast", "offload": "activations"}, "autocast's copies go to the host as well."),
+        ({"s": 1024, "loss": "chunks, fused"}, TOO_FEW_TOKENS),
+    ],
+)
+def test_where_there_is_no_closed_form_the_account_stands_alone(explorer, changed, reason):
+    settings = start_of(explorer, **SMALL | changed)
+    assert explorer.predict(settings) == {}
+    answer = explorer.answer_at(settings)
+    assert answer["error"] == ""
+    assert answer["formula"] == []
+    assert answer["remark"].endswith("What to try next is not predicted from here.")
+    explorer.value = settings
+    assert repr(explorer.table()).endswith(f"backward of the embedding, optimizer's step: {reason}")
+
+
+def test_adafactor_s_sums_are_left_out(explorer):
+    settings = start_of(explorer, **SMALL, **CHUNKS, optimizer="Adafactor")
+    predicted, accounted = explorer.predict(settings), explorer.answer_at(settings)["terms"]
+    assert set(MOMENTS) - set(predicted) == {"optimizer's step"}
+    assert {moment: accounted[moment] for moment in predicted} == predicted
+    explorer.value = settings
+    assert repr(explorer.table()).endswith(f"No prediction of optimizer's step: {SCRATCH}")
+
+
+def test_every_setting_has_a_closed_form_or_a_limit(explorer):
+    """Of each pair of choices; a stage without a limit is predicted, and the other way round."""
+    pairs = [("optimizer", OPTIMIZERS), ("precision", PRECISIONS), ("rank", [0, 8]), ("is_checkpointed", [False, True])]
+    for offload in explorer.controls["offload"].values:
+        for symbol, options in pairs:
+            for option in options:
+                settings = start_of(explorer, offload=offload, **{symbol: option})
+                try:
+                    step = step_of(settings)
+                except ValueError:
+                    assert explorer.predict(settings) == {}
+                    continue
+                has_all = set(explorer.predict(settings)) == set(MOMENTS)
+                assert not has_all or not why_no_peak(step.held, **step.letters)
+
+
+def test_every_gpu_has_its_size(explorer):
+    capacity = explorer.spec["capacity"]
+    gpus = [name for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16]
+    assert list(capacity["bytes"]) == gpus == explorer.controls["gpu"].enabled
+
+
+def test_what_a_page_gets_is_small(explorer):
+    assert len(json.dumps(explorer.answer_at(start_of(explorer, **SMALL)))) < 60_000
+    assert len(json.dumps(explorer.spec)) < 50_000
+
+
+def test_the_plain_table_reads_alone(explorer):
+    explorer.value = start_of(explorer, **SMALL)
+    text = repr(explorer.table())
+    assert re.search(r"\nend of forward +[\d,]+ bytes \(.* GiB\) +[\d,]+ bytes \(.* GiB\) +0 bytes\n", text)
+    assert "simulated on a100-80gb, PyTorch 2.13 rules. Fits on a100-80gb: " in text

@@ -1,0 +1,68 @@
+"""The peak of a Llama's step by closed form against the simulated peak: public sizes, any of the remedies."""
+
+import pytest
+
+from utils.experiments.llama_step import LlamaStep
+from utils.formulas.llama_moments import SCRATCH, SUMS_BYTES, TOO_FEW_TOKENS, peak, why_no_peak
+
+REMEDIES = [
+    ({}, "backward of the loss"),
+    ({"loss": "all logits, bfloat16"}, "backward of the loss"),
+    ({"is_checkpointed": True}, "backward of the first block"),
+    ({"is_checkpointed": True, "loss": "chunks, recomputed"}, "backward of the first block"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "steps_in_backward": True}, "loss"),
+    ({"is_checkpointed": True, "loss": "chunks, recomputed", "steps_in_backward": True}, "backward of the head"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "AdamW, foreach"}, "optimizer's step"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "AdamW, loop"}, "optimizer's step"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "AdamW, 8-bit"}, "optimizer's step"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "SGD"}, "backward of the first block"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "Adafactor", "steps_in_backward": True}, "loss"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "rank": 8}, "backward of the last block"),
+    ({"loss": "chunks, fused", "offload": "activations"}, "backward of the embedding"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "offload": "optimizer"}, "backward of the first block"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "offload": "optimizer, gradients"}, "loss"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "precision": "float32 masters"}, "optimizer's step"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "precision": "autocast"}, "backward of the embedding"),
+    ({"model": "llama-3.2-3b", "optimizer": "AdamW, 8-bit", "steps_in_backward": True, "is_checkpointed": True,
+      "loss": "chunks, fused", "gpu": "a100-80gb"}, "last block's first gradient"),
+    ({"model": "llama-2-7b", "b": 2, "s": 4096, "is_checkpointed": True}, "backward of the first block"),
+]  # fmt: skip
+
+
+def requested_peak(run) -> int:
+    """The most that is requested in the last step."""
+    first, last = run.trace.position(run.after), run.trace.position(run.until)
+    level = most = run.trace.requested_bytes(first)
+    for event in run.trace.events[first:last]:
+        level += {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes
+        most = max(most, level)
+    return most
+
+
+@pytest.mark.parametrize(("remedies", "moment"), REMEDIES, ids=str)
+def test_the_peak_is_one_of_the_moments(remedies, moment):
+    step = LlamaStep(**remedies)
+    assert why_no_peak(step.held, **step.letters) == ""
+    assert peak(step.held, **step.letters) == (moment, requested_peak(step.run()))
+
+
+def test_adafactor_s_step_is_a_lower_bound():
+    step = LlamaStep(is_checkpointed=True, loss="chunks, fused", optimizer="Adafactor")
+    assert why_no_peak(step.held, **step.letters) == SCRATCH
+    name, least = peak(step.held, **step.letters)
+    assert name == "optimizer's step"
+    assert 0 < requested_peak(step.run()) - least < SUMS_BYTES
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"precision": "float32"}, "attention is spelt out there"),
+        ({"precision": "autocast", "rank": 8}, "copies of frozen weights"),
+        ({"precision": "autocast", "offload": "activations"}, "copies go to the host"),
+        ({"s": 2047, "loss": "chunks, fused"}, TOO_FEW_TOKENS),
+    ],
+)
+def test_where_there_is_no_peak_it_says_why(settings, why):
+    step = LlamaStep(**settings)
+    assert why in why_no_peak(step.held, **step.letters)

@@ -1,0 +1,197 @@
+"""The explorer of what makes a Llama's training fit: its step with any remedy, the peak, and what to try next."""
+
+from collections.abc import Iterator
+
+from every_byte.gpu.memory.specs import SPECS
+from every_byte.ledger.ledger import Ledger
+from every_byte.units import exact, short
+from every_byte.widget import Account, Control, Explorer, Limit
+from every_byte.widget.gpus import (
+    available_gpus,
+    beside_its_simulation,
+    gpu_controls,
+    origin_of,
+    with_gpu,
+)
+from utils.experiments.llama_step import LOSSES, OFFLOADS, ROWS, LlamaStep, predicted
+from utils.experiments.step_run import StepRun
+from utils.formulas.llama_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
+
+from .gpt_controls import timeline_of
+from .ranks import WITH_BFLOAT16
+
+MODELS = ("llama-3-8b", "llama-2-7b", "llama-3.2-3b", "llama-3.2-1b")
+PRECISIONS = ("bfloat16", "autocast", "float32 masters")
+_IN_BACKWARD = ", in backward"
+OPTIMIZERS = (
+    "AdamW, fused", f"AdamW, fused{_IN_BACKWARD}", "AdamW, foreach", "AdamW, loop", "AdamW, 8-bit",
+    f"AdamW, 8-bit{_IN_BACKWARD}", "Adafactor", f"Adafactor{_IN_BACKWARD}", "SGD",
+)  # fmt: skip
+RANKS = {"off": 0, "8": 8, "64": 64}
+N_TRIED = 3
+_LETTERS = ("V", "d", "L", "a", "g", "f", "c", "m")
+_STEPS = {"optimizer": [name for name in OPTIMIZERS if name.endswith(_IN_BACKWARD)]}
+
+
+def controls() -> list[Control]:
+    """One for each remedy of `LlamaStep`."""
+    of_models = {name: {letter: LlamaStep(model=name).letters[letter] for letter in _LETTERS} for name in MODELS}
+    ranks = {name: {"r": rank} for name, rank in RANKS.items()}
+    return [
+        Control.choice("model", "model", list(MODELS), letters=of_models),
+        Control.range("b", "batch", 1, 64, value=1, log=True, unit="sequences"),
+        Control.range("s", "sequence", 1024, 32768, value=8192, log=True, unit="tokens"),
+        *gpu_controls(least=WITH_BFLOAT16, selects=True, workspace=True),
+        Control.choice("precision", "precision", list(PRECISIONS)),
+        Control.choice("optimizer", "optimizer", list(OPTIMIZERS)),
+        Control.choice("loss", "loss", list(LOSSES)),
+        Control.toggle("is_checkpointed", "checkpoint every block"),
+        Control.choice("rank", "adapters (LoRA), rank", RANKS, letters=ranks),
+        Control.choice("offload", "in the host's memory", list(OFFLOADS)),
+    ]
+
+
+def limits() -> dict[str, list[Limit]]:
+    """Where there is no closed form: what excludes each other, and what no moment speaks of."""
+    never = "0 - 1"
+    adapted = {"precision": ["autocast"], "rank": [name for name, rank in RANKS.items() if rank]}
+    of_all = [
+        Limit(never, "there is no such step.", _STEPS | {"offload": list(OFFLOADS[2:])}),
+        Limit(never, "there is no such step.", _STEPS | {"precision": ["float32 masters"]}),
+        Limit(never, "autocast makes copies of frozen weights again and again.", adapted),
+        Limit(
+            never, "autocast's copies go to the host as well.", {"precision": ["autocast"], "offload": ["activations"]}
+        ),
+        Limit("b*s - 2*c", TOO_FEW_TOKENS, {"loss": list(LOSSES)[2:]}),
+    ]
+    of_sums = {"optimizer": [name for name in OPTIMIZERS if name.startswith("Adafactor")]}
+    takes_sums = Limit(never, SCRATCH, of_sums)
+    sums_in_backward = Limit(never, SCRATCH, {"optimizer": [f"Adafactor{_IN_BACKWARD}"]})
+    many = Limit("V - b*s", "there are more tokens than the vocabulary has words.")
+    more = {
+        "optimizer's step": [takes_sums],
+        "last block's first gradient": [sums_in_backward],
+        "backward of the embedding": [many],
+    }
+    return {name: [*of_all, *more.get(name, [])] for name in MOMENTS}
+
+
+def step_of(settings: dict) -> LlamaStep:
+    """The step of a setting.
+
+    Raises: ValueError for what excludes each other.
+    """
+    optimizer = settings["optimizer"]
+    named = {"optimizer": optimizer.removesuffix(_IN_BACKWARD), "steps_in_backward": optimizer.endswith(_IN_BACKWARD)}
+    return LlamaStep(**with_gpu(settings) | named)
+
+
+def formula(settings: dict) -> dict:
+    """The closed forms of a setting; of one that cannot be, which has a limit, those of its optimizer alone."""
+    try:
+        return predicted(step_of(settings).held)
+    except ValueError:
+        return predicted(step_of(settings | {"offload": "nothing", "precision": "bfloat16"}).held)
+
+
+def account(settings: dict) -> Account:
+    """A training step on a fresh GPU, as an explorer shows it."""
+    run = step_of(settings).run()
+    fit = run.fit()
+    more = "" if fit else f" {run.room}"
+    return Account(
+        run.account(),
+        **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
+        timeline=timeline_of(run),
+        fit=fit,
+        remark=f"{remark(run, settings)}{more}",
+    )
+
+
+def remark(run: StepRun, settings: dict) -> str:
+    """Where the peak is, which GPUs have as much, and, by closed form, which single change brings most."""
+    n_bytes = Ledger.at(run.trace, run.peak).of_the_program.requested_bytes
+    where = _moment(run, n_bytes)
+    said = f"The peak: {exact(n_bytes)} requested, {where}."
+    there = [
+        name for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16 and n_bytes <= spec.allocator_bytes
+    ]
+    return f"{said} {_fits_on(there)} {_try_next(settings)}"
+
+
+def _moment(run: StepRun, n_bytes: int) -> str:
+    """The moment of MOMENTS that it is; else the phase and the operation."""
+    at = {position: name for name, position in run.positions.items()}
+    if run.peak in at:
+        return f"in {at[run.peak]}" if at[run.peak].startswith("backward") else f"at {at[run.peak]}"
+    of = [name for name, parts in run.account().items() if sum(parts.values()) == n_bytes]
+    event = run.trace.events[run.peak - 1]
+    return f"as much as at {of[0]}" if of else f"in {event.phase}, {event.operation} {event.module}".rstrip()
+
+
+def _fits_on(names: list[str]) -> str:
+    if not names:
+        return "No GPU of the book has as much."
+    return f"As much is there on {', '.join(names)}; whether blocks fit as well is said of the one chosen."
+
+
+def _changes(settings: dict) -> Iterator[tuple[str, dict]]:
+    """Each setting that differs in one remedy, or has half the tokens, and what it is called."""
+    options = {
+        "precision": PRECISIONS, "optimizer": OPTIMIZERS, "loss": tuple(LOSSES), "offload": OFFLOADS,
+    }  # fmt: skip
+    names = {"precision": "precision", "optimizer": "optimizer", "loss": "loss", "offload": "to the host:"}
+    for symbol, found in options.items():
+        for option in found:
+            if option != settings[symbol] and option != "nothing":
+                yield f"{names[symbol]} {option}", settings | {symbol: option}
+    if not settings["is_checkpointed"]:
+        yield "checkpoint", settings | {"is_checkpointed": True}
+    if not settings["rank"]:
+        yield "adapters of rank 8", settings | {"rank": 8}
+    if settings["b"] > 1:
+        yield f"batch {settings['b'] // 2}", settings | {"b": settings["b"] // 2}
+    if settings["s"] >= 4 * ROWS:
+        yield f"sequence {settings['s'] // 2}", settings | {"s": settings["s"] // 2}
+
+
+def brought(settings: dict) -> dict[str, int]:
+    """For each single change of which there is a closed form, how many bytes of the peak it brings; most first.
+
+    Unit:   bytes, requested; negative: the peak grows.
+    """
+    now = step_of(settings)
+    if why_no_peak(now.held, **now.letters):
+        return {}
+    before, found = peak(now.held, **now.letters)[1], {}
+    for name, changed in _changes(settings):
+        try:
+            step = step_of(changed)
+        except ValueError:  # what excludes each other is no way out
+            continue
+        if not why_no_peak(step.held, **step.letters):
+            found[name] = before - peak(step.held, **step.letters)[1]
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _try_next(settings: dict) -> str:
+    found = brought(settings)
+    if not found:
+        return "What to try next is not predicted from here."
+    best = [f"{name}, {short(n)}" for name, n in found.items() if n > 0][:N_TRIED]
+    nothing = [name for name, n in found.items() if n == 0]
+    tried = f"Try next, each alone: {'; '.join(best)} less." if best else "No single change brings anything."
+    return f"{tried} The peak is elsewhere for: {'; '.join(nothing)}." if nothing else tried
+
+
+def fit_explorer() -> Explorer:
+    """A Llama's step with any remedy: predicted and accounted, where the peak is, whether it fits, what to try next."""
+    return Explorer(
+        title="What would make it fit?",
+        controls=controls(),
+        formula=formula,
+        measure=beside_its_simulation(account),
+        capacity=("gpu", {name: spec.allocator_bytes for name, spec in available_gpus(WITH_BFLOAT16).items()}),
+        limits=limits(),
+        formula_of_each=True,
+    )

@@ -1,0 +1,161 @@
+"""How many numbers a Llama has, how many of them are trained, and what an optimizer keeps for these."""
+
+from every_byte.formula.expressions import Expression
+
+from .llama_settings import MASTERS, LlamaSettings
+from .settings import STEP_BYTES
+
+BLOCK_WEIGHTS = "2*d**2 + 2*g*d**2/a + 3*d*f"
+"""Those of a block's seven Linears."""
+ADAPTER_WEIGHTS = "r*(9*d + 2*g*d/a + 3*f)"
+"""Those of a block's seven adapters: of each Linear both widths, r times."""
+VALUES_BYTES = 2 * 256 * 4
+"""What bytes of an 8-bit average stand for: 256 float32 numbers for each of both."""
+AT_ONCE = 1 << 25
+"""Numbers that are floats at once in a step of the 8-bit optimizer."""
+_MATRICES = {"d**2": 2, "g*d**2/a": 2, "d*f": 3}  # of a block, by their sizes
+_SIDES = "(9*d + 2*g*d/a + 3*f)"  # rows and columns of a block's matrices, added up
+
+
+def llama_parameter_count(*, is_tied: bool = False) -> Expression:
+    """The number of a Llama's parameters.
+
+    Shapes: tokens[V, d]; in each of L blocks q[d, d], k and v[g d/a, d], out[d, d], gate, up and down of d f each, and
+            two norms of d; a last norm of d; head[V, d]
+    Counts: the head once, with the embedding, if it is tied to it. Not the tables of rotary positions, buffers.
+    Source: held to `Llama` by tests/formulas/test_llama.py.
+    """
+    return Expression(f"L*({BLOCK_WEIGHTS} + 2*d) + d + {'' if is_tied else '2*'}V*d")
+
+
+def trained_count(settings: LlamaSettings) -> str:
+    """The number of those that are trained: all, or the adapters alone."""
+    return f"L*{ADAPTER_WEIGHTS}" if settings.is_adapted else llama_parameter_count(is_tied=settings.is_tied).text
+
+
+def n_tensors(settings: LlamaSettings) -> str:
+    """How many tensors these are."""
+    if settings.is_adapted:
+        return "14*L"
+    return "9*L + 2" if settings.is_tied else "9*L + 3"
+
+
+def state_size(settings: LlamaSettings) -> str:
+    """What the optimizer keeps on the GPU, in bytes: "0" for nothing.
+
+    Counts: not float32 masters, which are parameters. Of the 8-bit optimizer 2n + 8 ceil(n/256) for a
+            tensor of n >= 4,096 numbers, else 8n; matrices are taken to be that large.
+    """
+    if settings.offload.startswith("optimizer"):
+        return "0"
+    each = 4 if settings.precision == MASTERS else settings.weight_bytes
+    return _state(settings, each, trained_count(settings))
+
+
+def values_size(settings: LlamaSettings) -> str:
+    """What each optimizer with bytes has beside them, in bytes: what these stand for."""
+    if settings.optimizer != "AdamW, 8-bit" or settings.offload.startswith("optimizer"):
+        return "0"
+    return f"{VALUES_BYTES}*({n_tensors(settings) if settings.steps_in_backward else '1'})"
+
+
+def _state(settings: LlamaSettings, each: int, count: str) -> str:
+    name = settings.optimizer
+    if name == "SGD":
+        return "0"
+    if name == "Adafactor":
+        return f"{each}*({_factored(settings)})"
+    if name == "AdamW, 8-bit":
+        return _in_bytes(settings)
+    steps = f" + {STEP_BYTES}*({n_tensors(settings)})" if name.endswith("fused") else ""
+    return f"{2 * each}*({count}){steps}"
+
+
+def _factored(settings: LlamaSettings) -> str:
+    """Numbers: of a matrix one for each row and each column, of what is no matrix one for each element."""
+    if settings.is_adapted:
+        return f"L*(14*r + {_SIDES})"
+    return f"L*({_SIDES} + 2*d) + d + {'' if settings.is_tied else '2*'}(V + d)"
+
+
+def _in_bytes(settings: LlamaSettings) -> str:
+    if settings.is_adapted:
+        sides = {"d": 9, "g*d/a": 2, "f": 3}
+        scales = " + ".join(f"{n}*up(r*{side}/256, 1)" for side, n in sides.items())
+        return f"2*L*{ADAPTER_WEIGHTS} + 8*L*({scales})"
+    scales = " + ".join(f"{n}*up({size}/256, 1)" for size, n in _MATRICES.items())
+    embeddings = 1 if settings.is_tied else 2
+    is_large = "(2 - up(2/up((d + 1)/4096, 1), 1))"  # 1 where d >= 4096, else 0
+    norm = f"({is_large}*(2*d + 8*up(d/256, 1)) + (1 - {is_large})*8*d)"
+    weights = f"2*(L*({BLOCK_WEIGHTS}) + {embeddings}*V*d) + 8*(L*({scales}) + {embeddings}*up(V*d/256, 1))"
+    return f"{weights} + (2*L + 1)*{norm}"
+
+
+def in_step_size(settings: LlamaSettings) -> str:
+    """What a step takes for itself where it takes most, in bytes, all gradients beside it.
+
+    Counts: of AdamW's foreach form a square root for each matrix at once, each tensor with masters; of its loop two
+            for one parameter at a time, the largest, and a smaller one that is still there. Of the 8-bit optimizer
+            floats for 2^25 numbers of the largest parameter, which has to have twice as many. Not what Adafactor's
+            sums take.
+    """
+    is_master, count = settings.precision == MASTERS, trained_count(settings)
+    each = 4 if is_master else settings.weight_bytes
+    if settings.offload.startswith("optimizer"):  # a gradient crosses as it is, and becomes float32 on the host
+        return "0"
+    if settings.is_adapted:
+        matrices, two = count, f"3*{largest(settings)}"
+    else:
+        embeddings = "V*d" if settings.is_tied else "2*V*d"
+        matrices = count if is_master else f"L*({BLOCK_WEIGHTS}) + {embeddings}"
+        two = "2*V*d" + ("" if settings.is_tied else " + d*f")
+    in_bytes = f"{21 if each == 4 else 25}*{largest(settings)}" if settings.is_adapted else eight_bit_size(each)
+    taken = {
+        "AdamW, foreach": f"{each}*({matrices})",
+        "AdamW, loop": f"{each}*({two})",
+        "AdamW, 8-bit": in_bytes,
+        "Adafactor": f"{each}*{largest(settings)}",
+    }
+    return taken.get(settings.optimizer, "0")
+
+
+def eight_bit_size(each: int) -> str:
+    """What the 8-bit optimizer has beside a gradient of so many bytes a number, where it has most.
+
+    Counts: for a matrix of two parts at least: in the second, two floats a number of the first have a name still.
+    """
+    return f"{28 if each == 4 else 32}*{AT_ONCE}"
+
+
+def eight_bit_step(n: int, each: int) -> tuple[int, int]:
+    """The same for a matrix of n numbers, and of what is allocated last then, both in bytes.
+
+    A part has 25 bytes a number where it writes, 24 where it reads; in float32, whose gradient is no copy, 21 and 20.
+    """
+    wide = 0 if each == 4 else 4
+    first, second = min(n, AT_ONCE), min(max(n - AT_ONCE, 0), AT_ONCE)
+    writes, reads = (21 + wide) * first, 8 * first + (20 + wide) * second
+    return (writes, first) if writes > reads or not second else (reads, 4 * second)
+
+
+def one_step_size(settings: LlamaSettings, matrix: str = "V*d") -> str:
+    """The same for one step in backward: that of a vocabulary's matrix, or of one of a block, whose gradient is there.
+
+    Counts: of a block's for the 8-bit optimizer m bytes, which `eight_bit_step` gives.
+    """
+    each = settings.weight_bytes
+    if settings.offload.startswith("optimizer"):
+        return "0"
+    in_bytes = eight_bit_size(each) if matrix == "V*d" else "m"
+    taken = {
+        "AdamW, foreach": f"{each}*{matrix}",
+        "AdamW, loop": f"{2 * each}*{matrix}",
+        "AdamW, 8-bit": in_bytes,
+        "Adafactor": f"{each}*{matrix}",
+    }
+    return taken.get(settings.optimizer, "0")
+
+
+def largest(settings: LlamaSettings) -> str:
+    """The numbers of the largest tensor that is trained, f being d at least."""
+    return "r*f" if settings.is_adapted else "V*d"

@@ -1,0 +1,129 @@
+"""The moments of a Llama's training step at which its peak may be, by which event each begins, and the largest."""
+
+from .llama import llama_after_forward, llama_in_head, llama_in_loss, llama_in_loss_backward
+from .llama_backward import llama_in_down, llama_in_embedding, llama_in_first_block, llama_in_last_block, llama_in_step
+from .llama_counts import AT_ONCE, in_step_size, one_step_size
+from .llama_settings import FUSED, HALF, RECOMPUTED, LlamaSettings
+from .llama_standing import has_masters
+from .moments import Beginning, Highest
+
+MOMENTS = {
+    "end of forward": llama_after_forward,
+    "loss": llama_in_loss,
+    "backward of the loss": llama_in_loss_backward,
+    "backward of the head": llama_in_head,
+    "last block's first gradient": llama_in_down,
+    "backward of the last block": llama_in_last_block,
+    "backward of the first block": llama_in_first_block,
+    "backward of the embedding": llama_in_embedding,
+    "optimizer's step": llama_in_step,
+}
+"""The moments of a step, in their order; with a step in backward the last one is the head's, or the embedding's."""
+
+
+def beginnings(settings: LlamaSettings, n_layers: int) -> dict[str, Beginning | Highest]:
+    """For each of MOMENTS by which event of the step it begins."""
+    of_each = (
+        Beginning("forward"),
+        Highest("forward", "aten::logsumexp" if settings.loss == FUSED else "aten::nll_loss_forward"),
+        _in_loss_backward(settings),
+        _in_head(settings),
+        _in_down(settings, f"blocks.{n_layers - 1}.mlp"),
+        *(Highest("backward", "aten::mul.Tensor", "Mul*", f"blocks.{n}.mlp") for n in (n_layers - 1, 0)),
+        _in_embedding(settings),
+        _in_step(settings),
+    )
+    return dict(zip(MOMENTS, of_each, strict=True))
+
+
+def _in_loss_backward(settings: LlamaSettings) -> Beginning | Highest:
+    if settings.loss == FUSED:
+        return Beginning("forward", ("aten::mul.Tensor",))
+    both_in_half = settings.loss == HALF and settings.is_autocast
+    return Highest("backward", "aten::nll_loss_backward" if both_in_half else "aten::_log_softmax_backward_data")
+
+
+def _in_head(settings: LlamaSettings) -> Highest:
+    if settings.loss == FUSED:
+        return Highest("backward", "aten::mul.Tensor", "Chunked*")
+    if settings.loss == RECOMPUTED and not settings.is_adapted:
+        return Highest("backward", "aten::add.Tensor", "TBackward*")
+    return Highest("backward", "aten::mm", "MmBackward*", "" if settings.loss == RECOMPUTED else "head")
+
+
+def _in_embedding(settings: LlamaSettings) -> Beginning | Highest:
+    if settings.is_adapted:
+        return Beginning("backward")
+    return Highest(
+        "backward", "aten::add.Tensor" if settings.adds_up_apart else "aten::embedding_dense_backward", module="tokens"
+    )
+
+
+def _in_down(settings: LlamaSettings, mlp: str) -> Highest:
+    if settings.is_adapted or settings.is_autocast:
+        return Highest("backward", "aten::mul.Tensor", "Mul*", mlp)
+    if settings.gradients_go and one_step_size(settings) != "0":
+        return Highest("backward", node="*AccumulateGrad", n_bytes=_bytes_in_step(settings, "d*f"))
+    return Highest("backward", "aten::mm", "MmBackward*", f"{mlp}.down")
+
+
+def _in_step(settings: LlamaSettings) -> Beginning | Highest:
+    if not settings.gradients_go:
+        makes_none = in_step_size(settings) == "0" and not has_masters(settings)
+        return Beginning("backward") if makes_none else Highest("optimizer")
+    if settings.is_adapted or one_step_size(settings) == "0":
+        return Beginning("backward")
+    return Highest("backward", node="*AccumulateGrad", n_bytes=_bytes_in_step(settings, "V*d"))
+
+
+def _bytes_in_step(settings: LlamaSettings, matrix: str) -> str:
+    """Of what is allocated last where one step in backward takes most."""
+    if settings.optimizer == "AdamW, 8-bit":
+        return f"4*{AT_ONCE}" if matrix == "V*d" else "u"
+    return f"{settings.weight_bytes}*{matrix}"
+
+
+def peak(settings: LlamaSettings, **letters: int) -> tuple[str, int]:
+    """The largest of MOMENTS, its name and its bytes: the step's peak, where `why_no_peak` says nothing.
+
+    Counts: of Adafactor's step not what its sums take, so that there it is a lower bound.
+    Unit:   bytes, requested.
+    Raises: ValueError, as `Formula.bytes`.
+    Source: held to the simulated peak of the public sizes by tests/formulas/test_llama_peaks.py.
+    """
+    found = {name: held(settings).bytes(**letters) for name, held in MOMENTS.items()}
+    return max(reversed(found.items()), key=lambda item: item[1])  # of equal ones the last: one may stand for another
+
+
+SUMS_BYTES = 32 << 20
+"""More than Adafactor's sums take in a step of one of the public sizes."""
+
+
+def why_no_peak(settings: LlamaSettings, **letters: int) -> str:
+    """Why `peak` may be too little here: a sentence, or "" where it is the peak."""
+    if reason := why_no_form(settings):
+        return reason
+    if settings.takes_chunks and letters["b"] * letters["s"] < 2 * letters["c"]:
+        return TOO_FEW_TOKENS
+    if not settings.is_adapted and 5 * letters["b"] * letters["s"] > 2 * letters["V"]:
+        return MANY_TOKENS
+    if settings.optimizer != "Adafactor":
+        return ""
+    *others, in_step = (held(settings).bytes(**letters) for held in MOMENTS.values())
+    return SCRATCH if in_step + SUMS_BYTES > max(others) else ""
+
+
+MANY_TOKENS = "of so many tokens the embedding's backward adds up parts that take more than its gradient."
+TOO_FEW_TOKENS = "there are fewer than two whole chunks of rows."
+SCRATCH = "Adafactor's sums take scratch whose size follows from the kernel's launch, not from a formula."
+
+
+def why_no_form(settings: LlamaSettings) -> str:
+    """The same for settings of which no form here speaks, whatever the sizes."""
+    if settings.attention in ("math", "explicit"):
+        return "attention is spelt out there, and what its backward takes has no moment here."
+    if settings.is_autocast and settings.is_adapted:
+        return "autocast makes copies of frozen weights again and again, of which no moment here speaks."
+    if settings.is_autocast and not settings.keeps_on_gpu:
+        return "autocast's copies go to the host as well, and of those that come back no moment here speaks."
+    return ""
