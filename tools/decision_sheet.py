@@ -15,7 +15,9 @@ from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula
 from every_byte.units import short
 from utils.experiments.llama_step import ROWS
-from utils.formulas.llama_block import LlamaSettings, llama_block_saved, llama_parameter_count
+from utils.formulas.llama_block import llama_block_saved
+from utils.formulas.llama_counts import llama_parameter_count
+from utils.formulas.llama_settings import LlamaSettings
 from utils.models.eight_bit import BLOCK
 from utils.models.llama import SIZES
 

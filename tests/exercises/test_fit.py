@@ -3,7 +3,7 @@
 import pytest
 
 from utils.exercises import fit
-from utils.formulas.llama_block import llama_parameter_count
+from utils.formulas.llama_counts import llama_parameter_count
 
 CAUSES = {"A": "another process", "B": "fragmentation", "C": "one request", "D": "its own tensors"}
 MASTERS = "bfloat16, masters and their gradients in float32"

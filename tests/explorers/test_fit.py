@@ -76,8 +76,8 @@ def requested_at_peak(step) -> int:
     return most
 
 
-def test_the_issue_of_the_start_is_the_loss(explorer):
-    """Eight billion parameters, 8,192 tokens: it does not fit on the first GPU, and many remedies bring nothing there."""
+def test_the_explorer_begins_with_a_peak_in_the_loss(explorer):
+    """Eight billion parameters, 8,192 tokens: many remedies bring nothing there."""
     step = step_of(start_of(explorer))
     assert peak(step.held, **step.letters) == ("backward of the loss", 105_012_717_460)
     assert peak(step.held, **step.letters)[1] > step.spec.allocator_bytes

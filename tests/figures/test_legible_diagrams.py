@@ -18,7 +18,7 @@ from utils.figures.ranks_diagram import split_block, three_exchanges
 from utils.figures.segments_diagram import segments_held
 from utils.figures.shards_diagram import gathered_frames, zero_stages
 from utils.formulas.block import ATTENTIONS
-from utils.formulas.llama_block import LlamaSettings
+from utils.formulas.llama_settings import LlamaSettings
 
 BLOCK = {"b": 12, "s": 1024, "d": 768, "a": 12, "e": 2}
 MLP = {"b": 2, "s": 4096, "d": 1024, "e": 2}

@@ -4,7 +4,8 @@ import pytest
 from diagrams import words
 
 from utils.figures.llama_diagram import llama_block
-from utils.formulas.llama_block import LlamaSettings, llama_block_saved
+from utils.formulas.llama_block import llama_block_saved
+from utils.formulas.llama_settings import LlamaSettings
 
 LETTERS = {"d": 96, "a": 6, "g": 2, "f": 200}
 

@@ -15,7 +15,7 @@ from every_byte.ledger.ledger import Ledger
 from every_byte.units import GiB, MiB, exact
 from utils.experiments.first_programs import tensor_of
 from utils.experiments.training import StepSettings, random_tokens, train_steps
-from utils.formulas.llama_block import llama_parameter_count
+from utils.formulas.llama_counts import llama_parameter_count
 from utils.models.llama import SIZES, Llama
 from utils.models.losses import half_logits, recomputed_chunks, whole_logits
 

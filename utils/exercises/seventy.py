@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from every_byte.formula.expressions import Expression
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.units import exact
-from utils.formulas.llama_block import BLOCK_WEIGHTS, LlamaSettings, llama_block_saved, llama_parameter_count
+from utils.formulas.llama_block import llama_block_saved
+from utils.formulas.llama_counts import BLOCK_WEIGHTS, llama_parameter_count
+from utils.formulas.llama_settings import LlamaSettings
 
 from .fit import letters_of
 from .judge import NO_ANSWER, Verdict, check, not_yet, of_part, right

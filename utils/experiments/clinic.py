@@ -24,7 +24,7 @@ _BASE = LlamaStep(model="llama-3.2-1b", s=128, optimizer="SGD", loss="chunks, re
 
 @dataclass(frozen=True)
 class Patient:
-    """A training of a Llama 3.2 1B, cut to N_LAYERS blocks: how, of batches of which lengths, on which card, and what it keeps beside.
+    """How a Llama 3.2 1B of N_LAYERS blocks is trained, on batches of which lengths, on which card.
 
     `keeps_losses`: after each step it evaluates a batch, and keeps the loss, with its graph.
     """

@@ -1,6 +1,7 @@
 """A Llama's block as a diagram: each tensor that it keeps for backward at its place, in bytes a token."""
 
-from utils.formulas.llama_block import LlamaSettings, llama_block_saved
+from utils.formulas.llama_block import llama_block_saved
+from utils.formulas.llama_settings import LlamaSettings
 
 from .diagram import WIDTH, Diagram
 
