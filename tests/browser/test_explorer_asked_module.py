@@ -1,4 +1,4 @@
-"""An explorer whose formula comes with the answer, in a bare page: what it predicts of a setting, and of one without."""
+"""An explorer whose formula comes with the answer, in a bare page: what it predicts, with and without one."""
 
 import pytest
 from bare_page import draw, redraw, settle, state
