@@ -119,7 +119,7 @@ def test_javascript_predicts_what_python_predicts(opened):
                 "" if explorer.spec.get("asked") else "prediction alone"
             )
             assert "accounted" not in shown.root.inner_text()  # the word of this page is "simulated"
-            assert said(shown, ".eb-fit") == foretold(explorer, settings)
+            assert said(shown, ".eb-fit") == (foretold(explorer, settings) if expected else "")
             assert all(accounted is None for _, accounted in rows.values())
         n_compared += 1
 
