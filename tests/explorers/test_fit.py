@@ -77,7 +77,7 @@ def requested_at_peak(step) -> int:
 
 
 def test_the_explorer_begins_with_a_peak_in_the_loss(explorer):
-    """Eight billion parameters, 8,192 tokens: many remedies bring nothing there."""
+    """Eight billion parameters, 8,192 tokens do not fit on the first GPU, and one remedy brings nothing there."""
     step = step_of(start_of(explorer))
     assert peak(step.held, **step.letters) == ("backward of the loss", 105_012_717_460)
     assert peak(step.held, **step.letters)[1] > step.spec.allocator_bytes

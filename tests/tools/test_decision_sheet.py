@@ -9,7 +9,8 @@ import torch
 from every_byte.formula.expressions import Expression
 from every_byte.gpu.simulated import SimulatedGPU
 from tools.decision_sheet import KEPT, LETTERS, MODEL, PAGE, REMEDIES, SYMPTOMS, letters, page
-from utils.formulas.llama import llama_after_forward, llama_in_loss_backward, llama_in_step
+from utils.formulas.llama import llama_after_forward, llama_in_loss_backward
+from utils.formulas.llama_backward import llama_in_step
 from utils.formulas.llama_settings import LlamaSettings
 from utils.models.adapters import with_adapters
 from utils.models.eight_bit import AdamW8bit

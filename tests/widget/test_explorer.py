@@ -12,8 +12,9 @@ import torch
 import traitlets
 from ipywidgets import IntSlider, interact, link
 
+from every_byte.formula.formula import Formula, Term
 from every_byte.palette import TERMS
-from every_byte.widget import Account, Control, Explorer
+from every_byte.widget import Account, Control, Explorer, Limit
 from every_byte.widget.scripts import one_module
 from utils.formulas.mlp import mlp_saved
 
@@ -158,6 +159,29 @@ def test_a_term_has_one_colour_in_every_formula_and_it_is_the_books():
 
 
 # ---- accounts
+
+
+def test_a_formula_of_each_setting_comes_with_its_answer_and_not_with_the_page():
+    def of_each(settings):
+        return {"forward": Formula("", (Term("activations", f"{settings['b']}*d", 2, why="kept"),))}
+
+    controls = [Control.range("b", "batch", 1, 4, value=2), Control.range("d", "width", 1, 9, value=3)]
+    explorer = Explorer(
+        title="",
+        controls=controls,
+        formula=of_each,
+        measure=lambda settings: Account({"forward": {"activations": 2 * settings["b"] * settings["d"]}}),
+        limits={"forward": Limit("8 - d", "of more nothing is known.")},
+        formula_of_each=True,
+    )
+    assert (explorer.spec["stages"], explorer.spec["terms"], explorer.spec["asked"]) == (["forward"], [], True)
+    assert "activations" in explorer.spec["colours"]
+    answer = explorer.answer_at({"b": 4, "d": 5})
+    term = {"stage": "forward", "name": "activations", "why": "kept", "text": "4·d·2", "letters": [], "js": "40"}
+    assert answer["formula"] == [term]
+    assert explorer.predict({"b": 4, "d": 5}) == {"forward": {"activations": 40}}
+    assert explorer.answer_at({"b": 4, "d": 9})["formula"] == []
+    assert "asked" not in make().spec
 
 
 def test_an_answer_carries_its_request_and_the_settings_that_it_is_for():

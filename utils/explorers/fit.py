@@ -39,8 +39,8 @@ def controls() -> list[Control]:
     ranks = {name: {"r": rank} for name, rank in RANKS.items()}
     return [
         Control.choice("model", "model", list(MODELS), letters=of_models),
-        Control.range("b", "batch", 1, 64, value=1, log=True, unit="sequences"),
         Control.range("s", "sequence", 1024, 32768, value=8192, log=True, unit="tokens"),
+        Control.range("b", "batch", 1, 64, value=1, log=True, unit="sequences"),
         *gpu_controls(least=WITH_BFLOAT16, selects=True, workspace=True),
         Control.choice("precision", "precision", list(PRECISIONS)),
         Control.choice("optimizer", "optimizer", list(OPTIMIZERS)),
@@ -123,7 +123,7 @@ def _moment(run: StepRun, n_bytes: int) -> str:
     """The moment of MOMENTS that it is; else the phase and the operation."""
     at = {position: name for name, position in run.positions.items()}
     if run.peak in at:
-        return f"in {at[run.peak]}" if at[run.peak].startswith("backward") else f"at {at[run.peak]}"
+        return f"in {at[run.peak]}" if at[run.peak].startswith(("forward", "backward")) else f"at {at[run.peak]}"
     of = [name for name, parts in run.account().items() if sum(parts.values()) == n_bytes]
     event = run.trace.events[run.peak - 1]
     return f"as much as at {of[0]}" if of else f"in {event.phase}, {event.operation} {event.module}".rstrip()

@@ -9,7 +9,7 @@ from .moments import Beginning, Highest
 
 MOMENTS = {
     "end of forward": llama_after_forward,
-    "loss": llama_in_loss,
+    "forward of the loss": llama_in_loss,
     "backward of the loss": llama_in_loss_backward,
     "backward of the head": llama_in_head,
     "last block's first gradient": llama_in_down,

@@ -31,14 +31,15 @@ function initialize({ model }) {
   ask();
 }
 
-const GONE = "The kernel is gone: run all cells up to this one again for accounts. The prediction needs no kernel.";
+const GONE = "The kernel is gone: run all cells up to this one again for accounts.";
+const NEEDS_NONE = " The prediction needs no kernel.";
 
 function render({ model, el }) {
   let value = model.get("value");
   let gone = false; // after a restart of the kernel the model is deaf and dumb; the page goes on alone
   let old = null; // the answer that is to be measured again
   const answer = () => (model.get("answer") === old ? { ...old, settings: null } : model.get("answer"));
-  const draw = () => view.draw(value, gone ? { settings: value, terms: null, error: GONE } : answer());
+  const draw = () => view.draw(value, gone ? { settings: value, terms: null, error: `${GONE}${model.get("spec").asked ? "" : NEEDS_NONE}` } : answer());
   const change = (next) => {
     value = next;
     if (!gone) {

@@ -154,7 +154,7 @@ function mount(root, name, { spec, value: first, shared, answers }) {
   const known = new Map(); // unpacked once, so that a drawing knows what it has drawn
   function answerAt(now) {
     const key = keyOf(spec, first, now);
-    if (!(key in answers)) return { settings: now, terms: null, error: "", absence: ABSENCE, badge: "prediction alone", origin };
+    if (!(key in answers)) return { settings: now, terms: null, error: "", absence: ABSENCE, badge: spec.asked ? "" : "prediction alone", origin };
     if (!known.has(key)) known.set(key, { ...shared, ...answers[key], timeline: unpacked(answers[key].timeline), settings: now });
     return { ...known.get(key), settings: now };
   }
