@@ -85,5 +85,6 @@ glossary_unlinked = [
     "split off",
     "term",
 ]
-# And those that one chapter uses in another sense: segments of a chain of layers; a compiler that traces.
-glossary_unlinked_in = {"chapters/05_checkpointing": ["segment", "trace"]}
+# And those that one chapter uses in another sense: segments of a chain of layers; a compiler that traces; a
+# CUDA graph's pool.
+glossary_unlinked_in = {"chapters/05_checkpointing": ["segment", "trace"], "chapters/07_does_not_fit": ["pool"]}

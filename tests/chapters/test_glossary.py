@@ -30,7 +30,7 @@ LINKED = {
         segment simulated-GPU slack storage temporary trace view workspace
     """,
     "01_what_backward_needs": """
-        allocated-bytes autograd bucket closed-form explorer foreach frozen fused gradient-accumulation
+        adapter allocated-bytes autograd bucket closed-form explorer foreach frozen fused gradient-accumulation
         in-place-operation node optimizer-state peak requested-bytes saved-tensor simulated-GPU slot temporary trace
         view workspace
     """,
@@ -57,6 +57,10 @@ LINKED = {
         all-gather all-reduce autocast autograd bucket buffer causal-mask closed-form data-parallelism
         explorer logits optimizer-state peak rank recomputation reduce-scatter region resharding residual-stream segment
         sequence-parallelism tensor-parallelism transformer-block view
+    """,
+    "07_does_not_fit": """
+        CUDA-context adapter autocast autograd bucket buffer closed-form explorer flash-attention foreach fragmentation
+        frozen fused ledger logits offload optimizer-state peak rank residual-stream segment snapshot
     """,
 }
 
