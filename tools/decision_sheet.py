@@ -122,7 +122,7 @@ REMEDIES = [
      "nothing, but no mask as a tensor", "a kernel runs already"),
     ("chunked loss", "checkpoint(loss_of, h_chunk, use_reentrant=False)", "12*b*s*V", "12*c*V",
      "the head's forward again; nothing if gradients are made in forward", "weights and state have the peak"),
-    ("micro-batches", "(loss / k).backward()", "L*K + 12*b*s*V", "(L*K + 12*b*s*V)/2",
+    ("micro-batches", "(sum_of_losses / n_targets).backward()", "L*K + 12*b*s*V", "(L*K + 12*b*s*V)/2",
      "smaller products; a mean is over all tokens", "b is 1; gradients now live through forward"),
     ("checkpoint of each block", "checkpoint(block, x, use_reentrant=False)", "L*K", "2*(L - 1)*b*s*d + K",
      "most of the blocks' forward again", "the loss or the state has the peak"),

@@ -1,6 +1,7 @@
 """Reads values of a tensor of the GPU: those that are known, and zeros for the others."""
 
 import mmap
+import sys
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,8 @@ from .content import MOST_ELEMENTS, place_of
 from .evaluation import evaluate, on_the_cpu, view
 
 _LARGE_BYTES = 1 << 20
-_OF_ITS_OWN = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+_NOT_RESERVED = getattr(mmap, "MAP_NORESERVE", 0x4000) if sys.platform == "linux" else 0  # or no fork finds room
+_OF_ITS_OWN = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NOT_RESERVED} if hasattr(mmap, "MAP_ANONYMOUS") else {}
 
 
 class Read(NamedTuple):

@@ -78,6 +78,7 @@ def described(func: OpOverload) -> str:
 
 def _function(function: Callable) -> str:
     """Where a function stands, by what name, and what it says of itself; of PyTorch's own functions, the name alone."""
+    function = getattr(function, "func", function)  # what a partial one calls
     code = getattr(function, "__code__", None)
     if code is None:
         return f"as PyTorch's {function.__name__} does"

@@ -1,5 +1,6 @@
 """Large values that nobody knows, brought to the CPU: zeros that take no memory until they are written to."""
 
+import os
 import sys
 
 import pytest
@@ -62,3 +63,15 @@ def test_what_is_known_comes_as_it_is(gpu):
     values, is_known = brought(torch.arange(5, device=gpu.device), torch.int64)
     assert is_known
     assert values.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the system counts otherwise")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_process_that_was_brought_more_than_there_is_can_fork(gpu):
+    x = torch.empty(2 * GiB, dtype=torch.uint8, device=gpu.device).random_()
+    n_pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (2 * GiB) + 1
+    held = [brought(x, torch.uint8).values for _ in range(n_pages)]
+    if (child := os.fork()) == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(held) * 2 * GiB > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
