@@ -68,12 +68,7 @@ def test_what_is_tried_brings_what_it_says(explorer):
 
 def requested_at_peak(step) -> int:
     run = step.run()
-    first, last = run.trace.position(run.after), run.trace.position(run.until)
-    level = most = run.trace.requested_bytes(first)
-    for event in run.trace.events[first:last]:
-        level += {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes
-        most = max(most, level)
-    return most
+    return max(run.trace.totals(after=run.after, until=run.until)[0])
 
 
 def test_the_explorer_begins_with_a_peak_in_the_loss(explorer):

@@ -32,12 +32,7 @@ REMEDIES = [
 
 def requested_peak(run) -> int:
     """The most that is requested in the last step."""
-    first, last = run.trace.position(run.after), run.trace.position(run.until)
-    level = most = run.trace.requested_bytes(first)
-    for event in run.trace.events[first:last]:
-        level += {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes
-        most = max(most, level)
-    return most
+    return max(run.trace.totals(after=run.after, until=run.until)[0])
 
 
 @pytest.mark.parametrize(("remedies", "moment"), REMEDIES, ids=str)

@@ -8,13 +8,7 @@ from every_byte.figures.bars import INK, legend, titled_figure
 from every_byte.palette import CATEGORIES, colour_of
 from every_byte.units import GiB
 
-KINDS = {
-    "parameters": "parameters",
-    "optimizer state": "optimizer state",
-    "gradients": "gradients",
-    "autocast copies": "autocast copies",
-    "activations": "activations",
-}
+KINDS = ("parameters", "optimizer state", "gradients", "autocast copies", "activations")
 """What has a colour of its own; all other categories are "temporaries" here, and what is small besides."""
 _REST = "temporaries"
 
