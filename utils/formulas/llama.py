@@ -79,7 +79,7 @@ def _before_loss(settings: LlamaSettings) -> list[Term]:
 
 def _in_fused(settings: LlamaSettings) -> list[Term]:
     w = settings.weight_bytes
-    of_chunk = f"{w}*{ROWS}*V + 8*{ROWS}*V + 17*{ROWS}"  # the gradient of the chunk before, logits and their exponents
+    of_chunk = f"8*{ROWS}*V + 17*{ROWS}"  # logits and their exponents
     kept, more = kept_by_loss(settings), []
     if not settings.keeps_on_gpu:  # the gradients leave when all of them are made
         kept, more = [], [*_unpacked(settings), f"{w}*({_fused_gradients(settings)})"]

@@ -61,7 +61,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
     Shapes: h[T, d], weight[V, d], targets[T] -> loss[]
     Counts: kept for backward e (T d + V d) bytes, e T d if the head is frozen; on the way, of c rows,
-            V c (e + 8): logits in float32 twice, and the last chunk's gradient, which has a name.
+            8 V c: logits in float32, and their exponents.
     """
 
     @staticmethod
@@ -75,6 +75,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             torch.mm(of_logits, weight, out=of_h[begin : begin + rows])
             if of_weight is not None:
                 of_weight.addmm_(of_logits.T, part)
+            del of_logits  # a name would keep it beside the next chunk's logits
         ctx.save_for_backward(of_h, of_weight)
         return total / n_targets
 
