@@ -10,6 +10,8 @@ from utils.layers import check_positive
 ATTENTION = ("q", "k", "v", "out")
 EVERY_LINEAR = (*ATTENTION, "gate", "up", "down")
 """The seven Linears of a Llama's block, by name."""
+EVERY_LINEAR_OF_GPT = ("qkv", "out", "up", "down")
+"""The four of a GPT's block."""
 
 
 class Adapted(nn.Module):

@@ -1,6 +1,7 @@
 """The model that the book accounts for byte by byte: a GPT in nanoGPT's shape."""
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -42,12 +43,19 @@ def _check_name(name: str) -> None:
         raise ValueError(f"name must be one of {', '.join(SIZES)}: got name={name!r}.")
 
 
+def _plainly(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return block(x)
+
+
 class GPT(nn.Module):
     """GPT-2's shape: `tokens` and `positions` (Embeddings), `dropout`, `blocks`, `norm`, and a `head` tied to `tokens`.
 
     The defaults are nanoGPT's: GPT-2 small without biases. `kind`,
     `act_fn`, `bias` and `dropout_prob` are those of `Block`. Called with targets, it returns all logits and the mean
-    cross entropy, in which targets of -1 do not count; without, the logits of the last position and None.
+    cross entropy, in which targets of -1 do not count, both in the type of the logits; or what `loss`, one of
+    utils.models.losses, makes of the last norm's output, the head and the targets. Without, it returns the logits of
+    the last position and None. A block runs by `run(block, x)`: `library_checkpoint` of utils.models.regions has it
+    keep its input alone.
 
     Shapes: tokens[b, s], targets[b, s] -> x[b, s, d] (embeddings, each block) -> logits[b, s, V], loss[]
     Raises: ValueError for sizes that are no positive integers, as `Block` does, and for tokens that are not [b, s] or
@@ -69,13 +77,15 @@ class GPT(nn.Module):
         kind="sdpa",
         act_fn="gelu",
         bias=False,
+        loss: Callable | None = None,
+        run: Callable = _plainly,
     ):
         super().__init__()
         sizes = {"vocabulary_size": vocabulary_size, "context_length": context_length}
         check_positive(**sizes, d_model=d_model, n_layers=n_layers)
         factory = {"device": device, "dtype": dtype}
         of_block = {**factory, "kind": kind, "context_length": context_length, "bias": bias}
-        self.context_length = context_length
+        self.context_length, self.loss, self.run = context_length, loss, run
         self.tokens = nn.Embedding(vocabulary_size, d_model, **factory)
         self.positions = nn.Embedding(context_length, d_model, **factory)
         self.dropout = nn.Dropout(dropout_prob or 0.0)
@@ -106,17 +116,17 @@ class GPT(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
-    def forward(
-        self, tokens: torch.Tensor, targets: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None) -> tuple:
         self._check(tokens)
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.dropout(self.tokens(tokens) + self.positions(positions))
         for block in self.blocks:
-            x = block(x)
+            x = self.run(block, x)
         if targets is None:
             return self.head(self.norm(x)[:, [-1], :]), None
-        logits = self.head(self.norm(x))
+        if self.loss is not None:
+            return self.loss(self.norm(x), self.head, targets)
+        logits = self.head(self.norm(x))  # unlike that of `half_logits`, the head's input has no name
         return logits, F.cross_entropy(logits.view(-1, logits.size(-1)), targets.reshape(-1), ignore_index=_NO_TARGET)
 
     def _check(self, tokens: torch.Tensor) -> None:
