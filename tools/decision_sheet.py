@@ -14,7 +14,7 @@ import torch
 from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula
 from every_byte.units import short
-from utils.experiments.llama_step import ROWS
+from utils.experiments.remedy_step import ROWS
 from utils.formulas.llama_block import llama_block_saved
 from utils.formulas.llama_counts import llama_parameter_count
 from utils.formulas.llama_settings import LlamaSettings

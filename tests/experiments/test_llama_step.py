@@ -8,7 +8,8 @@ import pytest
 from places import ROOT
 
 from utils import SimulatedGPU
-from utils.experiments.llama_step import LOSSES, OFFLOADS, OPTIMIZERS, PRECISIONS, LlamaStep
+from utils.experiments.llama_step import LlamaStep
+from utils.experiments.remedy_step import LOSSES, OFFLOADS, OPTIMIZERS, PRECISIONS
 
 SMALL = {"model": "llama-3.2-1b", "s": 16, "gpu": "a100-80gb"}
 EXCLUDE = "steps_in_backward and {} exclude each other: gradients go as they come."

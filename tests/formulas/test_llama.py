@@ -9,10 +9,11 @@ from kernels_by_node import KERNELS
 
 from utils import Ledger, SimulatedGPU
 from utils.experiments.training import StepSettings, random_tokens, train_steps
+from utils.formulas.decoder_settings import ATTENTIONS
 from utils.formulas.llama import llama_after_forward, llama_in_loss, llama_in_loss_backward
 from utils.formulas.llama_backward import llama_in_embedding, llama_in_first_block, llama_in_step
 from utils.formulas.llama_counts import llama_parameter_count
-from utils.formulas.llama_settings import ATTENTIONS, LlamaSettings
+from utils.formulas.llama_settings import LlamaSettings
 from utils.formulas.settings import PRECISIONS
 from utils.models.llama import SIZES, Llama
 from utils.models.regions import library_checkpoint

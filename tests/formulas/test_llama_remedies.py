@@ -7,8 +7,9 @@ import pytest
 from agreement import agrees
 
 from utils import Ledger
-from utils.experiments import llama_step
-from utils.experiments.llama_step import LOSSES, OFFLOADS, OPTIMIZERS, LlamaStep, predicted
+from utils.experiments import remedy_step
+from utils.experiments.llama_step import LlamaStep
+from utils.experiments.remedy_step import LOSSES, OFFLOADS, OPTIMIZERS, predicted
 from utils.formulas import llama_counts, llama_moments
 from utils.formulas.llama_moments import MOMENTS, why_no_form
 from utils.models import eight_bit
@@ -38,7 +39,7 @@ def drawn(seed, monkeypatch) -> LlamaStep:
     monkeypatch.setitem(SIZES, "small", small_sizes(draw))
     monkeypatch.setitem(LOSSES, "chunks, recomputed", recomputed_chunks(ROWS))
     monkeypatch.setitem(LOSSES, "chunks, fused", fused_chunks(ROWS))
-    monkeypatch.setattr(llama_step, "ROWS", ROWS)
+    monkeypatch.setattr(remedy_step, "ROWS", ROWS)
     for module, name in (
         (eight_bit, "_AT_ONCE"),
         (llama_counts, "AT_ONCE"),

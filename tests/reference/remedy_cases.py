@@ -3,7 +3,8 @@
 import random
 from types import SimpleNamespace
 
-from utils.experiments.llama_step import LOSSES, OFFLOADS, OPTIMIZERS, PRECISIONS, LlamaStep
+from utils.experiments.llama_step import LlamaStep
+from utils.experiments.remedy_step import LOSSES, OFFLOADS, OPTIMIZERS, PRECISIONS
 
 CASES = {}
 SEED, N_DRAWN = 921, 16

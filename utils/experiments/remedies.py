@@ -13,7 +13,8 @@ from every_byte.units import GiB
 from utils.models.llama import SIZES
 from utils.models.operations import FlopCounter
 
-from .llama_step import LOSSES, LlamaStep
+from .llama_step import LlamaStep
+from .remedy_step import LOSSES
 from .step_run import StepRun, roomy_gpu
 from .training import random_tokens
 

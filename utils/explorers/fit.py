@@ -13,7 +13,8 @@ from every_byte.widget.gpus import (
     origin_of,
     with_gpu,
 )
-from utils.experiments.llama_step import LOSSES, OFFLOADS, ROWS, LlamaStep, predicted
+from utils.experiments.llama_step import LlamaStep
+from utils.experiments.remedy_step import LOSSES, OFFLOADS, ROWS, predicted
 from utils.experiments.step_run import StepRun
 from utils.formulas.llama_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
 

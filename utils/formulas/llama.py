@@ -1,8 +1,8 @@
-"""The closed form of a Llama's training step in forward and in its loss: every byte requested, with any remedy."""
+"""The closed form of a decoder's training step in forward and in its loss: every byte requested, with any remedy."""
 
 from every_byte.formula.formula import Formula, Selector, Term
 
-from .llama_counts import BLOCK_WEIGHTS
+from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
 from .llama_kept import (
     OF_THE_LOSS,
     h_of_chunks,
@@ -10,17 +10,17 @@ from .llama_kept import (
     kept_by_blocks,
     kept_by_loss,
     kept_by_norm,
-    tables_in_half,
+    shared,
     weight_copies,
 )
-from .llama_settings import FUSED, HALF, RECOMPUTED, LlamaSettings
 from .llama_standing import is_whole, loss_bytes, on_their_way, outputs, rows_of, standing
+from .shapes import shape_of
 
 ROWS = "c"
 """How many rows a loss in chunks takes at a time; every form here is for at least two whole chunks."""
 
 
-def llama_after_forward(settings: LlamaSettings) -> Formula:
+def llama_after_forward(settings: DecoderSettings) -> Formula:
     """What a GPU holds when the forward of a training step of a `Llama` has ended, every byte of it.
 
     Shapes: tokens[b, s], targets[b, s] -> L blocks of width d with a heads, g of keys and values, an MLP of f ->
@@ -33,7 +33,7 @@ def llama_after_forward(settings: LlamaSettings) -> Formula:
     return Formula(f"{title(settings)}: held after forward", terms)
 
 
-def llama_in_loss(settings: LlamaSettings) -> Formula:
+def llama_in_loss(settings: DecoderSettings) -> Formula:
     """What a GPU holds in the loss's forward, where it takes most.
 
     Of all logits these are there, their copy in float32 and the log-probabilities, at once; of chunks those of the last
@@ -45,7 +45,7 @@ def llama_in_loss(settings: LlamaSettings) -> Formula:
     return Formula(f"{title(settings)}: held in the loss", (*standing(settings), *parts(settings)))
 
 
-def _in_whole(settings: LlamaSettings) -> list[Term]:
+def _in_whole(settings: DecoderSettings) -> list[Term]:
     e, is_half = settings.element_bytes, settings.loss == HALF
     n = 2 if settings.holds_logits else 1  # those of the step before keep their name till these are returned
     made = f"{n * e}*b*s*V + {2 * loss_bytes(settings)}"  # this loss, and that of the step before
@@ -54,6 +54,7 @@ def _in_whole(settings: LlamaSettings) -> list[Term]:
     if settings.is_autocast or settings.is_adapted or not settings.keeps_on_gpu:
         given.append(f"{settings.weight_bytes}*b*s*d")  # the head's input has a name
     if settings.keeps_on_gpu:
+        given += _named(settings)
         saved = kept_after_forward(settings, in_autocast=True)
     else:
         saved = kept_after_forward(settings)
@@ -63,24 +64,31 @@ def _in_whole(settings: LlamaSettings) -> list[Term]:
     return [*saved, logits, *copies]
 
 
-def _unpacked(settings: LlamaSettings) -> list[str]:
-    """What has a name in forward, and is kept elsewhere: the last norm's input, and tables."""
+def _unpacked(settings: DecoderSettings) -> list[str]:
+    """What has a name in forward, and is kept elsewhere: the last norm's input, tables, and numbers of positions."""
+    if shape_of(settings).positions:
+        return [f"{settings.weight_bytes}*b*s*d", "8*s"]
     tables = [] if settings.is_checkpointed or settings.weight_bytes == 4 else ["4*s*d/a"]
     return [f"{settings.weight_bytes}*b*s*d", *tables]
 
 
-def _before_loss(settings: LlamaSettings) -> list[Term]:
+def _named(settings: DecoderSettings) -> list[str]:
+    """What has a name in forward, and is kept by nothing, if what is kept stays: numbers of frozen positions."""
+    return ["8*s"] if settings.is_adapted and settings.keeps_on_gpu and shape_of(settings).positions else []
+
+
+def _before_loss(settings: DecoderSettings) -> list[Term]:
     if not settings.keeps_on_gpu:
-        return tables_in_half(settings)
-    inside = "0" if settings.is_checkpointed and not settings.is_autocast else f"L*({BLOCK_WEIGHTS})"
+        return shared(settings)
+    inside = "0" if settings.is_checkpointed and not settings.is_autocast else f"L*({shape_of(settings).weights})"
     copies = weight_copies(f"{inside} + V*d") if settings.is_autocast else []
-    return [*tables_in_half(settings), *kept_by_blocks(settings), *kept_by_norm(settings), *copies]
+    return [*shared(settings), *kept_by_blocks(settings), *kept_by_norm(settings), *copies]
 
 
-def _in_fused(settings: LlamaSettings) -> list[Term]:
+def _in_fused(settings: DecoderSettings) -> list[Term]:
     w = settings.weight_bytes
     of_chunk = f"8*{ROWS}*V + 17*{ROWS}"  # logits and their exponents
-    kept, more = kept_by_loss(settings), []
+    kept, more = kept_by_loss(settings), _named(settings)
     if not settings.keeps_on_gpu:  # the gradients leave when all of them are made
         kept, more = [], [*_unpacked(settings), f"{w}*({_fused_gradients(settings)})"]
     size = " + ".join([f"{w}*b*s*d + 12 + {of_chunk}", *more])
@@ -88,16 +96,18 @@ def _in_fused(settings: LlamaSettings) -> list[Term]:
     return [*_before_loss(settings), *kept, loss, on_their_way(size, "h, and a chunk of logits")]
 
 
-def _in_recomputed(settings: LlamaSettings) -> list[Term]:
+def _in_recomputed(settings: DecoderSettings) -> list[Term]:
     sums = f"4*(up((b*s + 1)/{ROWS}, 1) - 1) + 4"  # the losses of whole chunks so far, and a number of targets
-    given = [] if settings.keeps_on_gpu else [f"{settings.weight_bytes}*b*s*d", *_unpacked(settings)]
+    given = _named(settings)
+    if not settings.keeps_on_gpu:
+        given = [f"{settings.weight_bytes}*b*s*d", *_unpacked(settings)]
     kept = [h_of_chunks(settings)] if settings.keeps_on_gpu else []
     loss = Term("loss", str(loss_bytes(settings)), 1, rows_of("outputs"), "of the step before")
     size = " + ".join([f"8*{ROWS}*V + {sums}", *given])
     return [*_before_loss(settings), *kept, loss, on_their_way(size, "a chunk's logits and log-probabilities")]
 
 
-def llama_in_loss_backward(settings: LlamaSettings) -> Formula:
+def llama_in_loss_backward(settings: DecoderSettings) -> Formula:
     """What a GPU holds while backward goes through the loss, where it takes most.
 
     Of all logits both gradients are there, those of the log-probabilities and of the logits, in the logits' type in
@@ -110,7 +120,7 @@ def llama_in_loss_backward(settings: LlamaSettings) -> Formula:
     return Formula(f"{title(settings)}: held in the loss's backward", terms)
 
 
-def _loss_backward(settings: LlamaSettings) -> list[Term]:
+def _loss_backward(settings: DecoderSettings) -> list[Term]:
     w = settings.weight_bytes
     if settings.loss == FUSED:
         way = on_their_way(_of_fused(settings), "gradient of h")
@@ -127,29 +137,29 @@ def _loss_backward(settings: LlamaSettings) -> list[Term]:
     return [*saved, on_their_way(f"{each}*(3*b*s*V + 1)", f"{why}; log-probabilities")]
 
 
-def _one(settings: LlamaSettings) -> int:
+def _one(settings: DecoderSettings) -> int:
     """The loss's gradient in half precision."""
     return 2 if settings.weight_bytes == 2 else 0
 
 
-def _of_fused(settings: LlamaSettings) -> str:
+def _of_fused(settings: DecoderSettings) -> str:
     """Of its own gradients that of h, multiplied; and those that are back from the host."""
     back = "" if settings.keeps_on_gpu else f" + {_fused_gradients(settings)}"
     return f"{settings.weight_bytes}*(b*s*d{back}) + {_one(settings)} + 4"
 
 
-def _fused_gradients(settings: LlamaSettings) -> str:
+def _fused_gradients(settings: DecoderSettings) -> str:
     return "b*s*d" if settings.is_adapted else "b*s*d + V*d"
 
 
-def _chunk_backward(settings: LlamaSettings) -> list[Term]:
+def _chunk_backward(settings: DecoderSettings) -> list[Term]:
     w, e = settings.weight_bytes, settings.element_bytes
     chunk = (Selector("", "LogSoftmaxBackward*", "result"),)
     h = Selector("", "MmBackward*", "self")
     kept = [Term("loss: log-probabilities", f"{ROWS}*V", 4, chunk, "of a chunk")]
     copies = []
     if settings.is_autocast:
-        copies = weight_copies("V*d" if settings.is_checkpointed else f"L*({BLOCK_WEIGHTS}) + V*d")
+        copies = weight_copies("V*d" if settings.is_checkpointed else f"L*({shape_of(settings).weights}) + V*d")
         kept.append(Term("loss: input in half precision", f"{ROWS}*d", 2, (h,), "of a chunk"))
     if not settings.keeps_on_gpu:
         if not settings.is_adapted:
@@ -158,16 +168,16 @@ def _chunk_backward(settings: LlamaSettings) -> list[Term]:
     behind = f"{w}*(b*s - {ROWS})*d + 8*{ROWS}*V + 4"
     stays = [*kept_by_blocks(settings), *kept_by_norm(settings), h_of_chunks(settings)] if settings.keeps_on_gpu else []
     way = _with_head(settings, behind, "gradients of a chunk, of h and the head", is_sum=settings.n_chunks > 2)
-    return [*tables_in_half(settings), *stays, *copies, *kept, *way]
+    return [*shared(settings), *stays, *copies, *kept, *way]
 
 
-def _weight_back(settings: LlamaSettings) -> Term:
+def _weight_back(settings: DecoderSettings) -> Term:
     """The head's weight, an input of each chunk's checkpoint: a copy that came back from the host."""
     weight = (Selector("", "MmBackward*", "mat2"),)
     return Term("loss: weight", "V*d", settings.element_bytes, weight, "back from the host")
 
 
-def _with_head(settings: LlamaSettings, size: str, why: str, is_sum: bool = True) -> list[Term]:
+def _with_head(settings: DecoderSettings, size: str, why: str, is_sum: bool = True) -> list[Term]:
     """What is on its way in bytes, and the head's gradient: one, or the sum of several; it may be what stays."""
     is_fused = settings.loss == FUSED  # whose gradient is in the weight's type, not in autocast's
     of_head = f"{settings.weight_bytes if is_fused else settings.element_bytes}*V*d"
@@ -178,7 +188,7 @@ def _with_head(settings: LlamaSettings, size: str, why: str, is_sum: bool = True
     return [Term("head's gradient", of_head, 1, rows_of("gradients"), "which stays"), on_their_way(size, why)]
 
 
-def llama_in_head(settings: LlamaSettings) -> Formula:
+def llama_in_head(settings: DecoderSettings) -> Formula:
     """What a GPU holds in the head's backward, where it takes most.
 
     Of all logits that is behind both products, of chunks that run again where two gradients of the head are added up to
@@ -190,7 +200,7 @@ def llama_in_head(settings: LlamaSettings) -> Formula:
     return Formula(f"{title(settings)}: held in the head's backward", terms)
 
 
-def _head_backward(settings: LlamaSettings) -> list[Term]:
+def _head_backward(settings: DecoderSettings) -> list[Term]:
     e, kept = settings.element_bytes, kept_after_forward(settings)
     if settings.loss == FUSED:
         return [*kept, *_with_head(settings, _of_fused(settings), "gradients of h and the head")]
@@ -203,7 +213,7 @@ def _head_backward(settings: LlamaSettings) -> list[Term]:
     return _chunk_head(settings, kept)
 
 
-def _chunk_head(settings: LlamaSettings, kept: list[Term]) -> list[Term]:
+def _chunk_head(settings: DecoderSettings, kept: list[Term]) -> list[Term]:
     w, e = settings.weight_bytes, settings.element_bytes
     stays = [term for term in kept if term.name != "loss: count"]
     if settings.is_adapted:
@@ -218,7 +228,7 @@ def _chunk_head(settings: LlamaSettings, kept: list[Term]) -> list[Term]:
     return [*stays, *_with_head(settings, size, "gradients of the head, and of h")]
 
 
-def title(settings: LlamaSettings) -> str:
+def title(settings: DecoderSettings) -> str:
     """What a formula's own title begins with."""
     checkpoint = ", checkpoint of every block" if settings.is_checkpointed else ""
-    return f"Llama, {settings.precision}, {settings.attention}{checkpoint}"
+    return f"{shape_of(settings).name}, {settings.precision}, {settings.attention}{checkpoint}"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from every_byte.formula.formula import Selector, Term
 
-from .llama_settings import LlamaSettings
+from .decoder_settings import DecoderSettings
 
 _KERNELS = {
     "flash": ("ScaledDotProductFlashAttention*", "logsumexp", "a*b*s", (("rng_state", 16), ("unused", 8))),
@@ -13,7 +13,7 @@ _KERNELS = {
 }
 
 
-def llama_block_saved(settings: LlamaSettings, blocks: str = "*", n: str = "L", n_behind: str = "") -> list[Term]:
+def llama_block_saved(settings: DecoderSettings, blocks: str = "*", n: str = "L", n_behind: str = "") -> list[Term]:
     """What n blocks, those of this number or all, keep for backward, sub-layer by sub-layer.
 
     Shapes: x[b, s, d] -> norm1 -> q of a heads, k and v of g -> attention -> + x -> norm2 -> gate, up [b, s, f] -> +;
@@ -49,7 +49,7 @@ def _linear(name: str, own: str) -> str:
     return f"{name}.{own}" if own else name
 
 
-def _reduced(settings: LlamaSettings) -> list[tuple]:
+def _reduced(settings: DecoderSettings) -> list[tuple]:
     """What each adapter makes of its Linear's input."""
     e, node = settings.element_bytes, "MmBackward*"
     others = [f"attention.{name}" for name in ("q", "k", "v", "out")] + ["mlp.gate", "mlp.up"]
@@ -65,7 +65,7 @@ def _inside(selector: Selector, module: str) -> Selector:
     return replace(selector, module=f"{module}.{selector.module}")
 
 
-def norm_saved(module: str, settings: LlamaSettings) -> list[tuple]:
+def norm_saved(module: str, settings: DecoderSettings) -> list[tuple]:
     """What an RMSNorm keeps for backward: rows of name, size, element bytes, selectors and reason."""
     node = "FusedRmsNormBackward*"
     return [
@@ -74,7 +74,7 @@ def norm_saved(module: str, settings: LlamaSettings) -> list[tuple]:
     ]
 
 
-def _kernel(settings: LlamaSettings, own: str) -> list[tuple]:
+def _kernel(settings: DecoderSettings, own: str) -> list[tuple]:
     e = settings.element_bytes
     node, logsumexp, rows, random = _KERNELS[settings.attention]
     q, *kv = (Selector("attention", node, slot) for slot in ("query", "key", "value"))
@@ -90,7 +90,7 @@ def _kernel(settings: LlamaSettings, own: str) -> list[tuple]:
     ]
 
 
-def _spelt_out(settings: LlamaSettings, own: str) -> list[tuple]:
+def _spelt_out(settings: DecoderSettings, own: str) -> list[tuple]:
     """The book's own: under autocast the softmax is in float32. PyTorch's, "math", is in float32 whatever comes in."""
     is_math = settings.attention == "math"
     each = 4 if is_math else settings.element_bytes
@@ -115,7 +115,7 @@ def _spelt_out(settings: LlamaSettings, own: str) -> list[tuple]:
     return [(f"attention: {name}", *rest) for name, *rest in rows]
 
 
-def _mlp(settings: LlamaSettings, own: str) -> list[tuple]:
+def _mlp(settings: DecoderSettings, own: str) -> list[tuple]:
     e = settings.element_bytes
     copies = "2*" if settings.is_autocast else ""
     inputs = tuple(Selector(_linear(f"mlp.{name}", own), "MmBackward*", "self") for name in ("gate", "up"))
@@ -132,3 +132,11 @@ def _mlp(settings: LlamaSettings, own: str) -> list[tuple]:
             "weight gradient of down",
         ),
     ]
+
+
+def tables_in_half(settings: DecoderSettings) -> list[Term]:
+    """Of rotary positions: a checkpoint's blocks have a name for them, others keep them."""
+    if settings.weight_bytes == 4 or not (settings.keeps_on_gpu or settings.is_checkpointed):
+        return []
+    kept = Selector("blocks.*.attention", "MulBackward*", "other"), Selector("rotation", "activations")
+    return [Term("rotary tables, in half precision", "2*s*d/a", 2, kept, "cosines and sines, the same for all blocks")]

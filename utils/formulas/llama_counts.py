@@ -1,20 +1,17 @@
-"""How many numbers a Llama has, how many of them are trained, and what an optimizer keeps for these."""
+"""How many numbers a decoder has, how many of them are trained, and what an optimizer keeps for these."""
 
 from every_byte.formula.expressions import Expression
 
-from .llama_settings import MASTERS, LlamaSettings
+from .decoder_settings import MASTERS, DecoderSettings
 from .settings import STEP_BYTES
+from .shapes import LLAMA, Shape, shape_of
 
-BLOCK_WEIGHTS = "2*d**2 + 2*g*d**2/a + 3*d*f"
-"""Those of a block's seven Linears."""
-ADAPTER_WEIGHTS = "r*(9*d + 2*g*d/a + 3*f)"
-"""Those of a block's seven adapters: of each Linear both widths, r times."""
+BLOCK_WEIGHTS = LLAMA.weights
+"""Those of the seven Linears of a Llama's block."""
 VALUES_BYTES = 2 * 256 * 4
 """What bytes of an 8-bit average stand for: 256 float32 numbers for each of both."""
 AT_ONCE = 1 << 25
 """Numbers that are floats at once in a step of the 8-bit optimizer."""
-_MATRICES = {"d**2": 2, "g*d**2/a": 2, "d*f": 3}  # of a block, by their sizes
-_SIDES = "(9*d + 2*g*d/a + 3*f)"  # rows and columns of a block's matrices, added up
 
 
 def llama_parameter_count(*, is_tied: bool = False) -> Expression:
@@ -25,22 +22,34 @@ def llama_parameter_count(*, is_tied: bool = False) -> Expression:
     Counts: the head once, with the embedding, if it is tied to it. Not the tables of rotary positions, buffers.
     Source: held to `Llama` by tests/formulas/test_llama.py.
     """
-    return Expression(f"L*({BLOCK_WEIGHTS} + 2*d) + d + {'' if is_tied else '2*'}V*d")
+    return Expression(_count(LLAMA, is_tied))
 
 
-def trained_count(settings: LlamaSettings) -> str:
+def parameter_count(settings: DecoderSettings) -> str:
+    """The same of any family, as text; a table of positions, if it is trained, among them."""
+    return _count(shape_of(settings), settings.is_tied)
+
+
+def _count(shape: Shape, is_tied: bool) -> str:
+    positions = f" + {shape.positions}" if shape.positions else ""
+    return f"L*({shape.weights} + 2*d) + d + {'' if is_tied else '2*'}V*d{positions}"
+
+
+def trained_count(settings: DecoderSettings) -> str:
     """The number of those that are trained: all, or the adapters alone."""
-    return f"L*{ADAPTER_WEIGHTS}" if settings.is_adapted else llama_parameter_count(is_tied=settings.is_tied).text
+    return f"L*{shape_of(settings).adapter_weights}" if settings.is_adapted else parameter_count(settings)
 
 
-def n_tensors(settings: LlamaSettings) -> str:
+def n_tensors(settings: DecoderSettings) -> str:
     """How many tensors these are."""
+    shape = shape_of(settings)
     if settings.is_adapted:
-        return "14*L"
-    return "9*L + 2" if settings.is_tied else "9*L + 3"
+        return f"{2 * shape.n_linears}*L"
+    others = 2 + (not settings.is_tied) + bool(shape.positions)  # the last norm, and embeddings
+    return f"{shape.n_linears + 2}*L + {others}"
 
 
-def state_size(settings: LlamaSettings) -> str:
+def state_size(settings: DecoderSettings) -> str:
     """What the optimizer keeps on the GPU, in bytes: "0" for nothing.
 
     Counts: not float32 masters, which are parameters. Of the 8-bit optimizer 2n + 8 ceil(n/256) for a
@@ -52,14 +61,14 @@ def state_size(settings: LlamaSettings) -> str:
     return _state(settings, each, trained_count(settings))
 
 
-def values_size(settings: LlamaSettings) -> str:
+def values_size(settings: DecoderSettings) -> str:
     """What each optimizer with bytes has beside them, in bytes: what these stand for."""
     if settings.optimizer != "AdamW, 8-bit" or settings.offload.startswith("optimizer"):
         return "0"
     return f"{VALUES_BYTES}*({n_tensors(settings) if settings.steps_in_backward else '1'})"
 
 
-def _state(settings: LlamaSettings, each: int, count: str) -> str:
+def _state(settings: DecoderSettings, each: int, count: str) -> str:
     name = settings.optimizer
     if name == "SGD":
         return "0"
@@ -71,27 +80,30 @@ def _state(settings: LlamaSettings, each: int, count: str) -> str:
     return f"{2 * each}*({count}){steps}"
 
 
-def _factored(settings: LlamaSettings) -> str:
+def _factored(settings: DecoderSettings) -> str:
     """Numbers: of a matrix one for each row and each column, of what is no matrix one for each element."""
+    shape = shape_of(settings)
     if settings.is_adapted:
-        return f"L*(14*r + {_SIDES})"
-    return f"L*({_SIDES} + 2*d) + d + {'' if settings.is_tied else '2*'}(V + d)"
+        return f"L*({2 * shape.n_linears}*r + {shape.all_sides})"
+    positions = " + s + d" if shape.positions else ""
+    return f"L*({shape.all_sides} + 2*d) + d + {'' if settings.is_tied else '2*'}(V + d){positions}"
 
 
-def _in_bytes(settings: LlamaSettings) -> str:
+def _in_bytes(settings: DecoderSettings) -> str:
+    shape = shape_of(settings)
     if settings.is_adapted:
-        sides = {"d": 9, "g*d/a": 2, "f": 3}
-        scales = " + ".join(f"{n}*up(r*{side}/256, 1)" for side, n in sides.items())
-        return f"2*L*{ADAPTER_WEIGHTS} + 8*L*({scales})"
-    scales = " + ".join(f"{n}*up({size}/256, 1)" for size, n in _MATRICES.items())
+        scales = " + ".join(f"{n}*up(r*{side}/256, 1)" for side, n in shape.sides.items())
+        return f"2*L*{shape.adapter_weights} + 8*L*({scales})"
+    scales = " + ".join(f"{n}*up({size}/256, 1)" for size, n in shape.matrices.items())
+    positions = f" + 2*{shape.positions} + 8*up({shape.positions}/256, 1)" if shape.positions else ""
     embeddings = 1 if settings.is_tied else 2
     is_large = "(2 - up(2/up((d + 1)/4096, 1), 1))"  # 1 where d >= 4096, else 0
     norm = f"({is_large}*(2*d + 8*up(d/256, 1)) + (1 - {is_large})*8*d)"
-    weights = f"2*(L*({BLOCK_WEIGHTS}) + {embeddings}*V*d) + 8*(L*({scales}) + {embeddings}*up(V*d/256, 1))"
-    return f"{weights} + (2*L + 1)*{norm}"
+    weights = f"2*(L*({shape.weights}) + {embeddings}*V*d) + 8*(L*({scales}) + {embeddings}*up(V*d/256, 1))"
+    return f"{weights}{positions} + (2*L + 1)*{norm}"
 
 
-def in_step_size(settings: LlamaSettings) -> str:
+def in_step_size(settings: DecoderSettings) -> str:
     """What a step takes for itself where it takes most, in bytes, all gradients beside it.
 
     Counts: of AdamW's foreach form a square root for each matrix at once, each tensor with masters; of its loop two
@@ -107,7 +119,10 @@ def in_step_size(settings: LlamaSettings) -> str:
         matrices, two = count, f"3*{largest(settings)}"
     else:
         embeddings = "V*d" if settings.is_tied else "2*V*d"
-        matrices = count if is_master else f"L*({BLOCK_WEIGHTS}) + {embeddings}"
+        shape = shape_of(settings)
+        if shape.positions:
+            embeddings = f"{embeddings} + {shape.positions}"
+        matrices = count if is_master else f"L*({shape.weights}) + {embeddings}"
         two = "2*V*d" + ("" if settings.is_tied else " + d*f")
     in_bytes = f"{21 if each == 4 else 25}*{largest(settings)}" if settings.is_adapted else eight_bit_size(each)
     taken = {
@@ -138,7 +153,7 @@ def eight_bit_step(n: int, each: int) -> tuple[int, int]:
     return (writes, first) if writes > reads or not second else (reads, 4 * second)
 
 
-def one_step_size(settings: LlamaSettings, matrix: str = "V*d") -> str:
+def one_step_size(settings: DecoderSettings, matrix: str = "V*d") -> str:
     """The same for one step in backward: that of a vocabulary's matrix, or of one of a block, whose gradient is there.
 
     Counts: of a block's for the 8-bit optimizer m bytes, which `eight_bit_step` gives.
@@ -156,6 +171,6 @@ def one_step_size(settings: LlamaSettings, matrix: str = "V*d") -> str:
     return taken.get(settings.optimizer, "0")
 
 
-def largest(settings: LlamaSettings) -> str:
+def largest(settings: DecoderSettings) -> str:
     """The numbers of the largest tensor that is trained, f being d at least."""
     return "r*f" if settings.is_adapted else "V*d"

@@ -1,26 +1,25 @@
-"""What autograd keeps of a Llama's forward: of its blocks, of the last norm and head, and of the loss."""
+"""What autograd keeps of a decoder's forward: of its blocks, of the last norm and head, and of the loss."""
 
 from dataclasses import replace
 
 from every_byte.formula.formula import Selector, Term
 
-from .llama_block import PRODUCT, llama_block_saved, norm_saved
-from .llama_counts import BLOCK_WEIGHTS
-from .llama_settings import FUSED, HALF, RECOMPUTED, LlamaSettings
+from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
+from .shapes import shape_of
 
 OF_THE_LOSS = "loss: total weight"
 
 
-def kept_after_forward(settings: LlamaSettings, in_autocast: bool = False) -> list[Term]:
+def kept_after_forward(settings: DecoderSettings, in_autocast: bool = False) -> list[Term]:
     """All of it; in autocast's context the copies that it made for blocks stand as well."""
     if not settings.keeps_on_gpu:
-        return tables_in_half(settings)
-    inside = "" if settings.is_checkpointed and not in_autocast else f"L*({BLOCK_WEIGHTS}) + "
+        return shared(settings)
+    inside = "" if settings.is_checkpointed and not in_autocast else f"L*({shape_of(settings).weights}) + "
     has_head = in_autocast or not settings.takes_chunks
     size = f"{inside}{'V*d' if has_head else '0'}"
     copies = weight_copies(size) if settings.is_autocast and size != "0" else []
     return [
-        *tables_in_half(settings),
+        *shared(settings),
         *kept_by_blocks(settings),
         *kept_by_norm(settings),
         *copies,
@@ -28,50 +27,47 @@ def kept_after_forward(settings: LlamaSettings, in_autocast: bool = False) -> li
     ]
 
 
-def kept_by_blocks(settings: LlamaSettings) -> list[Term]:
+def shared(settings: DecoderSettings) -> list[Term]:
+    """What all blocks use, or none of them: rotary tables in half precision, or the numbers of positions."""
+    return shape_of(settings).shared(settings)
+
+
+def kept_by_blocks(settings: DecoderSettings) -> list[Term]:
     """Of each block all, or its input alone."""
     if not settings.is_checkpointed:
-        return llama_block_saved(settings, n_behind="L - 1")
+        return shape_of(settings).block_saved(settings, n_behind="L - 1")
     return [_inputs(settings, "L")]
 
 
-def kept_in_block(settings: LlamaSettings, is_first: bool, with_product: bool = False) -> list[Term]:
+def kept_in_block(settings: DecoderSettings, is_first: bool, with_product: bool = False) -> list[Term]:
     """In the backward of the first block or the last one, where `down` has been gone through, or just before."""
     if not settings.keeps_on_gpu and not settings.is_checkpointed:
         return []
-    gone = () if with_product else PRODUCT
+    gone = () if with_product else shape_of(settings).product
     if is_first:
-        own = [term for term in llama_block_saved(settings, "0", "1", "0") if term.name not in gone]
+        own = [term for term in shape_of(settings).block_saved(settings, "0", "1", "0") if term.name not in gone]
         has_input = settings.is_adapted and settings.is_checkpointed and settings.keeps_on_gpu  # nothing asks for it
         return [*own, _inputs(settings, "1")] if has_input else own
     if settings.is_checkpointed:
-        own = [term for term in llama_block_saved(settings, "*", "1") if term.name not in gone]
+        own = [term for term in shape_of(settings).block_saved(settings, "*", "1") if term.name not in gone]
         if not settings.keeps_on_gpu:
             return own
         first, *others = own  # the block's own input is one of those that are kept
         all_inputs = _inputs(settings, "L")
         return [replace(all_inputs, selectors=all_inputs.selectors + first.selectors), *others]
-    others = {term.name: term for term in llama_block_saved(settings, "*", "L - 1")}
-    terms = llama_block_saved(settings, "*", "L", "L - 1")
+    others = {term.name: term for term in shape_of(settings).block_saved(settings, "*", "L - 1")}
+    terms = shape_of(settings).block_saved(settings, "*", "L", "L - 1")
     return [others[term.name] if term.name in gone else term for term in terms]
 
 
-def _inputs(settings: LlamaSettings, n: str) -> Term:
+def _inputs(settings: DecoderSettings, n: str) -> Term:
     given = (Selector("blocks*", "checkpoint", "inputs?0?"),)
     return Term("blocks: input", f"({n})*b*s*d", settings.weight_bytes, given, "of each, to run it again")
 
 
-def tables_in_half(settings: LlamaSettings) -> list[Term]:
-    """Of rotary positions: a checkpoint's blocks have a name for them, others keep them."""
-    if settings.weight_bytes == 4 or not (settings.keeps_on_gpu or settings.is_checkpointed):
-        return []
-    kept = Selector("blocks.*.attention", "MulBackward*", "other"), Selector("rotation", "activations")
-    return [Term("rotary tables, in half precision", "2*s*d/a", 2, kept, "cosines and sines, the same for all blocks")]
-
-
-def kept_by_norm(settings: LlamaSettings) -> list[Term]:
+def kept_by_norm(settings: DecoderSettings) -> list[Term]:
     """Of the last norm and, for a head that is trained, of its input."""
-    norm = [Term(*row) for row in norm_saved("norm", settings)]
+    norm = [Term(*row) for row in shape_of(settings).norm_saved("norm", settings)]
     if settings.takes_chunks or settings.is_adapted:
         return norm
     kept = (Selector("head", "MmBackward*", "self"),)
@@ -83,7 +79,7 @@ def weight_copies(size: str) -> list[Term]:
     return [Term("weight copies", size, 2, (Selector("*", "autocast copies", "*"),), "gradients of products' inputs")]
 
 
-def kept_by_loss(settings: LlamaSettings) -> list[Term]:
+def kept_by_loss(settings: DecoderSettings) -> list[Term]:
     """What the loss keeps, by how it is made."""
     w = settings.weight_bytes
     if settings.loss == FUSED:
@@ -110,7 +106,7 @@ def kept_by_loss(settings: LlamaSettings) -> list[Term]:
     ]
 
 
-def h_of_chunks(settings: LlamaSettings) -> Term:
+def h_of_chunks(settings: DecoderSettings) -> Term:
     """What the head is run on once more."""
     kept = (Selector("", "checkpoint", "inputs?0?"),)
     return Term("loss: input", "b*s*d", settings.weight_bytes, kept, "of the head, to run it again")

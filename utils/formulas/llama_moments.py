@@ -1,11 +1,12 @@
-"""The moments of a Llama's training step at which its peak may be, by which event each begins, and the largest."""
+"""The moments of a decoder's training step at which its peak may be, by which event each begins, and the largest."""
 
+from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
 from .llama import llama_after_forward, llama_in_head, llama_in_loss, llama_in_loss_backward
 from .llama_backward import llama_in_down, llama_in_embedding, llama_in_first_block, llama_in_last_block, llama_in_step
 from .llama_counts import AT_ONCE, in_step_size, one_step_size
-from .llama_settings import FUSED, HALF, RECOMPUTED, LlamaSettings
 from .llama_standing import has_masters
 from .moments import Beginning, Highest
+from .shapes import shape_of
 
 MOMENTS = {
     "end of forward": llama_after_forward,
@@ -21,29 +22,30 @@ MOMENTS = {
 """The moments of a step, in their order; with a step in backward the last one is the head's, or the embedding's."""
 
 
-def beginnings(settings: LlamaSettings, n_layers: int) -> dict[str, Beginning | Highest]:
+def beginnings(settings: DecoderSettings, n_layers: int) -> dict[str, Beginning | Highest]:
     """For each of MOMENTS by which event of the step it begins."""
+    in_mlps = [_in_mlp(settings, n) for n in (n_layers - 1, 0)]
     of_each = (
         Beginning("forward"),
         Highest("forward", "aten::logsumexp" if settings.loss == FUSED else "aten::nll_loss_forward"),
         _in_loss_backward(settings),
         _in_head(settings),
-        _in_down(settings, f"blocks.{n_layers - 1}.mlp"),
-        *(Highest("backward", "aten::mul.Tensor", "Mul*", f"blocks.{n}.mlp") for n in (n_layers - 1, 0)),
+        _in_down(settings, n_layers - 1),
+        *in_mlps,
         _in_embedding(settings),
         _in_step(settings),
     )
     return dict(zip(MOMENTS, of_each, strict=True))
 
 
-def _in_loss_backward(settings: LlamaSettings) -> Beginning | Highest:
+def _in_loss_backward(settings: DecoderSettings) -> Beginning | Highest:
     if settings.loss == FUSED:
         return Beginning("forward", ("aten::mul.Tensor",))
     both_in_half = settings.loss == HALF and settings.is_autocast
     return Highest("backward", "aten::nll_loss_backward" if both_in_half else "aten::_log_softmax_backward_data")
 
 
-def _in_head(settings: LlamaSettings) -> Highest:
+def _in_head(settings: DecoderSettings) -> Highest:
     if settings.loss == FUSED:
         return Highest("backward", "aten::mul.Tensor", "Chunked*")
     if settings.loss == RECOMPUTED and not settings.is_adapted:
@@ -51,7 +53,7 @@ def _in_head(settings: LlamaSettings) -> Highest:
     return Highest("backward", "aten::mm", "MmBackward*", "" if settings.loss == RECOMPUTED else "head")
 
 
-def _in_embedding(settings: LlamaSettings) -> Beginning | Highest:
+def _in_embedding(settings: DecoderSettings) -> Beginning | Highest:
     if settings.is_adapted:
         return Beginning("backward")
     return Highest(
@@ -59,15 +61,21 @@ def _in_embedding(settings: LlamaSettings) -> Beginning | Highest:
     )
 
 
-def _in_down(settings: LlamaSettings, mlp: str) -> Highest:
+def _in_mlp(settings: DecoderSettings, number: int) -> Highest:
+    """In the MLP of the block of this number."""
+    shape = shape_of(settings)
+    return Highest("backward", shape.operation, shape.node, f"blocks.{number}.{shape.module}")
+
+
+def _in_down(settings: DecoderSettings, number: int) -> Highest:
     if settings.is_adapted or settings.is_autocast:
-        return Highest("backward", "aten::mul.Tensor", "Mul*", mlp)
+        return _in_mlp(settings, number)
     if settings.gradients_go and one_step_size(settings) != "0":
         return Highest("backward", node="*AccumulateGrad", n_bytes=_bytes_in_step(settings, "d*f"))
-    return Highest("backward", "aten::mm", "MmBackward*", f"{mlp}.down")
+    return Highest("backward", "aten::mm", "MmBackward*", f"blocks.{number}.mlp.down")
 
 
-def _in_step(settings: LlamaSettings) -> Beginning | Highest:
+def _in_step(settings: DecoderSettings) -> Beginning | Highest:
     if not settings.gradients_go:
         makes_none = in_step_size(settings) == "0" and not has_masters(settings)
         return Beginning("backward") if makes_none else Highest("optimizer")
@@ -76,14 +84,14 @@ def _in_step(settings: LlamaSettings) -> Beginning | Highest:
     return Highest("backward", node="*AccumulateGrad", n_bytes=_bytes_in_step(settings, "V*d"))
 
 
-def _bytes_in_step(settings: LlamaSettings, matrix: str) -> str:
+def _bytes_in_step(settings: DecoderSettings, matrix: str) -> str:
     """Of what is allocated last where one step in backward takes most."""
     if settings.optimizer == "AdamW, 8-bit":
         return f"4*{AT_ONCE}" if matrix == "V*d" else "u"
     return f"{settings.weight_bytes}*{matrix}"
 
 
-def peak(settings: LlamaSettings, **letters: int) -> tuple[str, int]:
+def peak(settings: DecoderSettings, **letters: int) -> tuple[str, int]:
     """The largest of MOMENTS, its name and its bytes: the step's peak, where `why_no_peak` says nothing.
 
     Counts: of Adafactor's step not what its sums take, so that there it is a lower bound.
@@ -99,7 +107,7 @@ SUMS_BYTES = 32 << 20
 """More than Adafactor's sums take in a step of one of the public sizes."""
 
 
-def why_no_peak(settings: LlamaSettings, **letters: int) -> str:
+def why_no_peak(settings: DecoderSettings, **letters: int) -> str:
     """Why `peak` may be too little here: a sentence, or "" where it is the peak."""
     if reason := why_no_form(settings):
         return reason
@@ -118,7 +126,7 @@ TOO_FEW_TOKENS = "there are fewer than two whole chunks of rows."
 SCRATCH = "Adafactor's sums take scratch whose size follows from the kernel's launch, not from a formula."
 
 
-def why_no_form(settings: LlamaSettings) -> str:
+def why_no_form(settings: DecoderSettings) -> str:
     """The same for settings of which no form here speaks, whatever the sizes."""
     if settings.attention in ("math", "explicit"):
         return "attention is spelt out there, and what its backward takes has no moment here."

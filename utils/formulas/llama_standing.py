@@ -1,9 +1,10 @@
-"""What a GPU holds in every phase of a Llama's training step, and the rows in which forms speak of a ledger."""
+"""What a GPU holds in every phase of a decoder's training step, and the rows in which forms speak of a ledger."""
 
 from every_byte.formula.formula import Selector, Term
 
-from .llama_counts import ADAPTER_WEIGHTS, llama_parameter_count, state_size, trained_count, values_size
-from .llama_settings import HALF, MASTERS, WHOLE, LlamaSettings
+from .decoder_settings import HALF, MASTERS, WHOLE, DecoderSettings
+from .llama_counts import parameter_count, state_size, trained_count, values_size
+from .shapes import shape_of
 
 
 def rows_of(category: str) -> tuple[Selector, ...]:
@@ -11,15 +12,16 @@ def rows_of(category: str) -> tuple[Selector, ...]:
     return (Selector("*", category, "*"),)
 
 
-def standing(settings: LlamaSettings) -> list[Term]:
+def standing(settings: DecoderSettings) -> list[Term]:
     """What is there in every phase."""
-    count, each = llama_parameter_count(is_tied=settings.is_tied).text, settings.weight_bytes
-    adapters = f" + L*{ADAPTER_WEIGHTS}" if settings.is_adapted else ""
+    shape, count, each = shape_of(settings), parameter_count(settings), settings.weight_bytes
+    adapters = f" + L*{shape.adapter_weights}" if settings.is_adapted else ""
     masters = f" + 4*({trained_count(settings)})" if has_masters(settings) else ""
     terms = [
         Term("parameters", f"{each}*({count}{adapters}){masters}", 1, rows_of("parameters"), "the model"),
-        Term("rotary tables", "2*s*d/a", 4, rows_of("buffers"), "cosines and sines, in float32"),
     ]
+    if shape.tables:
+        terms.append(Term("rotary tables", shape.tables, 4, rows_of("buffers"), "cosines and sines, in float32"))
     if settings.holds_gradients:
         terms.append(gradients(trained_count(settings), settings, "of the step or the micro-batch before"))
     kept = {
@@ -34,17 +36,17 @@ def standing(settings: LlamaSettings) -> list[Term]:
     ]
 
 
-def has_masters(settings: LlamaSettings) -> bool:
+def has_masters(settings: DecoderSettings) -> bool:
     """Whether float32 copies of what is trained lie on the GPU."""
     return settings.precision == MASTERS and not settings.offload.startswith("optimizer")
 
 
-def gradients(count: str, settings: LlamaSettings, why: str) -> Term:
+def gradients(count: str, settings: DecoderSettings, why: str) -> Term:
     """Those that stay until the step."""
     return Term("gradients", count, settings.weight_bytes, rows_of("gradients"), why)
 
 
-def outputs(settings: LlamaSettings) -> list[Term]:
+def outputs(settings: DecoderSettings) -> list[Term]:
     """What the program has names for when forward has ended."""
     has_logits = settings.holds_logits and not settings.takes_chunks
     size = f"{settings.element_bytes}*b*s*V + " if has_logits else ""
@@ -52,7 +54,7 @@ def outputs(settings: LlamaSettings) -> list[Term]:
     return [Term(name, f"{size}{loss_bytes(settings)}", 1, rows_of("outputs"), "the program has names for it")]
 
 
-def loss_bytes(settings: LlamaSettings) -> int:
+def loss_bytes(settings: DecoderSettings) -> int:
     """Of the loss, a number: float32 unless it is made of logits in half precision."""
     return 2 if settings.loss == HALF and settings.weight_bytes == 2 else 4
 
@@ -62,6 +64,6 @@ def on_their_way(size: str, why: str) -> Term:
     return Term("gradients on their way" if "gradient" in why else "on the way", size, 1, rows_of("temporaries"), why)
 
 
-def is_whole(settings: LlamaSettings) -> bool:
+def is_whole(settings: DecoderSettings) -> bool:
     """Whether all logits are there at once."""
     return settings.loss in (WHOLE, HALF)
