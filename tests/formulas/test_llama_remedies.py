@@ -10,7 +10,7 @@ from utils import Ledger
 from utils.experiments import remedy_step
 from utils.experiments.llama_step import LlamaStep
 from utils.experiments.remedy_step import LOSSES, OFFLOADS, OPTIMIZERS, predicted
-from utils.formulas import llama_counts, llama_moments
+from utils.formulas import llama_counts
 from utils.formulas.llama_moments import MOMENTS, why_no_form
 from utils.models import eight_bit
 from utils.models.llama import SIZES
@@ -40,11 +40,7 @@ def drawn(seed, monkeypatch) -> LlamaStep:
     monkeypatch.setitem(LOSSES, "chunks, recomputed", recomputed_chunks(ROWS))
     monkeypatch.setitem(LOSSES, "chunks, fused", fused_chunks(ROWS))
     monkeypatch.setattr(remedy_step, "ROWS", ROWS)
-    for module, name in (
-        (eight_bit, "_AT_ONCE"),
-        (llama_counts, "AT_ONCE"),
-        (llama_moments, "AT_ONCE"),
-    ):
+    for module, name in ((eight_bit, "_AT_ONCE"), (llama_counts, "AT_ONCE")):
         monkeypatch.setattr(module, name, AT_ONCE)
     while True:
         make = partial(

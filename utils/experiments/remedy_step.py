@@ -128,9 +128,11 @@ class RemedyStep:
     def letters(self) -> dict[str, int]:
         """The letters of the closed forms."""
         sizes = self.model_letters
-        in_bytes, last = eight_bit_step(sizes["d"] * sizes["f"], self.held.weight_bytes)
+        of_block = eight_bit_step(sizes["d"] * sizes["f"], self.held.weight_bytes)
+        of_vocabulary = {each: eight_bit_step(sizes["V"] * sizes["d"], each) for each in (2, 4)}
+        in_step = dict(zip("muMN", (*of_block, of_vocabulary[2][0], of_vocabulary[4][0]), strict=True))
         of_run = {"b": self.b, "s": self.s, "r": self.rank, "W": self.spec.cublas_workspace_bytes}
-        return sizes | of_run | {"c": ROWS, "m": in_bytes, "u": last}
+        return sizes | of_run | {"c": ROWS, "U": of_vocabulary[self.held.weight_bytes][1]} | in_step
 
     @property
     def held(self) -> DecoderSettings:
@@ -150,6 +152,7 @@ class RemedyStep:
             loss=self.loss,
             n_chunks=min(3, -(-n_tokens // ROWS)),
             sorts=n_tokens > FEW_INDICES,
+            repeats=n_tokens > sizes["V"],
             steps_in_backward=self.steps_in_backward,
             is_adapted=self.rank > 0,
             offload=self.offload,

@@ -110,6 +110,8 @@ class StepRun:
         start = 1 + max(i for i, event in enumerate(self.trace.events[:end]) if event.action == "mark")
         size = wanted.n_bytes and Expression(wanted.n_bytes).value(self.step.letters)
         patterns = {name: getattr(wanted, name) for name in ("operation", "node", "module")}
+        if wanted.behind:
+            start = self._last(wanted.behind, start, end)
         n_bytes, found = self.trace.requested_bytes(start), []
         for position, event in enumerate(self.trace.events[start:end], start + 1):
             n_bytes += {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes
@@ -120,6 +122,16 @@ class StepRun:
         if not found:
             raise ValueError(f"the phase must have what is asked for: got {wanted}, and nothing like it was allocated.")
         return -max(found)[1]
+
+    def _last(self, operation: str, start: int, end: int) -> int:
+        """The position right behind an operation's last allocation, or `start`."""
+        found = (
+            position
+            for position in range(end, start, -1)
+            if (self.trace.events[position - 1].action, self.trace.events[position - 1].operation)
+            == ("alloc", operation)
+        )
+        return next(found, start)
 
     def _first(self, operation: str, start: int, **wanted) -> int:
         """The position of an operation's first allocation from `start` on."""

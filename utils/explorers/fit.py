@@ -30,7 +30,7 @@ OPTIMIZERS = (
 )  # fmt: skip
 RANKS = {"off": 0, "8": 8, "64": 64}
 N_TRIED = 3
-_LETTERS = ("V", "d", "L", "a", "g", "f", "c", "m")
+_LETTERS = ("V", "d", "L", "a", "g", "f", "c", "m", "M", "N")
 _STEPS = {"optimizer": [name for name in OPTIMIZERS if name.endswith(_IN_BACKWARD)]}
 
 

@@ -28,9 +28,10 @@ class DecoderSettings(InPrecision):
     "float32 masters": bfloat16, and the optimizer works on float32 copies. `attention` is what runs, one of ATTENTIONS.
     `is_tied`: the head's weight is the embedding's. `is_checkpointed`: each block runs through a checkpoint. `loss` is
     one of LOSSES, `n_chunks` how many chunks of rows it takes, 3 for more. `sorts`: there are more than 3,072 tokens,
-    which the embedding's backward sorts. `steps_in_backward`, `is_adapted` (each Linear of a block has an adapter, and
-    these alone are trained) and `offload`, one of OFFLOADS, are remedies. `holds_logits`, `holds_gradients` and
-    `workspace_bytes` are those of `GPTSettings`; the step is not the first.
+    which the embedding's backward sorts; `repeats`: more than the vocabulary has words. `steps_in_backward`,
+    `is_adapted` (each Linear of a block has an adapter, and these alone are trained) and `offload`, one of OFFLOADS,
+    are remedies. `holds_logits`, `holds_gradients` and `workspace_bytes` are those of `GPTSettings`; the step is not
+    the first.
 
     Raises: ValueError for a name that is not known.
     """
@@ -47,6 +48,7 @@ class DecoderSettings(InPrecision):
     loss: str = WHOLE
     n_chunks: int = 3
     sorts: bool = False
+    repeats: bool = False
     steps_in_backward: bool = False
     is_adapted: bool = False
     offload: str = "nothing"
@@ -76,6 +78,11 @@ class DecoderSettings(InPrecision):
         return self.holds_gradients or self.offload == "optimizer, gradients"
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether what a block keeps lies on the host till its backward, and is not made anew there."""
+        return not self.keeps_on_gpu and not self.is_checkpointed
+
+    @property
     def takes_chunks(self) -> bool:
         """Whether the loss takes some rows after the others."""
         return self.loss in (RECOMPUTED, FUSED)
@@ -84,3 +91,18 @@ class DecoderSettings(InPrecision):
     def adds_up_apart(self) -> bool:
         """Whether a tied head's gradient and the embedding's make a third: the first is a product's transposed view."""
         return self.is_tied and not self.is_adapted and not self.is_autocast and not self.takes_chunks
+
+
+@dataclass(frozen=True)
+class Widest:
+    """Where the backward of a block's MLP takes most: right behind an allocation of `operation` by `node` in `module`.
+
+    Then there are `n_wide` gradients as wide as the MLP, or tensors of that width that are back from the host.
+    `is_in_down`: it is where the MLP's last Linear has just got its weight's gradient, and keeps its input still.
+    """
+
+    operation: str
+    node: str
+    module: str
+    n_wide: int
+    is_in_down: bool = False

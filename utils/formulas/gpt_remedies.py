@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from every_byte.formula.formula import Selector, Term
 
 from .block import block_saved
-from .decoder_settings import DecoderSettings
+from .decoder_settings import DecoderSettings, Widest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,3 +81,15 @@ def positions_kept(settings: DecoderSettings) -> list[Term]:
     if settings.is_adapted or not settings.keeps_on_gpu:
         return []
     return [Term("positions", "s", 8, (Selector("positions", "EmbeddingBackward*", "indices"),), "int64")]
+
+
+def widest(settings: DecoderSettings) -> Widest:
+    """In `down`; or, if what it keeps is not there, in the activation's, whose input is back.
+
+    With adapters `down` is two Linears, whose input has a gradient of each, and their sum.
+    """
+    if settings.is_adapted:
+        return Widest("aten::add.Tensor", "ViewBackward*", "mlp.down.linear", 3)
+    if settings.is_elsewhere:
+        return Widest("aten::gelu_backward", "Gelu*", "mlp.activation", 3)
+    return Widest("aten::mm", "MmBackward*", "mlp.down", 1, is_in_down=True)

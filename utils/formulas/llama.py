@@ -59,7 +59,7 @@ def _in_whole(settings: DecoderSettings) -> list[Term]:
     else:
         saved = kept_after_forward(settings)
         total = 4 if settings.is_autocast else loss_bytes(settings)  # of targets
-        given += [*_unpacked(settings), f"{2 if is_half else 4}*b*s*V + {total}"]
+        given += [*_unpacked(settings), f"{e if is_half else 4}*b*s*V + {total}"]
     copies = [on_their_way(" + ".join(given), "in float32, and what has a name")] if given else []
     return [*saved, logits, *copies]
 

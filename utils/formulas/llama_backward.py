@@ -27,8 +27,8 @@ def llama_in_last_block(settings: DecoderSettings) -> Formula:
 def llama_in_first_block(settings: DecoderSettings) -> Formula:
     """What a GPU holds in the first block's backward, the last to run, where its MLP takes most for itself.
 
-    That is where silu and up have got their gradients, and the product of both has its own still. All weights behind it
-    have gradients; the embedding, and the block itself but for `down`, have none yet.
+    Where that is depends on the family, and is said by its `widest`. All weights behind it have gradients; the
+    embedding, and the block itself but for `down`, have none yet.
 
     Shapes, Counts, Unit, Source: as `llama_after_forward`; two blocks at least.
     """
@@ -36,20 +36,38 @@ def llama_in_first_block(settings: DecoderSettings) -> Formula:
 
 
 def _in_block(settings: DecoderSettings, *, is_first: bool) -> Formula:
+    name = f"{title(settings)}: held in the {'first' if is_first else 'last'} block's backward"
+    widest = shape_of(settings).widest(settings)
+    if widest.is_in_down:
+        return Formula(name, tuple(_in_down(settings, is_first)))
     w, e = settings.weight_bytes, settings.element_bytes
     count, waiting = _gradients_in_block(settings, is_first)
     fresh = [] if settings.holds_gradients or count == "0" else [gradients(count, settings, "of what comes behind")]
-    elsewhere = not settings.keeps_on_gpu and not settings.is_checkpointed
-    shape = shape_of(settings)
-    n = shape.n_wide + (shape.n_back if elsewhere else 0)
-    way = on_their_way(f"{n}*b*s*f*{e} + b*s*d*{w}{waiting} + {loss_bytes(settings)}", "gradients in the MLP, and of x")
-    copies = []
-    if settings.is_autocast:
-        others = "" if is_first or settings.is_checkpointed else f"(L - 1)*({shape_of(settings).weights}) + "
-        copies = weight_copies(f"{others}{shape_of(settings).weights} - d*f")
+    way = on_their_way(
+        f"{widest.n_wide}*b*s*f*{e} + b*s*d*{w}{waiting} + {loss_bytes(settings)}", "gradients in the MLP, and of x"
+    )
+    copies = _copies_in_block(settings, is_first, " - d*f") if settings.is_autocast else []
     kept = [*shared(settings), *kept_in_block(settings, is_first)]
-    name = f"{title(settings)}: held in the {'first' if is_first else 'last'} block's backward"
     return Formula(name, (*standing(settings), *kept, *copies, *outputs(settings), *fresh, way))
+
+
+def _copies_in_block(settings: DecoderSettings, is_first: bool, less: str = "") -> list[Term]:
+    """Autocast's of weights, in a block's backward."""
+    weights = shape_of(settings).weights
+    others = "" if is_first or settings.is_checkpointed else f"(L - 1)*({weights}) + "
+    return weight_copies(f"{others}{weights}{less}")
+
+
+def most_in_last_forward(settings: DecoderSettings) -> Formula:
+    """What a GPU holds in the last block's forward at most, if autocast is on and each block runs through a checkpoint.
+
+    Counts: of the block all that it keeps when it runs again, which is more than what it has in forward; with copies of
+            all blocks' weights, which autocast's context has there, and not in backward.
+    Shapes, Unit: as `llama_after_forward`.
+    """
+    copies = weight_copies(f"L*({shape_of(settings).weights})")
+    kept = [*shared(settings), *kept_in_block(settings, is_first=False, with_product=True), *copies]
+    return Formula(f"{title(settings)}: at most in forward", (*standing(settings), *kept, *outputs(settings)))
 
 
 def llama_in_down(settings: DecoderSettings) -> Formula:
@@ -64,24 +82,37 @@ def llama_in_down(settings: DecoderSettings) -> Formula:
     name = f"{title(settings)}: held where the last block has its first gradient"
     if settings.is_adapted or settings.is_autocast:
         return replace(llama_in_last_block(settings), title=name)
-    w, e = settings.weight_bytes, settings.element_bytes
     size = one_step_size(settings, "d*f") if settings.gradients_go else "0"
-    steps = size != "0"
-    elsewhere = not settings.keeps_on_gpu and not settings.is_checkpointed
-    back = 0 if steps or not elsewhere else 1  # what down kept, and its weight, are back from the host
-    count, waiting = _gradients_in_block(settings, is_first=False)
-    gone = "d*f" if settings.gradients_go and count == "0" else f"{count} + d*f" if settings.gradients_go else count
-    # up's step is the higher one then, by its input's gradient
-    input_too = f" + {e}*b*s*d" if steps and elsewhere and shape_of(settings).step_of_input else ""
-    taken = (f" + {size}{input_too}" if steps else "") + (f" + {w}*d*f" if settings.has_others else "")
-    way = f"{1 + back}*b*s*f*{e} + {back}*d*f*{e} + b*s*d*{w}{waiting} + {loss_bytes(settings)}{taken}"
-    kept = kept_in_block(settings, is_first=False, with_product=not steps)
-    fresh = [] if settings.has_others else [gradients(gone, settings, "of what comes behind, and of down")]
-    terms = (*standing(settings), *shared(settings), *kept, *outputs(settings), *fresh)
-    return Formula(name, (*terms, on_their_way(way, "gradients of the product and of x")))
+    return Formula(name, tuple(_in_down(settings, is_first=False, step=size)))
 
 
-def _gradients_in_block(settings: DecoderSettings, is_first: bool) -> tuple[str, str]:
+def _in_down(settings: DecoderSettings, is_first: bool, step: str = "0") -> list[Term]:
+    """Where the weight of `down` has its gradient: in its type, which under autocast is not that of what stays.
+
+    In its step, of so many bytes, what `down` kept has gone.
+    """
+    w, e, steps = settings.weight_bytes, settings.element_bytes, step != "0"
+    count, waiting = _gradients_in_block(settings, is_first, has_down=not settings.is_autocast)
+    own, more = [], []
+    if settings.is_autocast:
+        own, more = _copies_in_block(settings, is_first), [f"{e}*(b*s*d + d*f)"]  # the gradient of y in half precision
+    elif settings.has_others:
+        more = [f"{w}*d*f"]
+    elif settings.gradients_go:
+        count = "d*f" if count == "0" else f"{count} + d*f"
+    if steps:
+        # up's step is the higher one where nothing is kept here, by its input's gradient
+        more += [step, *([f"{e}*b*s*d"] if settings.is_elsewhere and shape_of(settings).step_of_input else [])]
+    back = settings.is_elsewhere and not steps  # what down kept, and its weight, are back from the host
+    wide = f"2*b*s*f*{e} + d*f*{e}" if back else f"b*s*f*{e}"
+    size = " + ".join([wide, f"b*s*d*{w}{waiting}", str(loss_bytes(settings)), *more])
+    fresh = [] if settings.has_others or count == "0" else [gradients(count, settings, "of what comes behind")]
+    kept = [*shared(settings), *kept_in_block(settings, is_first, with_product=not steps)]
+    way = on_their_way(size, "gradients of what down has got, and of x")
+    return [*standing(settings), *kept, *own, *outputs(settings), *fresh, way]
+
+
+def _gradients_in_block(settings: DecoderSettings, is_first: bool, has_down: bool = True) -> tuple[str, str]:
     """How many gradients are there, and the bytes of the head's that waits for the embedding's, as a summand."""
     w = settings.weight_bytes
     waits = settings.is_tied and not settings.is_adapted
@@ -90,17 +121,19 @@ def _gradients_in_block(settings: DecoderSettings, is_first: bool) -> tuple[str,
     if settings.gradients_go:
         return ("V*d" if waits and not waits_alone else "0"), waiting
     if settings.is_adapted:
-        return (f"(L - 1)*{shape_of(settings).adapter_weights} + r*(d + f)" if is_first else "r*(d + f)"), waiting
+        adapters = shape_of(settings).adapter_weights
+        return (f"(L - 1)*{adapters} + r*(d + f)" if is_first else "r*(d + f)"), waiting
     head = "0" if settings.adds_up_apart else "V*d"
     behind = f"(L - 1)*({shape_of(settings).weights} + 2*d) + " if is_first else ""
-    return f"{behind}{head} + d + d*f", waiting
+    return f"{behind}{head} + d{' + d*f' if has_down else ''}", waiting
 
 
 def llama_in_embedding(settings: DecoderSettings) -> Formula:
     """What a GPU holds where backward ends, in the token embedding: every weight has its gradient.
 
     Counts: as `llama_after_forward`. Of more than 3,072 tokens (`sorts`) the kernel sorts them, and adds up parts of
-            ten: for up to V tokens, a width of 1,024 at least and, with a tied head, 1.1 b s <= V/2 in half precision.
+            ten, which take more than the sort: for a width of 768 at least. With a tied head whose gradient is added up
+            apart, that sum is the moment, whatever the parts have taken before.
     Shapes, Unit, Source: as `llama_after_forward`.
     """
     w, count = settings.weight_bytes, trained_count(settings)
@@ -114,15 +147,21 @@ def llama_in_embedding(settings: DecoderSettings) -> Formula:
     adds = settings.adds_up_apart
     n_on_their_way = 1 + settings.is_tied + adds - (not stays)
     x = "" if adds else " + b*s*d"
-    sums = f" + {SORTED}" if settings.sorts and not adds else ""
+    sums = f" + {sorted_size(settings)}" if settings.sorts and not adds else ""
     back = "" if settings.keeps_on_gpu or adds else " + 8*b*s"  # the tokens
     size = f"{w}*({n_on_their_way}*V*d{x}) + {loss_bytes(settings)}{sums}{back}"
     way = on_their_way(size, "gradients of the embedding that do not stay, and of x")
     return Formula(name, (*standing(settings), *outputs(settings), *fresh, way))
 
 
-SORTED = "40*b*s + 16 + (8 + 4*d)*(b*s + up((b*s - 9)/10, 1))"
-"""Lists of tokens, sorted and not, in bytes, and the sums of parts, in float32: one for each token, and each ten."""
+def sorted_size(settings: DecoderSettings) -> str:
+    """Lists of tokens, sorted and not, and the sums of parts, in float32: one for each word, and each ten tokens.
+
+    Counts: as if each token were a word of its own, which is what room is made for, of V at most.
+    Unit:   bytes.
+    """
+    words = "V" if settings.repeats else "b*s"
+    return f"24*b*s + 16*{words} + 16 + (8 + 4*d)*({words} + up((b*s - 9)/10, 1))"
 
 
 def llama_in_step(settings: DecoderSettings) -> Formula:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from every_byte.formula.formula import Selector, Term
 
-from .decoder_settings import DecoderSettings
+from .decoder_settings import DecoderSettings, Widest
 
 _KERNELS = {
     "flash": ("ScaledDotProductFlashAttention*", "logsumexp", "a*b*s", (("rng_state", 16), ("unused", 8))),
@@ -140,3 +140,8 @@ def tables_in_half(settings: DecoderSettings) -> list[Term]:
         return []
     kept = Selector("blocks.*.attention", "MulBackward*", "other"), Selector("rotation", "activations")
     return [Term("rotary tables, in half precision", "2*s*d/a", 2, kept, "cosines and sines, the same for all blocks")]
+
+
+def widest(settings: DecoderSettings) -> Widest:
+    """Where silu and up have got their gradients, and the product of both has its own still; both may be back."""
+    return Widest("aten::mul.Tensor", "Mul*", "mlp", 5 if settings.is_elsewhere else 3)

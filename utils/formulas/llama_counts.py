@@ -108,8 +108,8 @@ def in_step_size(settings: DecoderSettings) -> str:
 
     Counts: of AdamW's foreach form a square root for each matrix at once, each tensor with masters; of its loop two
             for one parameter at a time, the largest, and a smaller one that is still there. Of the 8-bit optimizer
-            floats for 2^25 numbers of the largest parameter, which has to have twice as many. Not what Adafactor's
-            sums take.
+            M bytes, or N beside a gradient in float32, which `eight_bit_step` gives for the vocabulary's matrix. Not
+            what Adafactor's sums take.
     """
     is_master, count = settings.precision == MASTERS, trained_count(settings)
     each = 4 if is_master else settings.weight_bytes
@@ -135,17 +135,17 @@ def in_step_size(settings: DecoderSettings) -> str:
 
 
 def eight_bit_size(each: int) -> str:
-    """What the 8-bit optimizer has beside a gradient of so many bytes a number, where it has most.
-
-    Counts: for a matrix of two parts at least: in the second, two floats a number of the first have a name still.
-    """
-    return f"{28 if each == 4 else 32}*{AT_ONCE}"
+    """The letter of what the 8-bit optimizer has beside the vocabulary's gradient of so many bytes a number."""
+    return "N" if each == 4 else "M"
 
 
 def eight_bit_step(n: int, each: int) -> tuple[int, int]:
-    """The same for a matrix of n numbers, and of what is allocated last then, both in bytes.
+    """What it has beside a gradient of n numbers, of so many bytes each, where it has most; and what comes last then.
 
     A part has 25 bytes a number where it writes, 24 where it reads; in float32, whose gradient is no copy, 21 and 20.
+    In the second part, two floats a number of the first have a name still.
+
+    Unit:   bytes, both.
     """
     wide = 0 if each == 4 else 4
     first, second = min(n, AT_ONCE), min(max(n - AT_ONCE, 0), AT_ONCE)

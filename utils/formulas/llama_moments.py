@@ -1,9 +1,19 @@
 """The moments of a decoder's training step at which its peak may be, by which event each begins, and the largest."""
 
+from every_byte.formula.expressions import Expression
+
 from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
 from .llama import llama_after_forward, llama_in_head, llama_in_loss, llama_in_loss_backward
-from .llama_backward import llama_in_down, llama_in_embedding, llama_in_first_block, llama_in_last_block, llama_in_step
-from .llama_counts import AT_ONCE, in_step_size, one_step_size
+from .llama_backward import (
+    llama_in_down,
+    llama_in_embedding,
+    llama_in_first_block,
+    llama_in_last_block,
+    llama_in_step,
+    most_in_last_forward,
+    sorted_size,
+)
+from .llama_counts import in_step_size, one_step_size
 from .llama_standing import has_masters
 from .moments import Beginning, Highest
 from .shapes import shape_of
@@ -48,7 +58,7 @@ def _in_loss_backward(settings: DecoderSettings) -> Beginning | Highest:
 def _in_head(settings: DecoderSettings) -> Highest:
     if settings.loss == FUSED:
         return Highest("backward", "aten::mul.Tensor", "Chunked*")
-    if settings.loss == RECOMPUTED and not settings.is_adapted:
+    if settings.loss == RECOMPUTED and not settings.is_adapted and settings.n_chunks > 1:
         return Highest("backward", "aten::add.Tensor", "TBackward*")
     return Highest("backward", "aten::mm", "MmBackward*", "" if settings.loss == RECOMPUTED else "head")
 
@@ -63,8 +73,8 @@ def _in_embedding(settings: DecoderSettings) -> Beginning | Highest:
 
 def _in_mlp(settings: DecoderSettings, number: int) -> Highest:
     """In the MLP of the block of this number."""
-    shape = shape_of(settings)
-    return Highest("backward", shape.operation, shape.node, f"blocks.{number}.{shape.module}")
+    widest = shape_of(settings).widest(settings)
+    return Highest("backward", widest.operation, widest.node, f"blocks.{number}.{widest.module}")
 
 
 def _in_down(settings: DecoderSettings, number: int) -> Highest:
@@ -81,13 +91,15 @@ def _in_step(settings: DecoderSettings) -> Beginning | Highest:
         return Beginning("backward") if makes_none else Highest("optimizer")
     if settings.is_adapted or one_step_size(settings) == "0":
         return Beginning("backward")
+    if settings.is_tied:
+        return Highest("backward", node="*AccumulateGrad", behind="aten::embedding_dense_backward")
     return Highest("backward", node="*AccumulateGrad", n_bytes=_bytes_in_step(settings, "V*d"))
 
 
 def _bytes_in_step(settings: DecoderSettings, matrix: str) -> str:
     """Of what is allocated last where one step in backward takes most."""
     if settings.optimizer == "AdamW, 8-bit":
-        return f"4*{AT_ONCE}" if matrix == "V*d" else "u"
+        return "U" if matrix == "V*d" else "u"
     return f"{settings.weight_bytes}*{matrix}"
 
 
@@ -113,15 +125,22 @@ def why_no_peak(settings: DecoderSettings, **letters: int) -> str:
         return reason
     if settings.takes_chunks and letters["b"] * letters["s"] < 2 * letters["c"]:
         return TOO_FEW_TOKENS
-    if not settings.is_adapted and 5 * letters["b"] * letters["s"] > 2 * letters["V"]:
-        return MANY_TOKENS
+    found = {name: held(settings).bytes(**letters) for name, held in MOMENTS.items()}
+    if settings.adds_up_apart and settings.sorts:
+        parts = Expression(f"{settings.weight_bytes}*b*s*d + {sorted_size(settings)}").value(letters)
+        if found["backward of the embedding"] + parts > max(found.values()):
+            return MANY_TOKENS
+    if settings.is_autocast and settings.is_checkpointed:
+        if most_in_last_forward(settings).bytes(**letters) > max(found.values()):
+            return IN_FORWARD
     if settings.optimizer != "Adafactor":
         return ""
-    *others, in_step = (held(settings).bytes(**letters) for held in MOMENTS.values())
-    return SCRATCH if in_step + SUMS_BYTES > max(others) else ""
+    in_step = found.pop("optimizer's step")
+    return SCRATCH if in_step + SUMS_BYTES > max(found.values()) else ""
 
 
-MANY_TOKENS = "of so many tokens the embedding's backward adds up parts that take more than its gradient."
+MANY_TOKENS = "the embedding's backward sorts its tokens, and may take more for that than for its gradients' sum."
+IN_FORWARD = "autocast has copies of all weights in forward, where a block may take more than in backward."
 TOO_FEW_TOKENS = "there are fewer than two whole chunks of rows."
 SCRATCH = "Adafactor's sums take scratch whose size follows from the kernel's launch, not from a formula."
 

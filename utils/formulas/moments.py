@@ -28,7 +28,8 @@ class Highest:
     """A moment that is where most is requested in a phase of a training step, right behind one of its allocations.
 
     Which ones count is said by patterns: `operation`, the autograd `node`, and the `module`; and by `n_bytes`, an
-    expression in the letters. Of equal ones it is the first.
+    expression in the letters; and only those count that come behind the last allocation of the operation `behind`. Of
+    equal ones it is the first.
     """
 
     phase: str
@@ -36,6 +37,7 @@ class Highest:
     node: str = "*"
     module: str = "*"
     n_bytes: str | None = None
+    behind: str = ""
 
 
 def by_category(formula: Formula) -> Formula:

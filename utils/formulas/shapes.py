@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from every_byte.formula.formula import Term
 
 from . import gpt_remedies, llama_block
-from .decoder_settings import DecoderSettings
+from .decoder_settings import DecoderSettings, Widest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,12 +16,8 @@ class Shape:
     `matrices`: those of a block's Linears by their sizes, and how many there are. `sides`: of all of them the rows and
     the columns. `positions`: the size of a table of positions that is trained, "" without one; `tables`: that of tables
     which are not, in float32. `block_saved`, `norm_saved` and `shared` (what all blocks use) give what is kept for
-    backward; `product`, the terms that the MLP's last Linear keeps.
-
-    In the MLP's backward the moment at which it takes most is an allocation of `operation` by `node` in `module`: then
-    there are gradients of its width `n_wide` times, and `n_back` times tensors of that width that are back from the
-    host, if they were there.
-    `step_of_input`: whether the largest step in backward of a block's matrix is that of a Linear behind `down`, if
+    backward; `product`, the terms that the MLP's last Linear keeps; `widest`, where its backward takes most.
+    `step_of_input`: whether the largest step in backward of a block's matrix is that of a Linear before `down`, if
     what autograd keeps lies on the host.
     """
 
@@ -34,11 +30,7 @@ class Shape:
     norm_saved: Callable[..., list[tuple]]
     shared: Callable[[DecoderSettings], list[Term]]
     product: tuple[str, ...]
-    operation: str
-    node: str
-    module: str
-    n_wide: int
-    n_back: int
+    widest: Callable[[DecoderSettings], Widest]
     step_of_input: bool
 
     @property
@@ -75,11 +67,7 @@ LLAMA = Shape(
     norm_saved=llama_block.norm_saved,
     shared=llama_block.tables_in_half,
     product=llama_block.PRODUCT,
-    operation="aten::mul.Tensor",
-    node="Mul*",
-    module="mlp",
-    n_wide=3,
-    n_back=2,
+    widest=llama_block.widest,
     step_of_input=True,
 )
 GPT = Shape(
@@ -91,11 +79,7 @@ GPT = Shape(
     norm_saved=gpt_remedies.gpt_norm_saved,
     shared=gpt_remedies.positions_kept,
     product=gpt_remedies.PRODUCT,
-    operation="aten::gelu_backward",
-    node="Gelu*",
-    module="mlp.activation",
-    n_wide=2,
-    n_back=1,
+    widest=gpt_remedies.widest,
     step_of_input=False,
 )
 
