@@ -142,14 +142,15 @@ def eight_bit_size(each: int) -> str:
 def eight_bit_step(n: int, each: int) -> tuple[int, int]:
     """What it has beside a gradient of n numbers, of so many bytes each, where it has most; and what comes last then.
 
-    A part has 25 bytes a number where it writes, 24 where it reads; in float32, whose gradient is no copy, 21 and 20.
-    In the second part, two floats a number of the first have a name still.
+    A part has 25 bytes a number where it writes; where the second reads its first average, it has 20, and three floats
+    a number of the first part have a name still. In float32, whose gradient is no copy, that is 21 and 16.
 
+    Counts: for an n that is a multiple of 256, so that the last block is whole.
     Unit:   bytes, both.
     """
     wide = 0 if each == 4 else 4
     first, second = min(n, AT_ONCE), min(max(n - AT_ONCE, 0), AT_ONCE)
-    writes, reads = (21 + wide) * first, 8 * first + (20 + wide) * second
+    writes, reads = (21 + wide) * first, 12 * first + (16 + wide) * second
     return (writes, first) if writes > reads or not second else (reads, 4 * second)
 
 

@@ -1,7 +1,8 @@
-"""The peak of a Llama's step by closed form against the simulated peak: public sizes, any of the remedies."""
+"""The peak of a step by closed form against the simulated peak: public sizes of both families, any of the remedies."""
 
 import pytest
 
+from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.llama_step import LlamaStep
 from utils.formulas.llama_moments import SCRATCH, SUMS_BYTES, TOO_FEW_TOKENS, peak, why_no_peak
 
@@ -29,6 +30,25 @@ REMEDIES = [
     ({"model": "llama-2-7b", "b": 2, "s": 4096, "is_checkpointed": True}, "backward of the first block"),
 ]  # fmt: skip
 
+CHUNKS = {"is_checkpointed": True, "loss": "chunks, fused"}
+REMEDIES_OF_GPT = [
+    ({}, "?"),
+    ({"loss": "all logits, bfloat16"}, "?"),
+    ({"is_checkpointed": True, "loss": "chunks, recomputed"}, "?"),
+    (CHUNKS, "?"),
+    ({**CHUNKS, "optimizer": "AdamW, 8-bit"}, "?"),
+    ({**CHUNKS, "optimizer": "AdamW, 8-bit", "steps_in_backward": True}, "?"),
+    ({**CHUNKS, "optimizer": "AdamW, foreach", "precision": "float32 masters"}, "?"),
+    ({**CHUNKS, "precision": "autocast"}, "?"),
+    ({**CHUNKS, "rank": 8}, "?"),
+    ({"loss": "chunks, recomputed", "rank": 8, "b": 4}, "?"),
+    ({**CHUNKS, "offload": "optimizer, gradients"}, "?"),
+    ({"loss": "chunks, fused", "offload": "activations"}, "?"),
+    ({"precision": "float32", "b": 8, "s": 1024}, "?"),
+    ({**CHUNKS, "b": 8}, "?"),
+]  # fmt: skip
+"""More than 3,072 tokens, which the embedding's backward sorts; with a batch of 8, more than the vocabulary."""
+
 
 def requested_peak(run) -> int:
     """The most that is requested in the last step."""
@@ -40,6 +60,14 @@ def test_the_peak_is_one_of_the_moments(remedies, moment):
     step = LlamaStep(**remedies)
     assert why_no_peak(step.held, **step.letters) == ""
     assert peak(step.held, **step.letters) == (moment, requested_peak(step.run()))
+
+
+@pytest.mark.parametrize("model", ["gpt2", "gpt2-xl"])
+@pytest.mark.parametrize(("remedies", "moments"), REMEDIES_OF_GPT, ids=str)
+def test_the_peak_of_a_gpt_is_one_of_the_moments(model, remedies, moments):
+    step = GPTRemedyStep(model=model, **remedies)
+    assert why_no_peak(step.held, **step.letters) == ""
+    assert peak(step.held, **step.letters) == (moments[model], requested_peak(step.run()))
 
 
 def test_adafactor_s_step_is_a_lower_bound():
