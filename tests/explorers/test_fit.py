@@ -12,6 +12,7 @@ from utils.explorers.ranks import WITH_BFLOAT16
 from utils.formulas.llama_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
 
 SMALL = {"model": "llama-3.2-1b", "b": 1, "s": 2048}
+GPT = {"model": "gpt2", "b": 3, "s": 1024}
 CHUNKS = {"is_checkpointed": True, "loss": "chunks, fused"}
 
 
@@ -32,6 +33,11 @@ def start_of(explorer, **changed):
         {"precision": "float32 masters", "optimizer": "AdamW, foreach"},
         {**CHUNKS, "optimizer": "AdamW, 8-bit, in backward"},
         {**CHUNKS, "rank": 8, "offload": "activations"},
+        GPT,
+        {**GPT, "model": "gpt2-xl", "precision": "autocast", "optimizer": "AdamW, loop"},
+        {**GPT, "model": "gpt2-large", "precision": "float32 masters", "optimizer": "AdamW, 8-bit"},
+        {**GPT, **CHUNKS, "model": "gpt2-medium", "optimizer": "AdamW, 8-bit, in backward", "s": 32768},
+        {**GPT, **CHUNKS, "rank": 8, "offload": "activations"},
     ],
     ids=str,
 )
@@ -56,13 +62,21 @@ def test_the_remark_names_the_peak_and_what_to_try(explorer):
     assert "The peak is elsewhere for: " in said
 
 
-def test_what_is_tried_brings_what_it_says(explorer):
+def test_a_gpt_2_beyond_its_context_is_said_to_be_so(explorer):
+    said = explorer.answer_at(start_of(explorer, **GPT | {"s": 2048}))["remark"]
+    assert "GPT-2's own context is 1,024 tokens: here it has 2,048 positions. Try next, each alone: " in said
+    assert "own context" not in explorer.answer_at(start_of(explorer, **GPT))["remark"]
+    assert "own context" not in explorer.answer_at(start_of(explorer, **SMALL))["remark"]
+
+
+@pytest.mark.parametrize("small", [SMALL, {**GPT, "model": "gpt2-xl"}], ids=str)
+def test_what_is_tried_brings_what_it_says(explorer, small):
     """The simulated peaks of both settings differ by that."""
-    settings = start_of(explorer, **SMALL, **CHUNKS)
+    settings = start_of(explorer, **small, **CHUNKS)
     found = brought(settings)
     peaks = [requested_at_peak(step_of(settings | changed)) for changed in ({}, {"rank": 8})]
     assert found["adapters of rank 8"] == peaks[0] - peaks[1]
-    assert found["loss chunks, recomputed"] == 0
+    assert small is not SMALL or found["loss chunks, recomputed"] == 0
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 

@@ -153,6 +153,7 @@ class RemedyStep:
             n_chunks=min(3, -(-n_tokens // ROWS)),
             sorts=n_tokens > FEW_INDICES,
             repeats=n_tokens > sizes["V"],
+            is_long=2 * self.s > sizes["V"],
             steps_in_backward=self.steps_in_backward,
             is_adapted=self.rank > 0,
             offload=self.offload,

@@ -1,4 +1,4 @@
-"""The explorer of what makes a Llama's training fit: its step with any remedy, the peak, and what to try next."""
+"""The explorer of what makes a model's training fit: its step with any remedy, the peak, and what to try next."""
 
 from collections.abc import Iterator
 
@@ -13,15 +13,21 @@ from every_byte.widget.gpus import (
     origin_of,
     with_gpu,
 )
+from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.llama_step import LlamaStep
-from utils.experiments.remedy_step import LOSSES, OFFLOADS, ROWS, predicted
+from utils.experiments.remedy_step import LOSSES, OFFLOADS, ROWS, RemedyStep, predicted
 from utils.experiments.step_run import StepRun
 from utils.formulas.llama_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
+from utils.models.gpt import CONTEXT_LENGTH, SIZES
 
 from .gpt_controls import timeline_of
 from .ranks import WITH_BFLOAT16
 
-MODELS = ("llama-3-8b", "llama-2-7b", "llama-3.2-3b", "llama-3.2-1b")
+MODELS: dict[str, type[RemedyStep]] = {
+    **dict.fromkeys(("llama-3-8b", "llama-2-7b", "llama-3.2-3b", "llama-3.2-1b"), LlamaStep),
+    **dict.fromkeys(SIZES, GPTRemedyStep),
+}
+"""How each of them is trained."""
 PRECISIONS = ("bfloat16", "autocast", "float32 masters")
 _IN_BACKWARD = ", in backward"
 OPTIMIZERS = (
@@ -35,8 +41,9 @@ _STEPS = {"optimizer": [name for name in OPTIMIZERS if name.endswith(_IN_BACKWAR
 
 
 def controls() -> list[Control]:
-    """One for each remedy of `LlamaStep`."""
-    of_models = {name: {letter: LlamaStep(model=name).letters[letter] for letter in _LETTERS} for name in MODELS}
+    """One for each remedy of `RemedyStep`."""
+    letters = {name: train(model=name).letters for name, train in MODELS.items()}
+    of_models = {name: {letter: found[letter] for letter in _LETTERS} for name, found in letters.items()}
     ranks = {name: {"r": rank} for name, rank in RANKS.items()}
     return [
         Control.choice("model", "model", list(MODELS), letters=of_models),
@@ -68,23 +75,21 @@ def limits() -> dict[str, list[Limit]]:
     of_sums = {"optimizer": [name for name in OPTIMIZERS if name.startswith("Adafactor")]}
     takes_sums = Limit(never, SCRATCH, of_sums)
     sums_in_backward = Limit(never, SCRATCH, {"optimizer": [f"Adafactor{_IN_BACKWARD}"]})
-    many = Limit("V - b*s", "there are more tokens than the vocabulary has words.")
     more = {
         "optimizer's step": [takes_sums],
         "last block's first gradient": [sums_in_backward],
-        "backward of the embedding": [many],
     }
     return {name: [*of_all, *more.get(name, [])] for name in MOMENTS}
 
 
-def step_of(settings: dict) -> LlamaStep:
+def step_of(settings: dict) -> RemedyStep:
     """The step of a setting.
 
     Raises: ValueError for what excludes each other.
     """
     optimizer = settings["optimizer"]
     named = {"optimizer": optimizer.removesuffix(_IN_BACKWARD), "steps_in_backward": optimizer.endswith(_IN_BACKWARD)}
-    return LlamaStep(**with_gpu(settings) | named)
+    return MODELS[settings["model"]](**with_gpu(settings) | named)
 
 
 def formula(settings: dict) -> dict:
@@ -117,7 +122,14 @@ def remark(run: StepRun, settings: dict) -> str:
     there = [
         name for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16 and n_bytes <= spec.allocator_bytes
     ]
-    return f"{said} {_fits_on(there)} {_try_next(settings)}"
+    return f"{said} {_fits_on(there)} {_long(settings)}{_try_next(settings)}"
+
+
+def _long(settings: dict) -> str:
+    """Of a GPT-2 whose sequences are longer than it was made for."""
+    if MODELS[settings["model"]] is not GPTRemedyStep or settings["s"] <= CONTEXT_LENGTH:
+        return ""
+    return f"GPT-2's own context is {CONTEXT_LENGTH:,} tokens: here it has {settings['s']:,} positions. "
 
 
 def _moment(run: StepRun, n_bytes: int) -> str:
@@ -186,7 +198,7 @@ def _try_next(settings: dict) -> str:
 
 
 def fit_explorer() -> Explorer:
-    """A Llama's step with any remedy: predicted and accounted, where the peak is, whether it fits, what to try next."""
+    """The step of a Llama or a GPT-2 with any remedy, predicted and accounted: its peak, what it fits on, what to try."""
     return Explorer(
         title="What would make it fit?",
         controls=controls(),

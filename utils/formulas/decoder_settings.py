@@ -28,10 +28,10 @@ class DecoderSettings(InPrecision):
     "float32 masters": bfloat16, and the optimizer works on float32 copies. `attention` is what runs, one of ATTENTIONS.
     `is_tied`: the head's weight is the embedding's. `is_checkpointed`: each block runs through a checkpoint. `loss` is
     one of LOSSES, `n_chunks` how many chunks of rows it takes, 3 for more. `sorts`: there are more than 3,072 tokens,
-    which the embedding's backward sorts; `repeats`: more than the vocabulary has words. `steps_in_backward`,
-    `is_adapted` (each Linear of a block has an adapter, and these alone are trained) and `offload`, one of OFFLOADS,
-    are remedies. `holds_logits`, `holds_gradients` and `workspace_bytes` are those of `GPTSettings`; the step is not
-    the first.
+    which the embedding's backward sorts; `repeats`: more than the vocabulary has words; `is_long`: a sequence has more
+    than half as many. `steps_in_backward`, `is_adapted` (each Linear of a block has an adapter, and these alone are
+    trained) and `offload`, one of OFFLOADS, are remedies. `holds_logits`, `holds_gradients` and `workspace_bytes` are
+    those of `GPTSettings`; the step is not the first.
 
     Raises: ValueError for a name that is not known.
     """
@@ -49,6 +49,7 @@ class DecoderSettings(InPrecision):
     n_chunks: int = 3
     sorts: bool = False
     repeats: bool = False
+    is_long: bool = False
     steps_in_backward: bool = False
     is_adapted: bool = False
     offload: str = "nothing"

@@ -124,6 +124,8 @@ def in_step_size(settings: DecoderSettings) -> str:
             embeddings = f"{embeddings} + {shape.positions}"
         matrices = count if is_master else f"L*({shape.weights}) + {embeddings}"
         two = "2*V*d" + ("" if settings.is_tied else " + d*f")
+        if shape.positions and settings.is_long:  # the step behind the tokens', of which one is there still
+            two = f"V*d + 2*{shape.positions}"
     in_bytes = f"{21 if each == 4 else 25}*{largest(settings)}" if settings.is_adapted else eight_bit_size(each)
     taken = {
         "AdamW, foreach": f"{each}*({matrices})",
