@@ -198,7 +198,7 @@ def _try_next(settings: dict) -> str:
 
 
 def fit_explorer() -> Explorer:
-    """The step of a Llama or a GPT-2 with any remedy, predicted and accounted: its peak, what it fits on, what to try."""
+    """The step of a Llama or a GPT-2 with any remedy, predicted and accounted: its peak, where it fits, what to try."""
     return Explorer(
         title="What would make it fit?",
         controls=controls(),
