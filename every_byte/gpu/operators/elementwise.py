@@ -45,7 +45,9 @@ _SAME_TYPE = """
     relu gelu silu mish sigmoid tanh elu leaky_relu softplus hardtanh hardswish hardsigmoid
     threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward leaky_relu_backward
     softplus_backward hardtanh_backward hardswish_backward hardsigmoid_backward
+    neg abs sqrt rsqrt exp clamp clamp_min clamp_max addcmul addcdiv
 """
+_IN_PLACE = "neg_ abs_ sqrt_ rsqrt_ exp_ clamp_ clamp_min_ clamp_max_ pow_.Scalar addcmul_ addcdiv_"
 _TRUTHS = """
     eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor
     eq.Scalar ne.Scalar lt.Scalar le.Scalar gt.Scalar ge.Scalar
@@ -88,6 +90,24 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
     return kernel
 
 
+def _kernel_in_place(func: torch._ops.OpOverload):
+    """The same of an operator that writes into its first operand."""
+
+    def kernel(first: torch.Tensor, *args, **options):
+        """The operand itself, where all are of one floating type and lie in order; every other case is PyTorch's."""
+        operands = [first, *(x for x in args if isinstance(x, torch.Tensor))]
+        is_plain = first.dtype.is_floating_point and not any(isinstance(x, complex) for x in args)
+        if is_plain and all(
+            x.is_meta and x.dtype == first.dtype and x.shape == first.shape and x.is_contiguous() for x in operands
+        ):
+            return first
+        return func(first, *args, **options)
+
+    return kernel
+
+
+for _operator in map(overload, _IN_PLACE.split()):
+    returns(_operator)(_kernel_in_place(_operator))
 for _operator in map(overload, _SAME_TYPE.split()):
     returns(_operator)(_kernel(_operator))
 for _operator in map(overload, _TRUTHS.split()):
