@@ -12,7 +12,7 @@ from every_byte.ledger.deep_graphs import running_node
 
 from .creation import check_filling, check_value
 from .launch.memory_formats import fresh
-from .launch.tensor_iterator import result_strides
+from .launch.tensor_iterator import broadcast_shape, result_strides
 from .registry import (
     Call,
     as_pytorch_does,
@@ -79,13 +79,13 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
         if not plain or any(isinstance(x, complex) for x in args):
             return func(*args, **options)
         of_one_type = all(x.dtype == first.dtype for x in operands)
-        if all(x.shape == first.shape and x.is_contiguous() for x in operands) and (of_one_type or name in _PROMOTE):
-            common = first.dtype if of_one_type else torch.result_type(*operands)
-            return fresh(first, dtype=dtype or common)
-        if not of_one_type:
+        if not of_one_type and name not in _PROMOTE:
             return func(*args, **options)
-        shape = torch.broadcast_shapes(*(x.shape for x in operands))
-        return torch.empty_strided(shape, result_strides(shape, operands), dtype=dtype or first.dtype, device="meta")
+        common = dtype or (first.dtype if of_one_type else torch.result_type(*operands))
+        if all(x.shape == first.shape and x.is_contiguous() for x in operands):
+            return fresh(first, dtype=common)
+        shape = broadcast_shape(*(x.shape for x in operands))
+        return torch.empty_strided(shape, result_strides(shape, operands), dtype=common, device="meta")
 
     return kernel
 
@@ -125,7 +125,7 @@ def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 def _lerp_(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
     """The tensor itself; PyTorch's own way on meta would select elements."""
     shapes = (y.shape for y in (x, end, weight) if isinstance(y, torch.Tensor))
-    if torch.broadcast_shapes(*shapes) != x.shape or end.dtype != x.dtype:
+    if broadcast_shape(*shapes) != x.shape or end.dtype != x.dtype:
         raise RuntimeError(f"lerp_ wants what fits {tuple(x.shape)} of {x.dtype}: got {tuple(end.shape)}, {end.dtype}.")
     return x
 
@@ -134,7 +134,7 @@ def _lerp_(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
 def _lerp(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
     """As above, of a tensor of its own."""
     operands = [y for y in (x, end, weight) if isinstance(y, torch.Tensor)]
-    shape = torch.broadcast_shapes(*(y.shape for y in operands))
+    shape = broadcast_shape(*(y.shape for y in operands))
     return torch.empty_strided(shape, result_strides(shape, operands), dtype=x.dtype, device=x.device)
 
 
@@ -149,7 +149,7 @@ def _masked_fill(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
     """Contiguous, however the input lies."""
     if not x.dtype.is_floating_point or mask.dtype != torch.bool or isinstance(value, complex):
         return aten.masked_fill.Scalar(x, mask, value)
-    return check_filling(value, x.new_empty(torch.broadcast_shapes(x.shape, mask.shape)))
+    return check_filling(value, x.new_empty(broadcast_shape(x.shape, mask.shape)))
 
 
 @decomposed(aten.masked_fill.Tensor)
