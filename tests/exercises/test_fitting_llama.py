@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from utils.exercises import fitting_llama
 from utils.exercises.fitting_llama import DIES, GIVEN, fits_on_24_gb
 
 CHUNKS = DIES | {"loss": "chunks, fused", "is_checkpointed": True}
@@ -27,12 +26,12 @@ KEPT_ON_HOST = FITS | {"is_checkpointed": False, "offload": "activations"}
         (
             CHUNKS | {"optimizer": "Adafactor", "steps_in_backward": True},
             [
-                "Right: it fits with 1,048,772,608 bytes (1,000 MiB) to spare.",
+                "Right: it fits with 1,575,157,760 bytes (1.47 GiB) to spare.",
                 "It computes 24.1% more than the given step.",
                 "The gradients are the same, but for the order of sums; the update is Adafactor's, not AdamW's.",
             ],
         ),
-        (FITS, ["Right: it fits with 1,055,064,064 bytes", "the update is SGD's, not AdamW's."]),
+        (FITS, ["Right: it fits with 1,581,449,216 bytes", "the update is SGD's, not AdamW's."]),
         (FITS | {"loss": "chunks, recomputed"}, ["But 1.4% of what it computes is in vain: with loss='chunks, fused'"]),
         (HOST, ["Right: it fits", "moves 16,060,522,496 bytes (15 GiB) to the host", "float32 copies in the host's"]),
         (KEPT_ON_HOST, ["Right: it fits", "It computes no more than the given step, and moves 68,061,602,560 bytes"]),
@@ -41,7 +40,7 @@ KEPT_ON_HOST = FITS | {"is_checkpointed": False, "offload": "activations"}
             ["bytes (3.1 GiB) to the host and back are in vain: with offload='nothing' it fits as well."],
         ),
         (CHUNKS | {"rank": 8}, ["Not yet: it fits", "20,971,520 parameters are trained, those of adapters"]),
-        (CHUNKS | {"offload": "optimizer"}, ["out in step 1 backward, 9,392,947,200 bytes", "gradients 13.7"]),
+        (CHUNKS | {"offload": "optimizer"}, ["out in step 1 backward, 9,336,324,096 bytes", "gradients 13.7"]),
         (HOST | {"steps_in_backward": True}, ["raised ValueError: steps_in_backward and an offloaded optimizer"]),
         (FITS | {"optimizer": "Adam"}, ["the step raised ValueError: optimizer must be one of AdamW, fused; AdamW, f"]),
         (FITS | {"loss": 3}, ["loss must be a name: got 3."]),
@@ -82,23 +81,3 @@ def test_the_gradients_of_what_is_right_are_those_of_the_given_step(settings):
 def test_adapters_have_other_gradients():
     model, *_ = tiny(replace(GIVEN, **CHUNKS | {"rank": 2}))
     assert any(not parameter.requires_grad for parameter in model.parameters())
-
-
-@pytest.mark.parametrize("changed", [{"is_checkpointed": True}, {"loss": "chunks, fused", "rank": 8}])
-def test_two_blocks_tell_what_all_compute(changed):
-    step = replace(GIVEN, s=64, offload="activations", **changed)
-    cost, (flops, moved_bytes) = fitting_llama._cost(step), fitting_llama._of_blocks(step, 32)
-    assert (cost.flops, cost.moved_bytes) == (flops, moved_bytes)
-
-
-def test_what_a_fused_chunk_computes_is_what_the_whole_loss_does():
-    assert fitting_llama._cost(replace(GIVEN, loss="chunks, fused")) == fitting_llama._cost(GIVEN)
-
-
-def test_what_runs_again_costs_its_forward_but_for_what_nothing_keeps_the_result_of():
-    T, d = GIVEN.b * GIVEN.s, 4096
-    given, head, down = fitting_llama._cost(GIVEN).flops, 2 * T * d * 128_256, 2 * T * 14_336 * d
-    assert fitting_llama._cost(replace(GIVEN, loss="chunks, recomputed")).flops - given == head
-    weights, attention = 218_103_808, 2 * 2 * GIVEN.s * T * d  # the scores, and their products with v: no causal half
-    again = 32 * (2 * T * weights + attention - down)  # PyTorch's checkpoint stops when all that is kept is there
-    assert fitting_llama._cost(replace(GIVEN, is_checkpointed=True)).flops - given == again

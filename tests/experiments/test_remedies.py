@@ -1,4 +1,4 @@
-"""The peaks of a step by phases and places, what a loss takes, and FLOPs: held to the ledger, and to counts by hand."""
+"""The peaks of a step by phases and places, and what a loss takes: held to the ledger, and to counts by hand."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from every_byte.ledger.ledger import Ledger
 from utils.experiments.llama_step import LlamaStep
-from utils.experiments.remedies import flops, kept_by_a_block, of_the_loss, peaks, run_of, state_of, table
+from utils.experiments.remedies import kept_by_a_block, of_the_loss, peaks, run_of, state_of, table
 
 ONE = LlamaStep(model="llama-3.2-1b", s=64, gpu="a100-80gb")
 N = 1_235_814_400
@@ -74,17 +74,3 @@ def test_what_a_loss_takes_is_counted_in_logits():
     named = of_the_loss("all logits", keeps_logits=True)
     assert (named.held_bytes, named.backward_bytes) == (6 * T * v + 8, 14 * T * v + 8)
     assert of_the_loss("chunks, fused").held_bytes == 2 * (T * d + v * d) + 4
-
-
-def test_flops_are_those_of_the_products():
-    step = replace(ONE, s=128)
-    in_blocks = LAYERS * (2 * D * D + 2 * D * D // 4 + 3 * D * F)
-    products = 6 * step.s * (in_blocks + V * D)
-    attention = LAYERS * 32 * step.s**2 * 64 * 2 * (2 + 5)  # two products forward, five backward
-    assert flops(step) == products + attention
-    again = flops(replace(step, is_checkpointed=True)) - flops(step)
-    without_down = 2 * step.s * (in_blocks - LAYERS * D * F)  # a checkpoint stops when it has all it needs
-    assert again == without_down + LAYERS * 32 * step.s**2 * 64 * 4
-    assert flops(replace(step, loss="chunks, fused")) == flops(step)
-    assert flops(replace(step, loss="chunks, recomputed")) - flops(step) == 2 * step.s * V * D
-    assert flops(replace(step, micro_batches=3)) == 3 * flops(step)

@@ -4,15 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-import torch
-from torch.autograd.graph import saved_tensors_hooks
-
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact, short
 from utils.experiments.llama_step import LlamaStep
-from utils.experiments.step_run import StepRun, roomy_gpu
-from utils.models.llama import SIZES
-from utils.models.operations import FlopCounter
+from utils.experiments.remedies import peaks, run_of
+from utils.experiments.remedy_costs import Cost, cost, trained
+from utils.experiments.step_run import StepRun
 
 from .judge import NO_ANSWER, Verdict, not_yet, raised, right
 
@@ -40,7 +37,7 @@ def fits_on_24_gb(settings: Mapping[str, object] | None) -> Verdict:
     if not found.fits:
         return not_yet(f"memory runs out in {found.fails_in}, {exact(-found.margin_bytes)} short. {found.peak}")
     said = f"it fits with {exact(found.margin_bytes)} to spare. {found.peak}"
-    costs = _cost(step)
+    costs = cost(step)
     if step.rank:
         return not_yet(
             f"{said} But the gradients are others: {trained(step):,d} parameters are trained, those of adapters, and "
@@ -48,8 +45,8 @@ def fits_on_24_gb(settings: Mapping[str, object] | None) -> Verdict:
         )
     for name, value in _LEANER.items():
         leaner = replace(step, **{name: value})
-        if _cost(leaner).is_less_than(costs) and _tried(leaner).fits:
-            saved = _saved(costs, _cost(leaner))
+        if cost(leaner).is_less_than(costs) and _has_room(leaner) and _tried(leaner).fits:
+            saved = _saved(costs, cost(leaner))
             return not_yet(f"{said} But {saved} in vain: with {name}={value!r} it fits as well.")
     return right(f"{said} It computes {_more(costs)}. {_changed(step)}")
 
@@ -82,9 +79,14 @@ class _Tried:
         return not self.fails_in
 
 
+def _has_room(step: LlamaStep) -> bool:
+    """Whether the card has what is requested at the peak: where it has not, no blocks need to be laid out."""
+    return peaks(step).peak_bytes <= step.spec.allocator_bytes
+
+
 @cache
 def _tried(step: LlamaStep) -> _Tried:
-    run = step.run()
+    run = run_of(step)
     found = run.fit()
     return _Tried(found.margin_bytes, found.fails_in, _peak_of(run))
 
@@ -98,57 +100,9 @@ def _peak_of(run: StepRun) -> str:
     return f"Its peak is {where}: {exact(ledger.requested_bytes)}, of them {parts}."
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """What a step computes and moves: floating-point operations, and bytes to the host, which come back as well."""
-
-    flops: int
-    moved_bytes: int
-
-    def is_less_than(self, other: "_Cost") -> bool:
-        return self != other and self.flops <= other.flops and self.moved_bytes <= other.moved_bytes
-
-
-@cache
-def _cost(step: LlamaStep) -> _Cost:
-    """Of forward and backward, from one block and two: each block costs the same."""
-    one, two = (_of_blocks(step, n_layers) for n_layers in (1, 2))
-    more = SIZES[step.model]["n_layers"] - 1
-    flops, moved_bytes = (first + more * (second - first) for first, second in zip(one, two, strict=True))
-    if step.offload.startswith("optimizer"):
-        moved_bytes = 2 * trained(step)  # gradients in bfloat16 go, and as many bytes of weights come back
-    return _Cost(flops, moved_bytes)
-
-
-def _of_blocks(step: LlamaStep, n_layers: int) -> tuple[int, int]:
-    """What so many blocks and the head compute, and what `save_on_cpu` would take to the host of them."""
-    moved_bytes = 0
-
-    def pack(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal moved_bytes
-        moved_bytes += tensor.nbytes
-        return tensor
-
-    with roomy_gpu(step.gpu) as gpu:
-        model = replace(step, offload="nothing").model_on(gpu.device, n_layers=n_layers)
-        tokens = torch.zeros(step.b, step.s, dtype=torch.int64, device=gpu.device)
-        with FlopCounter() as counter:
-            with saved_tensors_hooks(pack, lambda tensor: tensor):
-                loss = model(tokens, tokens)[-1]
-            loss.backward()
-    return counter.total, moved_bytes if step.offload == "activations" else 0
-
-
-@cache
-def trained(step: LlamaStep) -> int:
-    """How many parameters a step trains."""
-    parameters = step.model_on(torch.device("meta")).parameters()
-    return sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-
-
-def _more(costs: _Cost) -> str:
+def _more(costs: Cost) -> str:
     """What a step computes beside the given one, and what it moves."""
-    given = _cost(GIVEN).flops
+    given = cost(GIVEN).flops
     share = f"{abs(costs.flops - given) / given:.1%}"
     computes = f"{share} {'more' if costs.flops > given else 'less'} than the given step"
     if costs.flops == given:
@@ -160,7 +114,7 @@ def _more(costs: _Cost) -> str:
     )
 
 
-def _saved(costs: _Cost, leaner: _Cost) -> str:
+def _saved(costs: Cost, leaner: Cost) -> str:
     """What one step computes and moves that a leaner one does not."""
     flops, moved_bytes = costs.flops - leaner.flops, costs.moved_bytes - leaner.moved_bytes
     parts = [f"{flops / costs.flops:.1%} of what it computes"] if flops else []

@@ -1,4 +1,4 @@
-"""What a remedy is worth: the peaks of a Llama's step before and after it, where they are, and the FLOPs it takes."""
+"""What a remedy is worth: the peaks of a Llama's step before and after it, and where they are."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,10 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import GiB
 from utils.models.llama import SIZES
-from utils.models.operations import FlopCounter
 
 from .llama_step import LlamaStep
 from .remedy_step import LOSSES
-from .step_run import StepRun, roomy_gpu
-from .training import random_tokens
+from .step_run import StepRun
 
 TOKENS = 8192
 PHASES = ("forward", "backward", "optimizer")
@@ -148,18 +146,3 @@ def of_the_loss(loss: str, *, keeps_logits: bool = False) -> OfTheLoss:
     before, after = (marks[mark] for mark in ("before", "forward"))
     found = max(totals[before : after + 1]), totals[after], max(totals[after:])
     return OfTheLoss(*(n_bytes - totals[before] for n_bytes in found))
-
-
-@cache
-def flops(step: LlamaStep) -> int:
-    """Of forward and backward of one step: products of matrices, attention's among them; not the optimizer's.
-
-    Source: utils.models.operations.FlopCounter, on a simulated GPU, where attention is the kernel that a GPU takes.
-    """
-    V = SIZES[step.model]["vocabulary_size"]
-    with roomy_gpu(step.gpu) as gpu, FlopCounter() as counter:
-        model = step.model_on(gpu.device)
-        batch = list(random_tokens(gpu, b=step.b, s=step.s, V=V))
-        for _ in range(step.micro_batches):
-            model(*batch)[-1].backward()
-    return counter.total

@@ -1,5 +1,7 @@
 """AdamW whose averages take a byte a number: an index into 256 values, and a float32 scale for each 256 of them."""
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 
@@ -90,6 +92,7 @@ def _scales(state: dict, name: str, part: slice) -> torch.Tensor:
     return of_blocks.repeat_interleave(BLOCK)[: part.stop - part.start]
 
 
+@cache
 def _values(is_signed: bool) -> torch.Tensor:
     """256 values from -1, or 0, to 1, 0 among them: by decades, each with twice the values of the one below."""
     found = [0.0, 1.0]

@@ -12,7 +12,7 @@ from every_byte.ledger.deep_graphs import running_node
 
 from .creation import check_filling, check_value
 from .launch.memory_formats import fresh
-from .launch.tensor_iterator import result_strides
+from .launch.tensor_iterator import broadcast_shape, result_strides
 from .registry import (
     Call,
     as_pytorch_does,
@@ -45,7 +45,9 @@ _SAME_TYPE = """
     relu gelu silu mish sigmoid tanh elu leaky_relu softplus hardtanh hardswish hardsigmoid
     threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward leaky_relu_backward
     softplus_backward hardtanh_backward hardswish_backward hardsigmoid_backward
+    neg abs sqrt rsqrt exp clamp clamp_min clamp_max addcmul addcdiv
 """
+_IN_PLACE = "neg_ abs_ sqrt_ rsqrt_ exp_ clamp_ clamp_min_ clamp_max_ pow_.Scalar addcmul_ addcdiv_"
 _TRUTHS = """
     eq.Tensor ne.Tensor lt.Tensor le.Tensor gt.Tensor ge.Tensor
     eq.Scalar ne.Scalar lt.Scalar le.Scalar gt.Scalar ge.Scalar
@@ -77,17 +79,35 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
         if not plain or any(isinstance(x, complex) for x in args):
             return func(*args, **options)
         of_one_type = all(x.dtype == first.dtype for x in operands)
-        if all(x.shape == first.shape and x.is_contiguous() for x in operands) and (of_one_type or name in _PROMOTE):
-            common = first.dtype if of_one_type else torch.result_type(*operands)
-            return fresh(first, dtype=dtype or common)
-        if not of_one_type:
+        if not of_one_type and name not in _PROMOTE:
             return func(*args, **options)
-        shape = torch.broadcast_shapes(*(x.shape for x in operands))
-        return torch.empty_strided(shape, result_strides(shape, operands), dtype=dtype or first.dtype, device="meta")
+        common = dtype or (first.dtype if of_one_type else torch.result_type(*operands))
+        if all(x.shape == first.shape and x.is_contiguous() for x in operands):
+            return fresh(first, dtype=common)
+        shape = broadcast_shape(*(x.shape for x in operands))
+        return torch.empty_strided(shape, result_strides(shape, operands), dtype=common, device="meta")
 
     return kernel
 
 
+def _kernel_in_place(func: torch._ops.OpOverload):
+    """The same of an operator that writes into its first operand."""
+
+    def kernel(first: torch.Tensor, *args, **options):
+        """The operand itself, where all are of one floating type and lie in order; every other case is PyTorch's."""
+        operands = [first, *(x for x in args if isinstance(x, torch.Tensor))]
+        is_plain = first.dtype.is_floating_point and not any(isinstance(x, complex) for x in args)
+        if is_plain and all(
+            x.is_meta and x.dtype == first.dtype and x.shape == first.shape and x.is_contiguous() for x in operands
+        ):
+            return first
+        return func(first, *args, **options)
+
+    return kernel
+
+
+for _operator in map(overload, _IN_PLACE.split()):
+    returns(_operator)(_kernel_in_place(_operator))
 for _operator in map(overload, _SAME_TYPE.split()):
     returns(_operator)(_kernel(_operator))
 for _operator in map(overload, _TRUTHS.split()):
@@ -105,7 +125,7 @@ def _mish_backward(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 def _lerp_(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
     """The tensor itself; PyTorch's own way on meta would select elements."""
     shapes = (y.shape for y in (x, end, weight) if isinstance(y, torch.Tensor))
-    if torch.broadcast_shapes(*shapes) != x.shape or end.dtype != x.dtype:
+    if broadcast_shape(*shapes) != x.shape or end.dtype != x.dtype:
         raise RuntimeError(f"lerp_ wants what fits {tuple(x.shape)} of {x.dtype}: got {tuple(end.shape)}, {end.dtype}.")
     return x
 
@@ -114,7 +134,7 @@ def _lerp_(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
 def _lerp(x: torch.Tensor, end: torch.Tensor, weight) -> torch.Tensor:
     """As above, of a tensor of its own."""
     operands = [y for y in (x, end, weight) if isinstance(y, torch.Tensor)]
-    shape = torch.broadcast_shapes(*(y.shape for y in operands))
+    shape = broadcast_shape(*(y.shape for y in operands))
     return torch.empty_strided(shape, result_strides(shape, operands), dtype=x.dtype, device=x.device)
 
 
@@ -129,7 +149,7 @@ def _masked_fill(x: torch.Tensor, mask: torch.Tensor, value) -> torch.Tensor:
     """Contiguous, however the input lies."""
     if not x.dtype.is_floating_point or mask.dtype != torch.bool or isinstance(value, complex):
         return aten.masked_fill.Scalar(x, mask, value)
-    return check_filling(value, x.new_empty(torch.broadcast_shapes(x.shape, mask.shape)))
+    return check_filling(value, x.new_empty(broadcast_shape(x.shape, mask.shape)))
 
 
 @decomposed(aten.masked_fill.Tensor)

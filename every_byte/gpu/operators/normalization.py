@@ -39,7 +39,12 @@ def _layer_norm_backward(gradient, x: torch.Tensor, shape, mean, rstd, weight, b
     if gradient.dtype != x.dtype or gradient.shape != x.shape or not _is_plain_norm(x, shape, weight, bias):
         args = gradient, x, shape, mean, rstd, weight, bias, mask
         return _first_contiguous(aten.native_layer_norm_backward.default(*args))
-    wanted = zip((x, weight, bias), mask, strict=True)
+    return _as_wanted((x, weight, bias), mask)
+
+
+def _as_wanted(given, mask) -> tuple:
+    """Gradients of what was given, where they are asked for."""
+    wanted = zip(given, mask, strict=True)
     return tuple(fresh(y) if is_wanted and y is not None else None for y, is_wanted in wanted)
 
 
@@ -52,9 +57,11 @@ def _fused_rms_norm(x: torch.Tensor, shape: list[int], weight: torch.Tensor | No
 
 
 @returns(aten._fused_rms_norm_backward.default)
-def _rms_norm_backward(*args):
+def _rms_norm_backward(gradient, x: torch.Tensor, shape, rstd, weight, mask):
     """As for a layer norm."""
-    return _first_contiguous(aten._fused_rms_norm_backward.default(*args))
+    if gradient.dtype != x.dtype or gradient.shape != x.shape or not _is_plain_norm(x, shape, weight):
+        return _first_contiguous(aten._fused_rms_norm_backward.default(gradient, x, shape, rstd, weight, mask))
+    return _as_wanted((x, weight), mask)
 
 
 def _first_contiguous(gradients: tuple) -> tuple:

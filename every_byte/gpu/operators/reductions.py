@@ -188,6 +188,14 @@ def variance(call: Call) -> None:
     reduce(call, x, reduced_dims(x, call.argument(1, "dim")), output.element_size(), partial, vector=2)
 
 
+@returns(aten.linalg_vector_norm.default)
+def _vector_norm(x: torch.Tensor, *args, **options) -> torch.Tensor:
+    """Of all elements a number, at once; PyTorch's own way on meta would compute it of many tensors."""
+    if len(args) < 2 and not options and x.dtype.is_floating_point and x.numel() and x.is_meta:
+        return fresh(x, ())
+    return aten.linalg_vector_norm.default(x, *args, **options)
+
+
 @takes(
     aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dtype,
     aten.norm.ScalarOpt_dim_dtype,

@@ -7,8 +7,11 @@ by tests/gpu/operators/test_elementwise.py.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
+
+_N_KNOWN = 4096  # layouts that are not looked at again: a program has the same ones in every step
 
 
 def sorted_dims(n_dims: int, compare: Callable[[int, int], int]) -> list[int]:
@@ -29,8 +32,20 @@ def sorted_dims(n_dims: int, compare: Callable[[int, int], int]) -> list[int]:
     return order
 
 
+@lru_cache(_N_KNOWN)
+def broadcast_shape(*shapes: torch.Size) -> torch.Size:
+    """The shape to which these broadcast. Raises: RuntimeError, PyTorch's own, where they do not."""
+    return torch.broadcast_shapes(*shapes)
+
+
 def result_strides(shape: tuple[int, ...], operands: list[torch.Tensor]) -> tuple[int, ...]:
     """The strides of a fresh result of this shape, computed from operands that broadcast to it."""
+    return _result_strides(tuple(shape), tuple((x.shape, x.stride()) for x in operands))
+
+
+@lru_cache(_N_KNOWN)
+def _result_strides(shape: tuple[int, ...], layouts: tuple[tuple[torch.Size, tuple[int, ...]], ...]) -> tuple[int, ...]:
+    operands = [torch.empty_strided(*layout, device="meta") for layout in layouts]
     if all(x.shape == shape for x in operands):
         if all(x.is_contiguous() for x in operands):
             return _dense(shape, reversed(range(len(shape))))
