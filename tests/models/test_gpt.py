@@ -3,6 +3,7 @@
 import copy
 import math
 import re
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -10,7 +11,10 @@ from reference_files import load
 
 from every_byte.gpu.cases.recorder import READINGS
 from utils import GPT, SimulatedGPU
+from utils.experiments.readings import requested
 from utils.models.gpt import SIZES
+from utils.models.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
+from utils.models.regions import library_checkpoint
 
 PUBLISHED = {"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200}
 TINY = {"vocabulary_size": 31, "context_length": 9, "d_model": 12, "n_layers": 2, "n_heads": 3}
@@ -66,6 +70,49 @@ def test_it_learns(kind):
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.5 < math.log(31)
+
+
+LOSSES = {
+    "whole": whole_logits,
+    "half": half_logits,
+    "recomputed": recomputed_chunks(7),
+    "fused": fused_chunks(7),
+}
+
+
+@pytest.mark.parametrize("run", [{}, {"run": library_checkpoint}], ids=["plainly", "checkpoint"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_each_loss_gives_the_numbers_of_the_model_s_own(loss, run):
+    models = [tiny(dtype=torch.float32), tiny(dtype=torch.float32, loss=LOSSES[loss], **run)]
+    models[1].load_state_dict(models[0].state_dict())
+    own, given = (gradients_of(model) for model in models)
+    for one, other in zip(own, given, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)  # float32, sums in another order
+
+
+def gradients_of(model):
+    """The loss, and all gradients."""
+    loss = model(*batch())[-1]
+    loss.backward()
+    return loss.detach(), *(parameter.grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_model_s_own_loss_lets_the_head_s_input_go(autocast):
+    """Under autocast the head keeps a copy of it, and `half_logits` has a name for it."""
+    peaks = []
+    for loss in (None, half_logits):
+        with SimulatedGPU("a100-80gb") as gpu:
+            dtype = torch.float32 if autocast else torch.bfloat16
+            model = GPT(**TINY, device=gpu.device, dtype=dtype, loss=loss)
+            given = [part.to(gpu.device) for part in batch()]
+            with gpu.autocast(torch.bfloat16) if autocast else nullcontext():
+                model(*given)[-1].backward()
+                gpu.reset_peak_memory_stats()
+                model(*given)
+            peaks.append(requested(gpu, "peak"))
+    b, s, d = 2, 9, TINY["d_model"]
+    assert peaks[1] - peaks[0] == (4 * b * s * d if autocast else 0)
 
 
 def test_no_position_sees_what_comes_after_it():

@@ -93,20 +93,22 @@ def drawn(env, seed):
     train(env, step, **sizes)
 
 
-def add(name, case, **about):
-    """Enter a case."""
+def enter(cases, name, case, **about):
+    """Put a case among others."""
     case.cudnn_sdp, case.cards = False, ("a100", "h100")
     for key, value in about.items():
         setattr(case, key, value)
-    CASES[name] = case
+    cases[name] = case
 
 
 for remedy, settings in REMEDIES.items():
     step = LlamaStep(**settings)
     events = () if "8bit" in remedy else ("a100",)  # those would be many
-    add(f"remedy_8b_{remedy}", lambda env, step=step: train(env, step), events=events, memory_bytes=ROOMY_BYTES)
+    enter(
+        CASES, f"remedy_8b_{remedy}", lambda env, step=step: train(env, step), events=events, memory_bytes=ROOMY_BYTES
+    )
 for remedy, settings in (REMEDIES | ON_THE_HOST).items():
     step = LlamaStep(**SMALL_BATCH | settings)
-    add(f"remedy_small_{remedy}", lambda env, step=step: train(env, step, **SMALL))
+    enter(CASES, f"remedy_small_{remedy}", lambda env, step=step: train(env, step, **SMALL))
 for number in range(N_DRAWN):
-    add(f"remedy_drawn_{number}", lambda env, seed=SEED + number: drawn(env, seed))
+    enter(CASES, f"remedy_drawn_{number}", lambda env, seed=SEED + number: drawn(env, seed))

@@ -18,6 +18,7 @@ from every_byte.gpu.memory.specs import SPECS, find_spec
 from every_byte.widget import Account, Control, Explorer
 from every_byte.widget.gpus import NO_KERNEL, available_gpus, beside_its_simulation, for_a_page, gpu_controls
 from utils.experiments.checkpointed_step import CheckpointedStep
+from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.gpt_step import GPTStep
 from utils.experiments.llama_step import LlamaStep
 from utils.experiments.mesh_step import MeshStep
@@ -163,7 +164,7 @@ def test_a_kernel_that_a_gpu_lacks_is_a_sentence():
     )
 
 
-@pytest.mark.parametrize("step", [GPTStep, CheckpointedStep, MeshStep, LlamaStep])
+@pytest.mark.parametrize("step", [GPTStep, CheckpointedStep, MeshStep, LlamaStep, GPTRemedyStep])
 def test_a_step_takes_a_gpu_by_name_as_a_spec_or_live(step, opened):
     by_name, by_spec, live = (step(gpu=gpu) for gpu in ("h100-80gb", find_spec("h100-80gb"), LIVE))
     assert by_name.letters == by_spec.letters == live.letters
