@@ -9,7 +9,7 @@ from every_byte.formula.expressions import Expression
 from utils import SimulatedGPU
 from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.remedy_step import LOSSES, OFFLOADS, OPTIMIZERS, PRECISIONS
-from utils.formulas.llama_counts import n_tensors, parameter_count, trained_count
+from utils.formulas.decoder_counts import n_tensors, parameter_count, trained_count
 from utils.models.gpt import SIZES
 
 SMALL = {"s": 16, "gpu": "a100-80gb"}
@@ -61,10 +61,10 @@ def test_the_counts_are_the_models(name, rank):
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     assert valued(trained_count(step.held), step) == sum(parameter.numel() for parameter in trained)
     assert valued(n_tensors(step.held), step) == len(trained)
-    frozen = sum(parameter.numel() for parameter in parameters) - (
+    of_the_model = sum(parameter.numel() for parameter in parameters) - (
         valued(trained_count(step.held), step) if rank else 0
     )
-    assert valued(parameter_count(step.held), step) == frozen
+    assert valued(parameter_count(step.held), step) == of_the_model
 
 
 def valued(size: str, step: GPTRemedyStep) -> int:

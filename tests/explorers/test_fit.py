@@ -9,7 +9,7 @@ from every_byte.gpu.memory.specs import SPECS
 from every_byte.units import short
 from utils.explorers.fit import N_TRIED, OPTIMIZERS, PRECISIONS, brought, fit_explorer, step_of
 from utils.explorers.ranks import WITH_BFLOAT16
-from utils.formulas.llama_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
+from utils.formulas.decoder_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
 
 SMALL = {"model": "llama-3.2-1b", "b": 1, "s": 2048}
 GPT = {"model": "gpt2", "b": 3, "s": 1024}

@@ -9,9 +9,9 @@ from kernels_by_node import KERNELS
 
 from utils import Ledger, SimulatedGPU
 from utils.experiments.training import StepSettings, random_tokens, train_steps
+from utils.formulas.decoder_backward import decoder_in_embedding, decoder_in_first_block, decoder_in_step
+from utils.formulas.decoder_forward import decoder_after_forward, decoder_in_loss, decoder_in_loss_backward
 from utils.formulas.decoder_settings import ATTENTIONS
-from utils.formulas.llama import llama_after_forward, llama_in_loss, llama_in_loss_backward
-from utils.formulas.llama_backward import llama_in_embedding, llama_in_first_block, llama_in_step
 from utils.formulas.llama_counts import llama_parameter_count
 from utils.formulas.llama_settings import LlamaSettings
 from utils.formulas.settings import PRECISIONS
@@ -133,14 +133,14 @@ def test_every_byte_at_each_moment(seed):
     trace, held = train(letters, *rest)
     moments = Moments(trace, held)
     found = {
-        llama_after_forward: moments.forward,
-        llama_in_loss: moments.first("aten::nll_loss_forward", trace.position("step 3 batch")) + 1,
-        llama_in_loss_backward: moments.first("aten::_log_softmax_backward_data", moments.forward),
-        llama_in_first_block: moments.in_first_block(),
-        llama_in_embedding: moments.in_embedding(),
+        decoder_after_forward: moments.forward,
+        decoder_in_loss: moments.first("aten::nll_loss_forward", trace.position("step 3 batch")) + 1,
+        decoder_in_loss_backward: moments.first("aten::_log_softmax_backward_data", moments.forward),
+        decoder_in_first_block: moments.in_first_block(),
+        decoder_in_embedding: moments.in_embedding(),
     }
     if held.optimizer != "AdamW, loop" or letters["V"] >= 2 * max(letters["d"], letters["f"]):
-        found[llama_in_step] = moments.in_step()
+        found[decoder_in_step] = moments.in_step()
     for form, position in found.items():
         agrees(form(held), letters, Ledger.at(trace, position))
 

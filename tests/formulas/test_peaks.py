@@ -8,8 +8,8 @@ from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.llama_step import LlamaStep
 from utils.experiments.readings import requested
 from utils.experiments.remedy_step import predicted
-from utils.formulas import llama_counts
-from utils.formulas.llama_moments import IN_FORWARD, MOMENTS, SCRATCH, SUMS_BYTES, TOO_FEW_TOKENS, peak, why_no_peak
+from utils.formulas import decoder_counts
+from utils.formulas.decoder_moments import IN_FORWARD, MOMENTS, SCRATCH, SUMS_BYTES, TOO_FEW_TOKENS, peak, why_no_peak
 from utils.models import eight_bit
 
 REMEDIES = [
@@ -100,7 +100,7 @@ def test_a_llama_s_tokens_may_be_more_than_its_words():
 def test_the_8_bit_step_of_one_matrix(monkeypatch, each, second):
     """Of one whole part, and some of a second."""
     monkeypatch.setattr(eight_bit, "_AT_ONCE", 1 << 16)
-    monkeypatch.setattr(llama_counts, "AT_ONCE", 1 << 16)
+    monkeypatch.setattr(decoder_counts, "AT_ONCE", 1 << 16)
     n = (1 << 16) + second
     with SimulatedGPU("a100-80gb") as gpu:
         dtype = torch.bfloat16 if each == 2 else torch.float32
@@ -111,7 +111,7 @@ def test_the_8_bit_step_of_one_matrix(monkeypatch, each, second):
         before = requested(gpu)
         gpu.reset_peak_memory_stats()
         optimizer.step()
-        assert requested(gpu, "peak") - before == llama_counts.eight_bit_step(n, each)[0]
+        assert requested(gpu, "peak") - before == decoder_counts.eight_bit_step(n, each)[0]
 
 
 def test_adafactor_s_step_is_a_lower_bound():

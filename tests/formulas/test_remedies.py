@@ -14,8 +14,8 @@ from utils.experiments import remedy_step
 from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.llama_step import LlamaStep
 from utils.experiments.remedy_step import LOSSES, OFFLOADS, OPTIMIZERS, RemedyStep, predicted
-from utils.formulas import llama_counts
-from utils.formulas.llama_moments import MOMENTS, why_no_form
+from utils.formulas import decoder_counts
+from utils.formulas.decoder_moments import MOMENTS, why_no_form
 from utils.models import eight_bit, gpt
 from utils.models.losses import fused_chunks, recomputed_chunks
 
@@ -57,7 +57,7 @@ def drawn(family, seed, monkeypatch) -> RemedyStep:
     monkeypatch.setitem(LOSSES, "chunks, recomputed", recomputed_chunks(ROWS))
     monkeypatch.setitem(LOSSES, "chunks, fused", fused_chunks(ROWS))
     monkeypatch.setattr(remedy_step, "ROWS", ROWS)
-    for module, name in ((eight_bit, "_AT_ONCE"), (llama_counts, "AT_ONCE")):
+    for module, name in ((eight_bit, "_AT_ONCE"), (decoder_counts, "AT_ONCE")):
         monkeypatch.setattr(module, name, AT_ONCE)
     while True:
         make = partial(

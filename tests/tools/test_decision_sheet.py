@@ -9,8 +9,8 @@ import torch
 from every_byte.formula.expressions import Expression
 from every_byte.gpu.simulated import SimulatedGPU
 from tools.decision_sheet import KEPT, LETTERS, MODEL, PAGE, REMEDIES, SYMPTOMS, letters, page
-from utils.formulas.llama import llama_after_forward, llama_in_loss_backward
-from utils.formulas.llama_backward import llama_in_step
+from utils.formulas.decoder_backward import decoder_in_step
+from utils.formulas.decoder_forward import decoder_after_forward, decoder_in_loss_backward
 from utils.formulas.llama_settings import LlamaSettings
 from utils.models.adapters import with_adapters
 from utils.models.eight_bit import AdamW8bit
@@ -63,9 +63,9 @@ def held(form, **settings) -> int:
 @pytest.mark.parametrize(
     ("name", "form", "without"),
     [
-        ("gradients go before forward", llama_after_forward, {"holds_gradients": True}),
-        ("no name for logits", llama_in_loss_backward, {"holds_logits": True}),
-        ("fused step", llama_in_step, {"optimizer": "AdamW, foreach"}),
+        ("gradients go before forward", decoder_after_forward, {"holds_gradients": True}),
+        ("no name for logits", decoder_in_loss_backward, {"holds_logits": True}),
+        ("fused step", decoder_in_step, {"optimizer": "AdamW, foreach"}),
     ],
 )
 def test_what_a_remedy_saves_is_the_difference_of_two_closed_forms(name, form, without):
@@ -74,13 +74,13 @@ def test_what_a_remedy_saves_is_the_difference_of_two_closed_forms(name, form, w
 
 
 def test_a_checkpoint_leaves_each_blocks_input_and_one_block():
-    freed = held(llama_after_forward) - held(llama_after_forward, is_checkpointed=True)
+    freed = held(decoder_after_forward) - held(decoder_after_forward, is_checkpointed=True)
     one = value("K - 2*b*s*d")  # the block that runs again, beside its input
     assert saved("checkpoint of each block") == freed - one
 
 
 def test_what_the_loss_takes_is_what_the_step_has_with_it():
-    with_loss = llama_in_loss_backward(LlamaSettings()).by_term(**letters())
+    with_loss = decoder_in_loss_backward(LlamaSettings()).by_term(**letters())
     taken = with_loss["loss: log-probabilities"] + with_loss["gradients on their way"] - 4  # the loss's own gradient
     assert value(BY_NAME["chunked loss"][0]) == taken
 

@@ -17,9 +17,9 @@ from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.attention.choice import Attention, choose
 from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.ledger.readings import Readings
+from utils.formulas.decoder_counts import eight_bit_step
+from utils.formulas.decoder_moments import MOMENTS, beginnings
 from utils.formulas.decoder_settings import DecoderSettings
-from utils.formulas.llama_counts import eight_bit_step
-from utils.formulas.llama_moments import MOMENTS, beginnings
 from utils.formulas.moments import Beginning, Highest, by_category, in_order_of_categories
 from utils.layers import check_positive
 from utils.models.adapters import with_adapters

@@ -17,7 +17,7 @@ from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.llama_step import LlamaStep
 from utils.experiments.remedy_step import LOSSES, OFFLOADS, ROWS, RemedyStep, predicted
 from utils.experiments.step_run import StepRun
-from utils.formulas.llama_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
+from utils.formulas.decoder_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
 from utils.models.gpt import CONTEXT_LENGTH, SIZES
 
 from .gpt_controls import timeline_of

@@ -2,8 +2,8 @@
 
 from every_byte.formula.formula import Selector, Term
 
+from .decoder_counts import parameter_count, state_size, trained_count, values_size
 from .decoder_settings import HALF, MASTERS, WHOLE, DecoderSettings
-from .llama_counts import parameter_count, state_size, trained_count, values_size
 from .shapes import shape_of
 
 

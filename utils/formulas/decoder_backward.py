@@ -4,33 +4,33 @@ from dataclasses import replace
 
 from every_byte.formula.formula import Formula, Term
 
-from .decoder_settings import DecoderSettings
-from .llama import title
-from .llama_counts import (
+from .decoder_counts import (
     in_step_size,
     one_step_size,
     trained_count,
 )
-from .llama_kept import kept_by_blocks, kept_by_norm, kept_in_block, shared, weight_copies
-from .llama_standing import gradients, has_masters, loss_bytes, on_their_way, outputs, standing
+from .decoder_forward import title
+from .decoder_kept import kept_by_blocks, kept_by_norm, kept_in_block, shared, weight_copies
+from .decoder_settings import DecoderSettings
+from .decoder_standing import gradients, has_masters, loss_bytes, on_their_way, outputs, standing
 from .shapes import shape_of
 
 
-def llama_in_last_block(settings: DecoderSettings) -> Formula:
+def decoder_in_last_block(settings: DecoderSettings) -> Formula:
     """What a GPU holds in the last block's backward, the first to run, where its MLP takes most for itself.
 
-    Shapes, Counts, Unit, Source: as `llama_in_first_block`.
+    Shapes, Counts, Unit, Source: as `decoder_in_first_block`.
     """
     return _in_block(settings, is_first=False)
 
 
-def llama_in_first_block(settings: DecoderSettings) -> Formula:
+def decoder_in_first_block(settings: DecoderSettings) -> Formula:
     """What a GPU holds in the first block's backward, the last to run, where its MLP takes most for itself.
 
     Where that is depends on the family, and is said by its `widest`. All weights behind it have gradients; the
     embedding, and the block itself but for `down`, have none yet.
 
-    Shapes, Counts, Unit, Source: as `llama_after_forward`; two blocks at least.
+    Shapes, Counts, Unit, Source: as `decoder_after_forward`; two blocks at least.
     """
     return _in_block(settings, is_first=True)
 
@@ -63,25 +63,25 @@ def most_in_last_forward(settings: DecoderSettings) -> Formula:
 
     Counts: of the block all that it keeps when it runs again, which is more than what it has in forward; with copies of
             all blocks' weights, which autocast's context has there, and not in backward.
-    Shapes, Unit: as `llama_after_forward`.
+    Shapes, Unit: as `decoder_after_forward`.
     """
     copies = weight_copies(f"L*({shape_of(settings).weights})")
     kept = [*shared(settings), *kept_in_block(settings, is_first=False, with_product=True), *copies]
     return Formula(f"{title(settings)}: at most in forward", (*standing(settings), *kept, *outputs(settings)))
 
 
-def llama_in_down(settings: DecoderSettings) -> Formula:
+def decoder_in_down(settings: DecoderSettings) -> Formula:
     """What a GPU holds in the last block's backward where the first of its weights, that of `down`, has its gradient.
 
     With a step in backward that weight's step runs then; what `down` kept has gone. With adapters, whose gradients are
-    small, and under autocast, it is the moment of `llama_in_last_block`.
+    small, and under autocast, it is the moment of `decoder_in_last_block`.
 
-    Counts: as `llama_in_first_block`; in the 8-bit optimizer's step floats for m numbers.
-    Shapes, Unit, Source: as `llama_after_forward`.
+    Counts: as `decoder_in_first_block`; in the 8-bit optimizer's step floats for m numbers.
+    Shapes, Unit, Source: as `decoder_after_forward`.
     """
     name = f"{title(settings)}: held where the last block has its first gradient"
     if settings.is_adapted or settings.is_autocast:
-        return replace(llama_in_last_block(settings), title=name)
+        return replace(decoder_in_last_block(settings), title=name)
     size = one_step_size(settings, "d*f") if settings.gradients_go else "0"
     return Formula(name, tuple(_in_down(settings, is_first=False, step=size)))
 
@@ -128,13 +128,13 @@ def _gradients_in_block(settings: DecoderSettings, is_first: bool, has_down: boo
     return f"{behind}{head} + d{' + d*f' if has_down else ''}", waiting
 
 
-def llama_in_embedding(settings: DecoderSettings) -> Formula:
+def decoder_in_embedding(settings: DecoderSettings) -> Formula:
     """What a GPU holds where backward ends, in the token embedding: every weight has its gradient.
 
-    Counts: as `llama_after_forward`. Of more than 3,072 tokens (`sorts`) the kernel sorts them, and adds up parts of
+    Counts: as `decoder_after_forward`. Of more than 3,072 tokens (`sorts`) the kernel sorts them, and adds up parts of
             ten, which take more than the sort: for a width of 768 at least. With a tied head whose gradient is added up
             apart, that sum is the moment, whatever the parts have taken before.
-    Shapes, Unit, Source: as `llama_after_forward`.
+    Shapes, Unit, Source: as `decoder_after_forward`.
     """
     w, count = settings.weight_bytes, trained_count(settings)
     name = f"{title(settings)}: held in the embedding's backward"
@@ -164,15 +164,15 @@ def sorted_size(settings: DecoderSettings) -> str:
     return f"24*b*s + 16*{words} + 16 + (8 + 4*d)*({words} + up((b*s - 9)/10, 1))"
 
 
-def llama_in_step(settings: DecoderSettings) -> Formula:
+def decoder_in_step(settings: DecoderSettings) -> Formula:
     """What a GPU holds in the optimizer's step, all gradients among it, where its form takes most for itself.
 
     With a step in backward, or gradients that leave in backward, that is where the head's is taken; the embedding's, if
     it is tied to it; with adapters, which are small, the end of backward.
 
-    Counts: as `llama_after_forward`; matrices in a group of parameters of their own, as `adamw` of
+    Counts: as `decoder_after_forward`; matrices in a group of parameters of their own, as `adamw` of
             utils.experiments.training has them; for the loop, a vocabulary of at least 2d and 2f.
-    Shapes, Unit, Source: as `llama_after_forward`.
+    Shapes, Unit, Source: as `decoder_after_forward`.
     """
     name = f"{title(settings)}: held in the optimizer's step"
     if settings.gradients_go:

@@ -2,8 +2,7 @@
 
 from every_byte.formula.formula import Formula, Selector, Term
 
-from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
-from .llama_kept import (
+from .decoder_kept import (
     OF_THE_LOSS,
     h_of_chunks,
     kept_after_forward,
@@ -13,33 +12,34 @@ from .llama_kept import (
     shared,
     weight_copies,
 )
-from .llama_standing import is_whole, loss_bytes, on_their_way, outputs, rows_of, standing
+from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
+from .decoder_standing import is_whole, loss_bytes, on_their_way, outputs, rows_of, standing
 from .shapes import shape_of
 
 ROWS = "c"
 """How many rows a loss in chunks takes at a time; every form here is for at least two whole chunks."""
 
 
-def llama_after_forward(settings: DecoderSettings) -> Formula:
-    """What a GPU holds when the forward of a training step of a `Llama` has ended, every byte of it.
+def decoder_after_forward(settings: DecoderSettings) -> Formula:
+    """What a GPU holds when the forward of a training step of a `Llama` or a `GPT` has ended, every byte of it.
 
     Shapes: tokens[b, s], targets[b, s] -> L blocks of width d with a heads, g of keys and values, an MLP of f ->
             logits[b, s, V], loss; a context of s; adapters of rank r; chunks of c rows
     Counts: each storage once, after autocast's context was left. Not the allocator's rounding.
     Unit:   bytes, exact.
-    Source: held to the simulated ledger, row by row, by tests/formulas/test_llama.py and test_llama_remedies.py.
+    Source: held to the simulated ledger, row by row, by tests/formulas/test_llama.py and test_remedies.py.
     """
     terms = (*standing(settings), *kept_after_forward(settings), *outputs(settings))
     return Formula(f"{title(settings)}: held after forward", terms)
 
 
-def llama_in_loss(settings: DecoderSettings) -> Formula:
+def decoder_in_loss(settings: DecoderSettings) -> Formula:
     """What a GPU holds in the loss's forward, where it takes most.
 
     Of all logits these are there, their copy in float32 and the log-probabilities, at once; of chunks those of the last
     whole one.
 
-    Shapes, Counts, Unit, Source: as `llama_after_forward`.
+    Shapes, Counts, Unit, Source: as `decoder_after_forward`.
     """
     parts = {FUSED: _in_fused, RECOMPUTED: _in_recomputed}.get(settings.loss, _in_whole)
     return Formula(f"{title(settings)}: held in the loss", (*standing(settings), *parts(settings)))
@@ -107,14 +107,14 @@ def _in_recomputed(settings: DecoderSettings) -> list[Term]:
     return [*_before_loss(settings), *kept, loss, on_their_way(size, "a chunk's logits and log-probabilities")]
 
 
-def llama_in_loss_backward(settings: DecoderSettings) -> Formula:
+def decoder_in_loss_backward(settings: DecoderSettings) -> Formula:
     """What a GPU holds while backward goes through the loss, where it takes most.
 
     Of all logits both gradients are there, those of the log-probabilities and of the logits, in the logits' type in
     which they went into the loss; of chunks that run again the same of the first, which comes last, beside the head's
     gradient so far. The fused loss has made its gradients in forward: that of h is multiplied.
 
-    Shapes, Counts, Unit, Source: as `llama_after_forward`.
+    Shapes, Counts, Unit, Source: as `decoder_after_forward`.
     """
     terms = (*standing(settings), *_loss_backward(settings), *outputs(settings))
     return Formula(f"{title(settings)}: held in the loss's backward", terms)
@@ -188,13 +188,13 @@ def _with_head(settings: DecoderSettings, size: str, why: str, is_sum: bool = Tr
     return [Term("head's gradient", of_head, 1, rows_of("gradients"), "which stays"), on_their_way(size, why)]
 
 
-def llama_in_head(settings: DecoderSettings) -> Formula:
+def decoder_in_head(settings: DecoderSettings) -> Formula:
     """What a GPU holds in the head's backward, where it takes most.
 
     Of all logits that is behind both products, of chunks that run again where two gradients of the head are added up to
     a third, of the fused loss where the head's gradient is multiplied.
 
-    Shapes, Counts, Unit, Source: as `llama_after_forward`.
+    Shapes, Counts, Unit, Source: as `decoder_after_forward`.
     """
     terms = (*standing(settings), *_head_backward(settings), *outputs(settings))
     return Formula(f"{title(settings)}: held in the head's backward", terms)
