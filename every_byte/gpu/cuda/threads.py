@@ -18,7 +18,7 @@ def follow_threads():
     def starting(original):
         def start(thread) -> None:
             if (mode := standing_for_cuda()) is not None:
-                mode.turn = mode.turn or threading.RLock()
+                mode.memory.turn = mode.memory.turn or threading.RLock()
                 thread.run = _within(mode, thread)
             original(thread)
 

@@ -76,7 +76,6 @@ class Dispatch(TorchDispatchMode):
         self.meanwhile = Meanwhile()
         self.told_autocast = self.tried_bfloat16 = False
         self._checked: set[Operation] = set()
-        self.turn: threading.RLock | None = None  # whose turn it is, where several threads run on this GPU
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -113,7 +112,7 @@ class Dispatch(TorchDispatchMode):
             return self._run_as_on_cuda(func, args, kwargs or {})
         if torch._C._get_dispatch_mode(_FAKE) is not None:  # somebody asks for a result's shape, as DTensor does
             return func(*args, **kwargs or {})
-        is_lent, turn = lend(self), self.turn
+        is_lent, turn = lend(self), self.memory.turn
         if turn is not None:
             turn.acquire()
         given = result = None

@@ -8,7 +8,7 @@ on any thread, also while the allocator is at work; such frees wait until it has
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -53,6 +53,7 @@ class Memory:
         self.owners, self.labels, self.streams = self.trace.owners, Labels(self.trace), Streams()
         self.owners.observed, self.owners.roots = True, self.labels.modules.roots
         self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0), 0
+        self.turn: threading.RLock | None = None  # whose it is, where several threads run on this GPU
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
 
@@ -247,7 +248,11 @@ class Memory:
 
     # what the observer asks
 
-    at_one_instant = in_backward = staticmethod(lambda *_about: nullcontext())
+    in_backward = staticmethod(lambda *_about: nullcontext())
+
+    def at_one_instant(self) -> AbstractContextManager:
+        """This thread's turn, where several run on this GPU."""
+        return self.turn or nullcontext()
 
     def position(self) -> int:
         """How many events there are."""

@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
+from operator import itemgetter
 
 import torch
 from torch.autograd.graph import Node
@@ -19,9 +20,18 @@ ACCUMULATORS = 1 << 63  # their numbers are above this: autograd runs them first
 
 
 class _Life:
-    """Lies in the `metadata` of a node, which accepts no weak reference itself, and goes when the node does."""
+    """Lies in the `metadata` of a node, which accepts no weak reference itself, and goes when the node does.
 
-    __slots__ = ("__weakref__",)
+    `known` is what is remembered of the node: None if it keeps nothing, NOT_READ until its slots are read.
+    """
+
+    __slots__ = ("__weakref__", "known")
+
+    def __init__(self) -> None:
+        self.known: GraphNode | None = NOT_READ
+
+
+NOT_READ = GraphNode(-1, None, "not read", 0, -1)
 
 
 class _Watch(weakref.ref):
@@ -33,13 +43,13 @@ class _Watch(weakref.ref):
 
 
 class GraphWalk:
-    """What is known of the graphs on one GPU: nodes by autograd's number, until they have let go.
+    """What is known of the graphs on one GPU: nodes, until they have let go.
 
     A node's slots are read once. It has let go when a backward has freed them, or when it goes itself because nothing
     holds its graph any more. Under a checkpoint a slot holds a placeholder: what the region was given is kept for its
     first node, and what a backward computes again is kept for the node and slot that the placeholder stands in.
-    `inner` has the numbers of the nodes that others led to in the last walk. `on_computed` hears of each tensor that is
-    kept and that autograd knows how to compute, with its allocations. Each thread counts its nodes from 0: what is
+    `on_computed` hears of each tensor that is kept and that autograd knows how to compute, with its allocations. Each
+    thread counts its nodes from 0: a number tells the order of one thread's nodes, and no node from another's. What is
     walked on a thread of autograd's own is numbered from `shift()` on.
     """
 
@@ -54,43 +64,37 @@ class GraphWalk:
     ) -> None:
         self._on_computed, self._shift = on_computed, shift
         self._owners, self._position, self._module_of, self._numbers_of = owners, position, module_of, numbers_of
-        self._known: dict[int, GraphNode | None] = {}
-        self.inner: set[int] = set()
+        self._mark = object()  # by which a node's metadata has the life that this walk has given it
         self._namesakes: dict[tuple[str, str], list[GraphNode]] = {}
-        self._watches: dict[int, _Watch] = {}
+        self._watches: dict[int, _Watch] = {}  # by the identity of what is remembered
         self._placeholders = weakref.WeakKeyDictionary()
         self._frames = weakref.WeakKeyDictionary()
 
     def walk(self, roots: Iterable[Node]) -> tuple[list[GraphNode], list[torch.Tensor]]:
         """The nodes behind these roots that keep something, in autograd's order, and the leaves of the graph."""
         self._forget_the_dead()
-        self.inner = set()
-        seen, leaves = set(), []
-        new: list[tuple[int, str, list, weakref.ref | None]] = []
-        for number, node, following in nodes_behind(roots, self._shift()):
+        found, leaves = [], []
+        new: list[tuple[int, str, list, _Life]] = []
+        for number, node, _ in nodes_behind(roots, self._shift()):
             if number < ACCUMULATORS:
-                seen.add(number)
-                if number not in self._known:
-                    slots = self._read(node)
-                    new.append((number, node_name(node), slots, self._watch(node) if slots else None))
-                self.inner.update(number_of(other) for other in following)
+                life = node.metadata.setdefault(self._mark, _Life())
+                found.append((number, life))
+                if life.known is NOT_READ:
+                    new.append((number, node_name(node), self._read(node), life))
             elif (leaf := getattr(node, "variable", None)) is not None:
                 leaves.append(leaf)
-        for number, name, slots, watch in sorted(new, key=lambda entry: entry[0]):
-            self._note(number, name, slots, watch)
-        return [node for number in sorted(seen) if (node := self._known[number]) is not None], leaves
+        for number, name, slots, life in sorted(new, key=itemgetter(0)):
+            self._note(number, name, slots, life)
+        return [life.known for _, life in sorted(found, key=itemgetter(0)) if life.known is not None], leaves
 
     def emptied(self, roots: Iterable[Node]) -> list[GraphNode]:
         """The known nodes behind these roots that keep nothing any more: a backward has run them."""
         found = []
         for number, node, _ in nodes_behind(roots, self._shift()):
-            known = self._known.get(number)
-            if known is not None and not self._read(node):
-                found.append(known)
+            life = node.metadata.get(self._mark) if number < ACCUMULATORS else None
+            if life is not None and life.known is not NOT_READ and life.known and not self._read(node):
+                found.append(life.known)
         return sorted(found, key=lambda node: node.number)
-
-    def _watch(self, node: Node) -> _Watch:
-        return _Watch(node.metadata.setdefault(_Life, _Life()), self._node_died)
 
     def _node_died(self, watch: _Watch) -> None:
         """Called at any moment, on any thread, as the garbage collector may drop a graph anywhere."""
@@ -106,12 +110,14 @@ class GraphWalk:
                 found.append((slot, (saved.data, checkpoints.region_of(saved.unpack_hook))))
         return found
 
-    def _note(self, number: int, name: str, slots: list, watch: _Watch | None) -> None:
+    def _note(self, number: int, name: str, slots: list, life: _Life) -> None:
+        if not slots:
+            life.known = None
+            return
         module = self._module_of(number - self._shift())
-        node = GraphNode(number, module, name, 0, self._position())
-        if watch is not None:
-            watch.remembered = node
-            self._watches[number] = watch
+        life.known = node = GraphNode(number, module, name, 0, self._position())
+        self._watches[id(node)] = watch = _Watch(life, self._node_died)
+        watch.remembered = node
         counts = False
         for slot, what in slots:
             if isinstance(what, list):
@@ -123,9 +129,7 @@ class GraphWalk:
             else:
                 counts = True
                 self._note_placeholder(node, slot, *what)
-        self._known[number] = node if slots else None
-        if slots:
-            self._owners.nodes.append(node)
+        self._owners.nodes.append(node)
         if counts:
             namesakes = self._namesakes.setdefault((module, name), [])
             node.nth = namesakes[-1].nth + 1 if namesakes else 1
@@ -197,9 +201,18 @@ class GraphWalk:
         """Note that these nodes have let go of what they kept."""
         for node in nodes:
             node.released_at = min(node.released_at, position)
-            if self._known.get(node.number) is node:  # a checkpoint's own bear the number of its first node
-                del self._known[node.number], self._watches[node.number]
+            watch = self._watches.pop(id(node), None)  # a checkpoint's own has none
+            if watch is not None and (life := watch()) is not None:
+                life.known = NOT_READ
         self._owners.changes += 1
+
+
+def last_of(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Of results of autograd those that none of the others was computed from."""
+    tensors = list(tensors)
+    walked = [(node, following) for _, node, following in nodes_behind([x.grad_fn for x in tensors])]
+    inner = {id(other) for _, following in walked for other in following}
+    return [x for x in tensors if id(x.grad_fn) not in inner]
 
 
 def nodes_behind(roots: Iterable[Node], shift: int = 0) -> Iterator[tuple[int, Node, list[Node]]]:
@@ -207,16 +220,15 @@ def nodes_behind(roots: Iterable[Node], shift: int = 0) -> Iterator[tuple[int, N
 
     `shift` is added to autograd's numbers, but for accumulators.
     """
-    todo, seen = list(roots), set()
+    todo, seen = list(roots), {}
     while todo:
         node = looked_at(todo.pop())
         number = number_of(node)
-        is_inner = number < ACCUMULATORS
-        if is_inner:
+        if number < ACCUMULATORS:
             number += shift
-            if number in seen:
+            if id(node) in seen:
                 continue
-            seen.add(number)
+            seen[id(node)] = node  # held, so that no other node has its identity meanwhile
         following = [other for other, _ in node.next_functions if other is not None]
         yield number, node, following
         todo += following

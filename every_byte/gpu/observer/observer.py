@@ -14,7 +14,7 @@ from every_byte.ledger.module_paths import plain_path
 from every_byte.ledger.roots import ModulePath
 
 from . import registrations
-from .graph_walk import GraphWalk
+from .graph_walk import GraphWalk, last_of
 from .observed import Observed, at_one_instant
 from .spans import Spans
 
@@ -249,8 +249,7 @@ class Observer:
             self._note_state(optimizer)
         results = [x for x in tensors if x.grad_fn is not None]
         self._walk(results)
-        last = [x for x in results if x.grad_fn._sequence_nr() not in self.graph.inner]
-        self.owners.look_at({number for tensor in last for number in self.numbers_of(tensor)})
+        self.owners.look_at({number for tensor in last_of(results) for number in self.numbers_of(tensor)})
         for tensor in tensors:
             if tensor.is_leaf or tensor.retains_grad:
                 self._note_gradient(tensor)

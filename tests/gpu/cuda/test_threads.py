@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from every_byte.ledger.ledger import Ledger
 from utils import SimulatedGPU
 
 
@@ -71,6 +72,24 @@ def test_threads_at_once(gpu, n_threads):
     assert 1 <= workspaces // 8519680 <= n_threads
     alone = [e for e in gpu.trace.events[:n_events] if e.action == "alloc" and not e.name]
     assert len([e for e in gpu.trace if e.action == "alloc" and not e.name]) == 9 * len(alone)
+
+
+def test_graphs_of_two_threads_whose_nodes_have_the_same_numbers(gpu):
+    """Each thread counts its nodes from 0: what one keeps is not taken for what another's node of that number does."""
+
+    def forward():
+        m = nn.Sequential(nn.Linear(16, 16), nn.GELU(), nn.Linear(16, 16)).to("cuda")
+        return m(torch.ones(4, 16, device="cuda")).square().sum()
+
+    held, kept = [], []
+    for _ in range(3):
+        held += in_thread(forward)
+        kept.append(Ledger.now(gpu).of(category="activations").requested_bytes)
+    assert kept[0] > 0
+    assert kept == [kept[0], 2 * kept[0], 3 * kept[0]]
+    held[0].backward()
+    del held[0]
+    assert Ledger.now(gpu).of(category="activations").requested_bytes == 2 * kept[0]
 
 
 @pytest.mark.nightly
