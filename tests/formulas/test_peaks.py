@@ -9,7 +9,16 @@ from utils.experiments.llama_step import LlamaStep
 from utils.experiments.readings import requested
 from utils.experiments.remedy_step import predicted
 from utils.formulas import decoder_counts
-from utils.formulas.decoder_moments import IN_FORWARD, MOMENTS, SCRATCH, SUMS_BYTES, TOO_FEW_TOKENS, peak, why_no_peak
+from utils.formulas.decoder_moments import (
+    IN_FORWARD,
+    IN_SECOND,
+    MOMENTS,
+    SCRATCH,
+    SUMS_BYTES,
+    TOO_FEW_TOKENS,
+    peak,
+    why_no_peak,
+)
 from utils.models import eight_bit
 
 REMEDIES = [
@@ -128,6 +137,7 @@ def test_adafactor_s_step_is_a_lower_bound():
         ({"precision": "float32"}, "attention is spelt out there"),
         ({"precision": "autocast", "rank": 8}, "copies of frozen weights"),
         ({"precision": "autocast", "offload": "activations"}, "copies go to the host"),
+        ({**CHUNKS, "rank": 8, "offload": "activations"}, IN_SECOND),
         ({"s": 2047, "loss": "chunks, fused"}, TOO_FEW_TOKENS),
     ],
 )

@@ -103,8 +103,8 @@ def _in_down(settings: DecoderSettings, is_first: bool, step: str = "0") -> list
     if steps:
         # up's step is the higher one where nothing is kept here, by its input's gradient
         more += [step, *([f"{e}*b*s*d"] if settings.is_elsewhere and shape_of(settings).step_of_input else [])]
-    back = settings.is_elsewhere and not steps  # what down kept, and its weight, are back from the host
-    wide = f"2*b*s*f*{e} + d*f*{e}" if back else f"b*s*f*{e}"
+    back = int(settings.is_elsewhere and not steps)  # what down kept, and its weight, are back from the host
+    wide = f"{1 + back}*b*s*f*{e} + {back}*d*f*{e}"
     size = " + ".join([wide, f"b*s*d*{w}{waiting}", str(loss_bytes(settings)), *more])
     fresh = [] if settings.has_others or count == "0" else [gradients(count, settings, "of what comes behind")]
     kept = [*shared(settings), *kept_in_block(settings, is_first, with_product=not steps)]
@@ -160,8 +160,8 @@ def sorted_size(settings: DecoderSettings) -> str:
     Counts: as if each token were a word of its own, which is what room is made for, of V at most.
     Unit:   bytes.
     """
-    words = "V" if settings.repeats else "b*s"
-    return f"24*b*s + 16*{words} + 16 + (8 + 4*d)*({words} + up((b*s - 9)/10, 1))"
+    words, lists = ("V", "24*b*s + 16*V") if settings.repeats else ("b*s", "40*b*s")
+    return f"{lists} + 16 + (8 + 4*d)*({words} + up((b*s - 9)/10, 1))"
 
 
 def decoder_in_step(settings: DecoderSettings) -> Formula:

@@ -130,6 +130,12 @@ def why_no_peak(settings: DecoderSettings, **letters: int) -> str:
         parts = Expression(f"{settings.weight_bytes}*b*s*d + {sorted_size(settings)}").value(letters)
         if found["backward of the embedding"] + parts > max(found.values()):
             return MANY_TOKENS
+    if settings.is_adapted and settings.is_checkpointed:
+        of_a_block = f"{settings.weight_bytes}*({shape_of(settings).adapter_weights})"
+        inputs = settings.keeps_on_gpu * settings.weight_bytes * letters["b"] * letters["s"] * letters["d"]
+        more = (letters["L"] - 2) * (Expression(of_a_block).value(letters) - inputs)
+        if more > 0 and found["backward of the last block"] + more > max(found.values()):
+            return IN_SECOND
     if settings.is_autocast and settings.is_checkpointed:
         if most_in_last_forward(settings).bytes(**letters) > max(found.values()):
             return IN_FORWARD
@@ -140,6 +146,9 @@ def why_no_peak(settings: DecoderSettings, **letters: int) -> str:
 
 
 MANY_TOKENS = "the embedding's backward sorts its tokens, and may take more for that than for its gradients' sum."
+IN_SECOND = (
+    "the second block has more adapters' gradients behind it than the last one, and more of its own than the first."
+)
 IN_FORWARD = "autocast has copies of all weights in forward, where a block may take more than in backward."
 TOO_FEW_TOKENS = "there are fewer than two whole chunks of rows."
 SCRATCH = "Adafactor's sums take scratch whose size follows from the kernel's launch, not from a formula."
