@@ -133,7 +133,7 @@ STEADY = {
 }
 
 
-@pytest.mark.parametrize("n_steps", ["2", "3", "4", "5"])
+@pytest.mark.parametrize("n_steps", ["3", *(pytest.param(n, marks=pytest.mark.nightly) for n in "245")])
 @pytest.mark.parametrize("name", STEADY)
 def test_what_is_steady_is_not_said_to_grow(run, name, n_steps):
     found = run(HEAD + textwrap.dedent(STEADY[name]), "--gpu", "t4-16gb", "--steps", n_steps)

@@ -2,15 +2,18 @@
 
 import ast
 import re
+from pathlib import Path
 
 import pytest
 import torch
 
 from every_byte.formula.expressions import Expression
+from every_byte.formula.formula import Formula
 from every_byte.gpu.simulated import SimulatedGPU
 from tools.decision_sheet import KEPT, LETTERS, MODEL, PAGE, REMEDIES, SYMPTOMS, letters, page
-from utils.formulas.decoder_backward import decoder_in_step
+from utils.formulas.decoder_backward import decoder_in_embedding, decoder_in_step
 from utils.formulas.decoder_forward import decoder_after_forward, decoder_in_loss_backward
+from utils.formulas.llama_block import llama_block_saved
 from utils.formulas.llama_settings import LlamaSettings
 from utils.models.adapters import with_adapters
 from utils.models.eight_bit import AdamW8bit
@@ -111,3 +114,74 @@ def test_adapters_have_eight_bytes_a_number():
     model = with_adapters(Llama.from_name(MODEL, device="meta"), letters()["r"])
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     assert value(BY_NAME["adapters (LoRA)"][1]) == 8 * trained
+
+
+def terms(form, **settings) -> dict[str, int]:
+    return form(LlamaSettings(**settings)).by_term(**letters())
+
+
+def kept_by_blocks(**settings) -> dict[str, int]:
+    return Formula("kept", tuple(llama_block_saved(LlamaSettings(**settings)))).by_term(**letters())
+
+
+def test_what_blocks_keep_is_what_evaluation_and_an_offload_let_go():
+    kept = sum(kept_by_blocks().values())
+    assert saved("no graph in evaluation") == saved("activations to the host") == kept
+
+
+def test_flash_keeps_a_number_for_a_row_where_explicit_attention_keeps_the_weights():
+    explicit, flash = (kept_by_blocks(attention=kind) for kind in ("explicit", "flash"))
+    before, after = BY_NAME["flash attention"]
+    assert value(before) == explicit["attention: weights"]
+    assert value(after) == flash["attention: logsumexp"]
+
+
+def test_a_chunk_has_three_numbers_for_each_of_its_logits():
+    found = terms(decoder_in_loss_backward, loss="chunks, recomputed")
+    behind = 2 * (letters()["s"] - letters()["c"]) * letters()["d"] + 4  # the other chunks' gradients of h, and a count
+    taken = found["loss: log-probabilities"] + found["gradients on their way"] - behind
+    assert value(BY_NAME["chunked loss"][1]) == taken
+
+
+def test_half_of_the_tokens_keep_half():
+    """But for the state of dropout's random numbers, 24 bytes a block whatever its tokens."""
+    half = letters() | {"s": letters()["s"] // 2}
+    half["K"] = Expression(KEPT).value(half)
+    before, after = BY_NAME["micro-batches"]
+    assert Expression(before).value(half) == value(after) + 12 * letters()["L"]
+
+
+def test_weights_gradients_and_averages_have_16_bytes_a_parameter_or_8():
+    counts = 4 * (9 * letters()["L"] + 3)
+    of_state = ("parameters", "gradients", "optimizer state")
+    found = [
+        sum(terms(decoder_in_step, precision=precision)[name] for name in of_state) - counts
+        for precision in ("float32", "bfloat16")
+    ]
+    assert found == [value(text) for text in BY_NAME["bfloat16 weights, state"]]
+    assert found[1] == value(BY_NAME["shards on n GPUs (FSDP2)"][0])
+
+
+def test_a_step_in_backward_leaves_the_embeddings_gradient():
+    found = [terms(decoder_in_embedding, steps_in_backward=is_on)["gradients"] for is_on in (False, True)]
+    assert found == [value(text) for text in BY_NAME["step in backward"]]
+
+
+def test_what_goes_to_the_host_are_averages_and_gradients():
+    counts = 4 * (9 * letters()["L"] + 3)
+    here = terms(decoder_in_step)
+    assert here["optimizer state"] + here["gradients"] - counts == saved("averages and gradients to the host")
+    assert "optimizer state" not in terms(decoder_in_step, offload="optimizer, gradients")
+
+
+def test_each_parameter_has_rows_for_every_rank():
+    """So that no shard is filled up, and n of them are the whole."""
+    n, sizes = letters()["n"], Llama.from_name(MODEL, device="meta").parameters()
+    shards = [2 * parameter.numel() // n for parameter in sizes if parameter.shape[0] % n == 0]
+    assert len(shards) == 9 * letters()["L"] + 3
+    assert value(BY_NAME["shards on n GPUs (FSDP2)"][1]) == 4 * sum(shards)
+
+
+def test_every_row_is_held():
+    here = Path(__file__).read_text(encoding="utf-8")
+    assert [name for name in BY_NAME if f'"{name}"' not in here] == []
