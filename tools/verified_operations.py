@@ -32,7 +32,7 @@ FILES = (
     "deterministic_cases",
     "value_cases",
     *("autocast_cases", "autocast_cache_cases", "autocast_program_cases", "random_gpt_cases", "rank_cases"),
-    *("rank_data_cases", "remedy_cases", "remedy_program_cases"),
+    *("rank_data_cases", "remedy_cases", "remedy_program_cases", "llama_cases", "gpt_remedy_cases"),
 )
 HEAD = """# Verified operations
 
