@@ -19,7 +19,7 @@ from utils.formulas.llama_block import llama_block_saved
 from utils.formulas.llama_counts import llama_parameter_count
 from utils.formulas.llama_settings import LlamaSettings
 from utils.models.eight_bit import BLOCK
-from utils.models.llama import SIZES
+from utils.models.llama import letters as of_model
 
 PAGE = Path(__file__).resolve().parent.parent / "book" / "decision_sheet.html"
 TITLE = "It does not fit: what now?"
@@ -46,8 +46,7 @@ LETTERS = {
 
 def letters() -> dict[str, int]:
     """Those of the sheet's numbers: one sequence, chunks as the chapter's, adapters of rank 8, eight GPUs."""
-    names = {"V": "vocabulary_size", "d": "d_model", "L": "n_layers", "a": "n_heads", "g": "n_kv_heads", "f": "d_mlp"}
-    sizes = {letter: SIZES[MODEL][name] for letter, name in names.items()} | {"b": 1, "s": CONTEXT}
+    sizes = of_model(MODEL) | {"b": 1, "s": CONTEXT}
     counts = {"N": llama_parameter_count().value(sizes), "K": Expression(KEPT).value(sizes), "w": SIDES.value(sizes)}
     return sizes | counts | {"c": ROWS, "r": 8, "n": 8}
 

@@ -4,6 +4,7 @@ import pytest
 
 from utils.exercises import fit
 from utils.formulas.llama_counts import llama_parameter_count
+from utils.models.llama import letters
 
 CAUSES = {"A": "another process", "B": "fragmentation", "C": "one request", "D": "its own tensors"}
 MASTERS = "bfloat16, masters and their gradients in float32"
@@ -105,7 +106,7 @@ def test_each_cause_is_that_of_one_message_and_no_other():
 
 
 def test_the_parameters_are_those_of_the_published_models():
-    counts = [llama_parameter_count().value(fit.letters_of(f"llama-3-{size}")) for size in ("8b", "70b")]
+    counts = [llama_parameter_count().value(letters(f"llama-3-{size}")) for size in ("8b", "70b")]
     assert counts == [SMALL, LARGE]
 
 

@@ -16,7 +16,7 @@ from every_byte.units import GiB, MiB, exact
 from utils.experiments.first_programs import tensor_of
 from utils.experiments.training import StepSettings, random_tokens, train_steps
 from utils.formulas.llama_counts import llama_parameter_count
-from utils.models.llama import SIZES, Llama
+from utils.models.llama import Llama, letters
 from utils.models.losses import half_logits, recomputed_chunks, whole_logits
 
 from .judge import NO_ANSWER, Verdict, check, first_wrong, not_yet, of_part, right
@@ -125,7 +125,7 @@ def bytes_per_parameter(answer: tuple[str, int] | None) -> Verdict:
     if not isinstance(answer, list | tuple) or len(answer) != 2 or answer[0] not in list(RECIPES):
         return not_yet(f"the answer is one of {'; '.join(RECIPES)}, and a number of bytes: got {answer!r}.")
     recipe, n_bytes = answer
-    small, large = (llama_parameter_count().value(letters_of(f"llama-3-{size}")) for size in ("8b", "70b"))
+    small, large = (llama_parameter_count().value(letters(f"llama-3-{size}")) for size in ("8b", "70b"))
     each = {name: sum(parts.values()) for name, parts in RECIPES.items()}
     said_bytes = 60 * GiB  # the table says GB: read as 10**9 bytes, no recipe has them
     if recipe != min(each, key=lambda name: abs(each[name] * small - said_bytes)):
@@ -141,12 +141,6 @@ def bytes_per_parameter(answer: tuple[str, int] | None) -> Verdict:
         "bfloat16.",
     }
     return check(n_bytes, truth, mistakes)
-
-
-def letters_of(name: str) -> dict[str, int]:
-    """The book's letters for a public Llama."""
-    names = {"V": "vocabulary_size", "d": "d_model", "L": "n_layers", "a": "n_heads", "g": "n_kv_heads", "f": "d_mlp"}
-    return {letter: SIZES[name][size] for letter, size in names.items()}
 
 
 LOGITS_SETTINGS = tuple(

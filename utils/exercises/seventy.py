@@ -8,8 +8,8 @@ from every_byte.units import exact
 from utils.formulas.llama_block import llama_block_saved
 from utils.formulas.llama_counts import BLOCK_WEIGHTS, llama_parameter_count
 from utils.formulas.llama_settings import LlamaSettings
+from utils.models.llama import letters as of_model
 
-from .fit import letters_of
 from .judge import NO_ANSWER, Verdict, check, not_yet, of_part, right
 
 N_RANKS, STEP_TOKENS = 8, 1024
@@ -30,7 +30,7 @@ def seventy(answer: Mapping[str, int] | None) -> Verdict:
     return verdict if verdict or verdict is NO_ANSWER else of_part("tokens", verdict)
 
 
-LETTERS = letters_of("llama-3-70b")
+LETTERS = of_model("llama-3-70b")
 _ROOM_BYTES = find_spec("h100-80gb").allocator_bytes
 
 

@@ -6,13 +6,9 @@ import torch
 
 from utils.formulas.llama_settings import LlamaSettings
 from utils.models.adapters import EVERY_LINEAR
-from utils.models.llama import SIZES, Llama
+from utils.models.llama import SIZES, Llama, letters
 
 from .remedy_step import RemedyStep
-
-LETTERS = {
-    "V": "vocabulary_size", "d": "d_model", "L": "n_layers", "a": "n_heads", "g": "n_kv_heads", "f": "d_mlp",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +25,7 @@ class LlamaStep(RemedyStep):
 
     @property
     def model_letters(self) -> dict[str, int]:
-        return {letter: SIZES[self.model][name] for letter, name in LETTERS.items()}
+        return letters(self.model)
 
     @property
     def is_tied(self) -> bool:

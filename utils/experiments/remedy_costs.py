@@ -1,4 +1,4 @@
-"""What a Llama's step computes, and what it moves to the host's memory: the price of a remedy."""
+"""What a step computes, and what it moves to the host's memory: the price of a remedy."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -6,10 +6,9 @@ from functools import cache
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from utils.models.llama import SIZES
 from utils.models.operations import FlopCounter
 
-from .llama_step import LlamaStep
+from .remedy_step import RemedyStep
 from .step_run import roomy_gpu
 
 
@@ -29,21 +28,21 @@ class Cost:
 
 
 @cache
-def cost(step: LlamaStep) -> Cost:
+def cost(step: RemedyStep) -> Cost:
     """Of one step, from one block and two: each further block costs the same.
 
     Counts: as `Cost`. Of an optimizer in the host, gradients that go and as many bytes of weights that come back.
     Source: utils.models.operations.FlopCounter, on a simulated GPU, where attention is the kernel that a GPU takes.
     """
     one, two = (of_blocks(step, n_layers) for n_layers in (1, 2))
-    more = SIZES[step.model]["n_layers"] - 1
+    more = step.model_letters["L"] - 1
     flops, moved_bytes = (first + more * (second - first) for first, second in zip(one, two, strict=True))
     if step.offload.startswith("optimizer"):
         moved_bytes = trained_bytes(step)
     return Cost(flops, moved_bytes)
 
 
-def of_blocks(step: LlamaStep, n_layers: int) -> tuple[int, int]:
+def of_blocks(step: RemedyStep, n_layers: int) -> tuple[int, int]:
     """What so many blocks and the head compute, and what `save_on_cpu` would take to the host of them."""
     moved_bytes = 0
 
@@ -63,19 +62,19 @@ def of_blocks(step: LlamaStep, n_layers: int) -> tuple[int, int]:
     return counter.total, moved_bytes if step.offload == "activations" else 0
 
 
-def flops(step: LlamaStep) -> int:
+def flops(step: RemedyStep) -> int:
     """`cost` in floating-point operations alone."""
     return cost(step).flops
 
 
 @cache
-def trained(step: LlamaStep) -> int:
+def trained(step: RemedyStep) -> int:
     """How many parameters a step trains."""
     parameters = step.model_on(torch.device("meta")).parameters()
     return sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
 
 
-def trained_bytes(step: LlamaStep) -> int:
+def trained_bytes(step: RemedyStep) -> int:
     """Their bytes."""
     each = 4 if step.precision in ("float32", "autocast") else 2
     return each * trained(step)

@@ -1,6 +1,6 @@
 """A training step with any of the remedies for a run that does not fit, on a simulated or a live GPU."""
 
-import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -30,7 +30,7 @@ from utils.models.losses import fused_chunks, half_logits, recomputed_chunks, wh
 from utils.models.regions import library_checkpoint
 
 from .gpt_step import KERNELS
-from .step_run import StepRun, roomy_gpu
+from .step_run import StepRun, roomy_gpu, zeros_for_granted
 from .training import StepSettings, adamw, random_tokens, train_steps
 
 ROWS = 1024  # of logits that are there at once, in a loss that takes some rows after the others
@@ -53,7 +53,7 @@ OFFLOADS = ("nothing", "activations", "optimizer", "optimizer, gradients")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RemedyStep:
+class RemedyStep(ABC):
     """A way to train a decoder of one family, which a subclass names; each remedy of chapter 7 is a field.
 
     A subclass has `sizes`, which a `model` is one of, the `linears` of a block that have adapters, the closed forms'
@@ -111,18 +111,18 @@ class RemedyStep:
         return spec_of(self.gpu)
 
     @property
+    @abstractmethod
     def model_letters(self) -> dict[str, int]:
         """Of the letters of the closed forms those of the model: V, d, L, a, g and f."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def is_tied(self) -> bool:
         """Whether the head's weight is the embedding's."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fresh_model(self, device: torch.device, **settings) -> nn.Module:
         """The model itself, with these settings of its class."""
-        raise NotImplementedError
 
     @property
     def letters(self) -> dict[str, int]:
@@ -219,9 +219,8 @@ class RemedyStep:
     def run(self) -> StepRun:
         """Train on a fresh GPU, a simulated one with room for it, or this machine's own with what it has."""
         room = Room()
-        with warnings.catch_warnings(), roomy_gpu(self.gpu) as gpu:
-            # the numbers that Adafactor reads, and what goes to the host, change the size of nothing
-            warnings.filterwarnings("ignore", "nothing is computed on a simulated GPU")
+        # the numbers that Adafactor reads, and what goes to the host, change the size of nothing
+        with zeros_for_granted(), roomy_gpu(self.gpu) as gpu:
             self.train(gpu, at_mark=lambda _: room.note(gpu))
             return StepRun(self, replace(gpu.trace, look=None), room)
 

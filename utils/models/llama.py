@@ -26,8 +26,25 @@ SIZES = {
 }  # fmt: skip
 """Public models under the names that they are known by, as their configurations have them."""
 
+_LETTERS = {
+    "V": "vocabulary_size", "d": "d_model", "L": "n_layers", "a": "n_heads", "g": "n_kv_heads", "f": "d_mlp",
+}  # fmt: skip
 _STANDARD_DEVIATION = 0.02  # of the weights of a fresh model
 _EPS = 1e-5
+
+
+def letters(name: str) -> dict[str, int]:
+    """The letters V, d, L, a, g and f of one of the public sizes, as formulas take them.
+
+    Raises: ValueError for an unknown name.
+    """
+    _check_name(name)
+    return {letter: SIZES[name][size] for letter, size in _LETTERS.items()}
+
+
+def _check_name(name: str) -> None:
+    if name not in SIZES:
+        raise ValueError(f"name must be one of {', '.join(SIZES)}: got name={name!r}.")
 
 
 class Llama(nn.Module):
@@ -87,8 +104,7 @@ class Llama(nn.Module):
 
         Raises: ValueError for an unknown name, and as `Llama` does; TypeError for a setting that there is not.
         """
-        if name not in SIZES:
-            raise ValueError(f"name must be one of {', '.join(SIZES)}: got name={name!r}.")
+        _check_name(name)
         return cls(**SIZES[name] | changes)
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None) -> tuple:
