@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import torch
 from torch import nn
@@ -20,6 +20,7 @@ TOKENS = 8192
 PHASES = ("forward", "backward", "optimizer")
 CARD = "rtx3090-24gb"
 """A card of 24 GB."""
+_N_KEPT = 12  # runs that are not made again: those of the last tables
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Peaks:
     parts: dict[str, int]
 
 
-@cache
+@lru_cache(_N_KEPT)
 def run_of(step: LlamaStep) -> StepRun:
-    """Its two steps, simulated once."""
+    """Its two steps, simulated once, and kept for a while: a trace of some ten thousand events."""
     return step.run()
 
 
