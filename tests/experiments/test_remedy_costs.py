@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.llama_step import LlamaStep
 from utils.experiments.remedy_costs import cost, flops, of_blocks
 
@@ -44,3 +45,10 @@ def test_what_runs_again_costs_its_forward_but_for_what_nothing_keeps_the_result
     weights, attention = 218_103_808, 2 * 2 * GIVEN.s * T * d  # the scores, and their products with v: no causal half
     again = 32 * (2 * T * weights + attention - down)  # PyTorch's checkpoint stops when all that is kept is there
     assert cost(replace(GIVEN, is_checkpointed=True)).flops - given == again
+
+
+def test_a_gpts_blocks_under_autocast_move_its_half_types():
+    step = GPTRemedyStep(s=64, precision="autocast", offload="activations")
+    assert cost(step).flops == of_blocks(step, 12)[0]
+    assert cost(step).moved_bytes == of_blocks(step, 12)[1]
+    assert cost(step).moved_bytes < cost(replace(step, precision="float32")).moved_bytes

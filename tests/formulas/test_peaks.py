@@ -14,11 +14,11 @@ from utils.formulas.decoder_moments import (
     IN_SECOND,
     MOMENTS,
     SCRATCH,
-    SUMS_BYTES,
     TOO_FEW_TOKENS,
     peak,
     why_no_peak,
 )
+from utils.formulas.shapes import shape_of
 from utils.models import eight_bit
 
 REMEDIES = [
@@ -123,12 +123,21 @@ def test_the_8_bit_step_of_one_matrix(monkeypatch, each, second):
         assert requested(gpu, "peak") - before == decoder_counts.eight_bit_step(n, each)[0]
 
 
-def test_adafactor_s_step_is_a_lower_bound():
-    step = LlamaStep(is_checkpointed=True, loss="chunks, fused", optimizer="Adafactor")
+@pytest.mark.parametrize(
+    "step",
+    [
+        LlamaStep(is_checkpointed=True, loss="chunks, fused", optimizer="Adafactor"),
+        *(
+            GPTRemedyStep(model=name, b=2, s=2560, loss="chunks, fused", optimizer="Adafactor", offload="activations")
+            for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")
+        ),
+    ],
+    ids=lambda step: step.model,
+)
+def test_adafactor_s_step_is_a_lower_bound(step):
     assert why_no_peak(step.held, **step.letters) == SCRATCH
-    name, least = peak(step.held, **step.letters)
-    assert name == "optimizer's step"
-    assert 0 < requested_peak(step.run()) - least < SUMS_BYTES
+    _, least = peak(step.held, **step.letters)
+    assert 0 <= requested_peak(step.run()) - least < shape_of(step.held).sums_bytes
 
 
 @pytest.mark.parametrize(

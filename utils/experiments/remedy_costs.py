@@ -43,7 +43,10 @@ def cost(step: RemedyStep) -> Cost:
 
 
 def of_blocks(step: RemedyStep, n_layers: int) -> tuple[int, int]:
-    """What so many blocks and the head compute, and what `save_on_cpu` would take to the host of them."""
+    """What so many blocks and the head compute, and what `save_on_cpu` would take to the host of them.
+
+    Unit: floating-point operations; bytes.
+    """
     moved_bytes = 0
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -56,7 +59,8 @@ def of_blocks(step: RemedyStep, n_layers: int) -> tuple[int, int]:
         tokens = torch.zeros(step.b, step.s, dtype=torch.int64, device=gpu.device)
         with FlopCounter() as counter:
             for _ in range(step.micro_batches):
-                with saved_tensors_hooks(pack, lambda tensor: tensor):
+                autocast = gpu.autocast(torch.bfloat16, enabled=step.precision == "autocast")
+                with saved_tensors_hooks(pack, lambda tensor: tensor), autocast:
                     loss = model(tokens, tokens)[-1]
                 loss.backward()
     return counter.total, moved_bytes if step.offload == "activations" else 0
@@ -76,5 +80,4 @@ def trained(step: RemedyStep) -> int:
 
 def trained_bytes(step: RemedyStep) -> int:
     """Their bytes."""
-    each = 4 if step.precision in ("float32", "autocast") else 2
-    return each * trained(step)
+    return step.held.weight_bytes * trained(step)

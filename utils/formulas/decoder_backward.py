@@ -76,7 +76,7 @@ def decoder_in_down(settings: DecoderSettings) -> Formula:
     With a step in backward that weight's step runs then; what `down` kept has gone. With adapters, whose gradients are
     small, and under autocast, it is the moment of `decoder_in_last_block`.
 
-    Counts: as `decoder_in_first_block`; in the 8-bit optimizer's step floats for m numbers.
+    Counts: as `decoder_in_first_block`; in the 8-bit optimizer's step m bytes of floats.
     Shapes, Unit, Source: as `decoder_after_forward`.
     """
     name = f"{title(settings)}: held where the last block has its first gradient"

@@ -28,7 +28,7 @@ def kept_after_forward(settings: DecoderSettings, in_autocast: bool = False) -> 
 
 
 def shared(settings: DecoderSettings) -> list[Term]:
-    """What all blocks use, or none of them: rotary tables in half precision, or the numbers of positions."""
+    """What all blocks use, or what lies before them: rotary tables in half precision, or the numbers of positions."""
     return shape_of(settings).shared(settings)
 
 

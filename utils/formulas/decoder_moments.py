@@ -1,5 +1,7 @@
 """The moments of a decoder's training step at which its peak may be, by which event each begins, and the largest."""
 
+from collections.abc import Mapping
+
 from every_byte.formula.expressions import Expression
 
 from .decoder_backward import (
@@ -111,12 +113,12 @@ def peak(settings: DecoderSettings, **letters: int) -> tuple[str, int]:
     Raises: ValueError, as `Formula.bytes`.
     Source: held to the simulated peak of the public sizes by tests/formulas/test_peaks.py.
     """
-    found = {name: held(settings).bytes(**letters) for name, held in MOMENTS.items()}
+    found = _by_moment(settings, letters)
     return max(reversed(found.items()), key=lambda item: item[1])  # of equal ones the last: one may stand for another
 
 
-SUMS_BYTES = 32 << 20
-"""More than Adafactor's sums take in a step of one of the public sizes."""
+def _by_moment(settings: DecoderSettings, letters: Mapping[str, int]) -> dict[str, int]:
+    return {name: held(settings).bytes(**letters) for name, held in MOMENTS.items()}
 
 
 def why_no_peak(settings: DecoderSettings, **letters: int) -> str:
@@ -125,7 +127,7 @@ def why_no_peak(settings: DecoderSettings, **letters: int) -> str:
         return reason
     if settings.takes_chunks and letters["b"] * letters["s"] < 2 * letters["c"]:
         return TOO_FEW_TOKENS
-    found = {name: held(settings).bytes(**letters) for name, held in MOMENTS.items()}
+    found = _by_moment(settings, letters)
     if settings.adds_up_apart and settings.sorts:
         parts = Expression(f"{settings.weight_bytes}*b*s*d + {sorted_size(settings)}").value(letters)
         if found["backward of the embedding"] + parts > max(found.values()):
@@ -141,8 +143,9 @@ def why_no_peak(settings: DecoderSettings, **letters: int) -> str:
             return IN_FORWARD
     if settings.optimizer != "Adafactor":
         return ""
-    in_step = found.pop("optimizer's step")
-    return SCRATCH if in_step + SUMS_BYTES > max(found.values()) else ""
+    sums_in = ["optimizer's step", *(["last block's first gradient"] if settings.gradients_go else [])]
+    taken = max(found.pop(name) for name in sums_in)
+    return SCRATCH if taken + shape_of(settings).sums_bytes > max(found.values()) else ""
 
 
 MANY_TOKENS = "the embedding's backward sorts its tokens, and may take more for that than for its gradients' sum."

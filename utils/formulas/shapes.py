@@ -18,7 +18,7 @@ class Shape:
     which are not, in float32. `block_saved`, `norm_saved` and `shared` (what all blocks use) give what is kept for
     backward; `product`, the terms that the MLP's last Linear keeps; `widest`, where its backward takes most.
     `step_of_input`: whether the largest step in backward of a block's matrix is that of a Linear before `down`, if
-    what autograd keeps lies on the host.
+    what autograd keeps lies on the host. `sums_bytes`: more than Adafactor's sums take in a step of a public size.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Shape:
     product: tuple[str, ...]
     widest: Callable[[DecoderSettings], Widest]
     step_of_input: bool
+    sums_bytes: int
 
     @property
     def n_linears(self) -> int:
@@ -69,6 +70,7 @@ LLAMA = Shape(
     product=llama_block.PRODUCT,
     widest=llama_block.widest,
     step_of_input=True,
+    sums_bytes=32 << 20,
 )
 GPT = Shape(
     name="GPT",
@@ -81,6 +83,7 @@ GPT = Shape(
     product=gpt_remedies.PRODUCT,
     widest=gpt_remedies.widest,
     step_of_input=False,
+    sums_bytes=128 << 20,
 )
 
 

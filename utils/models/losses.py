@@ -99,7 +99,7 @@ def _losses_gradient(h, weight, targets, n_targets, total) -> torch.Tensor:
 
 
 def fused_chunks(rows: int) -> Callable:
-    """`ChunkedCrossEntropy` as a loss of `Llama`, of so many rows at a time; it returns the loss alone.
+    """`ChunkedCrossEntropy` as a loss of `Llama` or `GPT`, of so many rows at a time; it returns the loss alone.
 
     Shapes: h[b, s, d], targets[b, s] -> loss[]
     """

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import prod
+from operator import itemgetter
 
 import torch
 from torch.autograd.function import BackwardCFunction
@@ -39,12 +40,12 @@ class BackwardOrder:
 
     def __init__(self, start: int, roots: list[torch.Tensor], module_of: Callable[[int], str]) -> None:
         self.start, self.end = start, NEVER
-        found = {}
+        found = []
         for number, node, _ in nodes_behind(nodes_of(roots)):
             if number < ACCUMULATORS:
                 called = _IN_PYTHON if isinstance(node, BackwardCFunction) else node_name(node)
-                found[number] = _Node(node_name(node), called, module_of(number), _sizes(node))
-        self._nodes = [found[number] for number in sorted(found, reverse=True)]
+                found.append((number, _Node(node_name(node), called, module_of(number), _sizes(node))))
+        self._nodes = [node for _, node in sorted(found, key=itemgetter(0), reverse=True)]
 
     def label(self, events: Iterable[tuple[Event, bool]]) -> None:
         """Name node and module of each allocation; not the module where it `is_again`, of what runs again."""

@@ -76,7 +76,7 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
         plain = all(x.dtype.is_floating_point and x.is_meta and x.layout == torch.strided for x in operands)
         if name in _FLOATING_ONLY:
             refuse_integers(first, name)
-        if not plain or any(isinstance(x, complex) for x in args):
+        if not plain or _is_pytorchs(name, args[1:], options):
             return func(*args, **options)
         of_one_type = all(x.dtype == first.dtype for x in operands)
         if not of_one_type and name not in _PROMOTE:
@@ -90,13 +90,20 @@ def _kernel(func: torch._ops.OpOverload, dtype: torch.dtype | None = None):
     return kernel
 
 
+def _is_pytorchs(name: str, others: tuple, options: dict) -> bool:
+    """Whether what is given beside the first operand is PyTorch's to judge: a complex number, or no bound at all."""
+    given = [x for x in (*others, *options.values()) if x is not None]
+    return any(isinstance(x, complex) for x in given) or (name.startswith("clamp") and not given)
+
+
 def _kernel_in_place(func: torch._ops.OpOverload):
     """The same of an operator that writes into its first operand."""
+    name = func.overloadpacket.__name__
 
     def kernel(first: torch.Tensor, *args, **options):
         """The operand itself, where all are of one floating type and lie in order; every other case is PyTorch's."""
         operands = [first, *(x for x in args if isinstance(x, torch.Tensor))]
-        is_plain = first.dtype.is_floating_point and not any(isinstance(x, complex) for x in args)
+        is_plain = first.dtype.is_floating_point and not _is_pytorchs(name, args, options)
         if is_plain and all(
             x.is_meta and x.dtype == first.dtype and x.shape == first.shape and x.is_contiguous() for x in operands
         ):

@@ -191,7 +191,8 @@ def variance(call: Call) -> None:
 @returns(aten.linalg_vector_norm.default)
 def _vector_norm(x: torch.Tensor, *args, **options) -> torch.Tensor:
     """Of all elements a number, at once; PyTorch's own way on meta would compute it of many tensors."""
-    if len(args) < 2 and not options and x.dtype.is_floating_point and x.numel() and x.is_meta:
+    is_real = all(isinstance(order, (int, float)) for order in args)
+    if len(args) < 2 and is_real and not options and x.dtype.is_floating_point and x.numel() and x.is_meta:
         return fresh(x, ())
     return aten.linalg_vector_norm.default(x, *args, **options)
 

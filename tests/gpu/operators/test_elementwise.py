@@ -100,3 +100,51 @@ def test_gradients_of_activations_lie_as_on_the_cpu(seed):
 
 def _on_meta(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_strided(x.shape, x.stride(), dtype=dtype, device="meta")
+
+
+ONE_OPERAND = {
+    "neg": (), "abs": (), "sqrt": (), "rsqrt": (), "exp": (), "clamp": (0.0, 1.0), "clamp_min": (0.0,),
+    "clamp_max": (1.0,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ONE_OPERAND)
+def test_what_one_operand_gives_lies_as_on_the_cpu_or_is_the_operand(name):
+    rng, others = random.Random(0), ONE_OPERAND[name]
+    func, in_place = (getattr(aten, each).default for each in (name, f"{name}_"))
+    for _ in range(100):
+        dtype = rng.choice([torch.float32, torch.bfloat16])
+        x = random_operands(rng)[0].to(dtype)
+        expected, result = func(x, *others), RETURNS[func](_on_meta(x, dtype), *others)
+        assert (result.shape, result.dtype) == (expected.shape, dtype)
+        assert [a for n, a in zip(x.shape, result.stride(), strict=True) if n > 1] == [
+            a for n, a in zip(x.shape, expected.stride(), strict=True) if n > 1
+        ]
+        there = _on_meta(x, dtype)
+        assert RETURNS[in_place](there, *others) is there
+
+
+@pytest.mark.parametrize("func", [aten.addcmul.default, aten.addcdiv.default], ids=str)
+def test_three_operands_give_what_lies_as_on_the_cpu(func):
+    rng = random.Random(0)
+    for _ in range(100):
+        shape = [rng.choice([1, 2, 3, 4]) for _ in range(3)]
+        operands = [FORMS[rng.choice(list(FORMS))](shape) for _ in range(3)]
+        expected = func(*operands, value=2.0)
+        result = RETURNS[func](*(_on_meta(x, torch.float32) for x in operands), value=2.0)
+        assert (result.shape, result.stride()) == (expected.shape, expected.stride())
+
+
+@pytest.mark.parametrize(
+    ("func", "others", "options"),
+    [
+        (aten.clamp.default, (), {}),
+        (aten.clamp_.default, (None, None), {}),
+        (aten.add.Tensor, (torch.ones(3, dtype=torch.float16, device="meta"),), {"alpha": 1j}),
+        (aten.linalg_vector_norm.default, (1j,), {}),
+    ],
+    ids=str,
+)
+def test_what_pytorch_refuses_is_refused(func, others, options):
+    with pytest.raises((RuntimeError, TypeError, ValueError)):
+        RETURNS[func](torch.ones(3, device="meta"), *others, **options)
