@@ -1,67 +1,66 @@
 """What a reader of chapter 7 is told about the chain of four numbers; the chain's links against simulated ranks."""
 
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
+from places import ROOT
 
 from every_byte.gpu.ranks import ranks
 from utils import Ledger, SimulatedGPU
 from utils.exercises import seventy
-from utils.exercises.seventy import PARTS, most_tokens
+from utils.exercises.seventy import PARTS
 from utils.experiments.training import StepSettings, random_tokens, train_steps
 from utils.models.data_parallel import fully_sharded
 from utils.models.llama import Llama
 from utils.models.losses import recomputed_chunks
 from utils.models.regions import library_checkpoint
 
-RIGHT = dict(zip(PARTS, (70_553_706_496, 7_625_326_592, 1_626_376, 3072), strict=True))
-N, ROOT, BLOCK = 70_553_706_496, 2 * 128_256 * 8192 + 8192, 855_654_400
-OWN = 1_626_376 - 2 * 79 * 8192  # of the block that runs again, with its input
+RIGHT = dict(zip(PARTS, (52_915_279_872, 7_625_326_592, 22_209_241_088, 1_680_574_464), strict=True))
+N, ROOT_SIZE, BLOCK, HEAD = 70_553_706_496, 2 * 128_256 * 8192 + 8192, 855_654_400, 2 * 128_256 * 8192
+GRADIENTS, LEFT = RIGHT["gradients"], RIGHT["left"]
 
 
 @pytest.mark.parametrize(
     ("changed", "reply"),
     [
-        ({}, "Right: 3,072 tokens, and 1,255,161,856 bytes (1.17 GiB) are left for gradients on their way"),
+        ({}, "Right: 1,680,574,464 bytes (1.57 GiB) are left for what tokens bring, and for workspaces."),
         ({"shares": None}, "No answer yet"),
-        ({"tokens": None}, "No answer yet"),
-        ({"shares": 8 * N}, "shares: not yet: 564,429,651,968 bytes (526 GiB) is"),
-        ({"shares": 8 * N}, "That is the whole; a rank has an eighth."),
+        ({"left": None}, "No answer yet"),
+        ({"shares": 6 * N}, "shares: not yet: 423,322,238,976 bytes (394 GiB) is"),
+        ({"shares": 6 * N}, "That is the whole; a rank has an eighth."),
         ({"shares": N // 4}, "Those are the weights alone."),
         ({"shares": N // 2}, "AdamW has two averages."),
-        ({"shares": 6 * N // 8}, "Three of the four are there"),
-        ({"shares": 2 * N}, "Everything is in bfloat16"),
-        ({"shares": 12 * N // 8}, "The averages have the weights' type."),
+        ({"shares": N}, "The gradients are the third number."),
+        ({"shares": 12 * N // 8}, "Everything is in bfloat16"),
+        ({"shares": 10 * N // 8}, "The averages have the weights' type."),
         ({"gathered": 2 * BLOCK}, "gathered: not yet: 1,711,308,800 bytes"),
         ({"gathered": 2 * BLOCK}, "What lies outside the blocks is gathered, too, and the next block already."),
         ({"gathered": 4 * BLOCK}, "Embedding, last norm and head lie outside the blocks"),
-        ({"gathered": 2 * (ROOT + BLOCK)}, "The next block of backward is already on its way."),
-        ({"gathered": 2 * (ROOT + 3 * BLOCK)}, "That is forward's most, with the buffer of the block before."),
-        ({"gathered": 4 * (ROOT + BLOCK)}, "That is what the first block's forward finds."),
+        ({"gathered": 2 * (ROOT_SIZE + BLOCK)}, "The next block of backward is already on its way."),
+        ({"gathered": 2 * (ROOT_SIZE + 3 * BLOCK)}, "That is forward's most, with the buffer of the block before."),
+        ({"gathered": 4 * (ROOT_SIZE + BLOCK)}, "That is what the first block's forward finds."),
         ({"gathered": RIGHT["gathered"] // 8}, "What is gathered is whole on each rank."),
         ({"gathered": 2 * N}, "Blocks let their parameters go after forward."),
         ({"gathered": RIGHT["gathered"] - 2 * 8192}, "The last norm lies outside the blocks, too."),
         ({"gathered": RIGHT["gathered"] - 2 * 128_256 * 8192}, "Embedding and head are two tensors."),
-        ({"a token": 2 * 80 * 8192}, "a token: not yet: 1,310,720 bytes"),
-        ({"a token": 2 * 80 * 8192}, "in backward one block is there with all that it keeps."),
-        ({"a token": OWN}, "That is one block; the others have their inputs."),
-        ({"a token": 2 * 80 * 8192 + OWN}, "keeps its own input, which the checkpoint has: one storage."),
-        ({"a token": 80 * OWN}, "Each block is a checkpoint: one at a time is there"),
-        ({"a token": RIGHT["a token"] // 8}, "Activations are a rank's own: nothing divides them."),
-        ({"a token": RIGHT["a token"] - 4 * 64 - 8}, "The statistics are missing: the kernel's, and two norms'."),
-        ({"a token": RIGHT["a token"] - 8}, "Each of two norms keeps a number."),
-        ({"a token": RIGHT["a token"] - 4 * 64}, "The kernel keeps a number for each head."),
-        ({"a token": RIGHT["a token"] + 4 * 8192 - 4 * 8 * 128}, "Keys and values have g heads."),
-        ({"tokens": 2048}, "tokens: not yet: 2,048 tokens need 81,509,851,136 bytes"),
-        ({"tokens": 2048}, "The loss's chunk is gone when a block's backward runs."),
-        ({"tokens": 4096}, "The CUDA context takes its part."),
-        ({"tokens": 8192}, "What is gathered takes room, too."),
-        (
-            {"tokens": 1024},
-            "tokens: not yet: 1,024 tokens need 79,844,442,112 bytes (74.4 GiB), and there are 84,430,42",
-        ),
-        ({"tokens": 3000}, "a number of tokens, a multiple of 1,024: got 3000."),
-        ({"tokens": 3072.0}, "a number of tokens, a multiple of 1,024: got 3072.0."),
-        ({"more": 1}, "the answer is a dict of 'shares', 'gathered', 'a token', 'tokens': got {"),
+        ({"gradients": 2 * N // 8}, "Those are the shards of all"),
+        ({"gradients": GRADIENTS - 2 * BLOCK}, "Those of the block before are in a buffer, whole"),
+        ({"gradients": GRADIENTS - 4 * BLOCK}, "The block's own are whole"),
+        ({"gradients": GRADIENTS - HEAD - 2 * 8192}, "Head and last norm have theirs since backward began"),
+        ({"gradients": GRADIENTS - 7 * (HEAD + 2 * 8192) // 8}, "Head and last norm wait, whole"),
+        ({"gradients": GRADIENTS - 7 * BLOCK // 4}, "Two blocks are whole"),
+        ({"gradients": GRADIENTS + HEAD}, "The embedding has none yet."),
+        ({"gradients": GRADIENTS + BLOCK // 4}, "L - 2 have."),
+        ({"gradients": GRADIENTS + BLOCK // 2}, "L - 2 have."),
+        ({"gradients": GRADIENTS - 2 * 8192}, "The last norm has a gradient, too."),
+        ({"left": LEFT + 560 * 2**20}, "The CUDA context takes its part."),
+        ({"left": LEFT + RIGHT["gathered"]}, "What is gathered takes room, too."),
+        ({"left": LEFT + GRADIENTS}, "The gradients take room, too."),
+        ({"more": 1}, "the answer is a dict of 'shares', 'gathered', 'gradients', 'left': got {"),
     ],
 )
 def test_a_reply(changed, reply):
@@ -74,8 +73,8 @@ def test_what_is_no_answer(answer, reply):
 
 
 def test_the_numbers_are_the_formulas():
-    links = seventy.shares_bytes(), seventy.gathered_bytes(), seventy.token_bytes()
-    assert (*links, most_tokens(links[2], *links[:2])) == tuple(RIGHT.values())
+    links = seventy.shares_bytes(), seventy.gathered_bytes(), seventy.gradients_bytes(), seventy.left_bytes()
+    assert links == tuple(RIGHT.values())
 
 
 SIZES = {"V": 1000, "d": 128, "L": 4, "a": 8, "g": 2, "f": 256}
@@ -96,21 +95,72 @@ def trained(s):
         return gpu.trace
 
 
-def in_last_block(trace):
-    """The ledgers of the last step's backward while the last block runs again and back."""
+def in_backward_of(trace, block: str) -> list[Ledger]:
+    """The ledgers of the last step's backward behind each event of this block."""
     first, last = trace.position("step 2 forward"), trace.position("step 2 backward")
-    places = [n for n in range(first, last) if trace.events[n].module.startswith("blocks.3")]
-    return [Ledger.at(trace, n + 1) for n in places]
+    return [Ledger.at(trace, n + 1) for n in range(first, last) if trace.events[n].module.startswith(block)]
 
 
 def test_the_links_are_those_of_a_simulated_rank():
-    short, long = (trained(s) for s in (64, 96))
-    parts = Ledger.at(short, "step 2 backward").parts
+    trace = trained(64)
+    parts = Ledger.at(trace, "step 2 backward").parts
     tensors = 9 * SIZES["L"] + 3
-    shares = parts["parameters"] + parts["gradients"] + parts["optimizer state"] - 4 * tensors
-    assert shares == seventy.shares_bytes(SIZES)
-    ledgers = in_last_block(short)
+    assert parts["parameters"] + parts["optimizer state"] - 4 * tensors == seventy.shares_bytes(SIZES)
+    ledgers = in_backward_of(trace, "blocks.1")
     assert max(ledger.parts["gathered parameters"] for ledger in ledgers) == seventy.gathered_bytes(SIZES)
-    kept = [max(ledger.parts["activations"] for ledger in found) for found in (ledgers, in_last_block(long))]
-    tables = 2 * 2 * SIZES["d"] // SIZES["a"]  # cosines and sines in half precision, which all blocks share
-    assert kept[1] - kept[0] == 32 * (seventy.token_bytes(SIZES) + tables)
+    both = [ledger.parts["gradients"] + ledger.parts.get("gradient buckets", 0) for ledger in ledgers]
+    assert max(both) == seventy.gradients_bytes(SIZES)
+
+
+SEVENTY = """
+import sys, torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from utils.models.llama import Llama
+from utils.models.losses import recomputed_chunks
+from utils.models.regions import library_checkpoint
+
+s = int(sys.argv[1])
+dist.init_process_group("nccl")
+torch.cuda.set_device(0)
+how = dict(context_length=s, device="meta", dtype=torch.bfloat16, loss=recomputed_chunks(1024), run=library_checkpoint)
+model = Llama.from_name("llama-3-70b", **how)
+for block in model.blocks:
+    fully_shard(block)
+fully_shard(model)
+model.to_empty(device="cuda")
+optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+for _ in range(3):
+    tokens = torch.randint(0, 128256, (1, s), device="cuda")
+    model(tokens, tokens)[-1].backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("s", "settings", "fits"),
+    [
+        (2048, "", True),
+        (3072, "", False),
+        (5120, "expandable_segments:True", True),
+        (6144, "expandable_segments:True", False),
+    ],
+)
+def test_what_the_whole_model_has_room_for(tmp_path, s, settings, fits):
+    """The peak is where the exercise looks, block 1, and what it leaves is what the tokens must do with."""
+    program, figures = tmp_path / "seventy.py", tmp_path / "figures.json"
+    program.write_text(SEVENTY, encoding="utf-8")
+    command = ["run", "--gpu", "h100-80gb", "--ranks", str(seventy.N_RANKS), "--steps", "3", "--json", str(figures)]
+    done = subprocess.run(
+        [sys.executable, "-m", "every_byte", *command, str(program), str(s)],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTORCH_ALLOC_CONF": settings},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) == fits, done.stdout + done.stderr
+    if fits:
+        found = json.loads(figures.read_text(encoding="utf-8"))["peak"]["by_category"]
+        assert found["parameters"] + found["optimizer state"] - 4 * 723 == seventy.shares_bytes()
+        assert found["gathered parameters"] == seventy.gathered_bytes()
