@@ -4,7 +4,9 @@ hypothesis knows no deadline on a busy machine."""
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import settings
@@ -27,7 +29,26 @@ LONGEST = """
 """.split()
 
 
+def _on_a_second_card(items) -> Iterator[pytest.Item]:
+    """Of recorded cases on another card those that run on an A100, too: all cards are compared by night."""
+    cards = {(item.function, item.callspec.params["name"], item.callspec.params["card"]) for item in _recorded(items)}
+    for item in _recorded(items):
+        name, card = item.callspec.params["name"], item.callspec.params["card"]
+        if card != "a100" and (item.function, name, "a100") in cards:
+            yield item
+
+
+def _recorded(items) -> Iterator[pytest.Item]:
+    return (item for item in items if {"name", "card"} <= getattr(item, "callspec", _PLAIN).params.keys())
+
+
+_PLAIN = SimpleNamespace(params={})
+
+
 def pytest_collection_modifyitems(items):
+    for item in _on_a_second_card(items):
+        item.add_marker(pytest.mark.nightly)
+
     def rank(item) -> int:
         path = item.path.as_posix()
         return next((i for i, name in enumerate(LONGEST) if name in path), len(LONGEST))

@@ -38,6 +38,7 @@ def check_against_python(explorer, python, settings):
             assert "agree in every term" in explorer.status
 
 
+@pytest.mark.nightly
 def test_every_cell_of_the_chapter_ran_and_only_those_that_should_fail_did(page):
     cells = nbformat.read(NOTEBOOK, as_version=4).cells
     code = enumerate((cell for cell in cells if cell.cell_type == "code"), 1)

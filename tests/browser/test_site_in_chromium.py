@@ -47,10 +47,14 @@ def root(request):
 
 @pytest.fixture(scope="module")
 def shown(root) -> dict[str, dict]:
-    """What each page shows as it is opened, once; nothing is asked of others, and nothing goes wrong."""
+    """What each page shows as it is opened, once; nothing is asked of others, and nothing goes wrong.
+
+    From a server, of the chapters the first and the last alone: by night all of them are opened as files.
+    """
+    left_out = [chapter_page(notebook) for notebook in CHAPTERS[1:-1]] if root != FILES else []
     found = {}
     with visit(root, viewport=WIDE) as seen:
-        for name in names():
+        for name in (name for name in names() if name not in left_out):
             page = seen.open(name, until="networkidle")
             found[name] = page.evaluate(EQUATIONS)
             for screen in NARROW.values():
@@ -61,11 +65,12 @@ def shown(root) -> dict[str, dict]:
 
 
 def test_no_page_asks_for_anything_from_outside_or_complains(shown):
-    assert len(shown) >= len(CHAPTERS) + 6
+    assert {chapter_page(CHAPTERS[0]), chapter_page(CHAPTERS[-1])} < shown.keys()
+    assert len(shown) >= 8
 
 
 def test_every_equation_is_rendered(shown):
-    for notebook in CHAPTERS:
+    for notebook in (each for each in CHAPTERS if chapter_page(each) in shown):
         found = shown[chapter_page(notebook)]
         cells = nbformat.read(notebook, as_version=4).cells
         prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
@@ -79,7 +84,7 @@ def test_every_equation_is_rendered(shown):
 @pytest.mark.parametrize("screen", NARROW)
 def test_every_page_fits_a_narrow_screen(shown, screen):
     width = NARROW[screen]["width"]
-    assert {name: shown[name][width] for name in book_pages() if shown[name][width] > width} == {}
+    assert {name: shown[name][width] for name in book_pages() if name in shown and shown[name][width] > width} == {}
 
 
 def test_the_search_finds_what_stands_on_a_page(root):

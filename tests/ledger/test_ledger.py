@@ -431,6 +431,7 @@ print("done")
 """
 
 
+@pytest.mark.nightly
 def test_a_deep_graph_is_walked_and_let_go():
     """In a process of its own: a stack that overflows would end this one."""
     run = subprocess.run([sys.executable, "-c", DEEP], cwd=ROOT, capture_output=True, text=True, timeout=300)
