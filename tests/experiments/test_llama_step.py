@@ -3,11 +3,13 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from places import ROOT
 
 from utils import SimulatedGPU
+from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.llama_step import LlamaStep
 from utils.experiments.remedy_step import LOSSES, OFFLOADS, OPTIMIZERS, PRECISIONS
 
@@ -50,9 +52,10 @@ def test_what_is_refused(settings, message):
     ],
     ids=lambda settings: ", ".join(map(str, settings.values())),
 )
-def test_each_runs(settings):
+@pytest.mark.parametrize("step", [LlamaStep(**SMALL), GPTRemedyStep(s=16, gpu="a100-80gb")], ids=["Llama", "GPT-2"])
+def test_each_runs(step, settings):
     """The step is whole, and fits on a card of 80 GB."""
-    run = LlamaStep(**SMALL | settings).run()
+    run = replace(step, **settings).run()
     assert sum(event.action == "mark" for event in run.trace) == 1 + 2 * 5
     assert run.trace.position(run.after) < run.peak < run.trace.position(run.until)
     assert run.fit().fits

@@ -113,13 +113,13 @@ def in_step_size(settings: DecoderSettings) -> str:
         if shape.positions and settings.is_long:  # the step behind the tokens', of which one is there still
             two = f"V*d + 2*{shape.positions}"
     in_bytes = f"{21 if each == 4 else 25}*{largest(settings)}" if settings.is_adapted else eight_bit_size(each)
-    taken = {
-        "AdamW, foreach": f"{each}*({matrices})",
-        "AdamW, loop": f"{each}*({two})",
-        "AdamW, 8-bit": in_bytes,
-        "Adafactor": f"{each}*{largest(settings)}",
-    }
-    return taken.get(settings.optimizer, "0")
+    return _taken(settings, f"{each}*({matrices})", f"{each}*({two})", in_bytes, f"{each}*{largest(settings)}")
+
+
+def _taken(settings: DecoderSettings, foreach: str, loop: str, in_bytes: str, factored: str) -> str:
+    """What the step's optimizer takes of these; "0" for one that writes in place."""
+    of_each = {"AdamW, foreach": foreach, "AdamW, loop": loop, "AdamW, 8-bit": in_bytes, "Adafactor": factored}
+    return of_each.get(settings.optimizer, "0")
 
 
 def eight_bit_size(each: int) -> str:
@@ -151,13 +151,7 @@ def one_step_size(settings: DecoderSettings, matrix: str = "V*d") -> str:
     if settings.offload.startswith("optimizer"):
         return "0"
     in_bytes = eight_bit_size(each) if matrix == "V*d" else "m"
-    taken = {
-        "AdamW, foreach": f"{each}*{matrix}",
-        "AdamW, loop": f"{2 * each}*{matrix}",
-        "AdamW, 8-bit": in_bytes,
-        "Adafactor": f"{each}*{matrix}",
-    }
-    return taken.get(settings.optimizer, "0")
+    return _taken(settings, f"{each}*{matrix}", f"{2 * each}*{matrix}", in_bytes, f"{each}*{matrix}")
 
 
 def largest(settings: DecoderSettings) -> str:
