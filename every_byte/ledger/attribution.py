@@ -98,6 +98,12 @@ class Owners:
     roots: Roots = field(default_factory=Roots)
     observed: bool = False
     changes: int = 0
+    _pairs: dict[tuple, tuple] = field(default_factory=dict, repr=False)
+
+    def holds(self, number: int, shape: tuple, dtype: object) -> None:
+        """Note what tensor holds an allocation: each shape and dtype once, for Python's collector looks at all of them."""
+        pair = shape, dtype
+        self.tensors[number] = self._pairs.setdefault(pair, pair)
 
     def add(self, number: int, role: Role) -> None:
         """Note a role. Of several in one category, the one that says most names it."""

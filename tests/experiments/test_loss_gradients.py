@@ -28,3 +28,12 @@ def test_a_sum_of_sums_is_less_exact_in_bfloat16_alone():
     assert chunks > 1.5 * whole
     (_, whole), (_, chunks) = (errors(loss, torch.float32) for loss in LOSSES[:2])
     assert chunks < whole
+
+
+def test_what_the_chapter_shows_is_not_on_a_boundary():
+    """Another processor adds up in another order, and is off by another percent: the one digit stays."""
+    for loss in (whole_logits, recomputed_chunks(32), fused_chunks(32)):
+        for dtype in (torch.float32, torch.bfloat16):
+            for error in errors(loss, dtype):
+                shown = error / torch.finfo(dtype).eps
+                assert f"{shown * 0.985:.1g}" == f"{shown * 1.015:.1g}"

@@ -8,7 +8,7 @@ from torch import nn
 
 from utils.models.losses import half_logits
 
-TOKENS, WIDTH, VOCABULARY = 512, 64, 1000
+TOKENS, WIDTH, VOCABULARY = 1024, 64, 1000
 
 
 @cache

@@ -153,7 +153,7 @@ class LiveMemory:
         self.handles[handle.key] = handle
         self.owners.live.add(number)
         whole = tensor._base if tensor._is_view() and tensor._base is not None else tensor
-        self.owners.tensors[number] = whole.shape, whole.dtype
+        self.owners.holds(number, whole.shape, whole.dtype)
         if known is not None:
             self.owners.live.discard(known.number)
             self.owners.moved(known.number, number)

@@ -185,7 +185,7 @@ class Memory:
         n_bytes = storage.nbytes()
         block, number = self.take(n_bytes) if n_bytes and not tensor._is_zerotensor() else (None, None)
         if number is not None:
-            self.owners.tensors[number] = tensor.shape, tensor.dtype
+            self.owners.holds(number, tensor.shape, tensor.dtype)
         record = StorageRecord(storage, storage_died)
         record.memory, record.key, record.n_bytes = self, storage._cdata, n_bytes
         record.block, record.number = block, number
