@@ -101,7 +101,7 @@ class Owners:
     _pairs: dict[tuple, tuple] = field(default_factory=dict, repr=False)
 
     def holds(self, number: int, shape: tuple, dtype: object) -> None:
-        """Note what tensor holds an allocation: each shape and dtype once, for Python's collector looks at all of them."""
+        """Note what tensor holds an allocation. Equal pairs are one object: Python's collector looks at each."""
         pair = shape, dtype
         self.tensors[number] = self._pairs.setdefault(pair, pair)
 
