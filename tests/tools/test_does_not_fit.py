@@ -1,4 +1,4 @@
-"""The programs of book/examples/does_not_fit die where their README says; with its cures they need what it says."""
+"""The programs of book/examples/does_not_fit die where cures.md says; with its cures they need what it says."""
 
 import re
 import runpy
@@ -17,11 +17,11 @@ from every_byte.gpu.memory.specs import find_spec
 from tools.example_runs import EXAMPLES
 
 FOLDER = EXAMPLES / "does_not_fit"
-README = (FOLDER / "README.md").read_text(encoding="utf-8")
+README, CURES = ((FOLDER / name).read_text(encoding="utf-8") for name in ("README.md", "cures.md"))
 CARD = find_spec("rtx3090-24gb")
 ROOMY = replace(CARD, total_bytes=1 << 40)
 STEPS = {"restore": 13}  # of others three, as the command makes them
-ROWS = dict(re.findall(r"^\| `(\w+)\.py` \| (.*) \|$", README, re.MULTILINE))
+ROWS = dict(re.findall(r"^\| `(\w+)\.py` \| (.*) \|$", CURES, re.MULTILINE))
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
 HEADING = re.compile(r"^## (\w+)\.py: ", re.MULTILINE)
 
@@ -34,7 +34,7 @@ def row(name: str) -> tuple[str, int, int]:
 
 def cured(name: str) -> str:
     """The program with the lines of its diff in the place of those that they replace."""
-    _, *parts = HEADING.split(README)
+    _, *parts = HEADING.split(CURES)
     (diff,) = re.findall(r"```diff\n(.*?)```", dict(zip(parts[::2], parts[1::2], strict=True))[name], re.DOTALL)
     text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
     for old, new in re.findall(r"((?:^-.*\n)+)((?:^\+.*\n)+)", diff, re.MULTILINE):
@@ -59,7 +59,9 @@ def broken(name: str, spec=CARD) -> Report:
 
 
 def test_each_program_has_its_row_and_its_cure():
-    assert sorted(ROWS) == sorted(HEADING.findall(README)) == NAMES
+    assert (
+        sorted(ROWS) == sorted(HEADING.findall(CURES)) == sorted(re.findall(r"^\| `(\w+)\.py`", README, re.M)) == NAMES
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

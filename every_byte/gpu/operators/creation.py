@@ -172,7 +172,7 @@ for _operator, _place in {
 @returns(aten.cat.default)
 def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
     first = tensors[0] if tensors else None
-    if first is None or not -first.dim() <= dim < first.dim() <= 3:  # of more dimensions, they may be channels last
+    if first is None or not -first.dim() <= dim < first.dim() or _may_be_channels_last(first):
         return aten.cat.default(tensors, dim)
     if not all(x.dtype == first.dtype and x.dim() == first.dim() for x in tensors):
         return aten.cat.default(tensors, dim)
@@ -183,6 +183,11 @@ def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
     shape = list(first.shape)
     shape[dim] = sum(lengths)
     return first.new_empty(shape)
+
+
+def _may_be_channels_last(x: torch.Tensor) -> bool:
+    """Whether the second of four or more dimensions may lie closest: no result is channels last if one tensor is not."""
+    return x.dim() > 3 and x.stride(1) <= x.stride(-1)
 
 
 def _kaiser_window(n: int, periodic: bool = True, beta: float = 12.0, **options) -> torch.Tensor:

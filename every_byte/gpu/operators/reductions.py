@@ -59,16 +59,21 @@ def _converted(call: Call, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_like(x, dtype=dtype)
 
 
-@returns(aten.sum.default, aten.sum.dim_IntList)
-def _sum(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+def _reduced(x: torch.Tensor, dim, keepdim: bool, dtype: torch.dtype | None) -> torch.Tensor | None:
     """Contiguous. Of tensors on meta, over dimensions that there are, each said once; every other case is PyTorch's."""
     dims = [] if dim is None else [dim] if isinstance(dim, int) else dim
     kept = reduced_dims(x, dims)
     is_plain = x.is_meta and x.layout == torch.strided and (dtype or x.dtype).is_floating_point
     if not is_plain or any(not -x.dim() <= each < x.dim() for each in dims) or len(dims) not in (0, len(kept)):
-        return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype)
+        return None
     shape = [1 if i in kept else n for i, n in enumerate(x.shape) if keepdim or i not in kept]
     return fresh(x, shape, dtype)
+
+
+@returns(aten.sum.default, aten.sum.dim_IntList)
+def _sum(x: torch.Tensor, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+    result = _reduced(x, dim, keepdim, dtype)
+    return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype) if result is None else result
 
 
 @returns(aten.mean.dim)
@@ -189,12 +194,12 @@ def variance(call: Call) -> None:
 
 
 @returns(aten.linalg_vector_norm.default)
-def _vector_norm(x: torch.Tensor, *args, **options) -> torch.Tensor:
-    """Of all elements a number, at once; PyTorch's own way on meta would compute it of many tensors."""
-    is_real = all(isinstance(order, (int, float)) for order in args)
-    if len(args) < 2 and is_real and not options and x.dtype.is_floating_point and x.numel() and x.is_meta:
-        return fresh(x, ())
-    return aten.linalg_vector_norm.default(x, *args, **options)
+def _vector_norm(x: torch.Tensor, order=2, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
+    """As a sum's, at once; PyTorch's own way on meta would compute many tensors."""
+    if isinstance(order, (int, float)) and x.dtype.is_floating_point and x.numel() and dtype is None:
+        if (result := _reduced(x, dim, keepdim, dtype)) is not None:
+            return result
+    return aten.linalg_vector_norm.default(x, order, dim, keepdim, dtype=dtype)
 
 
 @takes(

@@ -123,6 +123,18 @@ def test_cat(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
+def test_norms_over_some_dimensions(seed):
+    rng = random.Random(seed)
+    for _ in range(40):
+        x = tensor_of(rng, fewest_dims=0, smallest=0)
+        order = rng.choice([2, 1, 0, -1, math.inf, 2.5])
+        dim = rng.choice([None, [], rng.randint(-6, 5), [rng.randint(-6, 5) for _ in range(2)]])
+        wishes = {"dtype": rng.choice([None, None, torch.float32])}
+        mine, theirs = both(aten.linalg_vector_norm.default, x, order, dim, rng.choice([True, False]), **wishes)
+        assert mine == theirs, (x.shape, x.dtype, order, dim, wishes)
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_masked_fill_and_dropout(seed):
     rng = random.Random(seed)
     for _ in range(40):
