@@ -4,6 +4,7 @@ hypothesis knows no deadline on a busy machine."""
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -45,8 +46,18 @@ def _recorded(items) -> Iterator[pytest.Item]:
 _PLAIN = SimpleNamespace(params={})
 
 
+def _not_sampled(items) -> Iterator[pytest.Item]:
+    """Of each test marked `sampled(n)` all cases but the first, the n-th behind it, and so on."""
+    seen = Counter()
+    for item in items:
+        if (mark := item.get_closest_marker("sampled")) and hasattr(item, "callspec"):
+            if seen[item.function] % mark.args[0]:
+                yield item
+            seen[item.function] += 1
+
+
 def pytest_collection_modifyitems(items):
-    for item in _on_a_second_card(items):
+    for item in [*_on_a_second_card(items), *_not_sampled(items)]:
         item.add_marker(pytest.mark.nightly)
 
     def rank(item) -> int:

@@ -14,6 +14,8 @@ import every_byte
 from every_byte.account.options import REPORTS, understood
 from every_byte.gpu.memory.specs import SPECS
 
+pytestmark = pytest.mark.sampled(3)
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):

@@ -7,6 +7,8 @@ import torch
 
 from utils.exercises.fitting_llama import DIES, GIVEN, fits_on_24_gb
 
+pytestmark = pytest.mark.sampled(3)
+
 CHUNKS = DIES | {"loss": "chunks, fused", "is_checkpointed": True}
 FITS = CHUNKS | {"optimizer": "SGD", "steps_in_backward": True}
 HOST = CHUNKS | {"offload": "optimizer, gradients"}

@@ -12,6 +12,8 @@ from utils.formulas.estimates import half_precision_activations
 from utils.formulas.settings import GPTSettings
 from utils.formulas.tensor_parallel import rank_saved
 
+pytestmark = pytest.mark.sampled(3)
+
 SMALL = {"b": 2, "s": 40, "d": 64, "a": 8}
 ODD = {"b": 3, "s": 24, "d": 48, "a": 8}
 HOW = [

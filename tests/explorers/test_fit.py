@@ -11,6 +11,8 @@ from utils.explorers.fit import N_TRIED, OPTIMIZERS, PRECISIONS, brought, fit_ex
 from utils.explorers.ranks import WITH_BFLOAT16
 from utils.formulas.decoder_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
 
+pytestmark = pytest.mark.sampled(3)
+
 SMALL = {"model": "llama-3.2-1b", "b": 1, "s": 2048}
 GPT = {"model": "gpt2", "b": 3, "s": 1024}
 CHUNKS = {"is_checkpointed": True, "loss": "chunks, fused"}

@@ -13,6 +13,8 @@ from utils.experiments.rank_steps import MODELS
 from utils.explorers.ranks import WITH_BFLOAT16, account, ranks_explorer, remark
 from utils.formulas.mesh import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
 
+pytestmark = pytest.mark.sampled(3)
+
 SMALL = {"model": "gpt2", "t": 2, "b": 1, "s": 64}
 HEADS = (
     "t must divide the number of heads: 64 of 22B, 96 of 175B, 128 of 530B, 160 of 1T, 12 of gpt2, 16 of gpt2-medium, "

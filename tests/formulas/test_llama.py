@@ -18,6 +18,8 @@ from utils.formulas.settings import PRECISIONS
 from utils.models.llama import SIZES, Llama
 from utils.models.regions import library_checkpoint
 
+pytestmark = pytest.mark.sampled(2)
+
 N_DRAWN = 40
 OF_EACH_KIND = (0, 2, 3, 4, 8)
 

@@ -9,6 +9,8 @@ from utils.experiments import mesh_step
 from utils.experiments.mesh_step import MeshStep
 from utils.formulas.mesh import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES, MeshSettings, held_on_mesh
 
+pytestmark = pytest.mark.sampled(3)
+
 SIZES = {"L": 3, "d": 256, "a": 8, "V": 4096}
 WAYS = list(itertools.product((1, 2, 4), SEQUENCE, RECOMPUTE, ATTENTIONS, STAGES))
 WITH_ENGINE = [way for way in WAYS if STAGES[way[-1]] != 2]

@@ -21,6 +21,8 @@ from utils.formulas.decoder_moments import (
 from utils.formulas.shapes import shape_of
 from utils.models import eight_bit
 
+pytestmark = pytest.mark.sampled(3)
+
 REMEDIES = [
     ({}, "backward of the loss"),
     ({"loss": "all logits, bfloat16"}, "backward of the loss"),

@@ -19,6 +19,8 @@ from utils.formulas.decoder_moments import MOMENTS, why_no_form
 from utils.models import eight_bit, gpt
 from utils.models.losses import fused_chunks, recomputed_chunks
 
+pytestmark = pytest.mark.sampled(3)
+
 ROWS, AT_ONCE, V = 64, 1 << 16, 4099
 N_DRAWN = 32
 PRECISIONS = {

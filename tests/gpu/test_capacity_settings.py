@@ -20,6 +20,8 @@ from utils import GPT, SimulatedGPU
 from utils.experiments.gpt_step import GPTStep
 from utils.experiments.training import StepSettings, random_tokens, train_steps
 
+pytestmark = pytest.mark.sampled(3)
+
 V, S, D, N_LAYERS, HEADS = 5001, 96, 192, 4, 3
 A100 = find_spec("a100-80gb")
 STEP_2 = {"after": "step 1 zero_grad", "until": "step 2 zero_grad"}

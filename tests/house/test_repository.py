@@ -185,8 +185,19 @@ def text_of(path: Path) -> str:
     return content.decode("utf-8", errors="replace")
 
 
+# What stands in whatever a pattern finds: to look for these takes a tenth of the time.
+PARTS = {
+    "an absolute path": ("/home/", "/root/", "/work/", "/tmp/", "/opt/", "/mnt/", "/srv/", "/media/", "/users/"),
+    "a Windows path": (":\\",),
+    "a package registry": ("hosted", "pypi", "npmj", "anacond", "debia", "pytorc", "golan"),
+    "a machine's address": ("http",),
+}
+
+
 def of_a_machine(text: str) -> list[str]:
-    return [f"{what}: {found[0]}" for what, pattern in OF_A_MACHINE.items() for found in pattern.finditer(text)]
+    lowered = text.lower()
+    worth = (what for what, parts in PARTS.items() if any(part in lowered for part in parts))
+    return [f"{what}: {found[0]}" for what in worth for found in OF_A_MACHINE[what].finditer(text)]
 
 
 def test_no_file_speaks_of_one_machine():

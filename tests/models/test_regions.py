@@ -17,6 +17,8 @@ from utils.formulas.block import block_saved
 from utils.models.checkpointing import Checkpoint, checkpoint, minimal_checkpoint
 from utils.models.regions import REGIONS, checkpointed, library_checkpoint, region_lengths, set_regions
 
+pytestmark = pytest.mark.sampled(3)
+
 reentrant_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=True)
 BOTH = {"ours": checkpoint, "library": library_checkpoint}
 WITH_K = {"every k-th block": 2, "k segments": 3}

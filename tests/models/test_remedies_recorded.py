@@ -6,6 +6,8 @@ import pytest
 from running import cases, module_of, run_as_recorded
 from verified import LISTED
 
+pytestmark = pytest.mark.sampled(2)
+
 CASES = cases("remedy_cases")
 
 

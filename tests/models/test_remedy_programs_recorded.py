@@ -4,6 +4,8 @@ import pytest
 from running import cases, run_as_recorded
 from verified import LISTED
 
+pytestmark = pytest.mark.sampled(2)
+
 FILES = ("remedy_program_cases", "gpt_remedy_cases")
 
 

@@ -25,6 +25,8 @@ from tools.example_runs import (
     shown_on,
 )
 
+pytestmark = pytest.mark.sampled(3)
+
 PAGE = (ROOT / "book" / "your_own_program.md").read_text(encoding="utf-8")
 
 

@@ -24,6 +24,8 @@ from utils.experiments.llama_step import LlamaStep
 from utils.experiments.mesh_step import MeshStep
 from utils.explorers.gallery import GALLERY, explorer
 
+pytestmark = pytest.mark.sampled(3)
+
 SMALL = {
     "phases": {"L": 3, "b": 2, "d": 10},
     "mlp": {"b": 1, "s": 128, "d": 64},

@@ -8,6 +8,8 @@ from verified import LISTED
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 
+pytestmark = pytest.mark.sampled(2)
+
 FILES = (
     *("operation_cases", "transformer_cases", "crossing_cases", "block_cases", "program_cases"),
     *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "second_gradient_cases"),
