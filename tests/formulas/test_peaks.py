@@ -18,7 +18,7 @@ from utils.formulas.decoder_moments import (
     peak,
     why_no_peak,
 )
-from utils.formulas.shapes import shape_of
+from utils.formulas.families import family_of
 from utils.models import eight_bit
 
 pytestmark = pytest.mark.sampled(3)
@@ -140,7 +140,7 @@ def test_adafactor_s_step_is_a_lower_bound(step):
     more = requested_peak(step.run()) - peak(step.held, **step.letters)[1]
     if why := why_no_peak(step.held, **step.letters):
         assert why == SCRATCH
-        assert 0 <= more < shape_of(step.held).sums_bytes
+        assert 0 <= more < family_of(step.held).sums_bytes
     else:
         assert more == 0
 

@@ -1,5 +1,6 @@
 """Training steps for which a GPU has room, one run at a time in a process, and what can be read from the last step."""
 
+import gc
 import threading
 import warnings
 from collections.abc import Iterator
@@ -32,8 +33,23 @@ def roomy(spec: GPUSpec) -> GPUSpec:
 @contextmanager
 def roomy_gpu(gpu: str | GPUSpec) -> Iterator:
     """A fresh simulated GPU that is `roomy`, or this machine's own with what it has, for one experiment at a time."""
-    with one_at_a_time, fresh_gpu(LIVE if gpu == LIVE else roomy(spec_of(gpu))) as fresh:
+    with one_at_a_time, _collector_at_rest(), fresh_gpu(LIVE if gpu == LIVE else roomy(spec_of(gpu))) as fresh:
         yield fresh
+
+
+@contextmanager
+def _collector_at_rest() -> Iterator[None]:
+    """What hangs together in a circle stays for as long, as in a recording, whenever Python's collector would come.
+
+    It would come often: a second's experiment leaves a trace of some ten thousand objects.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from .decoder_forward import title
 from .decoder_kept import kept_by_blocks, kept_by_norm, kept_in_block, shared, weight_copies
 from .decoder_settings import DecoderSettings
 from .decoder_standing import gradients, has_masters, loss_bytes, on_their_way, outputs, standing
-from .shapes import shape_of
+from .families import family_of
 
 
 def decoder_in_last_block(settings: DecoderSettings) -> Formula:
@@ -37,7 +37,7 @@ def decoder_in_first_block(settings: DecoderSettings) -> Formula:
 
 def _in_block(settings: DecoderSettings, *, is_first: bool) -> Formula:
     name = f"{title(settings)}: held in the {'first' if is_first else 'last'} block's backward"
-    widest = shape_of(settings).widest(settings)
+    widest = family_of(settings).widest(settings)
     if widest.is_in_down:
         return Formula(name, tuple(_in_down(settings, is_first)))
     w, e = settings.weight_bytes, settings.element_bytes
@@ -53,7 +53,7 @@ def _in_block(settings: DecoderSettings, *, is_first: bool) -> Formula:
 
 def _copies_in_block(settings: DecoderSettings, is_first: bool, less: str = "") -> list[Term]:
     """Autocast's of weights, in a block's backward."""
-    weights = shape_of(settings).weights
+    weights = family_of(settings).weights
     others = "" if is_first or settings.is_checkpointed else f"(L - 1)*({weights}) + "
     return weight_copies(f"{others}{weights}{less}")
 
@@ -65,7 +65,7 @@ def most_in_last_forward(settings: DecoderSettings) -> Formula:
             all blocks' weights, which autocast's context has there, and not in backward.
     Shapes, Unit: as `decoder_after_forward`.
     """
-    copies = weight_copies(f"L*({shape_of(settings).weights})")
+    copies = weight_copies(f"L*({family_of(settings).weights})")
     kept = [*shared(settings), *kept_in_block(settings, is_first=False, with_product=True), *copies]
     return Formula(f"{title(settings)}: at most in forward", (*standing(settings), *kept, *outputs(settings)))
 
@@ -102,7 +102,7 @@ def _in_down(settings: DecoderSettings, is_first: bool, step: str = "0") -> list
         count = "d*f" if count == "0" else f"{count} + d*f"
     if steps:
         # up's step is the higher one where nothing is kept here, by its input's gradient
-        more += [step, *([f"{e}*b*s*d"] if settings.is_elsewhere and shape_of(settings).step_of_input else [])]
+        more += [step, *([f"{e}*b*s*d"] if settings.is_elsewhere and family_of(settings).step_of_input else [])]
     back = int(settings.is_elsewhere and not steps)  # what down kept, and its weight, are back from the host
     wide = f"{1 + back}*b*s*f*{e} + {back}*d*f*{e}"
     size = " + ".join([wide, f"b*s*d*{w}{waiting}", str(loss_bytes(settings)), *more])
@@ -121,10 +121,10 @@ def _gradients_in_block(settings: DecoderSettings, is_first: bool, has_down: boo
     if settings.gradients_go:
         return ("V*d" if waits and not waits_alone else "0"), waiting
     if settings.is_adapted:
-        adapters = shape_of(settings).adapter_weights
+        adapters = family_of(settings).adapter_weights
         return (f"(L - 1)*{adapters} + r*(d + f)" if is_first else "r*(d + f)"), waiting
     head = "0" if settings.adds_up_apart else "V*d"
-    behind = f"(L - 1)*({shape_of(settings).weights} + 2*d) + " if is_first else ""
+    behind = f"(L - 1)*({family_of(settings).weights} + 2*d) + " if is_first else ""
     return f"{behind}{head} + d{' + d*f' if has_down else ''}", waiting
 
 
@@ -203,6 +203,6 @@ def _one_step(settings: DecoderSettings) -> list[Term]:
         kept = [*kept_by_blocks(settings), *norm]
     copies = []
     if settings.is_autocast and not settings.is_checkpointed:
-        copies = weight_copies(f"L*({shape_of(settings).weights})")
+        copies = weight_copies(f"L*({family_of(settings).weights})")
     way = on_their_way(f"{w}*b*s*d + {size} + {loss_bytes(settings)}", "gradient of h, and the head's step")
     return [*shared(settings), *kept, *copies, gradients("V*d", settings, "the head's"), way]

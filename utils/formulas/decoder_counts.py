@@ -2,7 +2,7 @@
 
 from .decoder_settings import MASTERS, DecoderSettings
 from .settings import STEP_BYTES
-from .shapes import Shape, shape_of
+from .families import Family, family_of
 
 VALUES_BYTES = 2 * 256 * 4
 """What bytes of an 8-bit average stand for: 256 float32 numbers for each of both."""
@@ -12,27 +12,27 @@ AT_ONCE = 1 << 25
 
 def parameter_count(settings: DecoderSettings) -> str:
     """The number of the model's parameters; a table of positions, if it is trained, among them."""
-    return count_of(shape_of(settings), settings.is_tied)
+    return count_of(family_of(settings), settings.is_tied)
 
 
-def count_of(shape: Shape, is_tied: bool) -> str:
+def count_of(family: Family, is_tied: bool) -> str:
     """The same of a family."""
-    positions = f" + {shape.positions}" if shape.positions else ""
-    return f"L*({shape.weights} + 2*d) + d + {'' if is_tied else '2*'}V*d{positions}"
+    positions = f" + {family.positions}" if family.positions else ""
+    return f"L*({family.weights} + 2*d) + d + {'' if is_tied else '2*'}V*d{positions}"
 
 
 def trained_count(settings: DecoderSettings) -> str:
     """The number of those that are trained: all, or the adapters alone."""
-    return f"L*{shape_of(settings).adapter_weights}" if settings.is_adapted else parameter_count(settings)
+    return f"L*{family_of(settings).adapter_weights}" if settings.is_adapted else parameter_count(settings)
 
 
 def n_tensors(settings: DecoderSettings) -> str:
     """How many tensors these are."""
-    shape = shape_of(settings)
+    family = family_of(settings)
     if settings.is_adapted:
-        return f"{2 * shape.n_linears}*L"
-    others = 2 + (not settings.is_tied) + bool(shape.positions)  # the last norm, and embeddings
-    return f"{shape.n_linears + 2}*L + {others}"
+        return f"{2 * family.n_linears}*L"
+    others = 2 + (not settings.is_tied) + bool(family.positions)  # the last norm, and embeddings
+    return f"{family.n_linears + 2}*L + {others}"
 
 
 def state_size(settings: DecoderSettings) -> str:
@@ -68,24 +68,24 @@ def _state(settings: DecoderSettings, each: int, count: str) -> str:
 
 def _factored(settings: DecoderSettings) -> str:
     """Numbers: of a matrix one for each row and each column, of what is no matrix one for each element."""
-    shape = shape_of(settings)
+    family = family_of(settings)
     if settings.is_adapted:
-        return f"L*({2 * shape.n_linears}*r + {shape.all_sides})"
-    positions = " + s + d" if shape.positions else ""
-    return f"L*({shape.all_sides} + 2*d) + d + {'' if settings.is_tied else '2*'}(V + d){positions}"
+        return f"L*({2 * family.n_linears}*r + {family.all_sides})"
+    positions = " + s + d" if family.positions else ""
+    return f"L*({family.all_sides} + 2*d) + d + {'' if settings.is_tied else '2*'}(V + d){positions}"
 
 
 def _in_bytes(settings: DecoderSettings) -> str:
-    shape = shape_of(settings)
+    family = family_of(settings)
     if settings.is_adapted:
-        scales = " + ".join(f"{n}*up(r*{side}/256, 1)" for side, n in shape.sides.items())
-        return f"2*L*{shape.adapter_weights} + 8*L*({scales})"
-    scales = " + ".join(f"{n}*up({size}/256, 1)" for size, n in shape.matrices.items())
-    positions = f" + 2*{shape.positions} + 8*up({shape.positions}/256, 1)" if shape.positions else ""
+        scales = " + ".join(f"{n}*up(r*{side}/256, 1)" for side, n in family.sides.items())
+        return f"2*L*{family.adapter_weights} + 8*L*({scales})"
+    scales = " + ".join(f"{n}*up({size}/256, 1)" for size, n in family.matrices.items())
+    positions = f" + 2*{family.positions} + 8*up({family.positions}/256, 1)" if family.positions else ""
     embeddings = 1 if settings.is_tied else 2
     is_large = "(2 - up(2/up((d + 1)/4096, 1), 1))"  # 1 where d >= 4096, else 0
     norm = f"({is_large}*(2*d + 8*up(d/256, 1)) + (1 - {is_large})*8*d)"
-    weights = f"2*(L*({shape.weights}) + {embeddings}*V*d) + 8*(L*({scales}) + {embeddings}*up(V*d/256, 1))"
+    weights = f"2*(L*({family.weights}) + {embeddings}*V*d) + 8*(L*({scales}) + {embeddings}*up(V*d/256, 1))"
     return f"{weights}{positions} + (2*L + 1)*{norm}"
 
 
@@ -105,13 +105,13 @@ def in_step_size(settings: DecoderSettings) -> str:
         matrices, two = count, f"3*{largest(settings)}"
     else:
         embeddings = "V*d" if settings.is_tied else "2*V*d"
-        shape = shape_of(settings)
-        if shape.positions:
-            embeddings = f"{embeddings} + {shape.positions}"
-        matrices = count if is_master else f"L*({shape.weights}) + {embeddings}"
+        family = family_of(settings)
+        if family.positions:
+            embeddings = f"{embeddings} + {family.positions}"
+        matrices = count if is_master else f"L*({family.weights}) + {embeddings}"
         two = "2*V*d" + ("" if settings.is_tied else " + d*f")
-        if shape.positions and settings.is_long:  # the step behind the tokens', of which one is there still
-            two = f"V*d + 2*{shape.positions}"
+        if family.positions and settings.is_long:  # the step behind the tokens', of which one is there still
+            two = f"V*d + 2*{family.positions}"
     in_bytes = f"{21 if each == 4 else 25}*{largest(settings)}" if settings.is_adapted else eight_bit_size(each)
     return _taken(settings, f"{each}*({matrices})", f"{each}*({two})", in_bytes, f"{each}*{largest(settings)}")
 

@@ -14,7 +14,7 @@ from .decoder_kept import (
 )
 from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
 from .decoder_standing import is_whole, loss_bytes, on_their_way, outputs, rows_of, standing
-from .shapes import shape_of
+from .families import family_of
 
 ROWS = "c"
 """How many rows a loss in chunks takes at a time; every form here is for at least two whole chunks."""
@@ -66,7 +66,7 @@ def _in_whole(settings: DecoderSettings) -> list[Term]:
 
 def _unpacked(settings: DecoderSettings) -> list[str]:
     """What has a name in forward, and is kept elsewhere: the last norm's input, tables, and numbers of positions."""
-    if shape_of(settings).positions:
+    if family_of(settings).positions:
         return [f"{settings.weight_bytes}*b*s*d", "8*s"]
     tables = [] if settings.is_checkpointed or settings.weight_bytes == 4 else ["4*s*d/a"]
     return [f"{settings.weight_bytes}*b*s*d", *tables]
@@ -74,13 +74,13 @@ def _unpacked(settings: DecoderSettings) -> list[str]:
 
 def _named(settings: DecoderSettings) -> list[str]:
     """What has a name in forward, and is kept by nothing, if what is kept stays: numbers of frozen positions."""
-    return ["8*s"] if settings.is_adapted and settings.keeps_on_gpu and shape_of(settings).positions else []
+    return ["8*s"] if settings.is_adapted and settings.keeps_on_gpu and family_of(settings).positions else []
 
 
 def _before_loss(settings: DecoderSettings) -> list[Term]:
     if not settings.keeps_on_gpu:
         return shared(settings)
-    inside = "0" if settings.is_checkpointed and not settings.is_autocast else f"L*({shape_of(settings).weights})"
+    inside = "0" if settings.is_checkpointed and not settings.is_autocast else f"L*({family_of(settings).weights})"
     copies = weight_copies(f"{inside} + V*d") if settings.is_autocast else []
     return [*shared(settings), *kept_by_blocks(settings), *kept_by_norm(settings), *copies]
 
@@ -159,7 +159,7 @@ def _chunk_backward(settings: DecoderSettings) -> list[Term]:
     kept = [Term("loss: log-probabilities", f"{ROWS}*V", 4, chunk, "of a chunk")]
     copies = []
     if settings.is_autocast:
-        copies = weight_copies("V*d" if settings.is_checkpointed else f"L*({shape_of(settings).weights}) + V*d")
+        copies = weight_copies("V*d" if settings.is_checkpointed else f"L*({family_of(settings).weights}) + V*d")
         kept.append(Term("loss: input in half precision", f"{ROWS}*d", 2, (h,), "of a chunk"))
     if not settings.keeps_on_gpu:
         if not settings.is_adapted:
@@ -231,4 +231,4 @@ def _chunk_head(settings: DecoderSettings, kept: list[Term]) -> list[Term]:
 def title(settings: DecoderSettings) -> str:
     """What a formula's own title begins with."""
     checkpoint = ", checkpoint of every block" if settings.is_checkpointed else ""
-    return f"{shape_of(settings).name}, {settings.precision}, {settings.attention}{checkpoint}"
+    return f"{family_of(settings).name}, {settings.precision}, {settings.attention}{checkpoint}"

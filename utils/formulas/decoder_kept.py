@@ -5,7 +5,7 @@ from dataclasses import replace
 from every_byte.formula.formula import Selector, Term
 
 from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
-from .shapes import shape_of
+from .families import family_of
 
 OF_THE_LOSS = "loss: total weight"
 
@@ -14,7 +14,7 @@ def kept_after_forward(settings: DecoderSettings, in_autocast: bool = False) -> 
     """All of it; in autocast's context the copies that it made for blocks stand as well."""
     if not settings.keeps_on_gpu:
         return shared(settings)
-    inside = "" if settings.is_checkpointed and not in_autocast else f"L*({shape_of(settings).weights}) + "
+    inside = "" if settings.is_checkpointed and not in_autocast else f"L*({family_of(settings).weights}) + "
     has_head = in_autocast or not settings.takes_chunks
     size = f"{inside}{'V*d' if has_head else '0'}"
     copies = weight_copies(size) if settings.is_autocast and size != "0" else []
@@ -29,13 +29,13 @@ def kept_after_forward(settings: DecoderSettings, in_autocast: bool = False) -> 
 
 def shared(settings: DecoderSettings) -> list[Term]:
     """What all blocks use, or what lies before them: rotary tables in half precision, or the numbers of positions."""
-    return shape_of(settings).shared(settings)
+    return family_of(settings).shared(settings)
 
 
 def kept_by_blocks(settings: DecoderSettings) -> list[Term]:
     """Of each block all, or its input alone."""
     if not settings.is_checkpointed:
-        return shape_of(settings).block_saved(settings, n_behind="L - 1")
+        return family_of(settings).block_saved(settings, n_behind="L - 1")
     return [_inputs(settings, "L")]
 
 
@@ -43,20 +43,20 @@ def kept_in_block(settings: DecoderSettings, is_first: bool, with_product: bool 
     """In the backward of the first block or the last one, where `down` has been gone through, or just before."""
     if not settings.keeps_on_gpu and not settings.is_checkpointed:
         return []
-    gone = () if with_product else shape_of(settings).product
+    gone = () if with_product else family_of(settings).product
     if is_first:
-        own = [term for term in shape_of(settings).block_saved(settings, "0", "1", "0") if term.name not in gone]
+        own = [term for term in family_of(settings).block_saved(settings, "0", "1", "0") if term.name not in gone]
         has_input = settings.is_adapted and settings.is_checkpointed and settings.keeps_on_gpu  # nothing asks for it
         return [*own, _inputs(settings, "1")] if has_input else own
     if settings.is_checkpointed:
-        own = [term for term in shape_of(settings).block_saved(settings, "*", "1") if term.name not in gone]
+        own = [term for term in family_of(settings).block_saved(settings, "*", "1") if term.name not in gone]
         if not settings.keeps_on_gpu:
             return own
         first, *others = own  # the block's own input is one of those that are kept
         all_inputs = _inputs(settings, "L")
         return [replace(all_inputs, selectors=all_inputs.selectors + first.selectors), *others]
-    others = {term.name: term for term in shape_of(settings).block_saved(settings, "*", "L - 1")}
-    terms = shape_of(settings).block_saved(settings, "*", "L", "L - 1")
+    others = {term.name: term for term in family_of(settings).block_saved(settings, "*", "L - 1")}
+    terms = family_of(settings).block_saved(settings, "*", "L", "L - 1")
     return [others[term.name] if term.name in gone else term for term in terms]
 
 
@@ -67,7 +67,7 @@ def _inputs(settings: DecoderSettings, n: str) -> Term:
 
 def kept_by_norm(settings: DecoderSettings) -> list[Term]:
     """Of the last norm and, for a head that is trained, of its input."""
-    norm = [Term(*row) for row in shape_of(settings).norm_saved("norm", settings)]
+    norm = [Term(*row) for row in family_of(settings).norm_saved("norm", settings)]
     if settings.takes_chunks or settings.is_adapted:
         return norm
     kept = (Selector("head", "MmBackward*", "self"),)

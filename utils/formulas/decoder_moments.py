@@ -18,7 +18,7 @@ from .decoder_forward import decoder_after_forward, decoder_in_head, decoder_in_
 from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
 from .decoder_standing import has_masters
 from .moments import Beginning, Highest
-from .shapes import shape_of
+from .families import family_of
 
 MOMENTS = {
     "end of forward": decoder_after_forward,
@@ -75,7 +75,7 @@ def _in_embedding(settings: DecoderSettings) -> Beginning | Highest:
 
 def _in_mlp(settings: DecoderSettings, number: int) -> Highest:
     """In the MLP of the block of this number."""
-    widest = shape_of(settings).widest(settings)
+    widest = family_of(settings).widest(settings)
     return Highest("backward", widest.operation, widest.node, f"blocks.{number}.{widest.module}")
 
 
@@ -133,7 +133,7 @@ def why_no_peak(settings: DecoderSettings, **letters: int) -> str:
         if found["backward of the embedding"] + parts > max(found.values()):
             return MANY_TOKENS
     if settings.is_adapted and settings.is_checkpointed:
-        of_a_block = f"{settings.weight_bytes}*({shape_of(settings).adapter_weights})"
+        of_a_block = f"{settings.weight_bytes}*({family_of(settings).adapter_weights})"
         inputs = settings.keeps_on_gpu * settings.weight_bytes * letters["b"] * letters["s"] * letters["d"]
         more = (letters["L"] - 2) * (Expression(of_a_block).value(letters) - inputs)
         if more > 0 and found["backward of the last block"] + more > max(found.values()):
@@ -145,7 +145,7 @@ def why_no_peak(settings: DecoderSettings, **letters: int) -> str:
         return ""
     sums_in = ["optimizer's step", *(["last block's first gradient"] if settings.gradients_go else [])]
     taken = max(found.pop(name) for name in sums_in)
-    return SCRATCH if taken + shape_of(settings).sums_bytes > max(found.values()) else ""
+    return SCRATCH if taken + family_of(settings).sums_bytes > max(found.values()) else ""
 
 
 MANY_TOKENS = "the embedding's backward sorts its tokens, and may take more for that than for its gradients' sum."

@@ -4,7 +4,7 @@ from every_byte.formula.formula import Selector, Term
 
 from .decoder_counts import parameter_count, state_size, trained_count, values_size
 from .decoder_settings import HALF, MASTERS, WHOLE, DecoderSettings
-from .shapes import shape_of
+from .families import family_of
 
 
 def rows_of(category: str) -> tuple[Selector, ...]:
@@ -14,14 +14,14 @@ def rows_of(category: str) -> tuple[Selector, ...]:
 
 def standing(settings: DecoderSettings) -> list[Term]:
     """What is there in every phase."""
-    shape, count, each = shape_of(settings), parameter_count(settings), settings.weight_bytes
-    adapters = f" + L*{shape.adapter_weights}" if settings.is_adapted else ""
+    family, count, each = family_of(settings), parameter_count(settings), settings.weight_bytes
+    adapters = f" + L*{family.adapter_weights}" if settings.is_adapted else ""
     masters = f" + 4*({trained_count(settings)})" if has_masters(settings) else ""
     terms = [
         Term("parameters", f"{each}*({count}{adapters}){masters}", 1, rows_of("parameters"), "the model"),
     ]
-    if shape.tables:
-        terms.append(Term("rotary tables", shape.tables, 4, rows_of("buffers"), "cosines and sines, in float32"))
+    if family.tables:
+        terms.append(Term("rotary tables", family.tables, 4, rows_of("buffers"), "cosines and sines, in float32"))
     if settings.holds_gradients:
         terms.append(gradients(trained_count(settings), settings, "of the step or the micro-batch before"))
     kept = {

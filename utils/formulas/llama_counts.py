@@ -3,7 +3,7 @@
 from every_byte.formula.expressions import Expression
 
 from .decoder_counts import count_of
-from .shapes import LLAMA
+from .families import LLAMA
 
 BLOCK_WEIGHTS = LLAMA.weights
 """Those of the seven Linears of a block."""

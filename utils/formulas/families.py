@@ -10,7 +10,7 @@ from .decoder_settings import DecoderSettings, Widest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
+class Family:
     """What one family has of its own; sizes are expressions in the letters of its closed forms.
 
     `matrices`: those of a block's Linears by their sizes, and how many there are. `sides`: of all of them the rows and
@@ -59,7 +59,7 @@ def _sum(sizes: Mapping[str, int]) -> str:
     return " + ".join(size if n == 1 else f"{n}*{size}" for size, n in sizes.items())
 
 
-LLAMA = Shape(
+LLAMA = Family(
     name="Llama",
     matrices={"d**2": 2, "g*d**2/a": 2, "d*f": 3},
     sides={"d": 9, "g*d/a": 2, "f": 3},
@@ -72,7 +72,7 @@ LLAMA = Shape(
     step_of_input=True,
     sums_bytes=32 << 20,
 )
-GPT = Shape(
+GPT = Family(
     name="GPT",
     matrices={"3*d**2": 1, "d**2": 1, "d*f": 2},
     sides={"d": 5, "3*d": 1, "f": 2},
@@ -87,6 +87,6 @@ GPT = Shape(
 )
 
 
-def shape_of(settings: DecoderSettings) -> Shape:
-    """That of its family."""
+def family_of(settings: DecoderSettings) -> Family:
+    """What its family has of its own."""
     return {"llama": LLAMA, "gpt": GPT}[settings.family]
