@@ -1,8 +1,8 @@
 """How many numbers a decoder has, how many of them are trained, and what an optimizer keeps for these."""
 
 from .decoder_settings import MASTERS, DecoderSettings
-from .settings import STEP_BYTES
 from .families import Family, family_of
+from .settings import STEP_BYTES
 
 VALUES_BYTES = 2 * 256 * 4
 """What bytes of an 8-bit average stand for: 256 float32 numbers for each of both."""

@@ -17,8 +17,8 @@ from .decoder_counts import in_step_size, one_step_size
 from .decoder_forward import decoder_after_forward, decoder_in_head, decoder_in_loss, decoder_in_loss_backward
 from .decoder_settings import FUSED, HALF, RECOMPUTED, DecoderSettings
 from .decoder_standing import has_masters
-from .moments import Beginning, Highest
 from .families import family_of
+from .moments import Beginning, Highest
 
 MOMENTS = {
     "end of forward": decoder_after_forward,
