@@ -7,7 +7,16 @@ import pytest
 
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.units import short
-from utils.explorers.fit import N_TRIED, OPTIMIZERS, PRECISIONS, brought, fit_explorer, step_of
+from utils.explorers.fit import (
+    LEAST_WORTH,
+    N_TRIED,
+    OPTIMIZERS,
+    PRECISIONS,
+    PRICES,
+    brought,
+    fit_explorer,
+    step_of,
+)
 from utils.explorers.ranks import WITH_BFLOAT16
 from utils.formulas.decoder_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
 
@@ -59,14 +68,20 @@ def test_the_remark_names_the_peak_and_what_to_try(explorer):
     step = step_of(settings)
     moment, n_bytes = peak(step.held, **step.letters)
     assert said.startswith(f"The peak: {n_bytes:,d} bytes ({short(n_bytes)}) requested, in {moment}.")
-    best = [f"{name}, {short(n)}" for name, n in brought(settings).items()][:N_TRIED]
-    assert f"Try next, each alone: {'; '.join(best)} less." in said
+    worth = {change: n for change, n in brought(settings).items() if n >= n_bytes / LEAST_WORTH}
+    words = [f"{change.name} ({change.price}), {short(n)}" for change, n in worth.items()]
+    assert f"Try next, each alone, the cheapest first: {'; '.join(words[:N_TRIED])} less." in said
+    most = list(worth.values()).index(max(worth.values()))
+    assert (f"The most brings {words[most]}." in said) == (most >= N_TRIED)
     assert "The peak is elsewhere for: " in said
 
 
 def test_a_gpt_2_beyond_its_context_is_said_to_be_so(explorer):
     said = explorer.answer_at(start_of(explorer, **GPT | {"s": 2048}))["remark"]
-    assert "GPT-2's own context is 1,024 tokens: here it has 2,048 positions. Try next, each alone: " in said
+    assert (
+        "GPT-2's own context is 1,024 tokens: here it has 2,048 positions. Try next, each alone, the cheapest first: "
+        in said
+    )
     assert "own context" not in explorer.answer_at(start_of(explorer, **GPT))["remark"]
     assert "own context" not in explorer.answer_at(start_of(explorer, **SMALL))["remark"]
 
@@ -75,11 +90,12 @@ def test_a_gpt_2_beyond_its_context_is_said_to_be_so(explorer):
 def test_what_is_tried_brings_what_it_says(explorer, small):
     """The simulated peaks of both settings differ by that."""
     settings = start_of(explorer, **small, **CHUNKS)
-    found = brought(settings)
+    found = {change.name: n for change, n in brought(settings).items()}
     peaks = [requested_at_peak(step_of(settings | changed)) for changed in ({}, {"rank": 8})]
     assert found["adapters of rank 8"] == peaks[0] - peaks[1]
     assert small is not SMALL or found["loss chunks, recomputed"] == 0
-    assert list(found.values()) == sorted(found.values(), reverse=True)
+    prices = [PRICES.index(change.price) for change in brought(settings)]
+    assert prices == sorted(prices)
 
 
 def requested_at_peak(step) -> int:
@@ -92,7 +108,15 @@ def test_the_explorer_begins_with_a_peak_in_the_loss(explorer):
     step = step_of(start_of(explorer))
     assert peak(step.held, **step.letters) == ("backward of the loss", 105_012_717_460)
     assert peak(step.held, **step.letters)[1] > step.spec.allocator_bytes
-    assert brought(start_of(explorer))["optimizer AdamW, fused, in backward"] == 0
+    found = {change.name: n for change, n in brought(start_of(explorer)).items()}
+    assert found["optimizer AdamW, fused, in backward"] == 0
+
+
+def test_where_there_is_no_state_none_is_moved_to_the_host(explorer):
+    """Nor is what brings a few bytes worth a try: it is said with what brings nothing."""
+    for optimizer, is_moved in (("SGD", False), ("AdamW, fused", True)):
+        names = [change.name for change in brought(start_of(explorer, **SMALL, optimizer=optimizer))]
+        assert ("to the host: optimizer" in names) == is_moved
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ class RemedyStep(ABC):
 
     @property
     def letters(self) -> dict[str, int]:
-        """The letters of the closed forms: the model's own; b, s; r, the rank; W, cuBLAS's workspace; c, a chunk's rows.
+        """The letters of the closed forms: the model's; b, s; r, the rank; W, cuBLAS's workspace; c, a chunk's rows.
 
         Of the 8-bit optimizer, by `eight_bit_step`, beside the gradient that a step takes at most: m for a block's
         largest matrix, and M for the vocabulary's, N if that one's gradient is in float32; u and U are what of them

@@ -1,6 +1,7 @@
 """The explorer of what makes a model's training fit: its step with any remedy, the peak, and what to try next."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.ledger.ledger import Ledger
@@ -36,6 +37,7 @@ OPTIMIZERS = (
 )  # fmt: skip
 RANKS = {"off": 0, "8": 8, "64": 64}
 N_TRIED = 3
+LEAST_WORTH = 1000  # what brings less than the peak's thousandth is not worth a try
 _LETTERS = ("V", "d", "L", "a", "g", "f", "c", "m", "M", "N")
 _STEPS = {"optimizer": [name for name in OPTIMIZERS if name.endswith(_IN_BACKWARD)]}
 
@@ -115,14 +117,14 @@ def account(settings: dict) -> Account:
 
 
 def remark(run: StepRun, settings: dict) -> str:
-    """Where the peak is, which GPUs have as much, and, by closed form, which single change brings most."""
+    """Where the peak is, which GPUs have as much, and, by closed form, which single changes are the cheapest that bring something."""
     n_bytes = Ledger.at(run.trace, run.peak).of_the_program.requested_bytes
     where = _moment(run, n_bytes)
     said = f"The peak: {exact(n_bytes)} requested, {where}."
     there = [
         name for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16 and n_bytes <= spec.allocator_bytes
     ]
-    return f"{said} {_fits_on(there)} {_long(settings)}{_try_next(settings)}"
+    return f"{said} {_fits_on(there)} {_long(settings)}{_try_next(settings, n_bytes)}"
 
 
 def _long(settings: dict) -> str:
@@ -148,28 +150,57 @@ def _fits_on(names: list[str]) -> str:
     return f"As much is there on {', '.join(names)}; whether blocks fit as well is said of the one chosen."
 
 
-def _changes(settings: dict) -> Iterator[tuple[str, dict]]:
-    """Each setting that differs in one remedy, or has half the tokens, and what it is called."""
-    options = {
-        "precision": PRECISIONS, "optimizer": OPTIMIZERS, "loss": tuple(LOSSES), "offload": OFFLOADS,
-    }  # fmt: skip
-    names = {"precision": "precision", "optimizer": "optimizer", "loss": "loss", "offload": "to the host:"}
-    for symbol, found in options.items():
-        for option in found:
-            if option != settings[symbol] and option != "nothing":
-                yield f"{names[symbol]} {option}", settings | {symbol: option}
+@dataclass(frozen=True, eq=False)
+class Change:
+    """One remedy more, or half the tokens: what it is called, its price, one of PRICES, and the settings with it."""
+
+    name: str
+    price: str
+    settings: dict
+
+
+PRICES = (
+    "free", "more launches", "more steps", "FLOPs", "no clipping", "exactness", "transfers", "another optimizer",
+    "another training", "shorter sequences",
+)  # fmt: skip
+"""What remedies cost, the cheapest first."""
+_PRICES = {
+    "AdamW, loop": "more launches",
+    "AdamW, fused, in backward": "no clipping",
+    "AdamW, 8-bit": "exactness",
+    "AdamW, 8-bit, in backward": "exactness",
+    "Adafactor": "another optimizer",
+    "Adafactor, in backward": "another optimizer",
+    "SGD": "another optimizer",
+    "chunks, recomputed": "FLOPs",
+    "all logits, bfloat16": "exactness",
+    "bfloat16": "exactness",
+    "float32 masters": "exactness",
+}
+
+
+def _changes(settings: dict) -> Iterator[Change]:
+    """Each setting that differs in one remedy, or has half the tokens."""
+    for symbol, options in {"precision": PRECISIONS, "optimizer": OPTIMIZERS, "loss": tuple(LOSSES)}.items():
+        for option in options:
+            if option != settings[symbol]:
+                yield Change(f"{symbol} {option}", _PRICES.get(option, "free"), settings | {symbol: option})
+    for option in OFFLOADS:
+        moves_nothing = option == "nothing" or (option == "optimizer" and settings["optimizer"] == "SGD")
+        if option != settings["offload"] and not moves_nothing:
+            yield Change(f"to the host: {option}", "transfers", settings | {"offload": option})
     if not settings["is_checkpointed"]:
-        yield "checkpoint", settings | {"is_checkpointed": True}
+        yield Change("checkpoint", "FLOPs", settings | {"is_checkpointed": True})
     if not settings["rank"]:
-        yield "adapters of rank 8", settings | {"rank": 8}
+        yield Change("adapters of rank 8", "another training", settings | {"rank": 8})
     if settings["b"] > 1:
-        yield f"batch {settings['b'] // 2}", settings | {"b": settings["b"] // 2}
+        yield Change(f"batch {settings['b'] // 2}", "more steps", settings | {"b": settings["b"] // 2})
     if settings["s"] >= 4 * ROWS:
-        yield f"sequence {settings['s'] // 2}", settings | {"s": settings["s"] // 2}
+        yield Change(f"sequence {settings['s'] // 2}", "shorter sequences", settings | {"s": settings["s"] // 2})
 
 
-def brought(settings: dict) -> dict[str, int]:
-    """For each single change of which there is a closed form, how many bytes of the peak it brings; most first.
+def brought(settings: dict) -> dict[Change, int]:
+    """For each single change of which there is a closed form, how many bytes of the peak it brings; the cheapest first.
 
     Unit:   bytes, requested; negative: the peak grows.
     """
@@ -177,23 +208,31 @@ def brought(settings: dict) -> dict[str, int]:
     if why_no_peak(now.held, **now.letters):
         return {}
     before, found = peak(now.held, **now.letters)[1], {}
-    for name, changed in _changes(settings):
+    for change in _changes(settings):
         try:
-            step = step_of(changed)
+            step = step_of(change.settings)
         except ValueError:  # what excludes each other is no way out
             continue
         if not why_no_peak(step.held, **step.letters):
-            found[name] = before - peak(step.held, **step.letters)[1]
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+            found[change] = before - peak(step.held, **step.letters)[1]
+    return dict(sorted(found.items(), key=lambda item: (PRICES.index(item[0].price), -item[1])))
 
 
-def _try_next(settings: dict) -> str:
+def _try_next(settings: dict, peak_bytes: int) -> str:
+    """Of the changes that bring something the cheapest, and the one that brings most; and those that bring nothing."""
     found = brought(settings)
     if not found:
         return "What to try next is not predicted from here."
-    best = [f"{name}, {short(n)}" for name, n in found.items() if n > 0][:N_TRIED]
-    nothing = [name for name, n in found.items() if n == 0]
-    tried = f"Try next, each alone: {'; '.join(best)} less." if best else "No single change brings anything."
+    least = peak_bytes / LEAST_WORTH
+    worth = {change: n for change, n in found.items() if n >= least}
+    nothing = [change.name for change, n in found.items() if 0 <= n < least]
+    said = [f"{change.name} ({change.price}), {short(n)}" for change, n in worth.items()]
+    most = max(worth, key=worth.get, default=None)
+    tried = "No single change brings anything."
+    if worth:
+        tried = f"Try next, each alone, the cheapest first: {'; '.join(said[:N_TRIED])} less."
+        if most not in list(worth)[:N_TRIED]:
+            tried = f"{tried} The most brings {said[list(worth).index(most)]}."
     return f"{tried} The peak is elsewhere for: {'; '.join(nothing)}." if nothing else tried
 
 

@@ -186,7 +186,7 @@ def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
 
 
 def _may_be_channels_last(x: torch.Tensor) -> bool:
-    """Whether the second of four or more dimensions may lie closest: no result is channels last if one tensor is not."""
+    """Whether its second dimension may lie closest. If of one tensor it does not, the result is in order."""
     return x.dim() > 3 and x.stride(1) <= x.stride(-1)
 
 
