@@ -117,7 +117,7 @@ def account(settings: dict) -> Account:
 
 
 def remark(run: StepRun, settings: dict) -> str:
-    """Where the peak is, which GPUs have as much, and, by closed form, which single changes are the cheapest that bring something."""
+    """Where the peak is, which GPUs have as much, and, by closed form, what single change to try."""
     n_bytes = Ledger.at(run.trace, run.peak).of_the_program.requested_bytes
     where = _moment(run, n_bytes)
     said = f"The peak: {exact(n_bytes)} requested, {where}."
