@@ -3,7 +3,9 @@
 What a program asks for does not depend on the allocator's settings: a trace of any tells for all of them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import gcd
 
 from every_byte.gpu.memory.allocator import CachingAllocator
@@ -145,20 +147,63 @@ def outcome_on(spec: GPUSpec, run: Requests, roomy: Outcome) -> Outcome:
 
 
 def _least(run: Requests, context_bytes: int, too_few_bytes: int, enough_bytes: int) -> int:
-    """The least that segments must be allowed to take, by halving between a capacity that fails and one that does."""
+    """The least that segments must be allowed to take, by halving between a capacity that fails and one that does not.
+
+    Where a few repeats of the last step fail already, all do: the least that passes these is looked for first.
+    """
     too_few_bytes = max(too_few_bytes, run.peak_bytes - 1)
     step_bytes = gcd(SEGMENT_STEP_BYTES, run.settings.large_segment_bytes)
     enough_bytes += enough_bytes if run.is_odd else 0  # the driver sells more than is reserved
     low, high = too_few_bytes // step_bytes, -(-enough_bytes // step_bytes)
+
+    def passes(n_steps: int, most: int | None = None) -> int | None:
+        """None, or how many are enough: without what it did not reserve, a run goes as it went."""
+        allowed_bytes = n_steps * step_bytes
+        if run.settings.per_process_memory_fraction < 1:
+            found = run.replay(2 * allowed_bytes, 2 * allowed_bytes, 0.5, most)
+            enough = n_steps
+        else:
+            found = run.replay(allowed_bytes, allowed_bytes + context_bytes, 1.0, most)
+            enough = n_steps if run.is_odd else -(-found.max_reserved_bytes // step_bytes)
+        return enough if found.failed_at is None else None
+
+    low, _ = _from_above(low, high, partial(passes, most=_AT_FIRST))
+    return _from_below(low, high, passes) * step_bytes
+
+
+_AT_FIRST = 2  # repeats of the last step
+
+
+def _from_above(low: int, high: int, passes: Callable[[int], int | None]) -> tuple[int, int]:
+    """The largest number that fails and the least that passes, side by side, between two such; looked for from `high`.
+
+    What is least is often little less than what is taken where there is room for all.
+    """
+    further = 1
+    while high - further > low:
+        found = passes(high - further)
+        if found is None:
+            low = high - further
+            break
+        high, further = found, 2 * further
+    return _halved(low, high, passes)
+
+
+def _from_below(low: int, high: int, passes: Callable[[int], int | None]) -> int:
+    """The least that passes, between one that fails and one that passes; looked for from `low`."""
+    further = 1
+    while low + further < high:
+        found = passes(low + further)
+        if found is not None:
+            high = found
+            break
+        low, further = low + further, 2 * further
+    return _halved(low, high, passes)[1]
+
+
+def _halved(low: int, high: int, passes: Callable[[int], int | None]) -> tuple[int, int]:
     while high - low > 1:
         middle = (low + high) // 2
-        allowed_bytes = middle * step_bytes
-        if run.settings.per_process_memory_fraction < 1:
-            found = run.replay(2 * allowed_bytes, 2 * allowed_bytes, 0.5)
-        else:
-            found = run.replay(allowed_bytes, allowed_bytes + context_bytes)
-        if found.failed_at is None:
-            high = middle
-        else:
-            low = middle
-    return high * step_bytes
+        found = passes(middle)
+        low, high = (middle, high) if found is None else (low, found)
+    return low, high

@@ -109,12 +109,12 @@ class Requests:
         """Whether the driver sells more than is reserved: large segments are no whole number of its pages."""
         return self.settings.large_segment_bytes % SEGMENT_STEP_BYTES > 0
 
-    def replay(self, capacity_bytes: int, total_bytes: int, fraction: float = 1.0) -> Outcome:
+    def replay(self, capacity_bytes: int, total_bytes: int, fraction: float = 1.0, most: int | None = None) -> Outcome:
         """All requests on an allocator of this capacity, the last step again and again until nothing new comes of it.
 
         That is where it leaves everything as it lay after an earlier one, be it the one before or not: two buffers that
         take turns lie as they did two steps ago. Segments may take this fraction of `total_bytes`, and no more than the
-        capacity.
+        capacity. `most`: how often the step is repeated, if it never leads to where all lay before.
         """
         allocator = CachingAllocator(capacity_bytes, settings=self.settings, total_bytes=total_bytes)
         allocator.set_memory_fraction(fraction)
@@ -122,7 +122,7 @@ class Requests:
         step = self.requests[self.start :]
         seen: dict[tuple, int] = {}  # where all lay, and how many retries there had been
         failed_at, in_last_step, is_settled = _carry_out(self.requests, allocator, live), False, not step
-        most, n_before = min(MOST_REPEATS, max(FEW_REPEATS, MOST_REPEATED // max(len(step), 1))), 0
+        most, n_before = most or min(MOST_REPEATS, max(FEW_REPEATS, MOST_REPEATED // max(len(step), 1))), 0
         while failed_at is None and not is_settled:
             found, n_retries = self._found(live), _n_retries(allocator)
             layout = _layout(allocator, found)
