@@ -118,18 +118,18 @@ lint: $(TEST_STAMP)
 unit: $(TEST_STAMP)
 	$(PYTEST) tests -m "not browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/unit.xml
 
-# every chapter runs again, top to bottom, each cell twice, and shows what it showed; the later ones, which take longer, first
+# every chapter runs again, top to bottom, and shows what it showed; the later ones, which take longer, first
 notebooks: $(TEST_STAMP)
-	$(PYTEST) $(NBVAL) -p run_twice --junitxml=$(REPORTS)/notebooks.xml
+	$(PYTEST) $(NBVAL) --junitxml=$(REPORTS)/notebooks.xml
 
 # a reader's path in JupyterLab and in the site, in a real Chromium; skipped, with the reason, where there is none
 browser: $(TEST_STAMP)
 	$(PYTEST) tests/browser -m "browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/browser.xml
 
-# what `make test` leaves out, as models of public libraries, and every chapter with each cell run once, as a reader does
+# what `make test` leaves out, as models of public libraries, and every chapter with each cell run twice, as a reader may
 nightly: $(ZOO_STAMP)
 	$(PYTEST) tests -m nightly $(SPREAD) --junitxml=$(REPORTS)/nightly.xml
-	$(PYTEST) $(NBVAL) --junitxml=$(REPORTS)/notebooks_once.xml
+	$(PYTEST) $(NBVAL) -p run_twice --junitxml=$(REPORTS)/notebooks_twice.xml
 
 # ---------------------------------------------------------------------------------------------------------------- write
 

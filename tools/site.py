@@ -23,7 +23,7 @@ from pathlib import Path
 from tools.chapter_pdfs import print_chapters
 from tools.chromium import NAMES, find_chromium
 from tools.example_runs import PAGE, page_of_the_report
-from tools.site_explorers import copy_explorers, digest_of, folder_name, store_all
+from tools.site_explorers import FEW, copy_explorers, digest_of, folder_name, store_all
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
@@ -155,19 +155,23 @@ def main() -> None:
     """Builds the site, and says how long each part took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-pdfs", action="store_true", help="do not print the chapters")
-    prints = not parser.parse_args().no_pdfs and can_print()
+    parser.add_argument(
+        "--few", action="store_true", help="of each explorer, store a few accounts, to look at the pages"
+    )
+    wished = parser.parse_args()
+    prints, most = not wished.no_pdfs and can_print(), FEW if wished.few else None
     scripts = folder_name()
     options = ("-D", f"has_pdfs={int(prints)}", "-D", f"explorer_scripts={scripts}")
     timed("parts from npm", lambda: copy_parts(install_parts()))
     timed("a report", lambda: page_of_the_report(EXAMPLE / PAGE))
     timed("sources", stage)
     with ThreadPoolExecutor(1) as beside:
-        accounts = beside.submit(store_all)  # processes of their own, which take longest
+        accounts = beside.submit(store_all, most)  # processes of their own, which take longest
         timed("pages", lambda: build_pages(*options))
         if prints:
             timed("PDFs", lambda: print_chapters(HTML, KEPT / "pdfs"))  # on paper explorers are tables
         timed("explorers", accounts.result)
-    copy_explorers(HTML / "_static" / scripts)
+    copy_explorers(HTML / "_static" / scripts, most)
     print(f"The site is {(HTML / 'index.html').relative_to(ROOT)}.")
 
 

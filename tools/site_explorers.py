@@ -21,6 +21,7 @@ KEPT = ROOT / "build" / "explorers"
 CODE = tuple(ROOT / name for name in ("every_byte", "utils"))
 PAGE = ROOT / "every_byte" / "widget" / "page"
 FIRST = ("ranks", "gpt", "fit", "block", "checkpoint")  # take longest, in this order
+FEW = 4  # accounts of each explorer that are enough to look at its page
 MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engine")
 
 
@@ -43,8 +44,8 @@ def folder_name() -> str:
     return f"explorers-{digest_of(PAGE.glob('*.[jc]s*'), fingerprint())[:8]}"
 
 
-def store(name: str) -> tuple[str, float, int]:
-    """Takes the accounts of one explorer and writes its script: its name, seconds, how many accounts.
+def store(name: str, most: int | None = None) -> tuple[str, float, int]:
+    """Takes the accounts of one explorer, all or so many, and writes its script: its name, seconds, how many accounts.
 
     Raises: whatever an account raises, unless it is what CUDA or PyTorch would say of the setting: a page may show it.
     """
@@ -68,7 +69,7 @@ def store(name: str) -> tuple[str, float, int]:
     explorer.measure = noting
     gc.collect()
     gc.freeze()  # PyTorch's own objects: the collector need not look at them again and again
-    settings = list(GALLERY[name].settings(explorer))
+    settings = list(GALLERY[name].settings(explorer))[:most]
     script = script_of(name, explorer, settings)
     if unexpected:
         raise unexpected[0]
@@ -83,10 +84,11 @@ def _names() -> list[str]:
     return list(GALLERY)
 
 
-def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
-    """The accounts of all explorers, in build/explorers, unless they are there already; what it took."""
+def store_all(most: int | None = None, n_processes: int = 2) -> list[tuple[str, float, int]]:
+    """The accounts of all explorers, or so many of each, in build/explorers, unless they are there; what it took."""
     stamp, now = KEPT / "fingerprint", fingerprint()
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == now:
+    enough = {now} if most is None else {now, f"{now} {most}"}
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") in enough:
         return []
     shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True)
@@ -95,19 +97,19 @@ def store_all(n_processes: int = 2) -> list[tuple[str, float, int]]:
         started = [pool.submit(_names) for _ in range(n_processes)]  # each imports it, side by side
         names = sorted(started[0].result(), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
         done = []
-        for found in as_completed([pool.submit(store, name) for name in names]):
+        for found in as_completed([pool.submit(store, name, most) for name in names]):
             done.append(found.result())
             name, seconds, n_settings = done[-1]
             print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts", flush=True)
-    stamp.write_text(now, encoding="utf-8")
+    stamp.write_text(now if most is None else f"{now} {most}", encoding="utf-8")
     return done
 
 
-def copy_explorers(folder: Path) -> None:
+def copy_explorers(folder: Path, most: int | None = None) -> None:
     """Takes the accounts that are missing, and writes all that a page loads to a folder."""
     from every_byte.widget.scripts import one_script
 
-    store_all()
+    store_all(most)
     folder.mkdir(parents=True, exist_ok=True)
     for path in [*KEPT.glob("*.js"), PAGE / "explorer.css"]:
         shutil.copy(path, folder)

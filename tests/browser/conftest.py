@@ -72,8 +72,8 @@ def _notebook_of(cell: str, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory, worker_id):
-    """The site in build/site/html, made as `make site` makes it, once for all processes of a run."""
+def site(tmp_path_factory, worker_id, pytestconfig):
+    """The site in build/site/html, as `make site` makes it, once for all processes; by day with few accounts."""
     if shutil.which("npm") is None:
         pytest.skip("needs npm, for the site's mathematics and type")
     base = tmp_path_factory.getbasetemp()
@@ -81,7 +81,9 @@ def site(tmp_path_factory, worker_id):
     with open(of_the_run / "site.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (of_the_run / "site.built").exists():
-            build = subprocess.run([sys.executable, "-m", "tools.site"], cwd=ROOT, capture_output=True, text=True)
+            few = ["--few"] if "not nightly" in pytestconfig.option.markexpr else []
+            command = [sys.executable, "-m", "tools.site", *few]
+            build = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
             assert build.returncode == 0, build.stdout[-2000:] + build.stderr[-4000:]
             print(build.stdout)
             (of_the_run / "site.built").touch()

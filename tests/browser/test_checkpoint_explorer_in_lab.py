@@ -1,9 +1,12 @@
 """The checkpoint explorer in JupyterLab with its kernel: busy at once, the newest setting wins, as Python computes."""
 
+import pytest
 from explorer_page import MOVE, RUSH
 
 from utils.experiments.checkpointed_step import CheckpointedStep
 from utils.explorers.checkpoint import remark
+
+pytestmark = pytest.mark.nightly  # by day the explorers of two other chapters stand in JupyterLab
 
 CELL = "from utils.explorers.checkpoint import checkpoint_explorer\n\nexplorer = checkpoint_explorer()\nexplorer"
 N_MOVES = 5

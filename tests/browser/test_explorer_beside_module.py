@@ -10,6 +10,8 @@ from stand_in import BADGE, NAME, OPTION, SPEC, install
 from tools.site import install_parts
 from utils.explorers.gallery import GALLERY
 
+pytestmark = pytest.mark.sampled(2)
+
 SMALL = {
     "mlp": {},
     "block": {"b": 1, "s": 64, "d": 64},

@@ -50,7 +50,13 @@ def browser():
         yield page
 
 
-@pytest.fixture(scope="module", params=list(GALLERY))
+BY_NIGHT = ("gpt", "ranks", "checkpoint", "fit")  # whose models are large
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=[pytest.mark.nightly] if name in BY_NIGHT else []) for name in GALLERY],
+)
 def opened(request, browser, tmp_path_factory):
     """The page of each explorer, and what it was made of."""
     name = request.param

@@ -5,6 +5,8 @@ from explorer_page import ExplorerPage
 
 from utils.experiments.varying_lengths import SETTINGS
 
+pytestmark = pytest.mark.nightly  # by day the explorers of two other chapters stand in JupyterLab
+
 CELL = (
     "from utils.explorers.fragmentation import fragmentation_explorer\n\nexplorer = fragmentation_explorer()\nexplorer"
 )

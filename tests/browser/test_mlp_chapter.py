@@ -8,7 +8,7 @@ from explorer_page import ExplorerPage
 from places import ROOT
 
 NOTEBOOK = ROOT / "chapters" / "02_mlp_memory.ipynb"
-N_SETTINGS = 5
+N_SETTINGS = 3
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from every_byte.ledger.ledger import Ledger
 from tools.chromium import chromium
 from tools.site import install_parts
 
+pytestmark = pytest.mark.sampled(2)
+
 REPORTS = {"gpt": of_a_gpt, "mlp": of_an_mlp, "out of memory": out_of_memory, "nothing": of_nothing}
 LABEL = "instant of the run"
 HOSTILE = '</script><img src=x onerror="document[`title`]=1">'

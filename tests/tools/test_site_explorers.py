@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ def test_an_explorers_script_has_its_accounts(kept):
     text = (kept / "mlp.js").read_text(encoding="utf-8")
     assert text.startswith('everyByte.explorer("mlp"')
     assert text.count('"terms":{') == 3
+    assert store("mlp", 2)[2] == 2
 
 
 @pytest.mark.parametrize(
@@ -67,10 +69,19 @@ def fail(error: Exception):
 def test_what_is_there_is_not_taken_again(kept, tmp_path):
     store("mlp")
     (kept / "fingerprint").write_text(fingerprint(), encoding="utf-8")
-    assert store_all() == []
+    assert store_all() == store_all(2) == []
     copy_explorers(tmp_path / "site")
     written = {path.name for path in (tmp_path / "site").iterdir()}
     assert written == {"mlp.js", "explorers.js", "explorer.css"}
+
+
+def test_a_few_are_enough_for_whom_a_few_are_enough(kept, monkeypatch):
+    taken = []
+    monkeypatch.setattr(site_explorers, "_names", lambda: taken.append("again") or [])
+    monkeypatch.setattr(site_explorers, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
+    for most, times in ((2, 1), (2, 1), (None, 2), (None, 2), (2, 2), (3, 2)):
+        store_all(most, n_processes=1)
+        assert len(taken) == times, (most, times)
 
 
 @pytest.mark.parametrize(("of", "other"), [(site_explorers, lambda name: f"{name} 9.8"), (sys, "9.8")])
