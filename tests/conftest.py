@@ -46,19 +46,26 @@ def _recorded(items) -> Iterator[pytest.Item]:
 _PLAIN = SimpleNamespace(params={})
 
 
+FEW_CASES, OF_MANY = 8, 3
+
+
 def _not_sampled(items) -> Iterator[pytest.Item]:
-    """Of each test marked `sampled(n)` all cases but the first, the n-th behind it, and so on."""
-    seen = Counter()
-    for item in items:
-        if (mark := item.get_closest_marker("sampled")) and hasattr(item, "callspec"):
-            if seen[item.function] % mark.args[0]:
-                yield item
-            seen[item.function] += 1
+    """Of each test marked `sampled(n)` all cases but the first, the n-th behind it, and so on; of many, unless it says
+    sampled(1), all but every third."""
+    cases = [item for item in items if hasattr(item, "callspec") and not item.get_closest_marker("nightly")]
+    n_cases, seen = Counter(item.function for item in cases), Counter()
+    for item in cases:
+        mark = item.get_closest_marker("sampled")
+        every = mark.args[0] if mark else OF_MANY if n_cases[item.function] > FEW_CASES else 1
+        if seen[item.function] % every:
+            yield item
+        seen[item.function] += 1
 
 
 def pytest_collection_modifyitems(items):
-    for item in [*_on_a_second_card(items), *_not_sampled(items)]:
-        item.add_marker(pytest.mark.nightly)
+    for by_night in (_on_a_second_card, _not_sampled):
+        for item in list(by_night(items)):
+            item.add_marker(pytest.mark.nightly)
 
     def rank(item) -> int:
         path = item.path.as_posix()

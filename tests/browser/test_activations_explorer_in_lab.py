@@ -3,7 +3,7 @@
 import pytest
 from explorer_page import ExplorerPage
 
-pytestmark = pytest.mark.nightly  # by day the explorers of two other chapters stand in JupyterLab
+pytestmark = pytest.mark.nightly  # by day the explorer of chapter 2 stands in JupyterLab
 
 CELL = "from utils.explorers.block import block_explorer\n\nexplorer = block_explorer()\nexplorer"
 PARTS = ["norm1", "attention", "norm2", "mlp"]

@@ -3,7 +3,7 @@
 import pytest
 from explorer_page import ExplorerPage
 
-pytestmark = pytest.mark.nightly  # by day the explorers of two other chapters stand in JupyterLab
+pytestmark = pytest.mark.nightly  # by day the explorer of chapter 2 stands in JupyterLab
 
 CELL = "from utils.explorers.phases import phases_explorer\n\nexplorer = phases_explorer()\nexplorer"
 PHASES = ["model to device", "iteration 1", "forward", "backward", "step", "zero_grad"]

@@ -6,7 +6,7 @@ from explorer_page import MOVE, RUSH
 from utils.experiments.checkpointed_step import CheckpointedStep
 from utils.explorers.checkpoint import remark
 
-pytestmark = pytest.mark.nightly  # by day the explorers of two other chapters stand in JupyterLab
+pytestmark = pytest.mark.nightly  # by day the explorer of chapter 2 stands in JupyterLab
 
 CELL = "from utils.explorers.checkpoint import checkpoint_explorer\n\nexplorer = checkpoint_explorer()\nexplorer"
 N_MOVES = 5

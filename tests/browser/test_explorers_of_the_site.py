@@ -7,7 +7,7 @@ from site_pages import CHAPTERS, FILES, chapter_page, first_explorer_ms, visit
 
 from book.extensions.explorers import name_of
 
-pytestmark = pytest.mark.usefixtures("site")
+pytestmark = [pytest.mark.usefixtures("site"), pytest.mark.sampled(3)]
 
 WIDE = {"width": 1280, "height": 900}
 USABLE_MS = 3_000  # what a page may take on a busy machine; benchmarks/page.py prints what it takes

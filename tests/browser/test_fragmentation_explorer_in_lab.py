@@ -5,7 +5,7 @@ from explorer_page import ExplorerPage
 
 from utils.experiments.varying_lengths import SETTINGS
 
-pytestmark = pytest.mark.nightly  # by day the explorers of two other chapters stand in JupyterLab
+pytestmark = pytest.mark.nightly  # by day the explorer of chapter 2 stands in JupyterLab
 
 CELL = (
     "from utils.explorers.fragmentation import fragmentation_explorer\n\nexplorer = fragmentation_explorer()\nexplorer"

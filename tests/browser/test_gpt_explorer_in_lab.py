@@ -1,9 +1,12 @@
 """A GPT's explorer in JupyterLab with its kernel: busy at once, the newest setting wins, an answer within a second."""
 
+import pytest
 from explorer_page import MOVE, RUSH
 
 from utils.experiments.gpt_step import GPTStep
 from utils.explorers.gpt import account
+
+pytestmark = pytest.mark.nightly  # by day the explorer of chapter 2 stands in JupyterLab
 
 CELL = "from utils.explorers.gpt import gpt_explorer\n\nexplorer = gpt_explorer()\nexplorer"
 N_MOVES = 7

@@ -84,6 +84,7 @@ def test_the_least_that_would_do_runs_and_a_segment_step_less_does_not(trace, se
     assert not runs_on(found.needed_bytes - step_bytes, settings)
 
 
+@pytest.mark.nightly
 def test_a_gpt_2_that_fits_with_expandable_segments_alone():
     """Not by the replay alone: on a simulated GPU of that size it runs out of memory, and with them it runs."""
     step = GPTStep(b=22, gpu="rtx3090-24gb")

@@ -24,6 +24,7 @@ def one_step(gpu, model):
     model(tokens, tokens)[1].backward()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("n", [2])
 def test_real_ranks_agree_with_one_process_and_hold_what_simulated_ranks_hold(n, tmp_path):
     """Two steps of Adam: losses, gradients, parameters; bytes of these, of Adam's state, of what autograd keeps."""

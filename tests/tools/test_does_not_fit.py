@@ -91,6 +91,7 @@ def test_its_cure_fits(name, tmp_path):
     assert report.peak.allocated_bytes == row(name)[2]
 
 
+@pytest.mark.nightly
 def test_what_the_readme_says_of_the_advice_in_a_report():
     """Expandable segments let the request pass that failed, and some more: blocks 36 to 39."""
     report, advised = broken("resume"), ran(FOLDER / "resume.py", CARD, 3, "expandable_segments:True")
