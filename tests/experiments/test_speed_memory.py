@@ -80,6 +80,7 @@ def test_flops_are_those_of_pytorchs_counter():
         assert point(TINY, run).recompute_flops == total(run) - total(eager) > 0
 
 
+@pytest.mark.nightly
 def test_compiled_points():
     stack = Stack(b=1, s=16, d=32, a=2, L=2)
     whole = point(stack, granularities(stack)["all blocks at once"])

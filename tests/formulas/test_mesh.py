@@ -31,7 +31,7 @@ def drawn(seed, n_ways):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(6, 12))])
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(3, 12))])
 def test_every_byte_of_a_rank(seed):
     for step in drawn(seed, 10):
         accounted = step.run().account()

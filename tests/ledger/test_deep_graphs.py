@@ -74,7 +74,8 @@ def test_a_long_chain_is_deleted_after_backward(n, step, how):
 
 
 @pytest.mark.parametrize(
-    "program", [pytest.param(AFTER_CLOSING, id="after closing", marks=NIGHTLY), pytest.param(WALKED, id="walked")]
+    "program",
+    [pytest.param(AFTER_CLOSING, id="after closing", marks=NIGHTLY), pytest.param(WALKED, id="walked", marks=NIGHTLY)],
 )
 def test_a_long_chain_is_deleted_elsewhere(program):
     assert printed(program) == "gone"

@@ -90,7 +90,7 @@ def count_blocks(run: Run) -> Counter:
     return now
 
 
-@sequences(1_500)
+@sequences(600)
 def test_every_figure_equals_a_recount(capacity_bytes, codes):
     run, recount = Run(capacity_bytes), Recount()
     for code in codes:
@@ -101,7 +101,7 @@ def test_every_figure_equals_a_recount(capacity_bytes, codes):
     assert run.allocator.max_reserved_bytes == stats["reserved_bytes.all.peak"]
 
 
-@sequences_by_settings(700)
+@sequences_by_settings(350)
 def test_every_figure_equals_a_recount_by_settings(text, capacity_bytes, codes):
     """But for retries, which settings may avoid and a refusal in advance omits: of those, what always holds."""
     run, recount, emptied, refused = Run(capacity_bytes, text), Recount(), 0, 0

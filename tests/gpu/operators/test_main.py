@@ -128,6 +128,7 @@ def test_an_unknown_name_is_a_sentence_and_status_2(capsys, name, sentence):
     assert re.fullmatch(sentence + r"\.\n", error)
 
 
+@pytest.mark.nightly
 def test_as_a_program():
     call = [sys.executable, "-m", "every_byte.gpu.operators"]
     found = subprocess.run([*call, "aten.huber_loss"], capture_output=True, text=True, cwd=ROOT)
