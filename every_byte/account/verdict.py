@@ -1,9 +1,10 @@
 """A report's verdict, in text as on its page: whether the program fits where it ran, and what must be said beside."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from every_byte.units import exact
+from every_byte.ledger.ledger import Ledger
+from every_byte.units import exact, short
 
 from . import words
 from .fits import Verdict, settings_of
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _IN_ONE_PIECE = (
     "try --settings expandable_segments:True here, and PYTORCH_ALLOC_CONF=expandable_segments:True on a card"
 )
+_TO_READ = "chapter 7 of the book says what takes less"
 NOTHING = (
     "No tensor was ever made on the GPU. As a rule the program chose the CPU: it asked for a device by another name, "
     "or left before it had one; or it works in processes of its own, which are not followed."
@@ -133,11 +135,29 @@ def _out_of_memory(report: "Report") -> Said:
         f"there is room for all; here there are {exact(shortage.room_bytes)}.",
     ]  # fmt: skip
     is_expandable = settings_of(report.trace).expandable_segments  # the advice was taken already
-    if shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes and not is_expandable:
+    if more := _as_the_first_step(report):
+        reasons.append(more)
+    elif shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes and not is_expandable:
         reasons.append(f"All that is free would be enough, in one piece: {_IN_ONE_PIECE}.")
     earlier = f"{before[0][:-1]}; then it ran out for good." if (before := survived(report)) else ""
     reasons += [*filter(None, [earlier]), *grows(report)]
     return Said(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))
+
+
+def _as_the_first_step(report: "Report") -> str:
+    """That a second step like the first has no room, because of the state that the first one made; else nothing."""
+    if len(report.steps) != 1:
+        return ""
+    shortage, trace = report.shortage, report.trace
+    before = Ledger.at(trace, replace(trace, events=trace.events[: report.steps[0].end]).peak_position())
+    state_bytes = shortage.ledger.parts.get("optimizer state", 0) - before.parts.get("optimizer state", 0)
+    needed_bytes = before.allocated_bytes + state_bytes
+    if state_bytes <= 0 or needed_bytes <= shortage.room_bytes:
+        return ""
+    return (
+        f"Step 1 had {exact(before.allocated_bytes)} in use at its peak, before there were {exact(state_bytes)} of "
+        f"optimizer state. A second step like it needs some {short(needed_bytes)}: {_TO_READ}."
+    )
 
 
 def when(place: Place) -> str:

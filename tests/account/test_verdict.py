@@ -1,5 +1,6 @@
 """What a verdict says beside "fits": what was survived, what was not run, what is not counted, and how it ended."""
 
+import re
 import textwrap
 
 import pytest
@@ -37,6 +38,36 @@ def page(runs: Runs, text: str, *options: str) -> str:
     path = runs.folder / "report.html"
     runs(text, "--html", str(path), *options)
     return path.read_text(encoding="utf-8")
+
+
+# ---- memory ran out in the second step, for want of what the first one made
+
+AGAIN = """
+import torch
+from torch import nn
+model = nn.Sequential(*[nn.Linear(4096, 4096, device="cuda") for _ in range(N)])
+optimizer = torch.optim.AdamW(model.parameters())
+for i in range(2):
+    model(torch.randn(B, 4096, device="cuda")).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_second_step_that_lacks_more_than_pieces_is_told_what_it_needs(run):
+    text = AGAIN.replace("N", "20").replace("B", "32_000")
+    found = run(text, "--gpu", "t4-16gb")
+    (needed,) = re.findall(r"A second step like it needs some (.* GiB): chapter 7", in_lines(found))
+    enough = run(text, "--gpu", "l40s-48gb").figures["peak"]["allocated_bytes"]
+    assert needed == short(enough)
+    assert enough > SPECS["t4-16gb"].total_bytes
+    assert "expandable_segments" not in found.report
+
+
+def test_where_the_first_step_had_its_state_at_the_peak_no_more_is_asked_for(run):
+    found = run(AGAIN.replace("N", "90").replace("B", "2 if i == 0 else 40_000"), "--gpu", "t4-16gb")
+    assert "Out of memory" in found.report
+    assert "A second step like it" not in found.report
 
 
 # ---- memory ran out, and the program went on
