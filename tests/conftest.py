@@ -46,12 +46,12 @@ def _recorded(items) -> Iterator[pytest.Item]:
 _PLAIN = SimpleNamespace(params={})
 
 
-FEW_CASES, OF_MANY = 8, 3
+FEW_CASES, OF_MANY = 8, 4
 
 
 def _not_sampled(items) -> Iterator[pytest.Item]:
     """Of each test marked `sampled(n)` all cases but the first, the n-th behind it, and so on; of many, unless it says
-    sampled(1), all but every third."""
+    sampled(1), all but every fourth."""
     cases = [item for item in items if hasattr(item, "callspec") and not item.get_closest_marker("nightly")]
     n_cases, seen = Counter(item.function for item in cases), Counter()
     for item in cases:

@@ -69,6 +69,7 @@ def test_the_answer_and_solutions_come_last_unfolded_and_checks_are_left_out():
         assert page.get_by_text("assert 2 + 2 == 4").count() == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("site")
 def test_a_printed_chapter_says_where_its_solutions_are_and_where_cells_run():
     with chromium() as page:

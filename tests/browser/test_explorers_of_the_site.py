@@ -91,6 +91,7 @@ def test_without_scripts_nobody_is_told_to_move_a_slider():
             assert seen.page.get_by_text("Move a slider").is_visible() == has_scripts
 
 
+@pytest.mark.nightly
 def test_on_paper_the_tables_stand_there():
     with visit(FILES, viewport=WIDE) as seen:
         for notebook in WITH_EXPLORER:
@@ -136,6 +137,7 @@ def test_two_pages_keep_their_settings_apart():
         assert ExplorerPage(page).value == start
 
 
+@pytest.mark.nightly
 def test_nothing_moves_for_a_reader_who_asks_for_that():
     with visit(FILES, viewport=WIDE) as seen:
         assert seen.open("index.html").evaluate(MOVING) != []

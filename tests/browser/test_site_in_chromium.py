@@ -251,6 +251,7 @@ def test_solutions_checks_and_bodies_are_folded_and_open():
             assert folds.last.locator("pre:visible").count() == 1
 
 
+@pytest.mark.nightly
 def test_a_drawing_shares_its_printed_page_with_its_call():
     with visit(FILES, viewport=A4) as seen:
         for notebook in CHAPTERS:
