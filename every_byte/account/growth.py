@@ -1,6 +1,6 @@
 """What each step leaves beside what it replaces, and in which step memory runs out if all later ones do the same."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,15 +61,30 @@ def growth_of(trace: Trace, steps: Sequence[Step], room_bytes: int) -> Growth | 
 
 
 def _left_more(trace: Trace, attribution: Attribution, begin: int, end: int) -> dict[tuple, tuple]:
-    """By kind what a part of a trace made and left, if it is more than it freed of what it found: numbers, sizes, n."""
-    left, freed = defaultdict(dict), defaultdict(int)
+    """By kind what a part of a trace made and left, if it is more than it freed of what it found: sizes, and how many.
+
+    Counts: what took the place of something of its size is not among the sizes, which may be more than `how many`.
+    """
+    left, freed = defaultdict(dict), defaultdict(Counter)
     for event in trace.events[begin:end]:
         number = event.allocation
         if event.action == "alloc" and attribution.freed_at.get(number, end) >= end:
             left[_kind(trace, attribution, number)][number] = round_size(event.n_bytes)
         elif event.action == "free" and attribution.made_at.get(number, end) < begin:
-            freed[_kind(trace, attribution, number)] += 1
-    return {kind: (sizes, len(sizes) - freed[kind]) for kind, sizes in left.items() if len(sizes) > freed[kind]}
+            freed[_kind(trace, attribution, number)][round_size(event.n_bytes)] += 1
+    counts = {kind: len(sizes) - freed[kind].total() for kind, sizes in left.items()}
+    return {kind: (_beyond(left[kind], freed[kind]), n) for kind, n in counts.items() if n > 0}
+
+
+def _beyond(sizes: dict[int, int], freed: Counter) -> dict[int, int]:
+    """The allocations that did not take the place of one of their size."""
+    rest = {}
+    for number, size in sizes.items():
+        if freed[size]:
+            freed[size] -= 1
+        else:
+            rest[number] = size
+    return rest
 
 
 def _kind(trace: Trace, attribution: Attribution, number: int) -> tuple:
@@ -82,5 +97,5 @@ def _kind(trace: Trace, attribution: Attribution, number: int) -> tuple:
 
 
 def _share(sizes: dict[int, int], n: int) -> int:
-    """The bytes of n of these, each as the mean of all."""
+    """The bytes of n of these; where they are more, of each as the mean of all."""
     return sum(sizes.values()) * n // len(sizes)
