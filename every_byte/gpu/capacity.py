@@ -147,35 +147,40 @@ def outcome_on(spec: GPUSpec, run: Requests, roomy: Outcome) -> Outcome:
 
 
 def _least(run: Requests, context_bytes: int, too_few_bytes: int, enough_bytes: int) -> int:
-    """The least that segments must be allowed to take, by halving between a capacity that fails and one that does not.
+    """The least that segments must be allowed to take, between a capacity that fails and one that is enough: a page
+    less fails. (Where a run goes by the capacity, far less may pass once more, by luck.)
 
-    Where a few repeats of the last step fail already, all do: the least that passes these is looked for first.
+    Where a few repeats of the last step fail already, all do, so that of the capacities that fail the largest is looked
+    for with these alone; from there on with all.
     """
     too_few_bytes = max(too_few_bytes, run.peak_bytes - 1)
-    step_bytes = gcd(SEGMENT_STEP_BYTES, run.settings.large_segment_bytes)
+    page_bytes = gcd(SEGMENT_STEP_BYTES, run.settings.large_segment_bytes)
     enough_bytes += enough_bytes if run.is_odd else 0  # the driver sells more than is reserved
-    low, high = too_few_bytes // step_bytes, -(-enough_bytes // step_bytes)
+    low, high = too_few_bytes // page_bytes, -(-enough_bytes // page_bytes)
 
-    def passes(n_steps: int, most: int | None = None) -> int | None:
-        """None, or how many are enough: without what it did not reserve, a run goes as it went."""
-        allowed_bytes = n_steps * step_bytes
+    def passes(n_pages: int, at_most: int | None = None) -> int | None:
+        """How many pages are enough, if so many are; else None."""
+        allowed_bytes = n_pages * page_bytes
         if run.settings.per_process_memory_fraction < 1:
-            found = run.replay(2 * allowed_bytes, 2 * allowed_bytes, 0.5, most)
-            enough = n_steps
+            found = run.replay(2 * allowed_bytes, 2 * allowed_bytes, 0.5, at_most)
         else:
-            found = run.replay(allowed_bytes, allowed_bytes + context_bytes, 1.0, most)
-            enough = n_steps if run.is_odd else -(-found.max_reserved_bytes // step_bytes)
-        return enough if found.failed_at is None else None
+            found = run.replay(allowed_bytes, allowed_bytes + context_bytes, 1.0, at_most)
+        if found.failed_at is not None:
+            return None
+        return n_pages if run.goes_by_capacity else -(-found.max_reserved_bytes // page_bytes)
 
-    low, _ = _from_above(low, high, partial(passes, most=_AT_FIRST))
-    return _from_below(low, high, passes) * step_bytes
+    further = 1
+    while run.goes_by_capacity and passes(high) is None:
+        high, further = high + further, 2 * further
+    low = _largest_that_fails(low, high, partial(passes, at_most=_AT_FIRST))
+    return _least_that_passes(low, high, passes) * page_bytes
 
 
 _AT_FIRST = 2  # repeats of the last step
 
 
-def _from_above(low: int, high: int, passes: Callable[[int], int | None]) -> tuple[int, int]:
-    """The largest number that fails and the least that passes, side by side, between two such; looked for from `high`.
+def _largest_that_fails(low: int, high: int, passes: Callable[[int], int | None]) -> int:
+    """The largest number that fails, or `low`, which need not; looked for from `high` in steps that double.
 
     What is least is often little less than what is taken where there is room for all.
     """
@@ -186,11 +191,11 @@ def _from_above(low: int, high: int, passes: Callable[[int], int | None]) -> tup
             low = high - further
             break
         high, further = found, 2 * further
-    return _halved(low, high, passes)
+    return _halved(low, high, passes)[0]
 
 
-def _from_below(low: int, high: int, passes: Callable[[int], int | None]) -> int:
-    """The least that passes, between one that fails and one that passes; looked for from `low`."""
+def _least_that_passes(low: int, high: int, passes: Callable[[int], int | None]) -> int:
+    """The least that passes, between one that fails and one that passes; looked for from `low` in steps that double."""
     further = 1
     while low + further < high:
         found = passes(low + further)
@@ -202,6 +207,7 @@ def _from_below(low: int, high: int, passes: Callable[[int], int | None]) -> int
 
 
 def _halved(low: int, high: int, passes: Callable[[int], int | None]) -> tuple[int, int]:
+    """The two neighbours between which it turns, by halving."""
     while high - low > 1:
         middle = (low + high) // 2
         found = passes(middle)

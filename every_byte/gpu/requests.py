@@ -109,12 +109,22 @@ class Requests:
         """Whether the driver sells more than is reserved: large segments are no whole number of its pages."""
         return self.settings.large_segment_bytes % SEGMENT_STEP_BYTES > 0
 
-    def replay(self, capacity_bytes: int, total_bytes: int, fraction: float = 1.0, most: int | None = None) -> Outcome:
+    @property
+    def goes_by_capacity(self) -> bool:
+        """Whether it may go otherwise where there is less, though all of it was to be had: with odd segments; where a
+        fraction is set; with expandable segments, which have addresses for 9/8 of the GPU's whole memory."""
+        settings = self.settings
+        return self.is_odd or settings.per_process_memory_fraction < 1 or settings.expandable_segments
+
+    def replay(
+        self, capacity_bytes: int, total_bytes: int, fraction: float = 1.0, at_most: int | None = None
+    ) -> Outcome:
         """All requests on an allocator of this capacity, the last step again and again until nothing new comes of it.
 
         That is where it leaves everything as it lay after an earlier one, be it the one before or not: two buffers that
         take turns lie as they did two steps ago. Segments may take this fraction of `total_bytes`, and no more than the
-        capacity. `most`: how often the step is repeated, if it never leads to where all lay before.
+        capacity. The step is repeated `at_most` so often, if it never leads to where all lay before; None: as a step of
+        its length is worth.
         """
         allocator = CachingAllocator(capacity_bytes, settings=self.settings, total_bytes=total_bytes)
         allocator.set_memory_fraction(fraction)
@@ -122,13 +132,15 @@ class Requests:
         step = self.requests[self.start :]
         seen: dict[tuple, int] = {}  # where all lay, and how many retries there had been
         failed_at, in_last_step, is_settled = _carry_out(self.requests, allocator, live), False, not step
-        most, n_before = most or min(MOST_REPEATS, max(FEW_REPEATS, MOST_REPEATED // max(len(step), 1))), 0
+        if at_most is None:
+            at_most = min(MOST_REPEATS, max(FEW_REPEATS, MOST_REPEATED // max(len(step), 1)))
+        n_before = 0
         while failed_at is None and not is_settled:
             found, n_retries = self._found(live), _n_retries(allocator)
             layout = _layout(allocator, found)
             is_settled = layout in seen
             in_last_step = bool(seen) and n_retries > seen.get(layout, n_before)
-            if is_settled or len(seen) == most:
+            if is_settled or len(seen) == at_most:
                 break
             seen[layout] = n_before = n_retries
             failed_at, live = _carry_out(step, allocator, found), found
@@ -158,13 +170,19 @@ def _n_retries(allocator: CachingAllocator) -> int:
 
 
 def _layout(allocator: CachingAllocator, live: dict[int, Block]) -> tuple:
-    """Where everything lies, by the order of addresses: from the same layout, the same step leads to the same one."""
+    """Where everything lies, and where more may, by the order of addresses.
+
+    From the same layout, the same step leads to the same one.
+    """
     numbers = {block.address: number for number, block in live.items()}
-    return tuple(
-        (segment["stream"], segment["segment_type"], block["size"], numbers.get(block["address"]))
+    found = [
+        (block["address"], segment["stream"], segment["segment_type"], block["size"], numbers.get(block["address"]))
         for segment in allocator.memory_snapshot()
         for block in segment["blocks"]
-    )
+    ]
+    for pool in allocator.pools:
+        found += [(each.address, each.stream, "unmapped", each.size_bytes, None) for *_, each in pool.unmapped]
+    return tuple(each[1:] for each in sorted(found, key=itemgetter(0)))
 
 
 def _carry_out(

@@ -38,8 +38,8 @@ SETTINGS = [
 FREE = 0
 
 
-def of_capacity(capacity_bytes):
-    return replace(A100, name="small", total_bytes=A100.context_bytes + capacity_bytes)
+def of_capacity(capacity_bytes, context_bytes=A100.context_bytes):
+    return replace(A100, name="small", total_bytes=context_bytes + capacity_bytes, context_bytes=context_bytes)
 
 
 def train(spec, settings, *, n_steps, b=4):
@@ -244,3 +244,16 @@ def test_random_steps_by_random_settings_as_naive_replays_have_it(seed):
             without = ",".join(one for one in settings.split(",") if "fraction" not in one)
             if without == settings:
                 assert naive(trace, of_capacity(found.needed_bytes), settings) is not None
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(120))
+def test_what_expandable_segments_need_has_room_for_their_addresses(seed):
+    """They have addresses for 9/8 of the whole memory, which with a small CUDA context are few."""
+    pick = random.Random(seed)
+    settings = "expandable_segments:True"
+    for trace in [random_trace(pick) for _ in range(6)]:
+        found = fit(trace, of_capacity(4 * MiB, MiB), after="begin", until="end", settings=settings)
+        if not found.fits:
+            assert naive(trace, of_capacity(found.needed_bytes, MiB), settings) is not None
+            assert naive(trace, of_capacity(found.needed_bytes - SEGMENT_STEP_BYTES, MiB), settings) is None

@@ -60,6 +60,7 @@ class CachingAllocator(Counters):
         self.total_bytes = capacity_bytes if total_bytes is None else total_bytes
         self._expandable = ExpandableSegments(self._driver, self.total_bytes)
         self._small, self._large = BlockPool(True, self._small_stats), BlockPool(False, self._large_stats)
+        self.pools = self._small, self._large
         self._live: set[Block] = set()
         self._uses: dict[Block, set[int]] = {}
         self._awaited: dict[Block, float] = {}
@@ -93,7 +94,7 @@ class CachingAllocator(Counters):
     def _follow(self) -> None:
         settings = self.settings
         collects = self.allowed_bytes is not None and settings.garbage_collection_threshold > 0
-        for pool in (self._small, self._large):
+        for pool in self.pools:
             pool.follow(settings, collects)
         self._round_size = settings.round_size if settings.rounds_up else round_size
 
@@ -295,5 +296,5 @@ class CachingAllocator(Counters):
 
     def memory_snapshot(self) -> list[dict[str, Any]]:
         """Segments and their blocks, in the form and order of `torch.cuda.memory_snapshot()`."""
-        free = [block for pool in (self._small, self._large) for *_, block in pool.free]
+        free = [block for pool in self.pools for *_, block in pool.free]
         return snapshot([*self._live, *self._awaited, *free], self._awaited)
