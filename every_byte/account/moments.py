@@ -39,7 +39,7 @@ class Moments:
         trace = report.trace
         until = report.shortage.position if report.ran_out else len(trace)
         events = [i for i, event in enumerate(trace.events[:until]) if event.action in ("alloc", "free")]
-        totals = _totals(trace, events)
+        totals = totals_after(trace, events)
         chosen = highest_of_each_part(totals, most)
         peak = max(range(len(chosen)), key=lambda column: totals[chosen[column]])
         positions = [events[i] + 1 for i in chosen]
@@ -80,7 +80,7 @@ class Moments:
         return {"owners": owners, "largest": at, "live": [instant.n_allocations for instant in self.instants]}
 
 
-def _totals(trace: Trace, events: Sequence[int]) -> list[int]:
+def totals_after(trace: Trace, events: Sequence[int]) -> list[int]:
     """The bytes allocated after each of these events: of whole blocks where the trace knows them."""
     whole = any(trace.events[i].block_bytes for i in events)
     now, sizes, totals = 0, {}, []

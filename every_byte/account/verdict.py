@@ -1,6 +1,6 @@
 """A report's verdict, in text as on its page: whether the program fits where it ran, and what must be said beside."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from every_byte.ledger.ledger import Ledger
@@ -8,6 +8,7 @@ from every_byte.units import exact, short
 
 from . import words
 from .fits import Verdict, settings_of
+from .moments import totals_after
 from .notes import not_counted
 from .where import Place
 
@@ -145,18 +146,26 @@ def _out_of_memory(report: "Report") -> Said:
 
 
 def _as_the_first_step(report: "Report") -> str:
-    """That a second step like the first has no room, because of the state that the first one made; else nothing."""
+    """That a second step like the first has no room, because of the state that the first one made; else nothing.
+
+    Counts: of the first step backward and the optimizer, which nothing that happens once before training has.
+    """
     if len(report.steps) != 1:
         return ""
     shortage, trace = report.shortage, report.trace
-    before = Ledger.at(trace, replace(trace, events=trace.events[: report.steps[0].end]).peak_position())
+    trained = [event.phase in ("backward", "step") for event in trace.events[: report.steps[0].end]]
+    totals = totals_after(trace, range(len(trained)))
+    most, position = max(((total, i + 1) for i, total in enumerate(totals) if trained[i]), default=(0, 0))
+    before = Ledger.at(trace, position)
     state_bytes = shortage.ledger.parts.get("optimizer state", 0) - before.parts.get("optimizer state", 0)
-    needed_bytes = before.allocated_bytes + state_bytes
+    needed_bytes = most + state_bytes
     if state_bytes <= 0 or needed_bytes <= shortage.room_bytes:
         return ""
+    needed, there = short(needed_bytes), short(shortage.room_bytes)
     return (
-        f"Step 1 had {exact(before.allocated_bytes)} in use at its peak, before there were {exact(state_bytes)} of "
-        f"optimizer state. A second step like it needs some {short(needed_bytes)}: {_TO_READ}."
+        f"From backward on, step 1 had {exact(most)} in use at most, and {exact(state_bytes)} more of optimizer state "
+        f"are there since then. A second step like it needs some {needed}, and there are {there}: larger free pieces "
+        f"alone do not help, and {_TO_READ}."
     )
 
 

@@ -207,3 +207,23 @@ def test_there_must_be_steps_to_compare():
     assert reported(mlp, 1).growth is None
     with SimulatedGPU("a100-80gb") as gpu:
         assert growth_of(gpu.trace, (), 2**30) is None
+
+
+KEPT_BESIDE = """
+import torch.nn.functional as F
+for i in range(6):
+    y = model(batch(4096))
+    loss = F.mse_loss(y, torch.zeros_like(y))
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    other = F.mse_loss(y[:64], torch.zeros_like(y[:64]))
+    hist.append(loss.detach())
+"""
+
+
+def test_what_takes_the_place_of_its_own_size_has_no_part_in_what_grows(run):
+    """Two losses are of one kind: the one that is kept grows, the smaller one is replaced by its like."""
+    found = run(HEAD + KEPT_BESIDE, "--gpu", "t4-16gb", "--steps", "6").figures
+    sizes = [step["allocated_bytes"] for step in found["steps"]]
+    assert found["growth"]["n_bytes"] == sizes[-1] - sizes[-2] == 4096 * 256 * 4

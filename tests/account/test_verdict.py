@@ -57,11 +57,19 @@ for i in range(2):
 def test_a_second_step_that_lacks_more_than_pieces_is_told_what_it_needs(run):
     text = AGAIN.replace("N", "20").replace("B", "32_000")
     found = run(text, "--gpu", "t4-16gb")
-    (needed,) = re.findall(r"A second step like it needs some (.* GiB): chapter 7", in_lines(found))
+    (needed,) = re.findall(r"A second step like it needs some (.* GiB), and there are ", in_lines(found))
     enough = run(text, "--gpu", "l40s-48gb").figures["peak"]["allocated_bytes"]
     assert needed == short(enough)
     assert enough > SPECS["t4-16gb"].total_bytes
     assert "expandable_segments" not in found.report
+
+
+def test_what_there_was_once_before_training_is_not_the_first_steps(run):
+    once = "once = torch.empty(12 << 30, dtype=torch.uint8, device='cuda'); del once\ntorch.cuda.empty_cache()\n"
+    text = AGAIN.replace("N", "30").replace("B", "2 if i == 0 else 30_000").replace("model = nn", f"{once}model = nn")
+    found = run(text, "--gpu", "t4-16gb")
+    assert "Out of memory" in found.report
+    assert "A second step like it" not in found.report
 
 
 def test_where_the_first_step_had_its_state_at_the_peak_no_more_is_asked_for(run):

@@ -7,16 +7,9 @@ import pytest
 
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.units import short
-from utils.explorers.fit import (
-    LEAST_WORTH,
-    N_TRIED,
-    OPTIMIZERS,
-    PRECISIONS,
-    PRICES,
-    brought,
-    fit_explorer,
-    step_of,
-)
+from utils.experiments.remedy_step import LOSSES
+from utils.explorers.fit import N_TRIED, WORTH_A_TRY, fit_explorer
+from utils.explorers.fit_changes import OPTIMIZERS, PRECISIONS, PRICES, brought, price, step_of
 from utils.explorers.ranks import WITH_BFLOAT16
 from utils.formulas.decoder_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
 
@@ -62,18 +55,21 @@ def test_it_predicts_what_the_simulated_gpu_accounts_for(explorer, changed):
         assert answer["terms"][term["stage"]][term["name"]] == int(term["js"])
 
 
-def test_the_remark_names_the_peak_and_what_to_try(explorer):
-    settings = start_of(explorer, **SMALL, **CHUNKS)
+@pytest.mark.parametrize(
+    ("changed", "is_elsewhere"), [(CHUNKS, False), ({"is_checkpointed": True}, True)], ids=["chunks", "logits"]
+)
+def test_the_remark_names_the_peak_and_what_to_try(explorer, changed, is_elsewhere):
+    settings = start_of(explorer, **SMALL, **changed)
     said = explorer.answer_at(settings)["remark"]
     step = step_of(settings)
     moment, n_bytes = peak(step.held, **step.letters)
     assert said.startswith(f"The peak: {n_bytes:,d} bytes ({short(n_bytes)}) requested, in {moment}.")
-    worth = {change: n for change, n in brought(settings).items() if n >= n_bytes / LEAST_WORTH}
+    worth = {change: n for change, n in brought(settings).items() if n * WORTH_A_TRY >= n_bytes}
     words = [f"{change.name} ({change.price}), {short(n)}" for change, n in worth.items()]
     assert f"Try next, each alone, the cheapest first: {'; '.join(words[:N_TRIED])} less." in said
     most = list(worth.values()).index(max(worth.values()))
-    assert (f"The most brings {words[most]}." in said) == (most >= N_TRIED)
-    assert "The peak is elsewhere for: " in said
+    assert (f"The most: {words[most]} less." in said) == (most >= N_TRIED)
+    assert ("Next to nothing, since the peak is elsewhere: " in said) == is_elsewhere
 
 
 def test_a_gpt_2_beyond_its_context_is_said_to_be_so(explorer):
@@ -96,6 +92,45 @@ def test_what_is_tried_brings_what_it_says(explorer, small):
     assert small is not SMALL or found["loss chunks, recomputed"] == 0
     prices = [PRICES.index(change.price) for change in brought(settings)]
     assert prices == sorted(prices)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("symbol", "before", "after", "costs"),
+    [
+        ("optimizer", "AdamW, foreach", "AdamW, fused", "free"),
+        ("optimizer", "AdamW, fused", "AdamW, loop", "more launches"),
+        ("optimizer", "AdamW, fused", "AdamW, fused, in backward", "no clipping"),
+        ("optimizer", "AdamW, 8-bit", "AdamW, 8-bit, in backward", "no clipping"),
+        ("optimizer", "AdamW, fused", "AdamW, 8-bit", "exactness"),
+        ("optimizer", "AdamW, fused", "AdamW, 8-bit, in backward", "exactness"),
+        ("optimizer", "AdamW, 8-bit, in backward", "AdamW, fused, in backward", "free"),
+        ("optimizer", "Adafactor", "Adafactor, in backward", "no clipping"),
+        ("optimizer", "AdamW, 8-bit", "Adafactor", "another optimizer"),
+        ("optimizer", "SGD", "AdamW, fused", "another optimizer"),
+        ("precision", "autocast", "float32 masters", "exactness"),
+        ("precision", "bfloat16", "float32 masters", "free"),
+        ("loss", "all logits", "chunks, fused", "rounding"),
+        ("loss", "all logits", "chunks, recomputed", "FLOPs"),
+        ("loss", "chunks, fused", "all logits, bfloat16", "exactness"),
+    ],
+)
+def test_what_a_change_costs(symbol, before, after, costs):
+    assert price(symbol, before, after) == costs
+
+
+def test_every_change_has_a_price():
+    for symbol, options in {"precision": PRECISIONS, "optimizer": OPTIMIZERS, "loss": tuple(LOSSES)}.items():
+        assert {price(symbol, before, after) for before in options for after in options} <= set(PRICES)
+
+
+def test_the_way_back_is_not_named_among_remedies(explorer):
+    settings = start_of(explorer, **SMALL, **CHUNKS)
+    ways = {change.name: change.is_remedy for change in brought(settings)}
+    assert not ways["optimizer AdamW, foreach"]
+    assert not ways["loss all logits"]
+    assert ways["optimizer AdamW, 8-bit"]
+    assert "foreach" not in explorer.answer_at(settings)["remark"]
 
 
 def requested_at_peak(step) -> int:

@@ -1,8 +1,5 @@
 """The explorer of what makes a model's training fit: its step with any remedy, the peak, and what to try next."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact, short
@@ -12,34 +9,23 @@ from every_byte.widget.gpus import (
     beside_its_simulation,
     gpu_controls,
     origin_of,
-    with_gpu,
 )
 from utils.experiments.gpt_remedy_step import GPTRemedyStep
-from utils.experiments.llama_step import LlamaStep
-from utils.experiments.remedy_step import LOSSES, OFFLOADS, ROWS, RemedyStep, predicted
+from utils.experiments.remedy_step import LOSSES, OFFLOADS, predicted
 from utils.experiments.step_run import StepRun
-from utils.formulas.decoder_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
-from utils.models.gpt import CONTEXT_LENGTH, SIZES
+from utils.formulas.decoder_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS
+from utils.models.gpt import CONTEXT_LENGTH
 
+from .fit_changes import IN_BACKWARD, MODELS, OPTIMIZERS, PRECISIONS, brought, step_of
 from .gpt_controls import timeline_of
 from .ranks import WITH_BFLOAT16
 
-MODELS: dict[str, type[RemedyStep]] = {
-    **dict.fromkeys(("llama-3-8b", "llama-2-7b", "llama-3.2-3b", "llama-3.2-1b"), LlamaStep),
-    **dict.fromkeys(SIZES, GPTRemedyStep),
-}
-"""How each of them is trained."""
-PRECISIONS = ("bfloat16", "autocast", "float32 masters")
-_IN_BACKWARD = ", in backward"
-OPTIMIZERS = (
-    "AdamW, fused", f"AdamW, fused{_IN_BACKWARD}", "AdamW, foreach", "AdamW, loop", "AdamW, 8-bit",
-    f"AdamW, 8-bit{_IN_BACKWARD}", "Adafactor", f"Adafactor{_IN_BACKWARD}", "SGD",
-)  # fmt: skip
 RANKS = {"off": 0, "8": 8, "64": 64}
 N_TRIED = 3
-LEAST_WORTH = 1000  # what brings less than the peak's thousandth is not worth a try
+WORTH_A_TRY = 1_000
+"""A change that brings one part in so many of the peak is named."""
 _LETTERS = ("V", "d", "L", "a", "g", "f", "c", "m", "M", "N")
-_STEPS = {"optimizer": [name for name in OPTIMIZERS if name.endswith(_IN_BACKWARD)]}
+_STEPS = {"optimizer": [name for name in OPTIMIZERS if name.endswith(IN_BACKWARD)]}
 
 
 def controls() -> list[Control]:
@@ -76,22 +62,12 @@ def limits() -> dict[str, list[Limit]]:
     ]
     of_sums = {"optimizer": [name for name in OPTIMIZERS if name.startswith("Adafactor")]}
     takes_sums = Limit(never, SCRATCH, of_sums)
-    sums_in_backward = Limit(never, SCRATCH, {"optimizer": [f"Adafactor{_IN_BACKWARD}"]})
+    sums_in_backward = Limit(never, SCRATCH, {"optimizer": [f"Adafactor{IN_BACKWARD}"]})
     more = {
         "optimizer's step": [takes_sums],
         "last block's first gradient": [sums_in_backward],
     }
     return {name: [*of_all, *more.get(name, [])] for name in MOMENTS}
-
-
-def step_of(settings: dict) -> RemedyStep:
-    """The step of a setting.
-
-    Raises: ValueError for what excludes each other.
-    """
-    optimizer = settings["optimizer"]
-    named = {"optimizer": optimizer.removesuffix(_IN_BACKWARD), "steps_in_backward": optimizer.endswith(_IN_BACKWARD)}
-    return MODELS[settings["model"]](**with_gpu(settings) | named)
 
 
 def formula(settings: dict) -> dict:
@@ -147,93 +123,24 @@ def _moment(run: StepRun, n_bytes: int) -> str:
 def _fits_on(names: list[str]) -> str:
     if not names:
         return "No GPU of the book has as much."
-    return f"As much is there on {', '.join(names)}; whether blocks fit as well is said of the one chosen."
-
-
-@dataclass(frozen=True, eq=False)
-class Change:
-    """One remedy more, or half the tokens: what it is called, its price, one of PRICES, and the settings with it."""
-
-    name: str
-    price: str
-    settings: dict
-
-
-PRICES = (
-    "free", "more launches", "more steps", "FLOPs", "no clipping", "exactness", "transfers", "another optimizer",
-    "another training", "shorter sequences",
-)  # fmt: skip
-"""What remedies cost, the cheapest first."""
-_PRICES = {
-    "AdamW, loop": "more launches",
-    "AdamW, fused, in backward": "no clipping",
-    "AdamW, 8-bit": "exactness",
-    "AdamW, 8-bit, in backward": "exactness",
-    "Adafactor": "another optimizer",
-    "Adafactor, in backward": "another optimizer",
-    "SGD": "another optimizer",
-    "chunks, recomputed": "FLOPs",
-    "all logits, bfloat16": "exactness",
-    "bfloat16": "exactness",
-    "float32 masters": "exactness",
-}
-
-
-def _changes(settings: dict) -> Iterator[Change]:
-    """Each setting that differs in one remedy, or has half the tokens."""
-    for symbol, options in {"precision": PRECISIONS, "optimizer": OPTIMIZERS, "loss": tuple(LOSSES)}.items():
-        for option in options:
-            if option != settings[symbol]:
-                yield Change(f"{symbol} {option}", _PRICES.get(option, "free"), settings | {symbol: option})
-    for option in OFFLOADS:
-        moves_nothing = option == "nothing" or (option == "optimizer" and settings["optimizer"] == "SGD")
-        if option != settings["offload"] and not moves_nothing:
-            yield Change(f"to the host: {option}", "transfers", settings | {"offload": option})
-    if not settings["is_checkpointed"]:
-        yield Change("checkpoint", "FLOPs", settings | {"is_checkpointed": True})
-    if not settings["rank"]:
-        yield Change("adapters of rank 8", "another training", settings | {"rank": 8})
-    if settings["b"] > 1:
-        yield Change(f"batch {settings['b'] // 2}", "more steps", settings | {"b": settings["b"] // 2})
-    if settings["s"] >= 4 * ROWS:
-        yield Change(f"sequence {settings['s'] // 2}", "shorter sequences", settings | {"s": settings["s"] // 2})
-
-
-def brought(settings: dict) -> dict[Change, int]:
-    """For each single change of which there is a closed form, how many bytes of the peak it brings; the cheapest first.
-
-    Unit:   bytes, requested; negative: the peak grows.
-    """
-    now = step_of(settings)
-    if why_no_peak(now.held, **now.letters):
-        return {}
-    before, found = peak(now.held, **now.letters)[1], {}
-    for change in _changes(settings):
-        try:
-            step = step_of(change.settings)
-        except ValueError:  # what excludes each other is no way out
-            continue
-        if not why_no_peak(step.held, **step.letters):
-            found[change] = before - peak(step.held, **step.letters)[1]
-    return dict(sorted(found.items(), key=lambda item: (PRICES.index(item[0].price), -item[1])))
+    return f"As much is there on {', '.join(names)}; whether its segments fit is said of the one chosen."
 
 
 def _try_next(settings: dict, peak_bytes: int) -> str:
-    """Of the changes that bring something the cheapest, and the one that brings most; and those that bring nothing."""
+    """Of the changes that bring enough the cheapest, and the one that brings most; and the remedies that do not."""
     found = brought(settings)
     if not found:
         return "What to try next is not predicted from here."
-    least = peak_bytes / LEAST_WORTH
-    worth = {change: n for change, n in found.items() if n >= least}
-    nothing = [change.name for change, n in found.items() if 0 <= n < least]
+    worth = {change: n for change, n in found.items() if n * WORTH_A_TRY >= peak_bytes}
+    little = [change.name for change, n in found.items() if n >= 0 and change not in worth and change.is_remedy]
     said = [f"{change.name} ({change.price}), {short(n)}" for change, n in worth.items()]
     most = max(worth, key=worth.get, default=None)
-    tried = "No single change brings anything."
+    tried = "No single change brings a thousandth of the peak."
     if worth:
         tried = f"Try next, each alone, the cheapest first: {'; '.join(said[:N_TRIED])} less."
         if most not in list(worth)[:N_TRIED]:
-            tried = f"{tried} The most brings {said[list(worth).index(most)]}."
-    return f"{tried} The peak is elsewhere for: {'; '.join(nothing)}." if nothing else tried
+            tried = f"{tried} The most: {said[list(worth).index(most)]} less."
+    return f"{tried} Next to nothing, since the peak is elsewhere: {'; '.join(little)}." if little else tried
 
 
 def fit_explorer() -> Explorer:
