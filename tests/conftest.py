@@ -4,7 +4,7 @@ hypothesis knows no deadline on a busy machine."""
 import gc
 import os
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -46,20 +46,45 @@ def _recorded(items) -> Iterator[pytest.Item]:
 _PLAIN = SimpleNamespace(params={})
 
 
-FEW_CASES, OF_MANY = 8, 4
+FEW_CASES, OF_MANY, A_HANDFUL = 8, 4, 5
 
 
 def _not_sampled(items) -> Iterator[pytest.Item]:
-    """Of each test marked `sampled(n)` all cases but the first, the n-th behind it, and so on; of many, unless it says
-    sampled(1), all but every fourth."""
-    cases = [item for item in items if hasattr(item, "callspec") and not item.get_closest_marker("nightly")]
-    n_cases, seen = Counter(item.function for item in cases), Counter()
-    for item in cases:
-        mark = item.get_closest_marker("sampled")
-        every = mark.args[0] if mark else OF_MANY if n_cases[item.function] > FEW_CASES else 1
-        if seen[item.function] % every:
-            yield item
-        seen[item.function] += 1
+    """By day, of a test with more than a handful of cases that is marked `sampled(n)` one in n, of any other with more
+    than a few one in OF_MANY: so many that of each parameter with few values all occur. The others are yielded.
+    """
+    cases = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec") and not item.get_closest_marker("nightly"):
+            cases[item.function].append(item)
+    for those in cases.values():
+        mark = those[0].get_closest_marker("sampled")
+        every = mark.args[0] if mark else OF_MANY
+        if every > 1 and len(those) > (A_HANDFUL if mark else FEW_CASES):
+            by_day = _sample(those, every)
+            yield from (item for item in those if item not in by_day)
+
+
+def _sample(cases: list[pytest.Item], every: int) -> set[pytest.Item]:
+    """Those with a value of a parameter that none before had, if it has few values; then one after the other."""
+    values = [_values(item) for item in cases]
+    n_values = Counter(name for name, _ in set().union(*values))
+    chosen, seen = set(), set()
+    for item, of_item in zip(cases, values):
+        new = {value for value in of_item if n_values[value[0]] <= FEW_CASES} - seen
+        if new or not chosen:
+            chosen.add(item)
+            seen |= new
+    for item in cases[::every]:
+        if len(chosen) >= len(cases) / every:
+            break
+        chosen.add(item)
+    return chosen
+
+
+def _values(item) -> set[tuple[str, str]]:
+    """The value that each parameter has in a case."""
+    return {(name, repr(value)) for name, value in item.callspec.params.items()}
 
 
 def pytest_collection_modifyitems(items):
