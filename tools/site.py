@@ -156,7 +156,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-pdfs", action="store_true", help="do not print the chapters")
     parser.add_argument(
-        "--few", action="store_true", help="of each explorer, store a few accounts, to look at the pages"
+        "--few",
+        action="store_true",
+        help=f"of each explorer, store {FEW} accounts: to look at the pages, not to publish them",
     )
     wished = parser.parse_args()
     prints, most = not wished.no_pdfs and can_print(), FEW if wished.few else None

@@ -84,11 +84,11 @@ def _names() -> list[str]:
     return list(GALLERY)
 
 
-def store_all(most: int | None = None, n_processes: int = 2) -> list[tuple[str, float, int]]:
+def store_all(n_processes: int = 2, most: int | None = None) -> list[tuple[str, float, int]]:
     """The accounts of all explorers, or so many of each, in build/explorers, unless they are there; what it took."""
     stamp, now = KEPT / "fingerprint", fingerprint()
-    enough = {now} if most is None else {now, f"{now} {most}"}
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") in enough:
+    this = now if most is None else f"{now} {most}"
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") in (now, this):
         return []
     shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True)
@@ -101,7 +101,7 @@ def store_all(most: int | None = None, n_processes: int = 2) -> list[tuple[str, 
             done.append(found.result())
             name, seconds, n_settings = done[-1]
             print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts", flush=True)
-    stamp.write_text(now if most is None else f"{now} {most}", encoding="utf-8")
+    stamp.write_text(this, encoding="utf-8")
     return done
 
 
@@ -109,7 +109,7 @@ def copy_explorers(folder: Path, most: int | None = None) -> None:
     """Takes the accounts that are missing, and writes all that a page loads to a folder."""
     from every_byte.widget.scripts import one_script
 
-    store_all(most)
+    store_all(most=most)
     folder.mkdir(parents=True, exist_ok=True)
     for path in [*KEPT.glob("*.js"), PAGE / "explorer.css"]:
         shutil.copy(path, folder)

@@ -100,8 +100,11 @@ class Owners:
     changes: int = 0
     _pairs: dict[tuple, tuple] = field(default_factory=dict, repr=False)
 
-    def holds(self, number: int, shape: tuple, dtype: object) -> None:
-        """Note what tensor holds an allocation. Equal pairs are one object: Python's collector looks at each."""
+    def holds(self, number: int, shape: tuple | None, dtype: object) -> None:
+        """Note what tensor holds an allocation, its shape None where it is not known.
+
+        Equal pairs are one object: there are few, and Python's collector has to look at each that there is.
+        """
         pair = shape, dtype
         self.tensors[number] = self._pairs.setdefault(pair, pair)
 
@@ -138,7 +141,7 @@ class Owners:
     def moved(self, old: int | None, new: int | None) -> None:
         """Note that a storage was resized: what it was, it is still. Its tensors' new shapes are not known here."""
         if new is not None:
-            self.tensors[new] = None, self.tensors[old][1] if old in self.tensors else None
+            self.holds(new, None, self.tensors[old][1] if old in self.tensors else None)
             for role in self.roles.get(old, ()):
                 self.add(new, role)
 

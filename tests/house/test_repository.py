@@ -194,6 +194,10 @@ PARTS = {
 }
 
 
+def test_every_pattern_has_its_parts():
+    assert PARTS.keys() == OF_A_MACHINE.keys()
+
+
 def of_a_machine(text: str) -> list[str]:
     lowered = text.lower()
     worth = (what for what, parts in PARTS.items() if any(part in lowered for part in parts))

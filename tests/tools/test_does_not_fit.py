@@ -92,8 +92,9 @@ def test_its_cure_fits(name, tmp_path):
 
 
 @pytest.mark.nightly
-def test_what_the_readme_says_of_the_advice_in_a_report():
+def test_what_the_cures_say_of_the_advice_in_a_report():
     """Expandable segments let the request pass that failed, and some more: blocks 36 to 39."""
+    assert "three blocks later" in CURES
     report, advised = broken("resume"), ran(FOLDER / "resume.py", CARD, 3, "expandable_segments:True")
     assert "All that is free would be enough" in repr(report)
     assert advised.ran_out

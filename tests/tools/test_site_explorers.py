@@ -69,18 +69,18 @@ def fail(error: Exception):
 def test_what_is_there_is_not_taken_again(kept, tmp_path):
     store("mlp")
     (kept / "fingerprint").write_text(fingerprint(), encoding="utf-8")
-    assert store_all() == store_all(2) == []
+    assert store_all() == store_all(most=2) == []
     copy_explorers(tmp_path / "site")
     written = {path.name for path in (tmp_path / "site").iterdir()}
     assert written == {"mlp.js", "explorers.js", "explorer.css"}
 
 
-def test_a_few_are_enough_for_whom_a_few_are_enough(kept, monkeypatch):
+def test_few_are_taken_once_and_do_where_few_are_asked_for(kept, monkeypatch):
     taken = []
     monkeypatch.setattr(site_explorers, "_names", lambda: taken.append("again") or [])
     monkeypatch.setattr(site_explorers, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
     for most, times in ((2, 1), (2, 1), (None, 2), (None, 2), (2, 2), (3, 2)):
-        store_all(most, n_processes=1)
+        store_all(n_processes=1, most=most)
         assert len(taken) == times, (most, times)
 
 

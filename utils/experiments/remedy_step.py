@@ -128,9 +128,9 @@ class RemedyStep(ABC):
     def letters(self) -> dict[str, int]:
         """The letters of the closed forms: the model's; b, s; r, the rank; W, cuBLAS's workspace; c, a chunk's rows.
 
-        Of the 8-bit optimizer, by `eight_bit_step`, beside the gradient that a step takes at most: m for a block's
-        largest matrix, and M for the vocabulary's, N if that one's gradient is in float32; u and U are what of them
-        comes last.
+        Of the 8-bit optimizer, by `eight_bit_step`, the most bytes that a step takes beside the gradient: m for a
+        block's largest matrix, M for the vocabulary's, N for that with a gradient in float32. Of these bytes u (of m)
+        and U (of the vocabulary's) are those that come last.
         """
         sizes = self.model_letters
         of_block = eight_bit_step(sizes["d"] * sizes["f"], self.held.weight_bytes)

@@ -39,7 +39,7 @@ def roomy_gpu(gpu: str | GPUSpec) -> Iterator:
 
 @contextmanager
 def _collector_at_rest() -> Iterator[None]:
-    """What hangs together in a circle stays for as long, as in a recording, whenever Python's collector would come.
+    """Python's collector rests meanwhile, so that what only refers to itself stays as long as in a recording.
 
     It would come often: a second's experiment leaves a trace of some ten thousand objects.
     """

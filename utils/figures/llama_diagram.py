@@ -45,8 +45,10 @@ def llama_block(settings: LlamaSettings, **letters: int) -> Diagram:
     one = letters | {"b": 1, "s": 1, "L": 1}
     terms = {term.name: term.size.value(one) for term in llama_block_saved(settings)}
     n_items = [_height(column) for column in (_ATTENTION, _MLP)]
+    state = terms.pop("attention: random state")
     said = "; ".join(f"{name}: {n:,} bytes" for name, n in terms.items())
-    total = sum(n for name, n in terms.items() if name != "attention: random state")
+    said = f"{said}; and once for all of them attention's random state: {state} bytes"
+    total = sum(terms.values())
     diagram = Diagram(f"The tensors that a Llama's block keeps for each token: {said}.", _TOP + max(n_items) + 34)
     for number, (title, column) in enumerate((("attention", _ATTENTION), ("MLP", _MLP))):
         left = number * (_COLUMN + _GAP)

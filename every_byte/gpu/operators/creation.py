@@ -186,7 +186,7 @@ def _cat(tensors: list[torch.Tensor], dim: int = 0) -> torch.Tensor:
 
 
 def _may_be_channels_last(x: torch.Tensor) -> bool:
-    """Whether its second dimension may lie closest. If of one tensor it does not, the result is in order."""
+    """Whether it may be channels last; a result is only if all of its tensors are, and one that is not settles it."""
     return x.dim() > 3 and x.stride(1) <= x.stride(-1)
 
 

@@ -195,9 +195,9 @@ def variance(call: Call) -> None:
 
 @returns(aten.linalg_vector_norm.default)
 def _vector_norm(x: torch.Tensor, order=2, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
-    """As a sum's, at once; PyTorch's own way on meta would compute many tensors."""
+    """At once for real numbers and an order that is a number; PyTorch's own way makes many tensors on meta."""
     if isinstance(order, (int, float)) and x.dtype.is_floating_point and x.numel() and dtype is None:
-        if (result := _reduced(x, dim, keepdim, dtype)) is not None:
+        if (result := _reduced(x, dim, keepdim, None)) is not None:
             return result
     return aten.linalg_vector_norm.default(x, order, dim, keepdim, dtype=dtype)
 
