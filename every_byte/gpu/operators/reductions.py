@@ -196,8 +196,9 @@ def variance(call: Call) -> None:
 @returns(aten.linalg_vector_norm.default)
 def _vector_norm(x: torch.Tensor, order=2, dim=None, keepdim: bool = False, *, dtype=None) -> torch.Tensor:
     """At once for real numbers and an order that is a number; PyTorch's own way makes many tensors on meta."""
-    if isinstance(order, (int, float)) and x.dtype.is_floating_point and x.numel() and dtype is None:
-        if (result := _reduced(x, dim, keepdim, None)) is not None:
+    if isinstance(order, (int, float)) and x.dtype.is_floating_point and dtype is None:
+        result = _reduced(x, dim, keepdim, None)
+        if result is not None and all(x.shape[i] for i in reduced_dims(x, dim)):  # PyTorch says what is said of none
             return result
     return aten.linalg_vector_norm.default(x, order, dim, keepdim, dtype=dtype)
 
