@@ -52,6 +52,8 @@ FEW_CASES, OF_MANY, A_HANDFUL = 8, 4, 5
 def _not_sampled(items) -> Iterator[pytest.Item]:
     """By day, of a test with more than a handful of cases that is marked `sampled(n)` one in n, of any other with more
     than a few one in OF_MANY: so many that of each parameter with few values all occur. The others are yielded.
+
+    `sampled(n, slow=True)` is for cases that are alike and take seconds each: a handful is divided as well, simply.
     """
     cases = defaultdict(list)
     for item in items:
@@ -60,7 +62,9 @@ def _not_sampled(items) -> Iterator[pytest.Item]:
     for those in cases.values():
         mark = those[0].get_closest_marker("sampled")
         every = mark.args[0] if mark else OF_MANY
-        if every > 1 and len(those) > (A_HANDFUL if mark else FEW_CASES):
+        if mark and mark.kwargs.get("slow") and len(those) <= FEW_CASES:
+            yield from (item for i, item in enumerate(those) if i % every)
+        elif every > 1 and len(those) > (A_HANDFUL if mark else FEW_CASES):
             by_day = _sample(those, every)
             yield from (item for item in those if item not in by_day)
 

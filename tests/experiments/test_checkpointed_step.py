@@ -14,7 +14,7 @@ from utils.models.operations import FlopCounter
 from utils.models.policies import reason_against
 from utils.models.regions import REGIONS, WITH_K, set_regions
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(3, slow=True)
 
 N_DRAWN = 16
 

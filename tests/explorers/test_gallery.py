@@ -15,7 +15,7 @@ from every_byte.widget.gpus import for_a_page
 from utils.experiments.checkpointed_step import OPTIMAL
 from utils.explorers.gallery import ALL, GALLERY, Shown, explorer
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(2, slow=True)
 
 CHAPTERS = sorted(places.CHAPTERS.glob("*.ipynb"))
 

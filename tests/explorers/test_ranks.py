@@ -13,7 +13,7 @@ from utils.experiments.rank_steps import MODELS
 from utils.explorers.ranks import WITH_BFLOAT16, account, ranks_explorer, remark
 from utils.formulas.mesh import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(3, slow=True)
 
 SMALL = {"model": "gpt2", "t": 2, "b": 1, "s": 64}
 HEADS = (

@@ -9,7 +9,7 @@ from utils.experiments import mesh_step
 from utils.experiments.mesh_step import MeshStep
 from utils.formulas.mesh import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES, MeshSettings, held_on_mesh
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(3, slow=True)
 
 SIZES = {"L": 3, "d": 256, "a": 8, "V": 4096}
 WAYS = list(itertools.product((1, 2, 4), SEQUENCE, RECOMPUTE, ATTENTIONS, STAGES))
@@ -66,6 +66,7 @@ def test_all_stages_have_the_same_moments():
     assert {tuple(held_on_mesh(MeshSettings(stage=stage))) for stage in STAGES} == {MOMENTS}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

@@ -21,7 +21,7 @@ from utils.formulas.decoder_moments import (
 from utils.formulas.families import family_of
 from utils.models import eight_bit
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(3, slow=True)
 
 REMEDIES = [
     ({}, "backward of the loss"),
@@ -145,6 +145,7 @@ def test_adafactor_s_step_is_a_lower_bound(step):
         assert more == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

@@ -25,7 +25,7 @@ from tools.example_runs import (
     shown_on,
 )
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(3, slow=True)
 
 PAGE = (ROOT / "book" / "your_own_program.md").read_text(encoding="utf-8")
 
