@@ -168,7 +168,7 @@ def main() -> None:
     timed("a report", lambda: page_of_the_report(EXAMPLE / PAGE))
     timed("sources", stage)
     with ThreadPoolExecutor(1) as beside:
-        accounts = beside.submit(store_all, most)  # processes of their own, which take longest
+        accounts = beside.submit(store_all, most=most)  # processes of their own, which take longest
         timed("pages", lambda: build_pages(*options))
         if prints:
             timed("PDFs", lambda: print_chapters(HTML, KEPT / "pdfs"))  # on paper explorers are tables

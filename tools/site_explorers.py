@@ -84,7 +84,7 @@ def _names() -> list[str]:
     return list(GALLERY)
 
 
-def store_all(n_processes: int = 2, most: int | None = None) -> list[tuple[str, float, int]]:
+def store_all(*, n_processes: int = 2, most: int | None = None) -> list[tuple[str, float, int]]:
     """The accounts of all explorers, or so many of each, in build/explorers, unless they are there; what it took."""
     stamp, now = KEPT / "fingerprint", fingerprint()
     this = now if most is None else f"{now} {most}"
