@@ -1,0 +1,101 @@
+"""The account of a reader's model: a step of its training on a simulated GPU, from the model and a batch in letters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.ledger.ledger import Ledger
+
+from .report import Report
+from .training_step import TrainingStep, copies_of
+
+
+@dataclass(frozen=True, repr=False)
+class Account:
+    """A step of training a model, run and reported: printed, it is the report of `every-byte run`.
+
+    `step` is what was run, `report` what came of it: its peak, whose every byte is, on which GPUs it fits. `at` has the
+    same of other sizes.
+
+    Unit:   bytes.
+    """
+
+    step: TrainingStep
+    report: Report
+    n_steps: int
+    settings: str = ""
+
+    @property
+    def letters(self) -> dict[str, int]:
+        """The sizes."""
+        return dict(self.step.letters)
+
+    @property
+    def ledger(self) -> Ledger:
+        """Whose each byte is, at the peak, or where memory ran out."""
+        return self.report.account
+
+    @property
+    def peak_bytes(self) -> int:
+        """What is allocated at the peak, in whole blocks."""
+        return self.report.peak.allocated_bytes
+
+    @property
+    def requested_bytes(self) -> int:
+        """What was asked for of it: what formulas speak of."""
+        return self.report.peak.requested_bytes
+
+    def at(self, **letters: int) -> "Account":
+        """The account of other sizes; those that are not named stay.
+
+        Raises: ValueError for a letter that this one does not have.
+        """
+        if unknown := letters.keys() - self.step.letters.keys():
+            raise ValueError(
+                f"letters must be among {', '.join(self.step.letters)}: got {sorted(unknown)[0]!r}; give it a value "
+                "in account(…) first."
+            )
+        step = replace(self.step, letters=self.letters | letters)
+        return replace(self, step=step, report=step.run(self.report.spec, self.n_steps, self.settings))
+
+    def __repr__(self) -> str:
+        return repr(self.report)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()
+
+
+def account(
+    model: nn.Module | Callable[..., nn.Module],
+    batch: object,
+    *,
+    loss: Callable | None = None,
+    optimizer: str | Callable = "AdamW",
+    precision: str = "float32",
+    gpu: str | GPUSpec = "a100-80gb",
+    steps: int = 2,
+    settings: str = "",
+    **letters: int,
+) -> Account:
+    """Train a model for some steps on a simulated GPU, and say whose each byte of its memory is.
+
+    `model` is a module, which stays as it is, or a function that makes one, whose arguments are letters. `batch` is
+    made of `tokens("b", "s", below=50257)`, `numbers("b", 3, 224, 224)` and tensors: a dict is given to the model by
+    name, a tuple by place; or it is a function of letters that returns such. `loss` takes the model's output and the
+    batch; without it, the output has a loss, or is one. `optimizer` is a name as "AdamW, fused", "none", or a function
+    that takes the parameters; `precision` is one of "float32", "bfloat16", "float16", "autocast" (to bfloat16) and
+    "autocast float16". The letters are the sizes: `account(model, batch, b=8, s=1024)`.
+
+    Raises: ValueError for a letter without a value, one that nothing uses, and a precision or optimizer that there is
+            not; whatever the model raises.
+    """
+    make = copies_of(model) if isinstance(model, nn.Module) else model
+    step = TrainingStep(make, batch, loss, optimizer, precision, letters)
+    if unused := set(letters) - step.wanted:
+        raise ValueError(
+            f"a letter must be a size of the batch or an argument of the model: got {sorted(unused)[0]!r}; "
+            f"they have {', '.join(sorted(step.wanted)) or 'none'}."
+        )
+    return Account(step, step.run(gpu, steps, settings), steps, settings)

@@ -1,0 +1,153 @@
+"""Steps of training a reader's model: made, run on a simulated GPU as a training loop would, and reported."""
+
+import inspect
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.simulated import SimulatedGPU
+
+from . import batch as batches
+from .report import Report
+from .training import Training
+
+PRECISIONS = {
+    "float32": (torch.float32, None),
+    "bfloat16": (torch.bfloat16, None),
+    "float16": (torch.float16, None),
+    "autocast": (torch.float32, torch.bfloat16),
+    "autocast float16": (torch.float32, torch.float16),
+}
+"""The type of the weights, and the one that autocast computes in."""
+OPTIMIZERS: dict[str, Callable] = {
+    "AdamW": torch.optim.AdamW,
+    "AdamW, fused": lambda parameters: torch.optim.AdamW(parameters, fused=True),
+    "AdamW, loop": lambda parameters: torch.optim.AdamW(parameters, foreach=False),
+    "Adam": torch.optim.Adam,
+    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=1e-3),
+    "SGD, momentum": lambda parameters: torch.optim.SGD(parameters, lr=1e-3, momentum=0.9),
+    "Adafactor": torch.optim.Adafactor,
+    "none": lambda parameters: None,
+}
+"""By name, each with PyTorch's own defaults."""
+
+
+@dataclass(frozen=True)
+class TrainingStep:
+    """What a step of training is: how the model is made, what it gets, its loss, its optimizer and its precision.
+
+    `make` returns a model for values of those letters that are its arguments; `batch` is as `batch.made` has it, or a
+    function of letters that returns one. `loss` takes the model's output and the batch; None: the output has it.
+
+    Raises: ValueError for a precision or an optimizer that there is not.
+    """
+
+    make: Callable[..., nn.Module]
+    batch: object
+    loss: Callable | None = None
+    optimizer: str | Callable = "AdamW"
+    precision: str = "float32"
+    letters: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
+            value = getattr(self, what)
+            if isinstance(value, str) and value not in known:
+                raise ValueError(f"{what} must be one of {', '.join(map(repr, known))}: got {value!r}.")
+
+    @property
+    def wanted(self) -> set[str]:
+        """The letters that the model's function and the batch have."""
+        of_batch = _arguments(self.batch) if callable(self.batch) else batches.letters_of(self.batch)
+        return _arguments(self.make) | of_batch
+
+    def run(self, gpu: str | GPUSpec, n_steps: int = 2, settings: str = "") -> Report:
+        """So many steps on a fresh simulated GPU that stands for "cuda", and their report; out of memory is reported.
+
+        What is written is what a training script does: model, `.to("cuda")`, optimizer; then, step by step, the batch,
+        forward, loss, backward, the optimizer's step, `zero_grad`.
+        """
+        start, ended, exit_code = time.perf_counter(), f"{n_steps} steps were run", 0
+        model = self._model()
+        with SimulatedGPU(gpu, cuda=True, settings=settings) as simulated:
+            with Training(simulated) as training:
+                try:
+                    self._train(model, n_steps)
+                except torch.OutOfMemoryError as error:
+                    ended, exit_code = f"torch.OutOfMemoryError: {str(error).splitlines()[0]}", 1
+            return Report.of(
+                simulated, steps=training.steps(), ended=ended, exit_code=exit_code,
+                seconds=time.perf_counter() - start, was_stopped=not exit_code,
+            )  # fmt: skip
+
+    def _model(self) -> nn.Module:
+        return called_with(self.make, self.letters).train()
+
+    def _train(self, model: nn.Module, n_steps: int) -> None:
+        weights, computed = PRECISIONS[self.precision]
+        model.to("cuda", weights)
+        make_optimizer = OPTIMIZERS[self.optimizer] if isinstance(self.optimizer, str) else self.optimizer
+        optimizer = make_optimizer([p for p in model.parameters() if p.requires_grad])
+        for _ in range(n_steps):  # batch and loss keep their names into the next step, as in a script
+            batch = batches.moved(self._batch(), "cuda")
+            with torch.autocast("cuda", computed) if computed else nullcontext():
+                loss = self._loss(_called(model, batch), batch)
+            loss.backward()
+            if optimizer is not None:
+                optimizer.step()
+            model.zero_grad()
+
+    def _batch(self):
+        found = called_with(self.batch, self.letters) if callable(self.batch) else self.batch
+        return batches.made(found, self.letters)
+
+    def _loss(self, output, batch) -> torch.Tensor:
+        if self.loss is not None:
+            return self.loss(output, batch)
+        found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", output)
+        if isinstance(found, torch.Tensor) and found.dim() == 0 and found.requires_grad:
+            return found
+        raise ValueError(
+            "loss must be given where the model returns none: got "
+            f"{type(output).__name__}; try loss=lambda output, batch: output.square().mean()."
+        )
+
+
+def _called(model: nn.Module, batch):
+    """What a model returns for a batch: a dict's parts by name, a tuple's by place, anything else as the one."""
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(*batch) if isinstance(batch, tuple | list) else model(batch)
+
+
+def _arguments(function: Callable) -> set[str]:
+    """The names of a function's arguments, letters all of them."""
+    return set(inspect.signature(function).parameters)
+
+
+def called_with(function: Callable, letters: Mapping[str, int]):
+    """What a function returns that has some of the letters as arguments.
+
+    Raises: ValueError for one without a value.
+    """
+    wanted = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted):
+        return function(**letters)
+    required = [p.name for p in wanted if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+    if missing := [name for name in required if name not in letters]:
+        name = getattr(function, "__name__", "a function")
+        raise ValueError(
+            f"every letter must have a value: {missing[0]} of {name} has none; try account(…, {missing[0]}=8)."
+        )
+    return function(**{p.name: letters[p.name] for p in wanted if p.name in letters})
+
+
+def copies_of(model: nn.Module) -> Callable[[], nn.Module]:
+    """A function that returns a copy of a model, which itself stays where it is and as it is."""
+    return lambda: deepcopy(model)

@@ -1,0 +1,101 @@
+"""The account of a reader's model: the bytes of the script that one would write, for any sizes, and what is refused."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from every_byte.account.account import account
+from every_byte.account.batch import numbers, tokens
+from utils import GPT, SimulatedGPU
+
+
+def mlp(d: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
+
+
+def squares(output, batch):
+    return output.square().mean()
+
+
+def of_an_mlp(**changed):
+    how = {"loss": squares, "d": 96, "b": 40} | changed
+    return account(mlp, (numbers("b", "d"),), **how)
+
+
+def by_hand(gpu: str, d: int, b: int) -> int:
+    """The peak of two steps of that MLP, as a script has them."""
+    model = mlp(d)
+    with SimulatedGPU(gpu, cuda=True) as simulated:
+        model.to("cuda")
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(2):
+            x = torch.randn(b, d).to("cuda")
+            loss = squares(model(x), None)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return simulated.max_memory_allocated()
+
+
+def test_it_has_the_peak_of_the_script():
+    found = of_an_mlp(gpu="h100-80gb")
+    assert found.peak_bytes == by_hand("h100-80gb", 96, 40)
+    assert found.ledger.requested_bytes == found.requested_bytes
+    assert "Fits on h100-80gb" in repr(found)
+
+
+def test_other_sizes_are_another_account():
+    found = of_an_mlp().at(b=77, d=64)
+    assert found.letters == {"b": 77, "d": 64}
+    assert found.peak_bytes == by_hand("a100-80gb", 64, 77)
+
+
+def test_a_module_stays_as_it_is():
+    model = mlp(32)
+    before = [p.clone() for p in model.parameters()]
+    account(model, numbers("b", 32), loss=squares, b=3)
+    assert all(torch.equal(p, q) and p.grad is None for p, q in zip(model.parameters(), before, strict=True))
+
+
+def test_a_model_of_tokens_in_autocast():
+    def made(V: int, s: int, L: int) -> nn.Module:
+        return GPT(V, s, 48, L, 3)
+
+    words = tokens("b", "s", below="V")
+    found = account(made, (words, words), loss=lambda out, _: out[1], precision="autocast", V=101, s=32, L=2, b=4)
+    assert "autocast copies" in found.ledger.parts or found.report.peak_place.phase == "step"
+    assert {row.module.split(".")[0] for row in found.ledger.rows} >= {"blocks"}
+
+
+def test_out_of_memory_is_an_account_too():
+    def wide() -> nn.Module:
+        return nn.Sequential(nn.Linear(8, 50_000), nn.GELU(), nn.Linear(50_000, 8))
+
+    found = account(wide, numbers("b", 8), loss=squares, gpu="t4-16gb", b=50_000)
+    assert found.report.ran_out
+    assert "Out of memory on t4-16gb" in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"s": 3}, "a letter must be a size of the batch or an argument of the model: got 's'; they have b, d."),
+        ({"precision": "half"}, "precision must be one of 'float32', 'bfloat16'"),
+        ({"optimizer": "Lion"}, "optimizer must be one of 'AdamW', 'AdamW, fused'"),
+        ({"loss": None}, "loss must be given where the model returns none: got Tensor"),
+    ],
+)
+def test_what_is_refused(changed, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        of_an_mlp(**changed)
+
+
+def test_every_letter_has_a_value():
+    with pytest.raises(ValueError, match=r"b of 'b' has none; try account\(…, b=8\)"):
+        account(mlp, numbers("b", "d"), loss=squares, d=8)
+    with pytest.raises(ValueError, match=r"d of mlp has none; try account\(…, d=8\)"):
+        account(mlp, numbers("b", 8), loss=squares, b=8)
+    with pytest.raises(ValueError, match="letters must be among d, b: got 's'"):
+        of_an_mlp().at(s=3)
