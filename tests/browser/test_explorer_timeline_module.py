@@ -102,7 +102,7 @@ def test_a_stage_beyond_its_limit_has_dashes_and_a_reason_but_no_alarm(page, sho
 # ---- verdict
 
 
-@pytest.mark.parametrize("fixture", ["shown", "short"])
+@pytest.mark.parametrize("fixture", ["shown", pytest.param("short", marks=pytest.mark.nightly)])
 def test_the_verdict_is_the_kernels(page, request, fixture):
     state_of = request.getfixturevalue(fixture)
     draw(page, state_of)

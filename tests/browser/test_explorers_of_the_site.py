@@ -53,7 +53,7 @@ def test_each_chapter_has_its_explorers_alive_with_their_tables_in_reserve():
             assert not found or page.evaluate("typeof everyByte.explorer") == "function"
 
 
-@pytest.mark.parametrize("width", [360, 800, 1280])
+@pytest.mark.parametrize("width", [360, *(pytest.param(width, marks=pytest.mark.nightly) for width in (800, 1280))])
 def test_without_scripts_the_tables_stand_there_with_all_their_columns(width):
     with visit(FILES, viewport=WIDE | {"width": width}, java_script_enabled=False) as seen:
         for notebook in WITH_EXPLORER:

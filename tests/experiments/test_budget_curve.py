@@ -15,6 +15,7 @@ def found():
     return [compiled_block(STACK, budget) for budget in (1.0, 0.6, 0.0)]
 
 
+@pytest.mark.nightly
 def test_bytes_and_flops_are_those_of_a_run(found):
     plain_bytes, _ = held_by_a_block(STACK, eager)
     assert found[0].held_bytes == plain_bytes

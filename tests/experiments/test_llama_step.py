@@ -72,6 +72,7 @@ def test_other_sizes_take_the_place_of_the_models():
     assert readings[0, "model"].requested_bytes == 2 * n_parameters + tables
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere ru_maxrss has another unit")
 @pytest.mark.parametrize("offload", ["activations", "optimizer, gradients"])
 def test_what_8b_brings_to_the_host_takes_none_of_its_memory(offload):

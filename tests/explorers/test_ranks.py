@@ -87,6 +87,7 @@ def test_a_rank_may_get_less_than_its_share(monkeypatch):
     assert said.endswith("rank 0's state is smaller by 2,464 bytes (2.41 KiB).")
 
 
+@pytest.mark.nightly
 def test_where_the_figure_reserves_other_bytes_than_the_verdict_it_is_said(explorer):
     for chosen, differs in (({"stage": "0"}, True), ({"stage": "3"}, False)):
         settings = start_of(explorer) | SMALL | chosen
@@ -148,6 +149,7 @@ def test_positions_that_are_not_split_need_not_be_divided(explorer):
     assert set(explorer.predict(start_of(explorer) | SMALL | {"s": 65, "t": 1})) == set(MOMENTS)
 
 
+@pytest.mark.nightly
 def test_a_large_model_s_verdict_is_of_its_share(explorer):
     """Whole, it would fit on no card."""
     assert 2 * SHAPES["22B"]["L"] * 12 * SHAPES["22B"]["d"] ** 2 > 40e9

@@ -20,7 +20,7 @@ from utils import GPT, SimulatedGPU
 from utils.experiments.gpt_step import GPTStep
 from utils.experiments.training import StepSettings, random_tokens, train_steps
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(3, slow=True)
 
 V, S, D, N_LAYERS, HEADS = 5001, 96, 192, 4, 3
 A100 = find_spec("a100-80gb")

@@ -28,6 +28,7 @@ def test_ranks_agree_with_one_process_and_keep_what_simulated_ranks_keep(n, tmp_
             assert item["rows"] == item["rows of the simulated rank"]
 
 
+@pytest.mark.nightly
 def test_a_rank_that_dies(tmp_path):
     run = Run(2, tmp_path, "lose")
     assert run.status != 0

@@ -62,7 +62,7 @@ def printed(program: str) -> str:
 @pytest.mark.parametrize(
     ("n", "step", "how"),
     [
-        pytest.param(25_000, "lambda y: y * 2", "", id="mul"),
+        pytest.param(25_000, "lambda y: y * 2", "", id="mul", marks=NIGHTLY),
         pytest.param(25_000, "lambda y: y + y", "", id="gradients meet", marks=NIGHTLY),
         pytest.param(25_000, "lambda y: y.sin()", "retain_graph=True", id="retained", marks=NIGHTLY),
         pytest.param(12_000, CHECKPOINT, "", id="checkpoint", marks=NIGHTLY),

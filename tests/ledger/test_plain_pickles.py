@@ -16,7 +16,6 @@ import numpy
 import pytest
 import torch
 
-from every_byte.ledger import plain_pickles
 from every_byte.ledger.plain_instructions import MOST_MARKS
 from every_byte.ledger.plain_pickles import MOST_WAITING, NotPlain, load, loads
 
@@ -179,7 +178,3 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path.write_bytes(pickle.dumps(SNAPSHOT))
     with pytest.raises(NotPlain, match=r"at most 1,000 bytes: large.pickle has 114,700"):
         load(path, most_bytes=1000)
-
-
-def test_no_pickle_of_pythons_own_is_in_it():
-    assert not hasattr(plain_pickles, "pickle")

@@ -50,6 +50,7 @@ def by_budget():
     return found, region, unmodelled
 
 
+@pytest.mark.nightly
 def test_budgets_hold_less_and_less(by_budget):
     found, region, _ = by_budget
     held = [found[budget][0][1][0] for budget in (1.0, 0.7, 0.4, 0.0)]
@@ -106,6 +107,7 @@ def test_elementwise_operations_go_first(gpu):
     assert list(found)[0] == "native_layer_norm 1"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", sorted(set(SHAPES) - {"flash"}))
 def test_other_attentions_compile_too(gpu, name):
     """Each with the kernel that CUDA takes: PyTorch would compile attention in mathematics for meta tensors."""

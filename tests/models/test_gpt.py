@@ -60,6 +60,7 @@ def test_a_fresh_model_knows_nothing(kind):
     assert abs(loss.item() - math.log(1000)) < 0.05
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["sdpa", "explicit"])
 def test_it_learns(kind):
     model = tiny(kind=kind, d_model=24)

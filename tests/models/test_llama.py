@@ -46,6 +46,7 @@ def test_it_has_the_parameters_of_the_published_model(name):
     assert sum(parameter.numel() for parameter in model.parameters()) == PUBLISHED[name]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("changes", [{}, {"n_kv_heads": 6}, {"is_tied": True}])
 def test_explicit_and_sdpa_give_the_same_loss_and_gradients(changes):
     (loss, gradients), (other_loss, others) = (loss_and_gradients(tiny(kind=kind, **changes)) for kind in KINDS)
@@ -65,6 +66,7 @@ def test_a_checkpoint_of_each_block_changes_no_number():
     assert torch.equal(gradients, others)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fresh_model_knows_nothing_and_learns(kind):
     model = tiny(kind=kind)

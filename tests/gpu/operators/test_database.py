@@ -27,7 +27,7 @@ def _hold(mode: str, names: list[str], at_most: int | None) -> Counter:
 def test_the_first_sample_of_every_operator(mode):
     """Of some operators in each mode, in each of others; of all in all of them at night."""
     modes = list(MODES)
-    counts = _hold(mode, sorted(recorded(mode))[modes.index(mode) :: 6 * len(modes)], 1)
+    counts = _hold(mode, sorted(recorded(mode))[modes.index(mode) :: 12 * len(modes)], 1)
     assert counts[EXACT] > LEAST_EXACT * (counts[EXACT] + counts[FLAGGED] + counts[REFUSED])
 
 

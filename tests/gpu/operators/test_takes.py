@@ -8,7 +8,7 @@ from verified import LISTED
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 FILES = (
     *("operation_cases", "transformer_cases", "crossing_cases", "block_cases", "program_cases"),
