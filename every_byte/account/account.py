@@ -9,7 +9,10 @@ from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.ledger import Ledger
 
 from .report import Report
-from .training_step import TrainingStep, copies_of
+from .closed_form.closed_form import ClosedForm
+from .closed_form.finding import closed_form
+from .closed_form.keys import at_mark
+from .training_step import END_OF_FORWARD, TrainingStep, copies_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,6 +62,23 @@ class Account:
             )
         step = replace(self.step, letters=self.letters | letters)
         return replace(self, step=step, report=step.run(self.report.spec, self.n_steps, self.settings))
+
+    def formula(self, moment: str = "peak", *, n_checks: int = 8, seed: int = 0) -> ClosedForm:
+        """What is held at the peak, or at "end of forward", in letters: derived from runs, and checked at others.
+
+        The letters are the account's own; so many sizes are drawn at random to check it, from this seed.
+
+        Raises: ValueError for another moment, and where the account has no letters.
+        """
+        if moment not in ("peak", END_OF_FORWARD):
+            raise ValueError(f"moment must be 'peak' or {END_OF_FORWARD!r}: got {moment!r}.")
+        if not self.letters:
+            raise ValueError("an account must have letters to have a formula: got none; write a size as 'b', and b=8.")
+        at = None if moment == "peak" else at_mark(END_OF_FORWARD)
+        return closed_form(
+            self.step, self.report.spec, moment=at, title=f"{moment}, requested", n_steps=self.n_steps,
+            settings=self.settings, n_checks=n_checks, seed=seed,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         return repr(self.report)

@@ -12,10 +12,12 @@ from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.trace import Trace
 
 from . import batch as batches
 from .report import Report
 from .training import Training
+from .undrawn import undrawn
 
 PRECISIONS = {
     "float32": (torch.float32, None),
@@ -36,6 +38,8 @@ OPTIMIZERS: dict[str, Callable] = {
     "none": lambda parameters: None,
 }
 """By name, each with PyTorch's own defaults."""
+END_OF_FORWARD = "end of forward"
+"""The mark that each step sets in its trace when its loss is there."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class TrainingStep:
         with SimulatedGPU(gpu, cuda=True, settings=settings) as simulated:
             with Training(simulated) as training:
                 try:
-                    self._train(model, n_steps)
+                    self._train(model, n_steps, simulated.trace)
                 except torch.OutOfMemoryError as error:
                     ended, exit_code = f"torch.OutOfMemoryError: {str(error).splitlines()[0]}", 1
             return Report.of(
@@ -87,9 +91,10 @@ class TrainingStep:
             )  # fmt: skip
 
     def _model(self) -> nn.Module:
-        return called_with(self.make, self.letters).train()
+        with undrawn():
+            return called_with(self.make, self.letters).train()
 
-    def _train(self, model: nn.Module, n_steps: int) -> None:
+    def _train(self, model: nn.Module, n_steps: int, trace: Trace) -> None:
         weights, computed = PRECISIONS[self.precision]
         model.to("cuda", weights)
         make_optimizer = OPTIMIZERS[self.optimizer] if isinstance(self.optimizer, str) else self.optimizer
@@ -98,14 +103,16 @@ class TrainingStep:
             batch = batches.moved(self._batch(), "cuda")
             with torch.autocast("cuda", computed) if computed else nullcontext():
                 loss = self._loss(_called(model, batch), batch)
+            trace.mark(END_OF_FORWARD)
             loss.backward()
             if optimizer is not None:
                 optimizer.step()
             model.zero_grad()
 
     def _batch(self):
-        found = called_with(self.batch, self.letters) if callable(self.batch) else self.batch
-        return batches.made(found, self.letters)
+        with undrawn():
+            found = called_with(self.batch, self.letters) if callable(self.batch) else self.batch
+            return batches.made(found, self.letters)
 
     def _loss(self, output, batch) -> torch.Tensor:
         if self.loss is not None:

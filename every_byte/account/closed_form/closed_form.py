@@ -1,0 +1,148 @@
+"""The closed form of a reader's model: what a step holds in letters, derived from runs, and checked at others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from every_byte.account.markup import element
+from every_byte.formula.formula import Comparison, Formula
+
+from .conditions import Condition
+from .derive import PRESENCE
+from .keys import Key, Moment
+from .pieces import Pieces
+from .polynomials import Point
+from .sizes import Ranges
+from .terms import formula_of, term_names
+from .words import sentences
+
+
+@dataclass(frozen=True)
+class Check:
+    """A run that no form was derived from: its sizes, and what was predicted and what was accounted at its moment.
+
+    `is_exact` says that they agree kind of rows by kind of rows. None is predicted where no form was found.
+
+    Unit: bytes, requested.
+    """
+
+    letters: dict[str, int]
+    moment: str
+    predicted_bytes: int | None
+    accounted_bytes: int
+    is_exact: bool
+
+
+@dataclass(frozen=True, repr=False)
+class ClosedForm:
+    """What a step of training holds at its peak, or at another moment, for any sizes: found from `n_runs` runs.
+
+    `formula()` has its terms for the sizes of the account, `formula(s=7)` for others: the same, unless a kernel changes
+    on the way, which `conditions` name. `bytes(b=8)` evaluates it; letters that are not named stay as in the account.
+    `checks` are runs at sizes drawn at random, none of which was used to derive it.
+
+    Counts: the peak is the instant at which most is requested; of several moments that may have it, the highest. It
+            holds where it was looked for: `ranges` says of each letter from where to where.
+    Unit:   bytes, requested.
+    """
+
+    title: str
+    base: dict[str, int]
+    ranges: Ranges
+    moments: Mapping[Moment, Mapping[Key, Pieces]]
+    checks: tuple[Check, ...]
+    n_runs: int
+    seconds: float
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The letters that it is written in."""
+        return self.ranges.letters
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a form was found for all, and every check was met to the byte, kind of rows by kind of rows."""
+        return bool(self.checks) and all(check.is_exact for check in self.checks)
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Where a form changes."""
+        of_all = (c for forms in self.moments.values() for pieces in forms.values() for c in pieces.conditions)
+        return tuple(dict.fromkeys(of_all))
+
+    @cached_property
+    def unknown(self) -> tuple[Key, ...]:
+        """The kinds of rows for which no form was found, somewhere."""
+        found = (
+            key
+            for forms in self.moments.values()
+            for key, pieces in forms.items()
+            if any(piece.form is None for piece in pieces.pieces)
+        )
+        return tuple(dict.fromkeys(found))
+
+    def bytes(self, **letters: int) -> int:
+        """What is held. Raises: ValueError for an unknown letter, and where no form was found."""
+        return self._highest(letters)[1]
+
+    def moment(self, **letters: int) -> str:
+        """At which moment that is, in words. Raises: as `bytes`."""
+        return str(self._highest(letters)[0])
+
+    def formula(self, **letters: int) -> Formula:
+        """The terms of it that hold there. Raises: as `bytes`."""
+        moment, _ = self._highest(letters)
+        return formula_of(f"{self.title}: {moment}", self.letters, self._here(moment, self._point(letters)))
+
+    def compare(self, account) -> Comparison:
+        """What it predicts for the sizes of an account beside what is there, term by term. Raises: as `bytes`."""
+        point = self._point(account.letters)
+        moment, _ = self._highest(account.letters)
+        forms = self._here(moment, point)
+        held = account.held(moment)
+        names = term_names([*forms, *(key for key in held if key not in forms)])
+        rows: dict[str, list[int]] = {}
+        for key in names:
+            row = rows.setdefault(names[key], [0, 0])
+            row[0] += int(forms[key].at(point)) if key in forms else 0
+            row[1] += held.get(key, 0)
+        return Comparison(f"{self.title}: {moment}", tuple((name, *row) for name, row in rows.items()))
+
+    # which form holds where
+
+    def _highest(self, letters: Mapping[str, int]) -> tuple[Moment, int]:
+        point = self._point(letters)
+        present = {m: forms for m, forms in self.moments.items() if forms[PRESENCE].value(point)}
+        found = {moment: held_at(forms, point) for moment, forms in present.items()}
+        unknown = [moment for moment, table in found.items() if table is None]
+        if unknown or not found:
+            where = ", ".join(f"{x}={n}" for x, n in zip(self.letters, point, strict=True))
+            raise ValueError(f"a form must have been found: none was for {where}, {unknown[0] if unknown else ''}.")
+        moment = max(found, key=lambda moment: sum(found[moment].values()))
+        return moment, sum(found[moment].values())
+
+    def _here(self, moment: Moment, point: Point) -> dict:
+        forms = ((key, pieces.form(point)) for key, pieces in self.moments[moment].items() if key != PRESENCE)
+        return {key: form for key, form in forms if form is not None and not form.is_zero}
+
+    def _point(self, letters: Mapping[str, int]) -> Point:
+        if unknown := [letter for letter in letters if letter not in self.base]:
+            raise ValueError(f"letters must be among {', '.join(self.letters)}: got {unknown[0]!r}.")
+        return tuple({**self.base, **letters}[letter] for letter in self.letters)
+
+    # how it is shown
+
+    def __repr__(self) -> str:
+        return "\n".join([repr(self.formula()), "", *sentences(self)])
+
+    def _repr_html_(self) -> str:
+        said = "".join(element("p", sentence) for sentence in sentences(self))
+        return f"{self.formula()._repr_html_()}{said}"
+
+
+def held_at(forms: Mapping[Key, Pieces], point: Point) -> dict[Key, int] | None:
+    """What forms say of a point, by kind of rows, without those of 0 bytes; None where one was not found."""
+    found = {key: pieces.value(point) for key, pieces in forms.items() if key != PRESENCE}
+    if None in found.values():
+        return None
+    return {key: n_bytes for key, n_bytes in found.items() if n_bytes}

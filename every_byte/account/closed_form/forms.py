@@ -1,0 +1,173 @@
+"""A form of one kind of rows: a polynomial in the letters, of which some are rounded up or down; and how one is found."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+from .polynomials import Monomial, Point, Polynomial, System, candidates
+
+MULTIPLES = (2, 4, 8, 16, 32, 64, 128, 256)
+"""What sizes are rounded to multiples of, by kernels and by strides."""
+NO_FORM_WITHOUT = 3
+"""A form is believed if it was met at so many points more than it needed to be found."""
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A letter, as it is (`multiple` 1), or rounded up to a multiple, or down."""
+
+    letter: str
+    multiple: int = 1
+    is_down: bool = False
+
+    def __call__(self, n: int) -> int:
+        """What it makes of a value."""
+        if self.is_down:
+            return n // self.multiple * self.multiple
+        return -(-n // self.multiple) * self.multiple
+
+    def __str__(self) -> str:
+        if self.multiple == 1:
+            return self.letter
+        inside = f"{self.letter} - {self.multiple - 1}" if self.is_down else self.letter
+        return f"up({inside}, {self.multiple})"
+
+
+@dataclass(frozen=True)
+class Form:
+    """Polynomials, each in atoms of its own, one for each letter: their sum."""
+
+    parts: tuple[tuple[Polynomial, tuple[Atom, ...]], ...]
+
+    def at(self, point: Point) -> Fraction:
+        """Its value."""
+        return sum(
+            (p.at([atom(n) for atom, n in zip(atoms, point, strict=True)]) for p, atoms in self.parts), Fraction(0)
+        )
+
+    def __add__(self, other: "Form") -> "Form":
+        total: dict[tuple[Atom, ...], Polynomial] = dict((atoms, p) for p, atoms in self.parts)
+        for p, atoms in other.parts:
+            total[atoms] = total[atoms] + p if atoms in total else p
+        return Form(tuple((p, atoms) for atoms, p in total.items() if p.coefficients))
+
+    def divided(self, n: int) -> "Form":
+        """The same by a whole number."""
+        return Form(tuple((p.divided(n), atoms) for p, atoms in self.parts))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all coefficients are whole numbers."""
+        return all(p.is_whole for p, _ in self.parts)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing is left of it."""
+        return not self.parts
+
+    @property
+    def text(self) -> str:
+        """As `Expression` reads it."""
+        return " + ".join(p.text([str(atom) for atom in atoms]) for p, atoms in self.parts) or "0"
+
+
+def plain(polynomial: Polynomial, letters: Sequence[str]) -> Form:
+    """A polynomial of letters as they are."""
+    if not polynomial.coefficients:
+        return Form(())
+    return Form(((polynomial, tuple(map(Atom, letters))),))
+
+
+def is_met(form: Form, points: Iterable[Point], values: Iterable[int]) -> bool:
+    """Whether it has these values at these points."""
+    return all(form.at(point) == value for point, value in zip(points, values, strict=True))
+
+
+class Systems:
+    """The systems of a set of points, one for each set of monomials, as each is solved for many values."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self.points = tuple(points)
+        self._found: dict[tuple[Monomial, ...], System] = {}
+
+    def of(self, monomials: Iterable[Monomial]) -> System:
+        """The system of these monomials."""
+        monomials = tuple(monomials)
+        if monomials not in self._found:
+            self._found[monomials] = System(monomials, self.points)
+        return self._found[monomials]
+
+
+def rounded(form: Form, points: Sequence[Point], values: Sequence[int]) -> Form | None:
+    """The same with one letter rounded, in all of it or in one monomial, so that it has these values; None if none."""
+    for changed in _roundings(form):
+        if is_met(changed, points, values):
+            return changed
+    return None
+
+
+def _roundings(form: Form) -> Iterator[Form]:
+    if len(form.parts) != 1:
+        return
+    polynomial, atoms = form.parts[0]
+    used = {i for monomial, _ in polynomial.coefficients for i, power in enumerate(monomial) if power}
+    for i, is_down, multiple in product(sorted(used), (False, True), MULTIPLES):
+        new = (*atoms[:i], Atom(atoms[i].letter, multiple, is_down), *atoms[i + 1 :])
+        yield Form(((polynomial, new),))
+        if len(polynomial.coefficients) > 1:
+            for chosen in range(len(polynomial.coefficients)):
+                rest = polynomial.coefficients[:chosen] + polynomial.coefficients[chosen + 1 :]
+                yield Form(((Polynomial(rest), atoms), (Polynomial((polynomial.coefficients[chosen],)), new)))
+
+
+def guessed(letters: Sequence[str], points: Sequence[Point], values: Sequence[int]) -> Form | None:
+    """A form with these values at points in no order: one monomial, perhaps rounded, else a polynomial of low degree."""
+    if len(points) < NO_FORM_WITHOUT + 1:
+        return None
+    return _one_monomial(letters, points, values) or _low_degree(letters, points, values)
+
+
+def _one_monomial(letters, points, values) -> Form | None:
+    if not any(values):
+        return Form(())
+    if not all(values):
+        return None
+    atoms = tuple(map(Atom, letters))
+    for powers in sorted(product(range(3), repeat=len(letters)), key=sum):
+        found = _scaled(powers, atoms, points, values)
+        if found is not None:
+            return found
+    for powers in sorted(product(range(3), repeat=len(letters)), key=sum):
+        for i, is_down, multiple in product([i for i, n in enumerate(powers) if n], (False, True), MULTIPLES):
+            new = (*atoms[:i], Atom(letters[i], multiple, is_down), *atoms[i + 1 :])
+            found = _scaled(powers, new, points, values)
+            if found is not None:
+                return found
+    return None
+
+
+def _scaled(powers: Monomial, atoms: tuple[Atom, ...], points, values) -> Form | None:
+    one = Form(((Polynomial.of({powers: Fraction(1)}), atoms),))
+    scale = None
+    for point, value in zip(points, values, strict=True):
+        of_one = one.at(point)
+        if not of_one or (scale is not None and scale * of_one != value):
+            return None
+        scale = scale if scale is not None else value / of_one
+    return Form(((Polynomial.of({powers: scale}), atoms),))
+
+
+def _low_degree(letters, points, values) -> Form | None:
+    n = len(letters)
+    together = [frozenset((i, j)) for i in range(n) for j in range(i)]
+    for most in (1, 2):
+        monomials = [m for m in candidates([most] * n, together) if sum(m) <= 3]
+        if len(points) < len(monomials) + NO_FORM_WITHOUT:
+            return None
+        system = System(monomials, points)
+        if system.is_determined:
+            form = plain(system.solved(values), letters)
+            if is_met(form, points, values):
+                return form
+    return None

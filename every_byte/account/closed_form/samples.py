@@ -1,0 +1,87 @@
+"""Runs at many sizes, each kept: what a run holds at its moments, and which sizes a program takes at all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from every_byte.account.training_step import END_OF_FORWARD, TrainingStep
+from every_byte.formula.expressions import in_order
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.ledger.trace import Trace
+
+from .keys import Moment, Table, at_mark, highest, table
+from .polynomials import Point
+
+NO_LIMIT_BYTES = 2**50
+"""The memory of the GPU that sizes are tried on: no formula ends where memory does."""
+
+
+@dataclass
+class Sample:
+    """A run at one point; `at` has what it holds at a moment, None where it never comes to that."""
+
+    point: Point
+    trace: Trace
+    _tables: dict[tuple[Moment, bool], Table | None] = field(default_factory=dict)
+
+    @cached_property
+    def moments(self) -> dict[Moment, tuple[int, int]]:
+        """For each moment where it is highest, and how much is requested there."""
+        return highest(self.trace)
+
+    @cached_property
+    def peak(self) -> Moment:
+        """The moment at which most is requested; the first of equals."""
+        return max(self.moments, key=lambda moment: (self.moments[moment][1], -self.moments[moment][0]))
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most that is requested at one time."""
+        return self.moments[self.peak][1]
+
+    def at(self, moment: Moment, *, is_alike: bool) -> Table | None:
+        """What is held there, by key."""
+        if (moment, is_alike) not in self._tables:
+            position = self._position(moment)
+            found = None if position is None else table(self.trace, position, is_alike=is_alike)
+            self._tables[moment, is_alike] = found
+        return self._tables[moment, is_alike]
+
+    def _position(self, moment: Moment) -> int | None:
+        if moment == at_mark(END_OF_FORWARD):
+            return self.trace.position(END_OF_FORWARD)
+        return self.moments.get(moment, (None,))[0]
+
+
+class Samples:
+    """The runs of one step of training at all sizes that were tried; `refused` has what a program said of others.
+
+    A point has the values of `letters`, which are in the book's order.
+    """
+
+    def __init__(self, step: TrainingStep, spec: GPUSpec, n_steps: int, settings: str) -> None:
+        self._step, self._spec = step, replace(spec, total_bytes=NO_LIMIT_BYTES)
+        self._n_steps, self._settings = n_steps, settings
+        self.letters = tuple(in_order(step.letters))
+        self.base: Point = tuple(step.letters[letter] for letter in self.letters)
+        self.refused: dict[Point, str] = {}
+        self._found: dict[Point, Sample] = {}
+
+    def __iter__(self):
+        return iter(list(self._found.values()))
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def at(self, point: Sequence[int]) -> Sample | None:
+        """The run at a point; None where the program, or its model, does not take these sizes."""
+        point = tuple(point)
+        if point not in self._found and point not in self.refused:
+            step = replace(self._step, letters=dict(zip(self.letters, point, strict=True)))
+            try:
+                report = step.run(self._spec, self._n_steps, self._settings)
+            except Exception as error:  # whatever a reader's model says of sizes that do not go together
+                self.refused[point] = f"{type(error).__name__}: {error}"
+                return None
+            self._found[point] = Sample(point, report.trace)
+        return self._found.get(point)

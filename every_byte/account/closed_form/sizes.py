@@ -1,0 +1,107 @@
+"""The sizes at which a closed form is looked for: even ones first, at which nothing is rounded, then any."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations
+from random import Random
+
+from .polynomials import Point
+from .samples import Sample, Samples
+
+LARGEST_UNIT = 256
+"""Kernels round sizes up to multiples of at most this; at multiples of it they leave them as they are."""
+N_ON_A_LINE = 4
+MOST_ON_A_LINE = 7
+FRACTIONS = [Fraction(n) for n in (1, 2, 3, 4, 6, 8, 5, 12, 16)] + [Fraction(1, 2), Fraction(1, 4), Fraction(1, 3)]
+"""The multiples that are tried of a size which has to divide another, or be divided."""
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """For each letter whether it may be any number, and the least and the largest at which it is tried."""
+
+    letters: tuple[str, ...]
+    is_free: tuple[bool, ...]
+    values: tuple[tuple[int, ...], ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+
+def unit_of(n: int) -> int:
+    """The step between even values of a size: a power of two, small beside it."""
+    return min(LARGEST_UNIT, 1 << max(0, n.bit_length() - 2))
+
+
+def ranges_of(samples: Samples) -> Ranges:
+    """Which values letters may take: any, where one more than given is taken; else multiples of what was given.
+
+    Raises: ValueError where the program does not take what was given.
+    """
+    if samples.at(samples.base) is None:
+        raise ValueError(f"the sizes of the account must be ones that the model takes: {samples.refused[samples.base]}")
+    is_free, values = [], []
+    for i, n in enumerate(samples.base):
+        free = samples.at(_with(samples.base, i, n + 1)) is not None
+        unit = unit_of(n)
+        even = -(-n // unit) * unit
+        near = [even + unit * k for k in range(MOST_ON_A_LINE)] if free else _multiples(n)
+        is_free.append(free)
+        values.append(tuple(near))
+    low = tuple(max(1, n // 2) for n in samples.base)
+    high = tuple(max(2 * n, n + 3) for n in samples.base)
+    return Ranges(samples.letters, tuple(is_free), tuple(values), low, high)
+
+
+def origin_of(samples: Samples, ranges: Ranges) -> Sample:
+    """The even point from which lines are drawn: the base with its free letters rounded up to whole units."""
+    point = tuple(values[0] for values in ranges.values)
+    return samples.at(point) or samples.at(samples.base)
+
+
+def line(samples: Samples, ranges: Ranges, origin: Point, i: int, n: int = N_ON_A_LINE) -> list[Sample]:
+    """So many runs that differ in one letter, the origin among them, if there are so many."""
+    found = [samples.at(origin)]
+    for value in ranges.values[i]:
+        if len(found) == n:
+            break
+        if value != origin[i] and (sample := samples.at(_with(origin, i, value))) is not None:
+            found.append(sample)
+    return found
+
+
+def pairs(samples: Samples, ranges: Ranges, origin: Point) -> Iterator[tuple[int, int, Sample, Sample, Sample]]:
+    """For every two letters a run in which both are changed, with the runs in which one is; where there is such."""
+    for i, j in combinations(range(len(origin)), 2):
+        tried = (
+            (x, y) for x in ranges.values[i][:4] for y in ranges.values[j][:4] if x != origin[i] and y != origin[j]
+        )
+        for x, y in tried:
+            both = samples.at(_with(_with(origin, i, x), j, y))
+            one, other = samples.at(_with(origin, i, x)), samples.at(_with(origin, j, y))
+            if both and one and other:
+                yield i, j, both, one, other
+                break
+
+
+def even_points(ranges: Ranges, draw: Random) -> Iterator[Point]:
+    """Points of even sizes, all letters at once, without end."""
+    while True:
+        yield tuple(draw.choice(values[:N_ON_A_LINE]) for values in ranges.values)
+
+
+def any_points(ranges: Ranges, draw: Random) -> Iterator[Point]:
+    """Points of any sizes within the ranges, without end; what is not free, one of its multiples."""
+    while True:
+        yield tuple(
+            draw.randint(low, high) if free else draw.choice([n for n in values if low <= n <= high])
+            for free, values, low, high in zip(ranges.is_free, ranges.values, ranges.low, ranges.high, strict=True)
+        )
+
+
+def _multiples(n: int) -> list[int]:
+    return [int(n * f) for f in FRACTIONS if (n * f).denominator == 1]
+
+
+def _with(point: Point, i: int, value: int) -> Point:
+    return (*point[:i], value, *point[i + 1 :])

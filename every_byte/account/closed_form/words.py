@@ -1,0 +1,37 @@
+"""What a closed form says beside its terms: where it holds, where it changes, and how it was checked."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from every_byte.units import exact
+
+if TYPE_CHECKING:
+    from .closed_form import ClosedForm
+
+
+def sentences(form: "ClosedForm") -> Iterator[str]:
+    """All of it, a sentence each."""
+    met = sum(check.is_exact for check in form.checks)
+    yield (
+        f"Derived from {form.n_runs:,d} simulated runs in {form.seconds:.1f} s; at {len(form.checks)} further sizes drawn at "
+        f"random it is met to the byte, row by row, at {met}."
+    )
+    yield f"Looked for at {'; '.join(_range(form, i) for i in range(len(form.letters)))}."
+    if form.conditions:
+        yield f"It changes where {'; where '.join(map(str, form.conditions))}."
+    if len(form.moments) > 1:
+        yield f"The peak is the highest of {len(form.moments)} moments: {'; '.join(map(str, form.moments))}."
+    for key in form.unknown:
+        yield f"No form was found of {key.category} {key.name} in {key.module or 'no module'}."
+    for check in form.checks:
+        if not check.is_exact:
+            where = ", ".join(f"{x}={n}" for x, n in check.letters.items())
+            predicted = "nothing" if check.predicted_bytes is None else exact(check.predicted_bytes)
+            yield f"Not met at {where}: predicted {predicted}, accounted {exact(check.accounted_bytes)}, {check.moment}."
+
+
+def _range(form: "ClosedForm", i: int) -> str:
+    ranges, letter = form.ranges, form.letters[i]
+    if ranges.is_free[i]:
+        return f"{letter} from {ranges.low[i]:,d} to {max(ranges.high[i], *ranges.values[i][:4]):,d}"
+    return f"{letter} as multiples of {form.base[letter]:,d} that the model takes"

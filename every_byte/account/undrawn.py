@@ -1,0 +1,32 @@
+"""Makes models without drawing their first weights, which no byte depends on: their memory is never touched."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_aten = torch.ops.aten
+_FILLING = (_aten.normal_, _aten.uniform_, _aten.log_normal_, _aten.exponential_, _aten.cauchy_, _aten.geometric_)
+_IN_PLACE = frozenset(getattr(packet, name) for packet in _FILLING for name in packet.overloads())
+_MADE = frozenset((_aten.randn.default, _aten.randn.generator, _aten.rand.default, _aten.rand.generator))
+
+
+class _Undrawn(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        options = options or {}
+        if function in _IN_PLACE and arguments[0].device.type == "cpu":
+            return arguments[0]
+        if function in _MADE and torch.device(options.get("device") or "cpu").type == "cpu":
+            return torch.empty(arguments[0], **{key: value for key, value in options.items() if key != "generator"})
+        return function(*arguments, **options)
+
+
+@contextmanager
+def undrawn() -> Iterator[None]:
+    """In this block, random numbers of the host in floating point are not drawn: tensors hold what memory held.
+
+    Counts: uniform, normal and like numbers; permutations and whole numbers are drawn, as models choose by them.
+    """
+    with _Undrawn():
+        yield
