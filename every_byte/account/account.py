@@ -8,10 +8,10 @@ from torch import nn
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.ledger import Ledger
 
-from .report import Report
 from .closed_form.closed_form import ClosedForm
 from .closed_form.finding import closed_form
 from .closed_form.keys import at_mark
+from .report import Report
 from .training_step import END_OF_FORWARD, TrainingStep, copies_of
 
 

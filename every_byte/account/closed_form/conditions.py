@@ -1,8 +1,9 @@
-"""Where a form changes: a product of letters beyond a number, or one that a number divides; found, and then made exact."""
+"""Where a form changes: a product or quotient of letters from some number on, or where a number divides it; exactly."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations, permutations
 from math import prod
 
 from .polynomials import Point
@@ -12,65 +13,76 @@ MOST_LETTERS = 3
 
 
 @dataclass(frozen=True)
-class Condition:
-    """Whether a product of letters is larger than a number, or a multiple of one.
-
-    `places` are those of the letters in a point. `least` is for the first: the smallest value at which it is so.
-    """
+class Ratio:
+    """A product of letters, perhaps divided by one more; `above` and `below` are their places in a point."""
 
     letters: tuple[str, ...]
-    places: tuple[int, ...]
+    above: tuple[int, ...]
+    below: int | None = None
+
+    def __call__(self, point: Point) -> Fraction:
+        """Its value at a point."""
+        return Fraction(prod(point[i] for i in self.above), 1 if self.below is None else point[self.below])
+
+    def __str__(self) -> str:
+        product = "·".join(self.letters[i] for i in self.above)
+        return product if self.below is None else f"{product}/{self.letters[self.below]}"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Whether a ratio is at least a number, or a multiple of one (`divisor`)."""
+
+    ratio: Ratio
     divisor: int = 0
-    least: int = 0
+    least: Fraction | int = 0
     is_negated: bool = False
 
     def __call__(self, point: Point) -> bool:
         """Whether it holds at a point."""
-        n = prod(point[i] for i in self.places)
-        return (n % self.divisor == 0 if self.divisor else n >= self.least) != self.is_negated
+        n = self.ratio(point)
+        return ((n / self.divisor).denominator == 1 if self.divisor else n >= self.least) != self.is_negated
 
     @property
     def negated(self) -> "Condition":
         """Its opposite."""
-        return Condition(self.letters, self.places, self.divisor, self.least, not self.is_negated)
+        return replace(self, is_negated=not self.is_negated)
 
     def __str__(self) -> str:
-        product = "·".join(self.letters)
         if self.divisor:
-            return f"{product} is {'no ' if self.is_negated else 'a '}multiple of {self.divisor}"
-        return f"{product} < {self.least:,d}" if self.is_negated else f"{product} ≥ {self.least:,d}"
+            return f"{self.ratio} is {'no' if self.is_negated else 'a'} multiple of {self.divisor}"
+        least = f"{self.least:,d}" if Fraction(self.least).denominator == 1 else str(self.least)
+        return f"{self.ratio} {'<' if self.is_negated else '≥'} {least}"
 
 
 def separating(letters: Sequence[str], inside: Sequence[Point], outside: Sequence[Point]) -> Iterator[Condition]:
     """The conditions that hold at all points inside and at none outside, the simplest first."""
     if not inside or not outside:
         return
-    for places in _products(len(letters)):
-        names = tuple(letters[i] for i in places)
-        if len(places) == 1:
-            yield from _divided(names, places, inside, outside)
-        low, high = _values(inside, places), _values(outside, places)
+    for ratio in _ratios(tuple(letters)):
+        low, high = [ratio(point) for point in inside], [ratio(point) for point in outside]
         if max(high) < min(low):
-            yield Condition(names, places, least=min(low))
+            yield Condition(ratio, least=min(low))
         elif max(low) < min(high):
-            yield Condition(names, places, least=min(high), is_negated=True)
+            yield Condition(ratio, least=min(high), is_negated=True)
+        if len(ratio.above) == 1:
+            yield from _divided(ratio, inside, outside)
 
 
-def _products(n: int) -> Iterator[tuple[int, ...]]:
-    for size in range(1, min(n, MOST_LETTERS) + 1):
-        yield from combinations(range(n), size)
+def _ratios(letters: tuple[str, ...]) -> Iterator[Ratio]:
+    places = range(len(letters))
+    yield from (Ratio(letters, (i,)) for i in places)
+    yield from (Ratio(letters, (i,), j) for i, j in permutations(places, 2))
+    for size in range(2, min(len(letters), MOST_LETTERS) + 1):
+        yield from (Ratio(letters, above) for above in combinations(places, size))
 
 
-def _divided(names, places, inside, outside) -> Iterator[Condition]:
+def _divided(ratio: Ratio, inside: Sequence[Point], outside: Sequence[Point]) -> Iterator[Condition]:
     for divisor in DIVISORS:
-        condition = Condition(names, places, divisor=divisor)
+        condition = Condition(ratio, divisor=divisor)
         for each in (condition, condition.negated):
             if all(map(each, inside)) and not any(map(each, outside)):
                 yield each
-
-
-def _values(points: Iterable[Point], places: tuple[int, ...]) -> list[int]:
-    return [prod(point[i] for i in places) for point in points]
 
 
 def sharpened(
@@ -80,28 +92,26 @@ def sharpened(
 
     `holds` runs a point and says whether the condition does, None where the point cannot be run.
     """
-    if condition.divisor:
+    ratio = condition.ratio
+    if condition.divisor or ratio.below is not None:
         return condition
-    beyond = sorted((prod(p[i] for i in condition.places), p) for p in points if condition(p) != condition.is_negated)
-    below = sorted((prod(p[i] for i in condition.places), p) for p in points if condition(p) == condition.is_negated)
-    (low, near), high = below[-1], beyond[0][0]
-    for i in [i for i in condition.places if is_free[i]]:
-        low, high = _bisected(condition, near, i, low, high, holds)
-    return Condition(condition.letters, condition.places, least=high, is_negated=condition.is_negated)
+    beyond = min(int(ratio(p)) for p in points if condition(p) != condition.is_negated)
+    below, near = max((int(ratio(p)), p) for p in points if condition(p) == condition.is_negated)
+    for i in [i for i in ratio.above if is_free[i]]:
+        below, beyond = _bisected(condition, near, i, below, beyond, holds)
+    return replace(condition, least=beyond)
 
 
-def _bisected(condition, near: Point, i: int, low: int, high: int, holds) -> tuple[int, int]:
+def _bisected(condition: Condition, near: Point, i: int, below: int, beyond: int, holds) -> tuple[int, int]:
     """A smaller gap: by changing one letter of a point below it."""
-    others = prod(near[j] for j in condition.places if j != i)
+    others = int(condition.ratio(near)) // near[i]
     while True:
-        first, last = low // others + 1, -(-high // others) - 1
+        first, last = below // others + 1, -(-beyond // others) - 1
         middle = (first + last) // 2
-        if first > last:
-            return low, high
-        value = holds((*near[:i], middle, *near[i + 1 :]))
+        value = holds((*near[:i], middle, *near[i + 1 :])) if first <= last else None
         if value is None:
-            return low, high
+            return below, beyond
         if value != condition.is_negated:
-            high = middle * others
+            beyond = middle * others
         else:
-            low = middle * others
+            below = middle * others

@@ -12,15 +12,14 @@ from itertools import islice
 from random import Random
 
 from . import sizes
-from .conditions import Condition, separating, sharpened
-from .forms import Form, Systems, guessed, is_met, plain, rounded
+from .forms import Form, Systems, plain
 from .keys import Key, Moment
-from .pieces import Piece, Pieces
-from .polynomials import Monomial, Point, Polynomial, candidates, degree
+from .pieces import Pieces
+from .polynomials import Monomial, Polynomial, candidates, degree
 from .samples import Sample, Samples
+from .search import Search
 
 MOST_EVEN_POINTS = 80
-MOST_PIECES = 3
 N_AT_ONCE = 6
 """So many runs at any sizes are made before forms are looked for anew."""
 PRESENCE = Key("", "", "a moment is met", (), None)
@@ -44,24 +43,17 @@ class Derivation:
         self.is_alike = self._changes_modules()
         even = [*(s for line in self._lines for s in line), *(s for _, _, *three in self._pairs for s in three)]
         self._even = list({sample.point: sample for sample in even}.values())
-        self._any = [sample for sample in samples if sample not in self._even]
-        self._conditions: list[Condition] = []
+        self._any = [s for s in samples if s not in self._even and self.ranges.have(s.point)]
+        self.pieces = Search(samples, self.ranges, self._draw, self._even, self._any)
         self.forms: dict[Moment, dict[Key, Pieces]] = {}
-        self._any += self.more(N_AT_ONCE)
+        self.take(self.more(N_AT_ONCE))
         self.refine()
 
     # what runs hold
 
     def more(self, n: int) -> list[Sample]:
         """So many further runs at any sizes, drawn at random; fewer where the program takes few of them."""
-        drawn = islice(sizes.any_points(self.ranges, self._draw), 20 * n)
-        known = {sample.point for sample in self.samples}
-        found: list[Sample] = []
-        for point in drawn:
-            if len(found) < n and point not in known and (sample := self.samples.at(point)) is not None:
-                known.add(point)
-                found.append(sample)
-        return found
+        return self.pieces.more(n)
 
     def held(self, sample: Sample, moment: Moment) -> dict[Key, int] | None:
         """What a run holds at a moment, by kind of rows; None where it never comes to that."""
@@ -107,7 +99,7 @@ class Derivation:
                 held = self.held(sample, moment)
                 return None if held is None else held.get(key, 0)
 
-            forms[key] = self._pieces(polynomials.get(key), value)
+            forms[key] = self.pieces.found(polynomials.get(key), value)
         return forms
 
     def _presence(self, moment: Moment, known: Pieces | None) -> Pieces:
@@ -118,7 +110,7 @@ class Derivation:
         if known and known.is_met([s.point for s in every], [value(s) for s in every]):
             return known
         one = {(0,) * len(self.origin): 1}
-        return self._pieces(plain(Polynomial.of(one), self.samples.letters), value)
+        return self.pieces.found(plain(Polynomial.of(one), self.samples.letters), value)
 
     def _polynomials(self, moment: Moment, keys: list[Key]) -> dict[Key, Form]:
         """The forms that are met at even sizes, where they are polynomials."""
@@ -175,52 +167,3 @@ class Derivation:
     def _value(self, sample: Sample, moment: Moment, key: Key) -> int | None:
         held = self.held(sample, moment)
         return None if held is None else held.get(key, 0)
-
-    # pieces
-
-    def _pieces(self, form: Form | None, value) -> Pieces:
-        """A form for all samples, rounded if need be, or one for each side of a condition, and so on."""
-        samples = [s for s in [*self._even, *self._any] if value(s) is not None]
-        return Pieces(tuple(self._split(form, value, samples, (), MOST_PIECES)))
-
-    def _split(self, form, value, samples: list[Sample], conditions: tuple, most: int) -> Iterator[Piece]:
-        points, values = [s.point for s in samples], [value(s) for s in samples]
-        letters = self.samples.letters
-        if form is not None and not is_met(form, points, values):
-            form = rounded(form, points, values) or form
-        if form is None or not any(form.at(p) == v for p, v in zip(points, values, strict=True)):
-            form = guessed(letters, points, values)
-        if form is None or is_met(form, points, values):
-            yield Piece(conditions, form)
-            return
-        inside = [s for s in samples if form.at(s.point) == value(s)]
-        outside = [s for s in samples if form.at(s.point) != value(s)]
-        condition = self._condition(inside, outside, form, value) if most > 1 else None
-        if condition is None:
-            yield Piece(conditions, None)
-            return
-        yield Piece((*conditions, condition), form)
-        samples = [s for s in [*self._even, *self._any] if value(s) is not None]
-        rest = [s for s in samples if all(c(s.point) for c in (*conditions, condition.negated))]
-        yield from self._split(None, value, rest, (*conditions, condition.negated), most - 1)
-
-    def _condition(self, inside, outside, form: Form, value) -> Condition | None:
-        inside, outside = [s.point for s in inside], [s.point for s in outside]
-        for known in [c for c in self._conditions for c in (c, c.negated)]:
-            if all(map(known, inside)) and not any(map(known, outside)):
-                return known
-        found = next(separating(self.samples.letters, inside, outside), None)
-        if found is None:
-            return None
-
-        def holds(point: Point) -> bool | None:
-            sample = self.samples.at(point)
-            if sample is None or value(sample) is None:
-                return None
-            if sample not in self._any:
-                self._any.append(sample)
-            return form.at(point) == value(sample)
-
-        exact = sharpened(found, [*inside, *outside], self.ranges.is_free, holds)
-        self._conditions.append(exact)
-        return exact

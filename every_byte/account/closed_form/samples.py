@@ -9,7 +9,7 @@ from every_byte.formula.expressions import in_order
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.trace import Trace
 
-from .keys import Moment, Table, at_mark, highest, table
+from .keys import Key, Moment, Table, at_mark, highest, table
 from .polynomials import Point
 
 NO_LIMIT_BYTES = 2**50
@@ -46,6 +46,11 @@ class Sample:
             found = None if position is None else table(self.trace, position, is_alike=is_alike)
             self._tables[moment, is_alike] = found
         return self._tables[moment, is_alike]
+
+    @cached_property
+    def kinds(self) -> frozenset[Key]:
+        """The kinds of rows at the end of forward: two runs with the same ran the same kernels."""
+        return frozenset(self.at(at_mark(END_OF_FORWARD), is_alike=True).n_bytes)
 
     def _position(self, moment: Moment) -> int | None:
         if moment == at_mark(END_OF_FORWARD):

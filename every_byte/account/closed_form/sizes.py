@@ -27,6 +27,10 @@ class Ranges:
     low: tuple[int, ...]
     high: tuple[int, ...]
 
+    def have(self, point: Point) -> bool:
+        """Whether a point lies within them."""
+        return all(low <= n <= high for n, low, high in zip(point, self.low, self.high, strict=True))
+
 
 def unit_of(n: int) -> int:
     """The step between even values of a size: a power of two, small beside it."""
@@ -60,25 +64,31 @@ def origin_of(samples: Samples, ranges: Ranges) -> Sample:
 
 
 def line(samples: Samples, ranges: Ranges, origin: Point, i: int, n: int = N_ON_A_LINE) -> list[Sample]:
-    """So many runs that differ in one letter, the origin among them, if there are so many."""
+    """So many runs of the same kernels that differ in one letter, the origin among them, if there are so many."""
     found = [samples.at(origin)]
     for value in ranges.values[i]:
         if len(found) == n:
             break
-        if value != origin[i] and (sample := samples.at(_with(origin, i, value))) is not None:
+        if value != origin[i] and (sample := _like(samples, origin, _with(origin, i, value))) is not None:
             found.append(sample)
     return found
 
 
+def _like(samples: Samples, origin: Point, point: Point) -> Sample | None:
+    """The run at a point, if it runs the kernels of the origin's."""
+    sample = samples.at(point)
+    return sample if sample is not None and sample.kinds == samples.at(origin).kinds else None
+
+
 def pairs(samples: Samples, ranges: Ranges, origin: Point) -> Iterator[tuple[int, int, Sample, Sample, Sample]]:
-    """For every two letters a run in which both are changed, with the runs in which one is; where there is such."""
+    """For every two letters a run with both changed, and the runs with one changed, all of the same kernels."""
     for i, j in combinations(range(len(origin)), 2):
         tried = (
             (x, y) for x in ranges.values[i][:4] for y in ranges.values[j][:4] if x != origin[i] and y != origin[j]
         )
         for x, y in tried:
-            both = samples.at(_with(_with(origin, i, x), j, y))
-            one, other = samples.at(_with(origin, i, x)), samples.at(_with(origin, j, y))
+            both = _like(samples, origin, _with(_with(origin, i, x), j, y))
+            one, other = (_like(samples, origin, _with(origin, k, value)) for k, value in ((i, x), (j, y)))
             if both and one and other:
                 yield i, j, both, one, other
                 break

@@ -1,0 +1,118 @@
+"""Looks for the pieces of a form: rounded, or another one beyond a condition, which further runs tell from its likes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from random import Random
+
+from . import sizes
+from .conditions import Condition, separating, sharpened
+from .forms import Form, guessed, is_met, rounded
+from .pieces import Piece, Pieces
+from .polynomials import Point
+from .samples import Sample, Samples
+
+MOST_PIECES = 4
+N_OF_A_PIECE = 12
+"""So many samples a piece has at least, if the program takes so many of its sizes."""
+MOST_TO_TELL = 12
+"""So many runs at most are made to tell conditions from one another that hold at the same samples."""
+MOST_DRAWN = 4000
+
+Value = Callable[[Sample], int | None]
+"""What a kind of rows holds in a run; None where the run has no such moment."""
+
+
+class Search:
+    """The samples that forms must meet, even ones and any, and the conditions that were found among them."""
+
+    def __init__(
+        self, samples: Samples, ranges: sizes.Ranges, draw: Random, even: list[Sample], others: list[Sample]
+    ) -> None:
+        self._samples, self._ranges, self._draw = samples, ranges, draw
+        self._even, self._others = even, others
+        self._conditions: list[Condition] = []
+
+    def found(self, form: Form | None, value: Value) -> Pieces:
+        """A form for all samples, rounded if need be, or one for each side of a condition, and so on."""
+        return Pieces(tuple(self._split(form, value, (), MOST_PIECES)))
+
+    def more(self, n: int, conditions: Sequence[Condition] = ()) -> list[Sample]:
+        """So many new runs at any sizes, drawn at random, where conditions hold; fewer where there are few such."""
+        known, found = {sample.point for sample in self._samples}, []
+        for point in islice(sizes.any_points(self._ranges, self._draw), MOST_DRAWN):
+            if len(found) == n:
+                break
+            if point not in known and all(condition(point) for condition in conditions):
+                known.add(point)
+                if (sample := self._samples.at(point)) is not None:
+                    found.append(sample)
+        return found
+
+    def _with(self, value: Value, conditions: Sequence[Condition]) -> list[Sample]:
+        samples = (s for s in [*self._even, *self._others] if all(condition(s.point) for condition in conditions))
+        return [sample for sample in samples if value(sample) is not None]
+
+    def _split(self, form: Form | None, value: Value, conditions: tuple[Condition, ...], most: int) -> Iterator[Piece]:
+        samples = self._with(value, conditions)
+        if form is None and len(samples) < N_OF_A_PIECE:
+            self._others += self.more(N_OF_A_PIECE - len(samples), conditions)
+            samples = self._with(value, conditions)
+        form = self._form(form, samples, value)
+        points, values = _seen(samples, value)
+        if form is None or is_met(form, points, values):
+            yield Piece(conditions, form)
+            return
+        condition = self._condition(form, samples, value) if most > 1 else None
+        if condition is None:
+            yield Piece(conditions, None)
+            return
+        yield Piece((*conditions, condition), form)
+        yield from self._split(None, value, (*conditions, condition.negated), most - 1)
+
+    def _form(self, form: Form | None, samples: list[Sample], value: Value) -> Form | None:
+        points, values = _seen(samples, value)
+        if form is not None and not is_met(form, points, values):
+            form = rounded(form, points, values) or form
+        if form is not None and any(form.at(p) == v for p, v in zip(points, values, strict=True)):
+            return form
+        return guessed(self._samples.letters, points, values)
+
+    def _condition(self, form: Form, samples: list[Sample], value: Value) -> Condition | None:
+        """The condition under which a form is met, as exactly as runs tell it; None where there is none so simple."""
+
+        def holds(point: Point) -> bool | None:
+            sample = self._samples.at(point)
+            if sample is None or value(sample) is None:
+                return None
+            if sample not in self._others and sample not in self._even:
+                self._others.append(sample)
+            return form.at(point) == value(sample)
+
+        inside = [s.point for s in samples if form.at(s.point) == value(s)]
+        outside = [s.point for s in samples if form.at(s.point) != value(s)]
+        for known in [c for c in self._conditions for c in (c, c.negated)]:
+            if all(map(known, inside)) and not any(map(known, outside)):
+                return known
+        found = self._told_apart(list(separating(self._samples.letters, inside, outside)), holds)
+        if found is None:
+            return None
+        points = [sample.point for sample in self._with(value, ())]
+        found = sharpened(found, points, self._ranges.is_free, holds)
+        self._conditions.append(found)
+        return found
+
+    def _told_apart(self, conditions: list[Condition], holds: Callable[[Point], bool | None]) -> Condition | None:
+        """The simplest of conditions that is left when runs were made at points on which they differ."""
+        for _ in range(MOST_TO_TELL):
+            drawn = islice(sizes.any_points(self._ranges, self._draw), MOST_DRAWN)
+            differing = (p for p in drawn if len({condition(p) for condition in conditions}) > 1)
+            point = next(differing, None)
+            if point is None:
+                break
+            if (is_so := holds(point)) is not None:
+                conditions = [condition for condition in conditions if condition(point) == is_so]
+        return next(iter(conditions), None)
+
+
+def _seen(samples: Sequence[Sample], value: Value) -> tuple[list[Point], list[int]]:
+    return [sample.point for sample in samples], [value(sample) for sample in samples]
