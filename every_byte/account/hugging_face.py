@@ -2,7 +2,8 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from torch import nn
@@ -36,13 +37,26 @@ def hugging_face(name: str, **configuration: Any) -> Callable[..., nn.Module]:
 
     def make(**values: int) -> nn.Module:
         sizes = {key: size.value(values) for key, size in written.items()}
-        return model_class(config_class(**configuration | sizes))
+        with _quietly():
+            return model_class(config_class(**configuration | sizes))
 
     make.__name__ = name
     make.__signature__ = inspect.Signature(
         [inspect.Parameter(letter, inspect.Parameter.KEYWORD_ONLY) for letter in letters]
     )
     return make
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what transformers says of the default numbers of special tokens, which a small vocabulary lacks."""
+    logging = importlib.import_module("transformers").logging
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def _class_of(name: str):

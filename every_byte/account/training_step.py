@@ -71,15 +71,16 @@ class TrainingStep:
         of_batch = _arguments(self.batch) if callable(self.batch) else batches.letters_of(self.batch)
         return _arguments(self.make) | of_batch
 
-    def run(self, gpu: str | GPUSpec, n_steps: int = 2, settings: str = "") -> Report:
+    def run(self, gpu: str | GPUSpec, n_steps: int = 2, settings: str = "", *, notes_calls: bool = False) -> Report:
         """So many steps on a fresh simulated GPU that stands for "cuda", and their report; out of memory is reported.
 
         What is written is what a training script does: model, `.to("cuda")`, optimizer; then, step by step, the batch,
-        forward, loss, backward, the optimizer's step, `zero_grad`.
+        forward, loss, backward, the optimizer's step, `zero_grad`. With `notes_calls` its trace has those.
         """
         start, ended, exit_code = time.perf_counter(), f"{n_steps} steps were run", 0
         model = self._model()
         with SimulatedGPU(gpu, cuda=True, settings=settings) as simulated:
+            simulated.trace.calls = {} if notes_calls else None
             with Training(simulated) as training:
                 try:
                     self._train(model, n_steps, simulated.trace)

@@ -25,6 +25,8 @@ class Trace:
     before each; `values_read` in the same way the lines of the program that read a value that was not known there.
     `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
     `files_of_zeros` are the files, by their places, in which the program saved tensors whose values nobody computed.
+    `calls` has, where it is a dict when a simulated GPU runs, what operators with memory of their own were called with,
+    by how many events came before each: see `gpu/memory/calls.py`.
     `emptied` says where the program had its cache emptied: how many events came before each time.
     `n_found` allocations, the first ones, were there when it began. `names` says what modules are called in a ledger,
     where that is not their path. A copy, or a trace that was pickled, does not look
@@ -46,6 +48,7 @@ class Trace:
     emptied: list[int] = field(default_factory=list, repr=False, compare=False, kw_only=True)
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     n_found: int = field(default=0, repr=False, compare=False)
+    calls: dict[int, tuple] | None = field(default=None, repr=False, compare=False, kw_only=True)
     allocator_settings: dict | None = field(default=None, repr=False, compare=False, kw_only=True)
     names: Callable[[str], str] | None = field(default=None, repr=False, compare=False, kw_only=True)
     _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)

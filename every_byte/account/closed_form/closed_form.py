@@ -92,7 +92,8 @@ class ClosedForm:
     def formula(self, **letters: int) -> Formula:
         """The terms of it that hold there. Raises: as `bytes`."""
         moment, _ = self._highest(letters)
-        return formula_of(f"{self.title}: {moment}", self.letters, self._here(moment, self._point(letters)))
+        point = self._point(letters)
+        return formula_of(f"{self.title}: {moment}", self._here(moment, point), point)
 
     def compare(self, account) -> Comparison:
         """What it predicts for the sizes of an account beside what is there, term by term. Raises: as `bytes`."""

@@ -13,8 +13,9 @@ from random import Random
 
 from . import sizes
 from .forms import Form, Systems, plain
+from .kernels import kernel_form
 from .keys import Key, Moment
-from .pieces import Pieces
+from .pieces import Piece, Pieces
 from .polynomials import Monomial, Polynomial, candidates, degree
 from .samples import Sample, Samples
 from .search import Search
@@ -100,7 +101,19 @@ class Derivation:
                 return None if held is None else held.get(key, 0)
 
             forms[key] = self.pieces.found(polynomials.get(key), value)
+            if forms[key].is_unknown and key.dtype is None:
+                forms[key] = self._of_a_kernel(moment, key, samples) or forms[key]
         return forms
+
+    def _of_a_kernel(self, moment: Moment, key: Key, samples: list[Sample]) -> Pieces | None:
+        """What no polynomial says, as a kernel's own; None where it is not."""
+        calls = {s.point: call for s in samples if (call := s.call(moment, key, is_alike=self.is_alike))}
+        form = kernel_form(self.samples.letters, calls, self.samples.spec)
+        if form is None:
+            return None
+        pieces = Pieces((Piece((), form),))
+        values = [self.held(sample, moment).get(key, 0) for sample in samples]
+        return pieces if pieces.is_met([sample.point for sample in samples], values) else None
 
     def _presence(self, moment: Moment, known: Pieces | None) -> Pieces:
         def value(sample):

@@ -16,7 +16,8 @@ from every_byte.palette import STATE
 class Key(NamedTuple):
     """What rows of one kind have in common, whatever the sizes: of a module or of all alike ones, with stars.
 
-    `name` is the parameter's or the state's, else the operation that made it; `kept_for` are the slots that keep it.
+    `name` is the parameter's or the state's, else the operation that made it; `kept_for` are the kinds of slots that
+    keep it.
     """
 
     category: str
@@ -54,10 +55,11 @@ def at_mark(name: str) -> Moment:
 
 @dataclass(frozen=True)
 class Table:
-    """What is held at a moment: requested bytes by key, and where that is in the trace."""
+    """What is held at a moment: requested bytes by key, where that is in the trace, and where each key's last is made."""
 
     position: int
     n_bytes: dict[Key, int]
+    made_at: dict[Key, int]
 
     @property
     def requested_bytes(self) -> int:
@@ -67,17 +69,20 @@ class Table:
 
 def table(trace: Trace, position: int, *, is_alike: bool) -> Table:
     """The keys of what is live just before event number `position`; with `is_alike`, one for all alike modules."""
-    found: dict[Key, int] = {}
+    n_bytes: dict[Key, int] = {}
+    made_at: dict[Key, int] = {}
+    made = trace.attribution().made_at
     for row in rows_at(trace, position):
         key = key_of(row)
         key = key.alike if is_alike else key
-        found[key] = found.get(key, 0) + row.n_bytes
-    return Table(position, found)
+        n_bytes[key] = n_bytes.get(key, 0) + row.n_bytes
+        made_at[key] = made[row.allocation]
+    return Table(position, n_bytes, made_at)
 
 
 def key_of(row: Row) -> Key:
     """The key of a row, with the path of its own module."""
-    kept_for = () if row.category in STATE else row.kept_for
+    kept_for = () if row.category in STATE else tuple(dict.fromkeys(row.kept_for))
     return Key(row.category, row.module, row.name or row.operation, kept_for, row.dtype)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from .conditions import Condition
 from .forms import Form
+from .kernels import KernelForm
 from .polynomials import Point
 
 
@@ -13,7 +14,7 @@ class Piece:
     """A form, and the conditions that must hold; `form` is None where none was found."""
 
     conditions: tuple[Condition, ...]
-    form: Form | None
+    form: Form | KernelForm | None
 
     def holds(self, point: Point) -> bool:
         """Whether the conditions do."""
@@ -26,7 +27,7 @@ class Pieces:
 
     pieces: tuple[Piece, ...]
 
-    def form(self, point: Point) -> Form | None:
+    def form(self, point: Point) -> Form | KernelForm | None:
         """The form that holds at a point; None where none was found."""
         return next((piece.form for piece in self.pieces if piece.holds(point)), None)
 
@@ -41,6 +42,11 @@ class Pieces:
     def is_met(self, points: Sequence[Point], values: Sequence[int]) -> bool:
         """Whether it has these values at these points."""
         return all(self.value(point) == value for point, value in zip(points, values, strict=True))
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether there is a piece without a form."""
+        return any(piece.form is None for piece in self.pieces)
 
     @property
     def conditions(self) -> list[Condition]:

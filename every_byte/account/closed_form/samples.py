@@ -1,11 +1,14 @@
 """Runs at many sizes, each kept: what a run holds at its moments, and which sizes a program takes at all."""
 
+import warnings
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from every_byte.account.training_step import END_OF_FORWARD, TrainingStep
 from every_byte.formula.expressions import in_order
+from every_byte.gpu.memory.calls import Called
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.trace import Trace
 
@@ -47,6 +50,20 @@ class Sample:
             self._tables[moment, is_alike] = found
         return self._tables[moment, is_alike]
 
+    def call(self, moment: Moment, key: Key, *, is_alike: bool) -> Called | None:
+        """The call by which memory without a tensor was taken that is held at a moment; None where none is."""
+        table = self.at(moment, is_alike=is_alike)
+        if table is None or key not in table.made_at:
+            return None
+        made_at = table.made_at[key]
+        call = self.trace.calls.get(self.calls[bisect_right(self.calls, made_at) - 1]) if self.calls else None
+        return call if call and call.func.name().removeprefix("aten::") == key.name else None
+
+    @cached_property
+    def calls(self) -> list[int]:
+        """How many events came before each call that was noted."""
+        return sorted(self.trace.calls)
+
     @cached_property
     def kinds(self) -> frozenset[Key]:
         """The kinds of rows at the end of forward: two runs with the same ran the same kernels."""
@@ -65,7 +82,7 @@ class Samples:
     """
 
     def __init__(self, step: TrainingStep, spec: GPUSpec, n_steps: int, settings: str) -> None:
-        self._step, self._spec = step, replace(spec, total_bytes=NO_LIMIT_BYTES)
+        self._step, self.spec = step, replace(spec, total_bytes=NO_LIMIT_BYTES)
         self._n_steps, self._settings = n_steps, settings
         self.letters = tuple(in_order(step.letters))
         self.base: Point = tuple(step.letters[letter] for letter in self.letters)
@@ -84,7 +101,9 @@ class Samples:
         if point not in self._found and point not in self.refused:
             step = replace(self._step, letters=dict(zip(self.letters, point, strict=True)))
             try:
-                report = step.run(self._spec, self._n_steps, self._settings)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of operations that are not modelled: the closed form names them
+                    report = step.run(self.spec, self._n_steps, self._settings, notes_calls=True)
             except Exception as error:  # whatever a reader's model says of sizes that do not go together
                 self.refused[point] = f"{type(error).__name__}: {error}"
                 return None

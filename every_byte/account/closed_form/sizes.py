@@ -53,7 +53,8 @@ def ranges_of(samples: Samples) -> Ranges:
         is_free.append(free)
         values.append(tuple(near))
     low = tuple(max(1, n // 2) for n in samples.base)
-    high = tuple(max(2 * n, n + 3) for n in samples.base)
+    ends = [values[N_ON_A_LINE - 1] if free else 0 for free, values in zip(is_free, values, strict=True)]
+    high = tuple(max(2 * n, end) for n, end in zip(samples.base, ends, strict=True))
     return Ranges(samples.letters, tuple(is_free), tuple(values), low, high)
 
 

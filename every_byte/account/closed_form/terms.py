@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula, Term
 from every_byte.palette import CATEGORIES, STATE
 
-from .forms import Form
+from .forms import Form, plain
+from .kernels import KernelForm
 from .keys import Key
+from .polynomials import Point, Polynomial
 
 AS_ONE = STATE | {"inputs", "autocast copies", "cuBLAS workspace"}
 """Categories that are one term each."""
@@ -27,8 +28,12 @@ def _name(key: Key) -> str:
     return f"{where}{what}{f' → {kept}' if kept else ''}"
 
 
-def formula_of(title: str, letters: Sequence[str], forms: Mapping[Key, Form]) -> Formula:
-    """A formula whose terms are these forms, those of one name and type added up; the book's categories in order."""
+def formula_of(title: str, forms: Mapping[Key, Form | KernelForm], point: Point) -> Formula:
+    """A formula whose terms are these forms, those of one name added up; the book's categories in their order.
+
+    What a kernel takes for itself by its grid stands as the number that it is at this point.
+    """
+    forms = {key: _as_form(form, point) for key, form in forms.items()}
     names = term_names(forms)
     groups: dict[str, list[Key]] = {}
     for key in forms:
@@ -36,6 +41,12 @@ def formula_of(title: str, letters: Sequence[str], forms: Mapping[Key, Form]) ->
     order = list(CATEGORIES)
     in_order = sorted(groups, key=lambda name: _rank(groups[name][0].category, order))
     return Formula(title, tuple(_term(name, [forms[key] for key in groups[name]], groups[name]) for name in in_order))
+
+
+def _as_form(form: Form | KernelForm, point: Point) -> Form:
+    if isinstance(form, Form):
+        return form
+    return plain(Polynomial.of({(0,) * len(point): form.at(point)}), ("",) * len(point))
 
 
 def _rank(category: str, order: list[str]) -> int:
@@ -46,11 +57,4 @@ def _term(name: str, forms: Sequence[Form], keys: Sequence[Key]) -> Term:
     total = sum(forms[1:], forms[0])
     sizes = {key.dtype.itemsize if key.dtype is not None else 1 for key in keys}
     each = sizes.pop() if len(sizes) == 1 else 1
-    elements = total.divided(each)
-    if each == 1 or not elements.is_whole:
-        return Term(name, _written(total), 1, why=keys[0].category)
-    return Term(name, _written(elements), each, why=keys[0].category)
-
-
-def _written(form: Form) -> str:
-    return Expression(form.text).text
+    return Term(name, total.divided(each).text, each, why=keys[0].category)

@@ -26,6 +26,7 @@ from every_byte.gpu.memory.attachment import (
     take_back,
     this_thread,
 )
+from every_byte.gpu.memory.calls import described
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators import registry
@@ -190,6 +191,8 @@ class Dispatch(TorchDispatchMode):
         memory.operation = operation.name
         self.ran.add(operation)
         if operation.take is not None:
+            if memory.trace.calls is not None:
+                memory.trace.calls[len(memory.trace.events)] = described(operation.func, args, kwargs)
             registry.Call(operation.func, args, kwargs, result, memory).take_by(operation.take)
             return
         if operation not in self._checked:

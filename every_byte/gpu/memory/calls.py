@@ -1,0 +1,70 @@
+"""What an operator was called with, as far as its memory depends on it: without its tensors, and called again so."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+
+class Called(NamedTuple):
+    """A call: the operator, and its arguments as a tree in which numbers of sizes stand apart.
+
+    `tree` has an int's place in `numbers`; `made` puts both together again.
+    """
+
+    func: object
+    tree: object
+    numbers: tuple[int, ...]
+
+
+class _Tensor(NamedTuple):
+    dtype: torch.dtype
+    is_on_gpu: bool
+    dims: tuple
+    strides: tuple
+    offset: object
+
+
+class _Number(NamedTuple):
+    place: int
+
+
+def described(func, args, kwargs) -> Called:
+    """A call, with shapes and strides instead of tensors."""
+    numbers: list[int] = []
+
+    def number(n: int) -> _Number:
+        numbers.append(n)
+        return _Number(len(numbers) - 1)
+
+    def tree(value):
+        if isinstance(value, torch.Tensor):
+            dims, strides = tuple(map(number, value.shape)), tuple(map(number, value.stride()))
+            return _Tensor(value.dtype, value.device.type != "cpu", dims, strides, number(value.storage_offset()))
+        if type(value) is int:
+            return number(value)
+        if isinstance(value, list | tuple):
+            return tuple(map(tree, value))
+        if isinstance(value, dict):
+            return tuple((key, tree(each)) for key, each in value.items())
+        return value if isinstance(value, str | float | bool | torch.dtype | None) else repr(value)
+
+    return Called(func, (tree(args), tree(kwargs)), tuple(numbers))
+
+
+def called_again(call: Called, numbers: Sequence[int], device: torch.device):
+    """Call it with these numbers and with empty tensors on a device. Raises: whatever the operator does."""
+
+    def made(node):
+        if isinstance(node, _Number):
+            return numbers[node.place]
+        if isinstance(node, _Tensor):
+            shape, strides = (list(map(made, each)) for each in (node.dims, node.strides))
+            offset, where = made(node.offset), device if node.is_on_gpu else "cpu"
+            reach = offset + 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True) if n)
+            whole = torch.empty(max(reach, 0), dtype=node.dtype, device=where)
+            return whole.as_strided(shape, strides, offset)
+        return [made(each) for each in node] if isinstance(node, tuple) else node
+
+    args, kwargs = call.tree
+    return call.func(*made(args), **{key: made(each) for key, each in kwargs})
