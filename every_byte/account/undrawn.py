@@ -6,6 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from every_byte.gpu.patches.replacing import replaced
+
 _aten = torch.ops.aten
 _FILLING = (_aten.normal_, _aten.uniform_, _aten.log_normal_, _aten.exponential_, _aten.cauchy_, _aten.geometric_)
 _IN_PLACE = frozenset(getattr(packet, name) for packet in _FILLING for name in packet.overloads())
@@ -28,5 +30,14 @@ def undrawn() -> Iterator[None]:
 
     Counts: uniform, normal and like numbers; permutations and whole numbers are drawn, as models choose by them.
     """
-    with _Undrawn():
-        yield
+    undo = replaced(torch.nn.init, "_no_grad_trunc_normal_", lambda original: _as_it_is)
+    try:
+        with _Undrawn():
+            yield
+    finally:
+        undo()
+
+
+def _as_it_is(tensor: torch.Tensor, *_, **__) -> torch.Tensor:
+    """Instead of a truncated normal distribution, which is drawn again until all values lie within its bounds."""
+    return tensor

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
-from .polynomials import Monomial, Point, Polynomial, System, candidates
+from .polynomials import Monomial, Point, Polynomial, System, candidates, monomial_value
 
 MULTIPLES = (2, 4, 8, 16, 32, 64, 128, 256)
 """What sizes are rounded to multiples of, by kernels and by strides."""
@@ -47,7 +47,7 @@ class Form:
         )
 
     def __add__(self, other: "Form") -> "Form":
-        total: dict[tuple[Atom, ...], Polynomial] = dict((atoms, p) for p, atoms in self.parts)
+        total: dict[tuple[Atom, ...], Polynomial] = {atoms: p for p, atoms in self.parts}
         for p, atoms in other.parts:
             total[atoms] = total[atoms] + p if atoms in total else p
         return Form(tuple((p, atoms) for atoms, p in total.items() if p.coefficients))
@@ -134,28 +134,27 @@ def _one_monomial(letters, points, values) -> Form | None:
     if not all(values):
         return None
     atoms = tuple(map(Atom, letters))
-    for powers in sorted(product(range(3), repeat=len(letters)), key=sum):
-        found = _scaled(powers, atoms, points, values)
-        if found is not None:
-            return found
-    for powers in sorted(product(range(3), repeat=len(letters)), key=sum):
-        for i, is_down, multiple in product([i for i, n in enumerate(powers) if n], (False, True), MULTIPLES):
-            new = (*atoms[:i], Atom(letters[i], multiple, is_down), *atoms[i + 1 :])
-            found = _scaled(powers, new, points, values)
-            if found is not None:
-                return found
+    powers = sorted(product(range(3), repeat=len(letters)), key=sum)
+    rounded_ones = product(range(len(letters)), (False, True), MULTIPLES)
+    ways = [
+        atoms,
+        *((*atoms[:i], Atom(letters[i], m, is_down), *atoms[i + 1 :]) for i, is_down, m in rounded_ones),
+    ]
+    for way in ways:
+        table = [[atom(n) for atom, n in zip(way, point, strict=True)] for point in points]
+        i = next((i for i in range(len(letters)) if way[i] != atoms[i]), None)
+        for each in powers:
+            if (i is None or each[i]) and _is_scaled(each, table, values):
+                return Form(((Polynomial.of({each: Fraction(values[0], monomial_value(each, table[0]))}), way),))
     return None
 
 
-def _scaled(powers: Monomial, atoms: tuple[Atom, ...], points, values) -> Form | None:
-    one = Form(((Polynomial.of({powers: Fraction(1)}), atoms),))
-    scale = None
-    for point, value in zip(points, values, strict=True):
-        of_one = one.at(point)
-        if not of_one or (scale is not None and scale * of_one != value):
-            return None
-        scale = scale if scale is not None else value / of_one
-    return Form(((Polynomial.of({powers: scale}), atoms),))
+def _is_scaled(powers: Monomial, table: Sequence[Sequence[int]], values: Sequence[int]) -> bool:
+    """Whether values are all the same multiple of a monomial's."""
+    of_first = monomial_value(powers, table[0])
+    return of_first != 0 and all(
+        value * of_first == values[0] * monomial_value(powers, row) for row, value in zip(table, values, strict=True)
+    )
 
 
 def _low_degree(letters, points, values) -> Form | None:

@@ -26,7 +26,7 @@ class Polynomial:
 
     def at(self, point: Sequence[int]) -> Fraction:
         """Its value."""
-        return sum((c * _value(monomial, point) for monomial, c in self.coefficients), Fraction(0))
+        return sum((c * monomial_value(monomial, point) for monomial, c in self.coefficients), Fraction(0))
 
     def __add__(self, other: "Polynomial") -> "Polynomial":
         total = dict(self.coefficients)
@@ -61,7 +61,8 @@ def _term(c: int, monomial: Monomial, letters: Sequence[str]) -> str:
     return (" - " if c < 0 else " + ") + "*".join(factors)
 
 
-def _value(monomial: Monomial, point: Sequence[int]) -> int:
+def monomial_value(monomial: Monomial, point: Sequence[int]) -> int:
+    """The value of one monomial at a point."""
     value = 1
     for x, power in zip(point, monomial, strict=True):
         if power:
@@ -99,7 +100,7 @@ class System:
 
     def __init__(self, monomials: Sequence[Monomial], points: Sequence[Point]) -> None:
         self.monomials = tuple(monomials)
-        self._chosen, self._inverse = _inverted([[_value(m, point) for m in monomials] for point in points])
+        self._chosen, self._inverse = _inverted([[monomial_value(m, point) for m in monomials] for point in points])
 
     @property
     def is_determined(self) -> bool:

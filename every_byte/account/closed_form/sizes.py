@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, islice
 from random import Random
 
 from .polynomials import Point
@@ -13,6 +13,7 @@ LARGEST_UNIT = 256
 """Kernels round sizes up to multiples of at most this; at multiples of it they leave them as they are."""
 N_ON_A_LINE = 4
 MOST_ON_A_LINE = 7
+MOST_PAIRS = 4
 FRACTIONS = [Fraction(n) for n in (1, 2, 3, 4, 6, 8, 5, 12, 16)] + [Fraction(1, 2), Fraction(1, 4), Fraction(1, 3)]
 """The multiples that are tried of a size which has to divide another, or be divided."""
 
@@ -84,10 +85,8 @@ def _like(samples: Samples, origin: Point, point: Point) -> Sample | None:
 def pairs(samples: Samples, ranges: Ranges, origin: Point) -> Iterator[tuple[int, int, Sample, Sample, Sample]]:
     """For every two letters a run with both changed, and the runs with one changed, all of the same kernels."""
     for i, j in combinations(range(len(origin)), 2):
-        tried = (
-            (x, y) for x in ranges.values[i][:4] for y in ranges.values[j][:4] if x != origin[i] and y != origin[j]
-        )
-        for x, y in tried:
+        tried = ((x, y) for x in ranges.values[i] for y in ranges.values[j] if x != origin[i] and y != origin[j])
+        for x, y in islice(tried, MOST_PAIRS):
             both = _like(samples, origin, _with(_with(origin, i, x), j, y))
             one, other = (_like(samples, origin, _with(origin, k, value)) for k, value in ((i, x), (j, y)))
             if both and one and other:
