@@ -12,7 +12,7 @@ from itertools import islice
 from random import Random
 
 from . import sizes
-from .forms import Form, Systems, plain
+from .forms import Form, Systems, is_met, plain
 from .kernels import kernel_form
 from .keys import Key, Moment
 from .pieces import Piece, Pieces
@@ -100,20 +100,22 @@ class Derivation:
                 held = self.held(sample, moment)
                 return None if held is None else held.get(key, 0)
 
-            forms[key] = self.pieces.found(polynomials.get(key), value)
-            if forms[key].is_unknown and key.dtype is None:
-                forms[key] = self._of_a_kernel(moment, key, samples) or forms[key]
+            forms[key] = self._of_a_kernel(moment, key, samples, polynomials.get(key)) or self.pieces.found(
+                polynomials.get(key), value
+            )
         return forms
 
-    def _of_a_kernel(self, moment: Moment, key: Key, samples: list[Sample]) -> Pieces | None:
-        """What no polynomial says, as a kernel's own; None where it is not."""
+    def _of_a_kernel(self, moment: Moment, key: Key, samples: list[Sample], polynomial: Form | None) -> Pieces | None:
+        """What no polynomial says, as a kernel's own memory; None where it is none, or where one does."""
+        points, values = [s.point for s in samples], [self.held(s, moment).get(key, 0) for s in samples]
+        if key.dtype is not None or (polynomial is not None and is_met(polynomial, points, values)):
+            return None
         calls = {s.point: call for s in samples if (call := s.call(moment, key, is_alike=self.is_alike))}
         form = kernel_form(self.samples.letters, calls, self.samples.spec)
         if form is None:
             return None
         pieces = Pieces((Piece((), form),))
-        values = [self.held(sample, moment).get(key, 0) for sample in samples]
-        return pieces if pieces.is_met([sample.point for sample in samples], values) else None
+        return pieces if pieces.is_met(points, values) else None
 
     def _presence(self, moment: Moment, known: Pieces | None) -> Pieces:
         def value(sample):

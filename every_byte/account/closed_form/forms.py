@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
 
 from .polynomials import Monomial, Point, Polynomial, System, candidates, monomial_value
@@ -164,9 +165,14 @@ def _low_degree(letters, points, values) -> Form | None:
         monomials = [m for m in candidates([most] * n, together) if sum(m) <= 3]
         if len(points) < len(monomials) + NO_FORM_WITHOUT:
             return None
-        system = System(monomials, points)
+        system = _system(tuple(monomials), tuple(points))
         if system.is_determined:
             form = plain(system.solved(values), letters)
             if is_met(form, points, values):
                 return form
     return None
+
+
+@lru_cache(maxsize=64)
+def _system(monomials: tuple[Monomial, ...], points: tuple[Point, ...]) -> System:
+    return System(monomials, points)

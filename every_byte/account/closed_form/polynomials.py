@@ -1,8 +1,9 @@
-"""Polynomials in several letters, found exactly from their values: by finite differences, then a rational system."""
+"""Polynomials in several letters, found exactly from their values: by finite differences, then a linear system."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import product
 from math import lcm
 
@@ -10,6 +11,11 @@ Monomial = tuple[int, ...]
 """The power of each letter."""
 Point = tuple[int, ...]
 """The value of each letter."""
+
+
+PRIME = 2**127 - 1
+LARGEST = 2**62
+"""Numerators and denominators up to here are told from a residue: their products stay below the prime."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,13 @@ class Polynomial:
 
     def at(self, point: Sequence[int]) -> Fraction:
         """Its value."""
-        return sum((c * monomial_value(monomial, point) for monomial, c in self.coefficients), Fraction(0))
+        whole, terms = self._in_whole_numbers
+        return Fraction(sum(c * monomial_value(monomial, point) for monomial, c in terms), whole)
+
+    @cached_property
+    def _in_whole_numbers(self) -> tuple[int, list[tuple[Monomial, int]]]:
+        whole = lcm(*(c.denominator for _, c in self.coefficients))
+        return whole, [(monomial, int(c * whole)) for monomial, c in self.coefficients]
 
     def __add__(self, other: "Polynomial") -> "Polynomial":
         total = dict(self.coefficients)
@@ -47,8 +59,8 @@ class Polynomial:
         """As `Expression` reads it, with this text for each letter: "12*L*d**2 + 4*d", "(3*b*s)/2"."""
         if not self.coefficients:
             return "0"
-        whole = lcm(*(c.denominator for _, c in self.coefficients))
-        terms = [_term(int(c * whole), monomial, letters) for monomial, c in self.coefficients]
+        whole, of_whole = self._in_whole_numbers
+        terms = [_term(c, monomial, letters) for monomial, c in of_whole]
         written = terms[0].removeprefix(" + ") + "".join(terms[1:])
         if written.startswith(" - "):
             written = "0" + written
@@ -95,6 +107,7 @@ def candidates(degrees: Sequence[int], together: Iterable[frozenset[int]]) -> li
 class System:
     """The linear system that the values of a polynomial with these monomials solve, at these points.
 
+    It is solved modulo a large prime, and its solution read as fractions again: what comes of it has to be checked.
     `is_determined` says whether there is but one solution: else more points are needed.
     """
 
@@ -108,31 +121,38 @@ class System:
         return self._inverse is not None
 
     def solved(self, values: Sequence[int]) -> Polynomial:
-        """The polynomial with the values at the points by which the system was solved; check it at all others."""
+        """The polynomial with the values at the points by which the system was solved; check it at all of them."""
         given = [values[i] for i in self._chosen]
-        found = (sum((a * b for a, b in zip(row, given, strict=True)), Fraction(0)) for row in self._inverse)
-        return Polynomial.of(dict(zip(self.monomials, found, strict=True)))
+        found = (sum(a * b for a, b in zip(row, given, strict=True)) % PRIME for row in self._inverse)
+        return Polynomial.of({m: _fraction(n) for m, n in zip(self.monomials, found, strict=True)})
 
 
-def _inverted(rows: list[list[int]]) -> tuple[list[int], list[list[Fraction]] | None]:
+def _fraction(residue: int) -> Fraction:
+    """The fraction of small numbers that is congruent to a residue; the residue itself where there is none."""
+    before, now, of_before, of_now = PRIME, residue, 0, 1
+    while now > LARGEST:
+        n = before // now
+        before, now, of_before, of_now = now, before - n * now, of_now, of_before - n * of_now
+    return Fraction(now, of_now) if 0 < abs(of_now) <= LARGEST else Fraction(residue)
+
+
+def _inverted(rows: list[list[int]]) -> tuple[list[int], list[list[int]] | None]:
     """Rows of a matrix that are independent, as many as it has columns, and the inverse of these; None if too few."""
     n = len(rows[0]) if rows else 0
     chosen: list[int] = []
-    reduced: list[tuple[int, list[Fraction]]] = []  # of each chosen row where its 1 is, and it behind its own history
+    reduced: list[tuple[int, list[int]]] = []  # of each chosen row where its 1 is, and it, with its history behind
     for i, row in enumerate(rows):
         if len(chosen) == n:
             break
-        history = [Fraction(0)] * n
-        history[len(chosen)] = Fraction(1)
-        work = [Fraction(x) for x in row] + history
+        work = [x % PRIME for x in row] + [0] * n
+        work[n + len(chosen)] = 1
         for pivot, other in reduced:
-            if factor := work[pivot]:
-                work = [a - factor * b for a, b in zip(work, other, strict=True)]
+            work = _without(work, pivot, other)
         pivot = next((j for j in range(n) if work[j]), None)
         if pivot is None:
             continue
-        scale = work[pivot]
-        work = [a / scale for a in work]
+        scale = pow(work[pivot], -1, PRIME)
+        work = [a * scale % PRIME for a in work]
         reduced = [(p, _without(other, pivot, work)) for p, other in reduced] + [(pivot, work)]
         chosen.append(i)
     if len(chosen) < n:
@@ -141,6 +161,6 @@ def _inverted(rows: list[list[int]]) -> tuple[list[int], list[list[Fraction]] | 
     return chosen, [by_column[j][n:] for j in range(n)]
 
 
-def _without(row: list[Fraction], pivot: int, work: list[Fraction]) -> list[Fraction]:
+def _without(row: list[int], pivot: int, work: list[int]) -> list[int]:
     factor = row[pivot]
-    return [a - factor * b for a, b in zip(row, work, strict=True)] if factor else row
+    return [(a - factor * b) % PRIME for a, b in zip(row, work, strict=True)] if factor else row
