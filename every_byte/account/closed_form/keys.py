@@ -1,6 +1,6 @@
 """What a row of a ledger is called in every run: its key; and the moments of a run, by the event that they begin with."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,19 +33,24 @@ class Key(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """An instant, by the event right before it: of several such events in a run the one with the most requested."""
+    """An instant of a step, by the kind of event right before it, of alike modules in the `nth`, or from the end, -1.
+
+    Counts: where it comes more than once in one module, and in each step, the one with the most requested there.
+    """
 
     phase: str
     operation: str
     node: str
     module: str
     name: str
+    nth: int = 0
 
     def __str__(self) -> str:
         phase = phase_name(self.phase)
         at = f" in {self.module}" if self.module else ""
         what = self.name or self.operation.removeprefix("aten::")
-        return f"{phase}{at}{f' ({what})' if what else ''}"
+        which = {0: "", -1: ", the last of them"}.get(self.nth, f", number {self.nth}")
+        return f"{phase}{at}{f' ({what})' if what else ''}{which}"
 
 
 def at_mark(name: str) -> Moment:
@@ -86,15 +91,46 @@ def key_of(row: Row) -> Key:
     return Key(row.category, row.module, row.name or row.operation, kept_for, row.dtype)
 
 
-def highest(trace: Trace) -> dict[Moment, tuple[int, int]]:
-    """For each moment of a trace the position at which most is requested there, and how much; the first of equals."""
-    found: dict[Moment, tuple[int, int]] = {}
+Instances = dict[Moment, list[list[tuple[int, int]]]]
+"""For each kind of event, by its first, in each step and each module: where most is requested there, and how much."""
+
+
+def instances(trace: Trace, mark: str) -> Instances:
+    """The events of each kind in each step; a mark of this name is in each step, between its forward and backward."""
+    found: Instances = {}
+    n_marks, last = 0, {}
     for position, total, event in _totals(trace):
+        if event.action == "mark":
+            n_marks += event.name == mark
+            continue
         module = kind_of(trace.called(event.module))
-        moment = Moment(event.phase, event.operation, event.node, module, event.name)
-        if total > found.get(moment, (0, -1))[1]:
-            found[moment] = position, total
+        steps = found.setdefault(Moment(event.phase, event.operation, event.node, module, event.name), [])
+        steps += [[] for _ in range(n_marks + 1 - len(steps))]
+        step, where = steps[n_marks], (n_marks, event.module)
+        if last.get(id(steps)) != where:
+            step.append((position, total))
+        elif total > step[-1][1]:
+            step[-1] = position, total
+        last[id(steps)] = where
     return found
+
+
+def peak_of(found: Instances) -> tuple[Moment, int]:
+    """The moment at which most is requested, and how much: the first of equals, counted from the nearer end."""
+    best, peak = (-1, 0), None
+    for moment, steps in found.items():
+        for step in steps:
+            for i, (position, total) in enumerate(step):
+                if (total, -position) > best:
+                    best, peak = (total, -position), moment._replace(nth=i if 2 * i < len(step) else i - len(step))
+    return peak, best[0]
+
+
+def place_of(found: Instances, moment: Moment) -> int | None:
+    """The position of a moment; None where there is none."""
+    nth, steps = moment.nth, found.get(moment._replace(nth=0), ())
+    there = [step[nth] for step in steps if -len(step) <= nth < len(step)]
+    return max(there, key=lambda item: (item[1], -item[0]))[0] if there else None
 
 
 def _totals(trace: Trace) -> Iterator[tuple]:
@@ -103,11 +139,7 @@ def _totals(trace: Trace) -> Iterator[tuple]:
         if event.action == "alloc":
             sizes[event.allocation] = event.n_bytes
             now += event.n_bytes
-            yield position, now, event
         elif event.action == "free":
             now -= sizes.pop(event.allocation, 0)
-
-
-def modules_of(tables: Iterable[Table]) -> set[str]:
-    """The paths of all modules that are met."""
-    return {key.module for each in tables for key in each.n_bytes}
+        if event.action in ("alloc", "mark"):
+            yield position, now, event

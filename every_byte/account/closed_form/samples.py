@@ -12,7 +12,7 @@ from every_byte.gpu.memory.calls import Called
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.trace import Trace
 
-from .keys import Key, Moment, Table, at_mark, highest, table
+from .keys import Instances, Key, Moment, Table, at_mark, instances, peak_of, place_of, table
 from .polynomials import Point
 
 NO_LIMIT_BYTES = 2**50
@@ -28,19 +28,22 @@ class Sample:
     _tables: dict[tuple[Moment, bool], Table | None] = field(default_factory=dict)
 
     @cached_property
-    def moments(self) -> dict[Moment, tuple[int, int]]:
-        """For each moment where it is highest, and how much is requested there."""
-        return highest(self.trace)
+    def _instances(self) -> Instances:
+        return instances(self.trace, END_OF_FORWARD)
 
     @cached_property
+    def _peak(self) -> tuple[Moment, int]:
+        return peak_of(self._instances)
+
+    @property
     def peak(self) -> Moment:
         """The moment at which most is requested; the first of equals."""
-        return max(self.moments, key=lambda moment: (self.moments[moment][1], -self.moments[moment][0]))
+        return self._peak[0]
 
     @property
     def peak_bytes(self) -> int:
         """The most that is requested at one time."""
-        return self.moments[self.peak][1]
+        return self._peak[1]
 
     def at(self, moment: Moment, *, is_alike: bool) -> Table | None:
         """What is held there, by key."""
@@ -72,7 +75,7 @@ class Sample:
     def _position(self, moment: Moment) -> int | None:
         if moment == at_mark(END_OF_FORWARD):
             return self.trace.position(END_OF_FORWARD)
-        return self.moments.get(moment, (None,))[0]
+        return place_of(self._instances, moment)
 
 
 class Samples:
