@@ -1,28 +1,26 @@
-"""Finds the closed form of a run: runs it at even sizes, then at any, and finds for each kind of rows what it depends on.
+"""Finds the closed form of a run: from runs at even sizes, then at any, for each kind of rows what it depends on.
 
-At even sizes nothing is rounded: each kind of rows is a polynomial, whose degree in each letter shows on a line of runs
-that differ in this letter alone, and whose letters go together where a change of both does more than the changes of
-each. With that its monomials are known, and it is the solution of a linear system, solved in rational numbers. Then
-come runs at any sizes: where a form is not met, a letter is rounded, or there is another form from some size on.
+At even sizes each kind of rows is a polynomial (see `even.py`). At any sizes it may be rounded, or another one from some
+size on (see `search.py`), or what a kernel takes for itself, by its grid (see `kernels.py`).
 """
 
-import time
 from collections.abc import Iterator
-from itertools import islice
 from random import Random
 
 from . import sizes
-from .forms import Form, Systems, is_met, plain
+from .even import Even, Value
+from .forms import Atom, Form, is_met, plain
 from .kernels import kernel_form
 from .keys import Key, Moment
 from .pieces import Piece, Pieces
-from .polynomials import Monomial, Polynomial, candidates, degree
+from .polynomials import Polynomial
 from .samples import Sample, Samples
 from .search import Search
 
-MOST_EVEN_POINTS = 80
 N_AT_ONCE = 6
-"""So many runs at any sizes are made before forms are looked for anew."""
+"""So many runs at any sizes are made before forms are looked for."""
+MOST_SIZES = 3
+"""So many sizes of tensors that are no product of letters, as the tokens of an image, p**2 + 1, may be rounded."""
 PRESENCE = Key("", "", "a moment is met", (), None)
 """The kind of rows that says whether a run comes to a moment at all: 1 if so."""
 
@@ -30,155 +28,104 @@ PRESENCE = Key("", "", "a moment is met", (), None)
 class Derivation:
     """The forms of a run's moments, found from samples; `refine` makes them hold at more of them.
 
-    `forms` has for each moment those of its kinds of rows. `is_alike` says that modules which only differ in a number
-    are one kind: where the number of layers is a letter.
+    `forms` has for each moment those of its kinds of rows. Modules that only differ in a number are one kind where the
+    number of layers is a letter.
     """
 
     def __init__(self, samples: Samples, moment: Moment | None, seed: int) -> None:
-        self.samples, self._moment, self._draw = samples, moment, Random(seed)
-        self.started = time.perf_counter()
+        self.samples, self._moment = samples, moment
+        draw = Random(seed)
         self.ranges = sizes.ranges_of(samples)
-        self.origin = sizes.origin_of(samples, self.ranges).point
-        self._lines = [sizes.line(samples, self.ranges, self.origin, i) for i in range(len(self.origin))]
-        self._pairs = list(sizes.pairs(samples, self.ranges, self.origin))
-        self.is_alike = self._changes_modules()
-        even = [*(s for line in self._lines for s in line), *(s for _, _, *three in self._pairs for s in three)]
-        self._even = list({sample.point: sample for sample in even}.values())
-        self._any = [s for s in samples if s not in self._even and self.ranges.have(s.point)]
-        self.pieces = Search(samples, self.ranges, self._draw, self._even, self._any)
+        self._even = Even(samples, self.ranges, draw)
+        self._is_alike = any(len({frozenset(_modules(sample)) for sample in line}) > 1 for line in self._even.lines)
+        others = [s for s in samples if s not in self._even.samples and self.ranges.have(s.point)]
+        self._search = Search(samples, self.ranges, draw, self._even.samples, others)
         self.forms: dict[Moment, dict[Key, Pieces]] = {}
         self.take(self.more(N_AT_ONCE))
         self.refine()
 
-    # what runs hold
-
     def more(self, n: int) -> list[Sample]:
         """So many further runs at any sizes, drawn at random; fewer where the program takes few of them."""
-        return self.pieces.more(n)
-
-    def held(self, sample: Sample, moment: Moment) -> dict[Key, int] | None:
-        """What a run holds at a moment, by kind of rows; None where it never comes to that."""
-        table = sample.at(moment, is_alike=self.is_alike)
-        return None if table is None else table.n_bytes
-
-    def _changes_modules(self) -> bool:
-        return any(len({frozenset(self._modules(sample)) for sample in line}) > 1 for line in self._lines)
-
-    @staticmethod
-    def _modules(sample: Sample) -> Iterator[str]:
-        return (sample.trace.called(event.module) for event in sample.trace.events)
-
-    # forms
+        return self._search.more(n)
 
     def take(self, samples: list[Sample]) -> None:
         """Let forms be looked for at these, too."""
-        self._any += samples
+        self._search.others += samples
+
+    def held(self, sample: Sample, moment: Moment) -> dict[Key, int] | None:
+        """What a run holds at a moment, by kind of rows; None where it never comes to that."""
+        table = sample.at(moment, is_alike=self._is_alike)
+        return None if table is None else table.n_bytes
 
     def refine(self) -> None:
         """Find forms for all moments that are the peak of a sample, or for the one that was asked for."""
-        every = [*self._even, *self._any]
-        moments = [self._moment] if self._moment else list(dict.fromkeys(sample.peak for sample in every))
+        moments = [self._moment] if self._moment else list(dict.fromkeys(s.peak for s in self._search.samples))
         for moment in moments:
             self.forms[moment] = self._forms_of(moment, self.forms.get(moment, {}))
 
     def _forms_of(self, moment: Moment, known: dict[Key, Pieces]) -> dict[Key, Pieces]:
-        samples = [s for s in [*self._even, *self._any] if self.held(s, moment) is not None]
-        keys = list(dict.fromkeys(key for sample in samples for key in self.held(sample, moment)))
-        points = [sample.point for sample in samples]
-        forms = {PRESENCE: self._presence(moment, known.get(PRESENCE))}
-        missing = []
-        for key in keys:
-            values = [self.held(sample, moment).get(key, 0) for sample in samples]
-            if key in known and known[key].is_met(points, values):
-                forms[key] = known[key]
-            else:
-                missing.append(key)
-        polynomials = self._polynomials(moment, missing)
-        for key in missing:
-
-            def value(sample, key=key):
-                held = self.held(sample, moment)
-                return None if held is None else held.get(key, 0)
-
-            forms[key] = self._of_a_kernel(moment, key, samples, polynomials.get(key)) or self.pieces.found(
-                polynomials.get(key), value
-            )
+        keys = dict.fromkeys(key for s in self._search.samples for key in self.held(s, moment) or ())
+        values = {key: self._value(moment, key) for key in (PRESENCE, *keys)}
+        forms = {key: known[key] for key, value in values.items() if key in known and self._is_met(known[key], value)}
+        missing = {key: value for key, value in values.items() if key not in forms}
+        if not missing:
+            return forms
+        polynomials = self._even.polynomials(missing)
+        polynomials[PRESENCE] = plain(Polynomial.of({(0,) * len(self.ranges.letters): 1}), self.ranges.letters)
+        self._search.sizes = self._sizes(moment)
+        for key, value in missing.items():
+            form = polynomials.get(key)
+            forms[key] = self._of_a_kernel(moment, key, form) or self._search.found(form, value)
         return forms
 
-    def _of_a_kernel(self, moment: Moment, key: Key, samples: list[Sample], polynomial: Form | None) -> Pieces | None:
+    def _value(self, moment: Moment, key: Key) -> Value:
+        if key == PRESENCE:
+            return lambda sample: int(self.held(sample, moment) is not None)
+
+        def value(sample: Sample) -> int | None:
+            held = self.held(sample, moment)
+            return None if held is None else held.get(key, 0)
+
+        return value
+
+    def _is_met(self, form: Form | Pieces, value: Value) -> bool:
+        seen = [(s.point, n) for s in self._search.samples if (n := value(s)) is not None]
+        points, values = [point for point, _ in seen], [n for _, n in seen]
+        return form.is_met(points, values) if isinstance(form, Pieces) else is_met(form, points, values)
+
+    def _of_a_kernel(self, moment: Moment, key: Key, polynomial: Form | None) -> Pieces | None:
         """What no polynomial says, as a kernel's own memory; None where it is none, or where one does."""
-        points, values = [s.point for s in samples], [self.held(s, moment).get(key, 0) for s in samples]
-        if key.dtype is not None or (polynomial is not None and is_met(polynomial, points, values)):
+        value = self._value(moment, key)
+        if key == PRESENCE or key.dtype is not None or (polynomial is not None and self._is_met(polynomial, value)):
             return None
-        calls = {s.point: call for s in samples if (call := s.call(moment, key, is_alike=self.is_alike))}
-        form = kernel_form(self.samples.letters, calls, self.samples.spec)
-        if form is None:
-            return None
+        calls = {s.point: call for s in self._search.samples if (call := s.call(moment, key, self._is_alike))}
+        n = min((len(call.numbers) for call in calls.values()), default=0)
+        numbers = {i: lambda s, i=i: calls[s.point].numbers[i] if s.point in calls else None for i in range(n)}
+        form = kernel_form(self.ranges.letters, calls, self._even.polynomials(numbers), self.samples.spec)
         pieces = Pieces((Piece((), form),))
-        return pieces if pieces.is_met(points, values) else None
+        return pieces if form is not None and self._is_met(pieces, value) else None
 
-    def _presence(self, moment: Moment, known: Pieces | None) -> Pieces:
-        def value(sample):
-            return int(self.held(sample, moment) is not None)
+    def _sizes(self, moment: Moment) -> list[Atom]:
+        """Sizes of tensors that are sums of products of letters: what may be rounded instead of a letter."""
+        shapes = self._even.origin.at(moment, is_alike=self._is_alike)
+        values: dict[tuple[Key, int], Value] = {}
+        for key, shape in (shapes.shapes if shapes else {}).items():
+            for i in range(len(shape)):
 
-        every = [*self._even, *self._any]
-        if known and known.is_met([s.point for s in every], [value(s) for s in every]):
-            return known
-        one = {(0,) * len(self.origin): 1}
-        return self.pieces.found(plain(Polynomial.of(one), self.samples.letters), value)
+                def value(sample: Sample, key=key, i=i) -> int | None:
+                    table = sample.at(moment, is_alike=self._is_alike)
+                    shape = table.shapes.get(key, ()) if table else ()
+                    return shape[i] if i < len(shape) else None
 
-    def _polynomials(self, moment: Moment, keys: list[Key]) -> dict[Key, Form]:
-        """The forms that are met at even sizes, where they are polynomials."""
-        shapes = {key: self._monomials(moment, key) for key in keys}
-        shapes = {key: monomials for key, monomials in shapes.items() if monomials is not None}
-        even = [s for s in self._even if self.held(s, moment) is not None]
-        systems = Systems([s.point for s in even])
-        drawn = sizes.even_points(self.ranges, self._draw)
-        while not all(systems.of(m).is_determined for m in set(shapes.values())) and len(even) < MOST_EVEN_POINTS:
-            sample = next((s for s in map(self.samples.at, islice(drawn, 100)) if s and s not in even), None)
-            if sample is None:
-                break
-            self._even.append(sample)
-            if self.held(sample, moment) is not None:
-                even.append(sample)
-                systems = Systems([s.point for s in even])
-        found = {}
-        for key, monomials in shapes.items():
-            system = systems.of(monomials)
-            if system.is_determined:
-                values = [self.held(sample, moment).get(key, 0) for sample in even]
-                found[key] = plain(system.solved(values), self.samples.letters)
-        return found
+                values[key, i] = value
+        found = self._even.polynomials(values)
+        sums = {f.parts[0][0]: f for k, f in found.items() if _is_sum(f) and self._is_met(f, values[k])}
+        return [Atom(form.text, inner=polynomial) for polynomial, form in list(sums.items())[:MOST_SIZES]]
 
-    def _monomials(self, moment: Moment, key: Key) -> tuple[Monomial, ...] | None:
-        """What a polynomial for a kind of rows may consist of, by lines and pairs; None where these do not say."""
-        degrees = []
-        for i, line in enumerate(self._lines):
-            n = self._degree(moment, key, i, line)
-            if n is None:
-                return None
-            degrees.append(n)
-        together = []
-        for i, j, *four in self._pairs:
-            values = [self._value(s, moment, key) for s in (*four, self.samples.at(self.origin))]
-            if None in values or values[0] - values[1] - values[2] + values[3]:
-                together.append(frozenset((i, j)))
-        tried = {frozenset((i, j)) for i, j, *_ in self._pairs}
-        n = len(self.origin)
-        together += [pair for i in range(n) for j in range(i) if (pair := frozenset((i, j))) not in tried]
-        return tuple(candidates(degrees, together))
 
-    def _degree(self, moment: Moment, key: Key, i: int, line: list[Sample]) -> int | None:
-        n = degree(*self._on(line, moment, key, i))
-        if n is None and len(line) == sizes.N_ON_A_LINE:
-            line = self._lines[i] = sizes.line(self.samples, self.ranges, self.origin, i, sizes.MOST_ON_A_LINE)
-            self._even += [sample for sample in line if sample not in self._even]
-        return n if n is not None else degree(*self._on(self._lines[i], moment, key, i))
+def _is_sum(form: Form) -> bool:
+    return len(form.parts) == 1 and len(form.parts[0][0].coefficients) > 1
 
-    def _on(self, line: list[Sample], moment: Moment, key: Key, i: int) -> tuple[list[int], list[int]]:
-        found = [(s.point[i], value) for s in line if (value := self._value(s, moment, key)) is not None]
-        return [x for x, _ in found], [value for _, value in found]
 
-    def _value(self, sample: Sample, moment: Moment, key: Key) -> int | None:
-        held = self.held(sample, moment)
-        return None if held is None else held.get(key, 0)
+def _modules(sample: Sample) -> Iterator[str]:
+    return (sample.trace.called(event.module) for event in sample.trace.events)

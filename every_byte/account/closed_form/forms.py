@@ -1,12 +1,11 @@
 """A form of one kind of rows: a polynomial in the letters, of which some are rounded up or down; and how one is found."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from itertools import product
 
-from .polynomials import Monomial, Point, Polynomial, System, candidates, monomial_value
+from .polynomials import Monomial, Point, Polynomial, candidates, monomial_value, system
 
 MULTIPLES = (2, 4, 8, 16, 32, 64, 128, 256)
 """What sizes are rounded to multiples of, by kernels and by strides."""
@@ -16,36 +15,37 @@ NO_FORM_WITHOUT = 3
 
 @dataclass(frozen=True)
 class Atom:
-    """A letter, as it is (`multiple` 1), or rounded up to a multiple, or down."""
+    """A letter, by its place in a point, or a sum of letters' products, as it is, or rounded to a multiple, up or down."""
 
-    letter: str
+    text: str
+    place: int = -1
+    inner: Polynomial | None = None
     multiple: int = 1
     is_down: bool = False
 
-    def __call__(self, n: int) -> int:
-        """What it makes of a value."""
+    def __call__(self, point: Point) -> int:
+        """Its value at a point."""
+        n = point[self.place] if self.inner is None else int(self.inner.at(point))
         if self.is_down:
             return n // self.multiple * self.multiple
         return -(-n // self.multiple) * self.multiple
 
     def __str__(self) -> str:
         if self.multiple == 1:
-            return self.letter
-        inside = f"{self.letter} - {self.multiple - 1}" if self.is_down else self.letter
+            return self.text if self.inner is None else f"({self.text})"
+        inside = f"{self.text} - {self.multiple - 1}" if self.is_down else self.text
         return f"up({inside}, {self.multiple})"
 
 
 @dataclass(frozen=True)
 class Form:
-    """Polynomials, each in atoms of its own, one for each letter: their sum."""
+    """Polynomials, each in atoms of its own: their sum."""
 
     parts: tuple[tuple[Polynomial, tuple[Atom, ...]], ...]
 
     def at(self, point: Point) -> Fraction:
         """Its value."""
-        return sum(
-            (p.at([atom(n) for atom, n in zip(atoms, point, strict=True)]) for p, atoms in self.parts), Fraction(0)
-        )
+        return sum((p.at([atom(point) for atom in atoms]) for p, atoms in self.parts), Fraction(0))
 
     def __add__(self, other: "Form") -> "Form":
         total: dict[tuple[Atom, ...], Polynomial] = {atoms: p for p, atoms in self.parts}
@@ -77,27 +77,17 @@ def plain(polynomial: Polynomial, letters: Sequence[str]) -> Form:
     """A polynomial of letters as they are."""
     if not polynomial.coefficients:
         return Form(())
-    return Form(((polynomial, tuple(map(Atom, letters))),))
+    return Form(((polynomial, atoms_of(letters)),))
+
+
+def atoms_of(letters: Sequence[str]) -> tuple[Atom, ...]:
+    """The letters as they are."""
+    return tuple(Atom(letter, place) for place, letter in enumerate(letters))
 
 
 def is_met(form: Form, points: Iterable[Point], values: Iterable[int]) -> bool:
     """Whether it has these values at these points."""
     return all(form.at(point) == value for point, value in zip(points, values, strict=True))
-
-
-class Systems:
-    """The systems of a set of points, one for each set of monomials, as each is solved for many values."""
-
-    def __init__(self, points: Sequence[Point]) -> None:
-        self.points = tuple(points)
-        self._found: dict[tuple[Monomial, ...], System] = {}
-
-    def of(self, monomials: Iterable[Monomial]) -> System:
-        """The system of these monomials."""
-        monomials = tuple(monomials)
-        if monomials not in self._found:
-            self._found[monomials] = System(monomials, self.points)
-        return self._found[monomials]
 
 
 def rounded(form: Form, points: Sequence[Point], values: Sequence[int]) -> Form | None:
@@ -114,7 +104,7 @@ def _roundings(form: Form) -> Iterator[Form]:
     polynomial, atoms = form.parts[0]
     used = {i for monomial, _ in polynomial.coefficients for i, power in enumerate(monomial) if power}
     for i, is_down, multiple in product(sorted(used), (False, True), MULTIPLES):
-        new = (*atoms[:i], Atom(atoms[i].letter, multiple, is_down), *atoms[i + 1 :])
+        new = (*atoms[:i], replace(atoms[i], multiple=multiple, is_down=is_down), *atoms[i + 1 :])
         yield Form(((polynomial, new),))
         if len(polynomial.coefficients) > 1:
             for chosen in range(len(polynomial.coefficients)):
@@ -122,30 +112,35 @@ def _roundings(form: Form) -> Iterator[Form]:
                 yield Form(((Polynomial(rest), atoms), (Polynomial((polynomial.coefficients[chosen],)), new)))
 
 
-def guessed(letters: Sequence[str], points: Sequence[Point], values: Sequence[int]) -> Form | None:
-    """A form with these values at points in no order: one monomial, perhaps rounded, else a polynomial of low degree."""
+def guessed(
+    letters: Sequence[str], points: Sequence[Point], values: Sequence[int], sizes: Sequence[Atom] = ()
+) -> Form | None:
+    """A form with these values at points in no order: one monomial, perhaps rounded, else a polynomial of low degree.
+
+    `sizes` are sums that may stand in a monomial beside letters, rounded or not.
+    """
     if len(points) < NO_FORM_WITHOUT + 1:
         return None
-    return _one_monomial(letters, points, values) or _low_degree(letters, points, values)
-
-
-def _one_monomial(letters, points, values) -> Form | None:
     if not any(values):
         return Form(())
-    if not all(values):
-        return None
-    atoms = tuple(map(Atom, letters))
-    powers = sorted(product(range(3), repeat=len(letters)), key=sum)
-    rounded_ones = product(range(len(letters)), (False, True), MULTIPLES)
-    ways = [
-        atoms,
-        *((*atoms[:i], Atom(letters[i], m, is_down), *atoms[i + 1 :]) for i, is_down, m in rounded_ones),
-    ]
-    for way in ways:
-        table = [[atom(n) for atom, n in zip(way, point, strict=True)] for point in points]
-        i = next((i for i in range(len(letters)) if way[i] != atoms[i]), None)
+    if all(values):
+        for size in (None, *sizes):
+            if (found := _one_monomial(letters, size, points, values)) is not None:
+                return found
+    return _low_degree(letters, points, values)
+
+
+def _one_monomial(letters, size: Atom | None, points, values) -> Form | None:
+    """One monomial of letters, in which a size takes part if there is one; one of its factors perhaps rounded."""
+    atoms = (*atoms_of(letters), *([size] if size else []))
+    powers = sorted(product(range(3), repeat=len(atoms)), key=sum)
+    roundings = product(range(len(atoms)), (False, True), MULTIPLES)
+    for i, is_down, multiple in [(-1, False, 1), *roundings]:
+        way = atoms if i < 0 else (*atoms[:i], replace(atoms[i], multiple=multiple, is_down=is_down), *atoms[i + 1 :])
+        table = [[atom(point) for atom in way] for point in points]
         for each in powers:
-            if (i is None or each[i]) and _is_scaled(each, table, values):
+            is_new = (i < 0 or each[i]) and (size is None or each[-1])
+            if is_new and _is_scaled(each, table, values):
                 return Form(((Polynomial.of({each: Fraction(values[0], monomial_value(each, table[0]))}), way),))
     return None
 
@@ -165,14 +160,9 @@ def _low_degree(letters, points, values) -> Form | None:
         monomials = [m for m in candidates([most] * n, together) if sum(m) <= 3]
         if len(points) < len(monomials) + NO_FORM_WITHOUT:
             return None
-        system = _system(tuple(monomials), tuple(points))
-        if system.is_determined:
-            form = plain(system.solved(values), letters)
+        solved = system(tuple(monomials), tuple(points))
+        if solved.is_determined:
+            form = plain(solved.solved(values), letters)
             if is_met(form, points, values):
                 return form
     return None
-
-
-@lru_cache(maxsize=64)
-def _system(monomials: tuple[Monomial, ...], points: tuple[Point, ...]) -> System:
-    return System(monomials, points)

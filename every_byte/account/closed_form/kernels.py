@@ -9,7 +9,7 @@ from every_byte.gpu.memory.calls import Called, called_again
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.simulated import SimulatedGPU
 
-from .forms import Form, guessed
+from .forms import Form, guessed, is_met
 from .polynomials import Point
 
 
@@ -63,11 +63,23 @@ def taken_by(call: Called, numbers: tuple[int, ...], spec: GPUSpec) -> int:
     return taken
 
 
-def kernel_form(letters: Sequence[str], calls: Mapping[Point, Called], spec: GPUSpec) -> KernelForm | None:
-    """The form of calls that differ in sizes alone; None where they differ in more, or where a size has no form."""
+def kernel_form(
+    letters: Sequence[str], calls: Mapping[Point, Called], polynomials: Mapping[int, Form], spec: GPUSpec
+) -> KernelForm | None:
+    """The form of calls that differ in sizes alone; None where they differ in more, or where a size has no form.
+
+    `polynomials` has what the sizes may be, by their places: where one is not met, a form is guessed.
+    """
     first = next(iter(calls.values()), None)
     if first is None or any(call[:2] != first[:2] for call in calls.values()):
         return None
-    points = list(calls)
-    forms = [guessed(letters, points, [call.numbers[i] for call in calls.values()]) for i in range(len(first.numbers))]
-    return None if None in forms else KernelForm(first._replace(numbers=()), tuple(forms), spec)
+    points, forms = list(calls), []
+    for i in range(len(first.numbers)):
+        values = [call.numbers[i] for call in calls.values()]
+        form = polynomials.get(i)
+        if form is None or not is_met(form, points, values):
+            form = guessed(letters, points, values)
+        if form is None:
+            return None
+        forms.append(form)
+    return KernelForm(first._replace(numbers=()), tuple(forms), spec)

@@ -60,11 +60,15 @@ def at_mark(name: str) -> Moment:
 
 @dataclass(frozen=True)
 class Table:
-    """What is held at a moment: requested bytes by key, where that is in the trace, and where each key's last is made."""
+    """What is held at a moment: where that is in the trace, and requested bytes by key.
+
+    Of the last row of each key: after how many events it was made, and its shape.
+    """
 
     position: int
     n_bytes: dict[Key, int]
     made_at: dict[Key, int]
+    shapes: dict[Key, tuple[int, ...]]
 
     @property
     def requested_bytes(self) -> int:
@@ -76,13 +80,16 @@ def table(trace: Trace, position: int, *, is_alike: bool) -> Table:
     """The keys of what is live just before event number `position`; with `is_alike`, one for all alike modules."""
     n_bytes: dict[Key, int] = {}
     made_at: dict[Key, int] = {}
+    shapes: dict[Key, tuple[int, ...]] = {}
     made = trace.attribution().made_at
     for row in rows_at(trace, position):
         key = key_of(row)
         key = key.alike if is_alike else key
         n_bytes[key] = n_bytes.get(key, 0) + row.n_bytes
         made_at[key] = made[row.allocation]
-    return Table(position, n_bytes, made_at)
+        if row.shape is not None:
+            shapes[key] = row.shape
+    return Table(position, n_bytes, made_at, shapes)
 
 
 def key_of(row: Row) -> Key:

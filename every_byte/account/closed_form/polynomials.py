@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from math import lcm
 
@@ -164,3 +164,9 @@ def _inverted(rows: list[list[int]]) -> tuple[list[int], list[list[int]] | None]
 def _without(row: list[int], pivot: int, work: list[int]) -> list[int]:
     factor = row[pivot]
     return [(a - factor * b) % PRIME for a, b in zip(row, work, strict=True)] if factor else row
+
+
+@lru_cache(maxsize=256)
+def system(monomials: tuple[Monomial, ...], points: tuple[Point, ...]) -> System:
+    """The system of these, which many values share."""
+    return System(monomials, points)

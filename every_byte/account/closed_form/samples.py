@@ -53,13 +53,14 @@ class Sample:
             self._tables[moment, is_alike] = found
         return self._tables[moment, is_alike]
 
-    def call(self, moment: Moment, key: Key, *, is_alike: bool) -> Called | None:
-        """The call by which memory without a tensor was taken that is held at a moment; None where none is."""
+    def call(self, moment: Moment, key: Key, is_alike: bool) -> Called | None:
+        """The call by which memory without a tensor was taken that is held at a moment, or would be; None: none was."""
         table = self.at(moment, is_alike=is_alike)
-        if table is None or key not in table.made_at:
+        if table is None or not self.calls:
             return None
-        made_at = table.made_at[key]
-        call = self.trace.calls.get(self.calls[bisect_right(self.calls, made_at) - 1]) if self.calls else None
+        made_at = table.made_at.get(key, table.position - 1)
+        i = bisect_right(self.calls, made_at) - 1
+        call = self.trace.calls[self.calls[i]] if i >= 0 else None
         return call if call and call.func.name().removeprefix("aten::") == key.name else None
 
     @cached_property

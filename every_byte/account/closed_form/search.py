@@ -6,7 +6,8 @@ from random import Random
 
 from . import sizes
 from .conditions import Condition, separating, sharpened
-from .forms import Form, guessed, is_met, rounded
+from .even import Value
+from .forms import Atom, Form, guessed, is_met, rounded
 from .pieces import Piece, Pieces
 from .polynomials import Point
 from .samples import Sample, Samples
@@ -18,19 +19,25 @@ MOST_TO_TELL = 12
 """So many runs at most are made to tell conditions from one another that hold at the same samples."""
 MOST_DRAWN = 4000
 
-Value = Callable[[Sample], int | None]
-"""What a kind of rows holds in a run; None where the run has no such moment."""
-
 
 class Search:
-    """The samples that forms must meet, even ones and any, and the conditions that were found among them."""
+    """The samples that forms must meet, even ones and others, and the conditions that were found among them.
+
+    `sizes` are sums of letters' products that may be rounded, as letters may.
+    """
 
     def __init__(
         self, samples: Samples, ranges: sizes.Ranges, draw: Random, even: list[Sample], others: list[Sample]
     ) -> None:
         self._samples, self._ranges, self._draw = samples, ranges, draw
-        self._even, self._others = even, others
+        self._even, self.others = even, others
+        self.sizes: list[Atom] = []
         self._conditions: list[Condition] = []
+
+    @property
+    def samples(self) -> list[Sample]:
+        """All of them."""
+        return [*self._even, *self.others]
 
     def found(self, form: Form | None, value: Value) -> Pieces:
         """A form for all samples, rounded if need be, or one for each side of a condition, and so on."""
@@ -49,13 +56,13 @@ class Search:
         return found
 
     def _with(self, value: Value, conditions: Sequence[Condition]) -> list[Sample]:
-        samples = (s for s in [*self._even, *self._others] if all(condition(s.point) for condition in conditions))
+        samples = (s for s in self.samples if all(condition(s.point) for condition in conditions))
         return [sample for sample in samples if value(sample) is not None]
 
     def _split(self, form: Form | None, value: Value, conditions: tuple[Condition, ...], most: int) -> Iterator[Piece]:
         samples = self._with(value, conditions)
         if form is None and len(samples) < N_OF_A_PIECE:
-            self._others += self.more(N_OF_A_PIECE - len(samples), conditions)
+            self.others += self.more(N_OF_A_PIECE - len(samples), conditions)
             samples = self._with(value, conditions)
         form = self._form(form, samples, value)
         points, values = _seen(samples, value)
@@ -75,7 +82,7 @@ class Search:
             form = rounded(form, points, values) or form
         if form is not None and any(form.at(p) == v for p, v in zip(points, values, strict=True)):
             return form
-        return guessed(self._samples.letters, points, values)
+        return guessed(self._samples.letters, points, values, self.sizes)
 
     def _condition(self, form: Form, samples: list[Sample], value: Value) -> Condition | None:
         """The condition under which a form is met, as exactly as runs tell it; None where there is none so simple."""
@@ -84,8 +91,8 @@ class Search:
             sample = self._samples.at(point)
             if sample is None or value(sample) is None:
                 return None
-            if sample not in self._others and sample not in self._even:
-                self._others.append(sample)
+            if sample not in self.others and sample not in self._even:
+                self.others.append(sample)
             return form.at(point) == value(sample)
 
         inside = [s.point for s in samples if form.at(s.point) == value(s)]

@@ -71,13 +71,13 @@ def line(samples: Samples, ranges: Ranges, origin: Point, i: int, n: int = N_ON_
     for value in ranges.values[i]:
         if len(found) == n:
             break
-        if value != origin[i] and (sample := _like(samples, origin, _with(origin, i, value))) is not None:
+        if value != origin[i] and (sample := like(samples, origin, _with(origin, i, value))) is not None:
             found.append(sample)
     return found
 
 
-def _like(samples: Samples, origin: Point, point: Point) -> Sample | None:
-    """The run at a point, if it runs the kernels of the origin's."""
+def like(samples: Samples, origin: Point, point: Point) -> Sample | None:
+    """The run at a point, if it runs the kernels of the origin's; else None."""
     sample = samples.at(point)
     return sample if sample is not None and sample.kinds == samples.at(origin).kinds else None
 
@@ -87,8 +87,8 @@ def pairs(samples: Samples, ranges: Ranges, origin: Point) -> Iterator[tuple[int
     for i, j in combinations(range(len(origin)), 2):
         tried = ((x, y) for x in ranges.values[i] for y in ranges.values[j] if x != origin[i] and y != origin[j])
         for x, y in islice(tried, MOST_PAIRS):
-            both = _like(samples, origin, _with(_with(origin, i, x), j, y))
-            one, other = (_like(samples, origin, _with(origin, k, value)) for k, value in ((i, x), (j, y)))
+            both = like(samples, origin, _with(_with(origin, i, x), j, y))
+            one, other = (like(samples, origin, _with(origin, k, value)) for k, value in ((i, x), (j, y)))
             if both and one and other:
                 yield i, j, both, one, other
                 break
