@@ -33,9 +33,12 @@ class Key(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """An instant of a step, by the kind of event right before it, of alike modules in the `nth`, or from the end, -1.
+    """An instant of a step, by the kind of event right before it: an allocation for an operation in a module.
 
-    Counts: where it comes more than once in one module, and in each step, the one with the most requested there.
+    Of alike modules it is in the `nth` that has such events, and there it is event number `which`: both from 0, or from
+    the end, from -1.
+
+    Counts: of all steps that have it, the one with the most requested there.
     """
 
     phase: str
@@ -44,13 +47,16 @@ class Moment(NamedTuple):
     module: str
     name: str
     nth: int = 0
+    which: int = 0
 
     def __str__(self) -> str:
-        phase = phase_name(self.phase)
-        at = f" in {self.module}" if self.module else ""
+        at = f" in {_counted(self.nth)}{self.module}" if self.module else ""
         what = self.name or self.operation.removeprefix("aten::")
-        which = {0: "", -1: ", the last of them"}.get(self.nth, f", number {self.nth}")
-        return f"{phase}{at}{f' ({what})' if what else ''}{which}"
+        return f"{phase_name(self.phase)}{at}{f' ({_counted(self.which)}{what})' if what else ''}"
+
+
+def _counted(n: int) -> str:
+    return {0: "", -1: "the last "}.get(n, f"number {n} of " if n > 0 else f"the last but {-n - 1} ")
 
 
 def at_mark(name: str) -> Moment:
@@ -98,12 +104,15 @@ def key_of(row: Row) -> Key:
     return Key(row.category, row.module, row.name or row.operation, kept_for, row.dtype)
 
 
-Instances = dict[Moment, list[list[tuple[int, int]]]]
-"""For each kind of event, by its first, in each step and each module: where most is requested there, and how much."""
+Instances = dict[Moment, list[list[list[tuple[int, int]]]]]
+"""For each kind of event, by its first, in each step, in each module: where each is, and how much is requested there."""
 
 
 def instances(trace: Trace, mark: str) -> Instances:
-    """The events of each kind in each step; a mark of this name is in each step, between its forward and backward."""
+    """The events of each kind in each step; a mark of this name is in each step, between its forward and backward.
+
+    Counts: what a kernel takes for itself belongs to the tensor before it; of these, the one with the most requested.
+    """
     found: Instances = {}
     n_marks, last = 0, {}
     for position, total, event in _totals(trace):
@@ -115,29 +124,43 @@ def instances(trace: Trace, mark: str) -> Instances:
         steps += [[] for _ in range(n_marks + 1 - len(steps))]
         step, where = steps[n_marks], (n_marks, event.module)
         if last.get(id(steps)) != where:
-            step.append((position, total))
-        elif total > step[-1][1]:
-            step[-1] = position, total
+            step.append([(position, total)])
+        elif event.allocation in trace.owners.tensors:
+            step[-1].append((position, total))
+        elif total > step[-1][-1][1]:
+            step[-1][-1] = position, total
         last[id(steps)] = where
     return found
 
 
 def peak_of(found: Instances) -> tuple[Moment, int]:
-    """The moment at which most is requested, and how much: the first of equals, counted from the nearer end."""
+    """The moment at which most is requested, and how much: the first of equals, counted from the nearer ends."""
     best, peak = (-1, 0), None
     for moment, steps in found.items():
         for step in steps:
-            for i, (position, total) in enumerate(step):
-                if (total, -position) > best:
-                    best, peak = (total, -position), moment._replace(nth=i if 2 * i < len(step) else i - len(step))
+            for i, module in enumerate(step):
+                for j, (position, total) in enumerate(module):
+                    if (total, -position) > best:
+                        best = total, -position
+                        peak = moment._replace(nth=_from_nearer_end(i, step), which=_from_nearer_end(j, module))
     return peak, best[0]
+
+
+def _from_nearer_end(i: int, sequence: list) -> int:
+    return i if 2 * i < len(sequence) else i - len(sequence)
 
 
 def place_of(found: Instances, moment: Moment) -> int | None:
     """The position of a moment; None where there is none."""
-    nth, steps = moment.nth, found.get(moment._replace(nth=0), ())
-    there = [step[nth] for step in steps if -len(step) <= nth < len(step)]
+    there = []
+    for step in found.get(moment._replace(nth=0, which=0), ()):
+        module = _item(step, moment.nth)
+        there += [item] if module is not None and (item := _item(module, moment.which)) is not None else []
     return max(there, key=lambda item: (item[1], -item[0]))[0] if there else None
+
+
+def _item(sequence: list, i: int):
+    return sequence[i] if -len(sequence) <= i < len(sequence) else None
 
 
 def _totals(trace: Trace) -> Iterator[tuple]:
