@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 
 from every_byte.account import run
-from every_byte.account.snapshots import read
+from every_byte.account.snapshots import diff, read
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.version import __version__
 
-COMMANDS = {"run": run.main, "read": read.main}
+COMMANDS = {"run": run.main, "read": read.main, "diff": diff.main}
 RULES = GPUSpec.rules.torch_version
 VERSION = f"every-byte {__version__}, torch {torch.__version__}; simulated by the rules of PyTorch {RULES}"
 EPILOG = """\

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from every_byte.account.options import number
 from every_byte.ledger.plain_pickles import MOST_BYTES, NotPlain, TooLarge, load
 from every_byte.units import MiB
 
@@ -27,16 +28,6 @@ def add_file_options(made: argparse.ArgumentParser) -> None:
         help="refuse a snapshot that takes more memory than this to open, in MiB, or a minute for every 6,000 "
         "(default: %(default)s)",
     )
-
-
-def number(text: str) -> int:
-    """A whole number of an option.
-
-    Raises: argparse.ArgumentTypeError for anything else.
-    """
-    if not text.isdecimal() or len(text) > 9:
-        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more: got {text[:40]!r}; try 3")
-    return int(text)
 
 
 def opened(path: Path, most_mib: int) -> dict:
