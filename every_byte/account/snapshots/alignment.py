@@ -1,4 +1,4 @@
-"""Where two sequences of requests begin to be the same, where they part first, and what is only in one of them behind that."""
+"""Where two sequences of requests begin to be the same, where they part, and what is in one of them alone."""
 
 from collections import Counter
 from collections.abc import Sequence as Values

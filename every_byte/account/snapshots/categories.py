@@ -1,4 +1,4 @@
-"""What an allocation of a snapshot is for, as far as its call stack says it: each category has its rule, the first counts."""
+"""What an allocation of a snapshot is for, as far as its call stack says: categories, each with its rule."""
 
 from bisect import bisect_right
 from collections.abc import Callable

@@ -83,7 +83,8 @@ class Comparison:
         if self.parting is None or self.parting.kind == REFUSED:
             return []
         found = gaps(self.real, self.simulated, self.parting)
-        return found[:-1] if self.was_stopped and found and found[-1].simulated.start == len(self.simulated) else found
+        goes_on = self.was_stopped and found and found[-1].simulated.start == len(self.simulated)
+        return found[:-1] if goes_on else found
 
     @cached_property
     def differences(self) -> list[Difference]:
@@ -102,13 +103,13 @@ class Comparison:
     @cached_property
     def n_same(self) -> int:
         """How many requests of the snapshot have one of the same size in the simulation, in order."""
-        return min(len(self.real), self.n_compared) - sum(
-            len(gap.real) for gap in self.gaps if gap.real.start < self.n_compared
-        )
+        if self.parting is None or self.parting.kind == REFUSED:
+            return self.n_compared
+        return len(self.real) - sum(len(gap.real) for gap in gaps(self.real, self.simulated, self.parting))
 
     @cached_property
     def peaks(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The most that is allocated, in whole blocks, and reserved: of the snapshot, and of the simulation meanwhile."""
+        """The most that is allocated, in whole blocks, and reserved: of the snapshot, and of the simulation then."""
         return (
             self.real.peaks(0, self.n_compared),
             self.simulated.peaks(self.start, self.start + self.n_compared),

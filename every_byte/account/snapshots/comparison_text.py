@@ -1,10 +1,11 @@
 """A comparison as plain text: whether the two agree, where they part, what explains the rest, and what to report."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from every_byte.tables import text_table
-from every_byte.units import exact, short
+from every_byte.units import exact
 
 from .alignment import ENDED, FREED, REFUSED, SEGMENTS
 from .comparison import Comparison, Difference
@@ -43,6 +44,8 @@ def _head(comparison: Comparison, said: Said) -> list[str]:
     n, real = comparison.n_compared, len(comparison.real)
     if comparison.agrees:
         headline = f"They agree to the byte: {n:,d} requests, in order, and what is freed between them."
+    elif comparison.n_same == real:
+        headline = f"They part, though all {real:,d} requests of the snapshot are of the simulation's sizes, in order."
     else:
         headline = f"They part: {comparison.n_same:,d} of the {real:,d} requests of the snapshot agree in order."
     lines = [f"{said.file} beside a simulated {said.gpu} ({said.versions}); {said.ended}.", "", headline]
@@ -71,8 +74,8 @@ def _parting(comparison: Comparison, prefix: str) -> list[str]:
     }.get(parting.kind, f"the size of request {parting.real + 1:,d}")
     lines = [f"The first difference is {what}:", _side("snapshot", one, prefix), _side("simulation", other, prefix)]
     if parting.kind == FREED:
-        lines += [_freed("snapshot", real, parting.real, 0), _freed("simulation", simulated, parting.simulated,
-                                                                   comparison.start)]  # fmt: skip
+        ours, theirs = (Counter(r.frees_from(s)) for r, s in ((one, 0), (other, comparison.start)))
+        lines += [_freed("snapshot", ours - theirs), _freed("simulation", theirs - ours)]
     if parting.kind == SEGMENTS:
         lines += [f"  snapshot    {_segments(one)}", f"  simulation  {_segments(other)}"]
     return [part for line in lines for part in wrapped(line)]
@@ -84,15 +87,11 @@ def _side(name: str, one: Request | None, prefix: str) -> str:
     return f"  {name:<11} {exact(one.n_bytes)}, {one.place.removeprefix(prefix)}, {one.made_by}"
 
 
-def _freed(name: str, sequence: Sequence, number: int, start: int) -> str:
-    """What one of both frees after a request, each by its request's number."""
-    request = sequence.requests[number]
-    told = [
-        f"{short(size)} of request {n - start + 1:,d}" if n >= start else f"{short(size)} from before"
-        for n, size in zip(request.freed, request.freed_sizes)
-    ]
+def _freed(name: str, freed: Counter) -> str:
+    """What one of both alone frees after a request, each by its request's number."""
+    told = [f"request {n + 1:,d}" if n >= 0 else f"{exact(size)} from before" for n, size in sorted(freed.elements())]
     more = f", and {len(told) - MOST_FREED} more" if len(told) > MOST_FREED else ""
-    return f"  {name:<11} frees {', '.join(told[:MOST_FREED]) or 'nothing'}{more}"
+    return f"  {name:<11} alone frees {', '.join(told[:MOST_FREED]) or 'nothing'}{more}"
 
 
 def _segments(one: Request) -> str:
@@ -104,18 +103,17 @@ def _context(comparison: Comparison, prefix: str) -> list[str]:
     parting, rows = comparison.parting, []
     for offset in range(-AROUND, AROUND + 1):
         one, other = _at(comparison.real, parting.real + offset), _at(comparison.simulated, parting.simulated + offset)
-        if one is None and other is None:
-            continue
-        mark = ">" if offset == 0 else " "
-        rows.append([f"{mark} {parting.real + offset + 1:,d}", *_short(one, prefix), *_short(other, "")])
-    head = ["request", "snapshot", "line", "simulation", "module", ""]
-    return text_table("", head, [[r[0], r[1], r[2], r[4], r[5], r[6]] for r in rows]).splitlines()
+        if one is not None or other is not None:
+            mark = ">" if offset == 0 else " "
+            rows.append([f"{mark} {parting.real + offset + 1:,d}", *_short(one, prefix), *_short(other, "")])
+    head = ["request", "snapshot", "line", "made by", "simulation", "module", "made by"]
+    return text_table("", head, rows).splitlines()
 
 
 def _short(one: Request | None, prefix: str) -> list[str]:
     if one is None:
         return ["-", "", ""]
-    return [f"{one.n_bytes:,d}", Lines.cut(one.place.removeprefix(prefix), 26), Lines.cut(one.made_by, 26)]
+    return [f"{one.n_bytes:,d}", Lines.cut(one.place.removeprefix(prefix), 24), Lines.cut(one.made_by, 20)]
 
 
 def _rest(comparison: Comparison) -> list[str]:

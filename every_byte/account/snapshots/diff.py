@@ -32,8 +32,9 @@ MORE_STEPS = 2
 EPILOG = """\
 exit codes: 0 if both agree to the byte, 1 if they part, 2 if the command was not understood.
 
-The program must be the one that ran on the GPU, with the same inputs. It may begin before the snapshot's history does, and end
-after it. Its output is its own; the comparison goes to standard error. Snapshots that it writes itself are not written.
+The program must be the one that ran on the GPU, with the same inputs. It may begin before the snapshot's history does,
+and end after it. Its output is its own; the comparison goes to standard error. Snapshots that it writes itself are not
+written.
 """
 
 

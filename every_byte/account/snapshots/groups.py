@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from .history import BEFORE, Allocation
 from .stacks import Stack
 
+NO_STACK, NOT_SAID = "no call stack", "not said"
+
 
 @dataclass
 class Group:
@@ -68,7 +70,7 @@ def place_in(stack: Stack) -> str:
         module, phase = stack.label("module"), stack.label("phase")
         return " ".join(filter(None, (f"module {module}" if module else "", phase))) or "no module"
     if stack.is_empty:
-        return "no call stack"
+        return NO_STACK
     return "backward: autograd's thread" if stack.in_backward else "no line of the user's own"
 
 
@@ -78,7 +80,7 @@ def maker_in(stack: Stack) -> str:
     what = maker.operation.removeprefix("aten::") or maker.name
     if maker.name and maker.operation:
         what = f"{maker.name}, {what}"
-    return " for ".join(filter(None, (what, maker.node))) or ("not said" if not stack.is_empty else "no call stack")
+    return " for ".join(filter(None, (what, maker.node))) or (NO_STACK if stack.is_empty else NOT_SAID)
 
 
 def maker_of_allocation(each: Allocation) -> str:

@@ -41,9 +41,15 @@ class Room:
 
     def to_json(self) -> dict:
         """The same in plain values."""
-        return {"reserved_bytes": self.reserved_bytes, "allocated_bytes": self.allocated_bytes,
-                "pending_bytes": self.pending_bytes, "free_bytes": self.free_bytes, "free_pieces": len(self.pieces),
-                "largest_free_bytes": list(self.pieces[:10]), "fragmentation": round(self.fragmentation, 4)}  # fmt: skip
+        return {
+            "reserved_bytes": self.reserved_bytes,
+            "allocated_bytes": self.allocated_bytes,
+            "pending_bytes": self.pending_bytes,
+            "free_bytes": self.free_bytes,
+            "free_pieces": len(self.pieces),
+            "largest_free_bytes": list(self.pieces[:10]),
+            "fragmentation": round(self.fragmentation, 4),
+        }
 
 
 def room_at_end(segments: list[dict]) -> Room:

@@ -1,4 +1,4 @@
-"""What grows from step to step in a snapshot's history: what each left beyond what it replaced, by the line that made it."""
+"""What grows from step to step in a snapshot's history: what each left beyond what it replaced, by line."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ class Leak:
 
 
 def leaks_of(history: History, steps: Steps) -> list[Leak]:
-    """What grew in each of the last two steps at least, the most first; the first step, which makes what stays, is left out.
+    """What grew in each of the last two steps at least, the most first.
 
-    Counts: whether a line's tensors are still needed is not known: a list of losses is what it looks like.
+    Counts: not the first step, which makes what stays. Whether what a line made is still needed is not known.
     """
     if len(steps) < LEAST_STEPS:
         return []
@@ -58,7 +58,7 @@ def leaks_of(history: History, steps: Steps) -> list[Leak]:
 
 
 def _growth(history: History, span: Span) -> dict[tuple[str, str], tuple[int, int]]:
-    """By line and operator what a step made and left, less what it freed of those that it found: bytes, and how many."""
+    """By line and operator what a step made and left, less what it freed of those that it found; and how many."""
     left, freed = defaultdict(Counter), defaultdict(Counter)
     for position in range(span.begin, span.end):
         each = history.of_entry[position]

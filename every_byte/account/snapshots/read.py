@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -48,8 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         parser().error(str(error))
     if not options.quiet:
-        print(text_of(told))
+        _print(text_of(told))
     return 0
+
+
+def _print(text: str) -> None:
+    """Print it; whoever reads it may have seen enough, as `head` has."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write(path: Path, told: Told) -> None:

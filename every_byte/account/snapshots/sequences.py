@@ -1,4 +1,4 @@
-"""A real history and a simulated trace in one form: request after request, with what was bought for it and freed after it."""
+"""A real history and a simulated trace in one form: request after request, with what was freed after each."""
 
 from dataclasses import dataclass, field
 
@@ -28,7 +28,7 @@ class Request:
     freed_sizes: list[int] = field(default_factory=list)
 
     def frees_from(self, first: int) -> list[tuple[int, int]]:
-        """What was freed, sorted, with numbers that begin at `first`: the order of frees between requests is nobody's."""
+        """What was freed, with numbers that begin at `first`; sorted, as the order of frees in a row is nobody's."""
         pairs = zip(self.freed, self.freed_sizes)
         return sorted((n - first, 0) if n >= first else (-1, size) for n, size in pairs)
 

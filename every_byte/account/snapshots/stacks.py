@@ -1,4 +1,4 @@
-"""What a call stack of a snapshot says: the user's own line, the operator and autograd node, and whose code it went by."""
+"""What a call stack of a snapshot says: the user's own line, operator and autograd node, and what it went by."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,8 @@ from typing import NamedTuple
 from every_byte.ledger.frames import Maker, maker_of
 
 _LIBRARY = re.compile(
-    r"(^|[/\\])(site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|^<frozen |^<eval_with_key>|torchinductor_"
+    r"(^|[/\\])(site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]|^<frozen |^<eval_with_key>"
+    r"|torchinductor_"
     r"|(^|[/\\])torch[/\\](_\w+|ao|amp|autograd|backends|cuda|distributed|distributions|export|func|fx|jit|library|nn|"
     r"optim|overrides|random|serialization|sparse|storage|utils|functional)([/\\]|\.py$)"
 )
@@ -32,9 +33,10 @@ class Line(NamedTuple):
 class Stack:
     """A call stack, read once.
 
-    `lines` are the user's own, innermost first: neither in torch, nor in site-packages or the standard library. `of_torch`
-    are files below torch/ and functions in them, as "optim/adamw.py:step". `operators` has all operators in C++ that
-    it passed. `in_backward`: below autograd's engine. Of a simulated GPU's, `labels` says operation, node, module and phase.
+    `lines` are the user's own, innermost first: neither in torch, nor in site-packages or the standard library.
+    `of_torch` are files below torch/ and functions in them, as "optim/adamw.py:step". `operators` has all operators in
+    C++ that it passed. `in_backward`: below autograd's engine. Of a simulated GPU's, `labels` says operation, node,
+    module and phase.
     """
 
     lines: tuple[Line, ...] = ()

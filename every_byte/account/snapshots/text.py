@@ -1,4 +1,4 @@
-"""What a snapshot tells, as plain text of some 60 lines: the facts, the peak by category and by line, growth, segments."""
+"""What a snapshot tells, as plain text of some 60 lines: facts, the peak by category and line, growth, segments."""
 
 from collections.abc import Iterable
 from textwrap import wrap
@@ -7,7 +7,7 @@ from every_byte.tables import text_table
 from every_byte.units import exact, short
 
 from .categories import CATEGORIES
-from .groups import Group
+from .groups import NO_STACK, NOT_SAID, Group
 from .layout import Room, pools_of, room_at_end
 from .lines import Lines, percent
 from .told import OutOfMemory, Told
@@ -28,14 +28,14 @@ def text_of(told: Told) -> str:
 def _head(told: Told) -> list[str]:
     history = told.history
     peak, end = told.totals[told.peak_position], told.totals[-1]
-    kind = "a simulated GPU" if told.is_simulated else "a GPU"
     if not len(history):
-        lines = [f"{told.name}: device {history.device} of {kind}'s memory, without a history."]
+        lines = [f"{told.name}: device {history.device}, segments alone, without a history."]
     else:
         lines = [
-            f"{told.name}: device {history.device}, {len(history):,d} events, {len(history.allocations):,d} allocations.",
-            f"  peak allocated {exact(peak)}, after event {told.peak_position:,d}",
-            f"  peak reserved  {exact(max(told.reserved))}, after event {told.peak_reserved_position:,d}",
+            f"{told.name}: device {history.device}, {len(history):,d} events, {len(history.allocations):,d} allocations"
+            f"{', of a simulated GPU' if told.is_simulated else ''}.",
+            f"  peak allocated {exact(peak)}, {when(told.peak_position)}",
+            f"  peak reserved  {exact(max(told.reserved))}, {when(told.peak_reserved_position)}",
         ]
     lines.append(f"  at the end     {exact(end)} allocated, {exact(told.reserved[-1])} reserved")
     found = sum(each.block_bytes for each in history.found)
@@ -91,7 +91,7 @@ def _settings(settings: dict) -> str:
 
 def _instants(told: Told, lines: Lines) -> Iterable[list[str]]:
     if told.at_peak and len(told.history):
-        yield from _instant(told, lines, f"At the peak, after event {told.peak_position:,d}:", told.at_peak)
+        yield from _instant(told, lines, f"At the peak, {when(told.peak_position)}:", told.at_peak)
     if told.at_end and told.peak_position != len(told.history):
         yield _by_line(told, lines, "At the end, by the line that made it:", told.at_end, makers=0)
 
@@ -110,7 +110,7 @@ def _by_line(told: Told, lines: Lines, title: str, live: list, *, makers: int) -
     rows, groups = [], told.by_line(live)
     for group in groups[:MOST_LINES]:
         rows.append(_cells(lines.short(group.name), group, whole))
-        parts = group.parts if [part.name for part in group.parts] != ["no call stack"] else []
+        parts = group.parts if {part.name for part in group.parts} - {NO_STACK, NOT_SAID} else []
         rows += [_cells(f"  {part.name}", part, whole) for part in parts[:makers]]
         if makers and (rest := parts[makers:]):
             rows.append(_cells(f"  {len(rest)} more", _together(rest), whole))
@@ -210,9 +210,14 @@ def _rules(told: Told) -> list[str]:
         return []
     there = {group.name for group in told.by_category(told.at_peak)}
     lines = [f"- {one.name}: {one.rule}" for one in CATEGORIES if one.name in there]
-    note = "Blocks are requests, rounded up to 512 bytes; what a block has beyond that is in the segments at the end alone."
+    note = "Blocks are requests, rounded up to 512 bytes; what they have beyond that is known of the end alone, by segments."
     said = ["By these rules, of which the first that holds counts:", *lines, note]
     return [part for line in said for part in wrapped(line)]
+
+
+def when(position: int) -> str:
+    """A place in the history in words."""
+    return f"after event {position:,d}" if position else "before the first event"
 
 
 def wrapped(line: str) -> list[str]:
