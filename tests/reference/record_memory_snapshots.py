@@ -2,9 +2,9 @@
 
     STUB_CUDA_GPU=a100 tools/cuda_build/run.sh tests/reference/record_memory_snapshots.py
 
-It starts itself for each, as a process of its own: with settings or little memory where `CASES` says so. Of call stacks
-it leaves out what is below the program, and writes files as `train.py` and `site-packages/torch/...`, so that nothing of
-the machine that recorded them is told. tests/account/snapshots reads them, and compares them with the simulated GPU.
+It starts itself for each, as a process of its own, with settings or little memory where `CASES` says so. Of call
+stacks it leaves out what is below the program, and writes files as `train.py` and `site-packages/torch/...`, so that
+nothing of the machine that recorded them is told. tests/account/snapshots reads them, and compares them.
 """
 
 import os

@@ -210,7 +210,7 @@ def _rules(told: Told) -> list[str]:
         return []
     there = {group.name for group in told.by_category(told.at_peak)}
     lines = [f"- {one.name}: {one.rule}" for one in CATEGORIES if one.name in there]
-    note = "Blocks are requests, rounded up to 512 bytes; what they have beyond that is known of the end alone, by segments."
+    note = "Blocks are requests, rounded up to 512 bytes; what they have beyond that is known at the end alone."
     said = ["By these rules, of which the first that holds counts:", *lines, note]
     return [part for line in said for part in wrapped(line)]
 
