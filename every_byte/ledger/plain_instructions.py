@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 MOST_MARKS = 64
 MOST_INTEGER_BYTES = 9
 """A number of 64 bits without a sign takes so many."""
+MOST_STRING_BYTES = 2**20
 HIGHEST_PROTOCOL = 5
 OF_A_SLOT, OF_A_NUMBER, OF_A_LIST, OF_A_DICT, OF_A_KEY = 10, 36, 160, 256, 64
 """Memory, in bytes, at most: of a place in a list or the memo, which grow by an eighth; of a number; of a list or tuple
@@ -20,7 +21,7 @@ CODES = {opcode.name: ord(opcode.code) for opcode in pickletools.opcodes}
 
 Handler = Callable[["Machine"], None]
 HANDLERS: dict[int, Handler] = {}
-"""What is done, by the instruction's code."""
+"""What is done, by the instruction's code; the machine itself does what takes from the memo."""
 
 
 def _on(*names: str) -> Callable[[Handler], Handler]:
@@ -51,7 +52,10 @@ def _says(name: str, width: int) -> None:
     """An instruction that puts a string on the stack, which stands behind it, after its length."""
 
     def say(machine: "Machine") -> None:
-        coded = machine.taken(machine.number(width))
+        length = machine.number(width)
+        coded = machine.taken(length)
+        if length > MOST_STRING_BYTES:
+            raise machine.refused(f"a string of {length:,d} bytes", f"they have at most {MOST_STRING_BYTES:,d}")
         try:
             said = coded.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
@@ -59,17 +63,6 @@ def _says(name: str, width: int) -> None:
         machine.new(said, sys.getsizeof(said))
 
     HANDLERS[CODES[name]] = say
-
-
-def _gets(name: str, width: int) -> None:
-    """An instruction that puts on the stack what was kept in the memo at a place."""
-
-    def get(machine: "Machine") -> None:  # most instructions of a snapshot are such
-        start = machine.position
-        machine.position = end = start + width
-        machine.stack.append(machine.memo[int.from_bytes(machine.data[start:end], "little")])
-
-    HANDLERS[CODES[name]] = get
 
 
 def _keeps(name: str, width: int) -> None:
@@ -92,8 +85,6 @@ _reads("BININT2", 2)
 _says("SHORT_BINUNICODE", 1)
 _says("BINUNICODE", 4)
 _says("BINUNICODE8", 8)
-_gets("BINGET", 1)
-_gets("LONG_BINGET", 4)
 _keeps("BINPUT", 1)
 _keeps("LONG_BINPUT", 4)
 

@@ -72,15 +72,14 @@ def first_parting(real: Sequence, simulated: Sequence, start: int) -> Parting | 
         if with_segments and one.segments != other.segments:
             return Parting(SEGMENTS, at, start + at)
         freed, freed_there = one.frees_from(0), other.frees_from(start)
-        if freed != freed_there and not (at == n - 1 and _is_part(freed, freed_there, at == len(real) - 1)):
+        if freed != freed_there and not _ends_here(at, n, len(real), freed, freed_there):
             return Parting(FREED, at, start + at)
     return None
 
 
-def _is_part(freed: list, freed_there: list, is_last_real: bool) -> bool:
-    """Whether that of the two which ends here freed nothing that the other does not."""
-    part, whole = (freed, freed_there) if is_last_real else (freed_there, freed)
-    return not Counter(part) - Counter(whole)
+def _ends_here(at: int, n: int, n_real: int, freed: list, freed_there: list) -> bool:
+    """Whether one of both ends after this request: the snapshot, before all was freed, or the program, which frees all."""
+    return at == n - 1 and (n < n_real or not Counter(freed) - Counter(freed_there))
 
 
 def gaps(real: Sequence, simulated: Sequence, parting: Parting) -> list[Gap]:

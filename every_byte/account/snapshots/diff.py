@@ -165,7 +165,7 @@ class _Compared(AtEnd):
             self._options.gpu,
             f"every-byte {__version__}, torch {torch.__version__}, rules of PyTorch {rules}",
             ended.sentence,
-            frozenset(line.filename for each in told.history.allocations for line in each.stack.lines),
+            frozenset(told.history.stacks.files()),
             self._notes + tuple(f"not modelled: {name}" for name in trace.unmodelled),
         )
         if not self._options.quiet:

@@ -9,8 +9,7 @@ class Lines:
     """The lines of a snapshot's call stacks."""
 
     def __init__(self, told: Told) -> None:
-        files = {line.filename for each in told.history.allocations for line in each.stack.lines}
-        self._prefix = prefix_of(files)
+        self._prefix = prefix_of(told.history.stacks.files())
 
     def short(self, place: str) -> str:
         """A line without the folders that all have in common."""

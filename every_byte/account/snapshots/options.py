@@ -7,7 +7,7 @@ from every_byte.account.options import number
 from every_byte.ledger.plain_pickles import MOST_BYTES, NotPlain, TooLarge, load
 from every_byte.units import MiB
 
-from .schema import NotASnapshot, check
+from .schema import NotASnapshot, TooMany, check
 
 MOST_MIB = MOST_BYTES // MiB
 
@@ -48,7 +48,7 @@ def opened(path: Path, most_mib: int) -> dict:
     try:
         snapshot = load(path, most_bytes)
         check(snapshot, most_bytes)
-    except TooLarge as error:
+    except (TooLarge, TooMany) as error:
         raise ValueError(f"{error} Allow more: --most-mib {4 * most_mib or MOST_MIB}.") from None
     except (NotPlain, NotASnapshot) as error:
         raise ValueError(f"{str(path)!r} is no snapshot that can be read: {error}") from None

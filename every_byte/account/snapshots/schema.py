@@ -17,6 +17,10 @@ class NotASnapshot(ValueError):
     """A value that no PyTorch has written as a snapshot; the message says where and why."""
 
 
+class TooMany(NotASnapshot):
+    """More events and blocks than are allowed."""
+
+
 class Checker:
     """Checks one snapshot: what is shared is checked where it is met first, so that the work is that of its objects.
 
@@ -97,7 +101,7 @@ class Checker:
         self._list(values, path)
         self._left -= len(values)
         if self._left < 0:
-            raise NotASnapshot(
+            raise TooMany(
                 f"a snapshot must have at most {self._most:,d} events and blocks: {path} has {len(values):,d}."
             )
         kind = _KINDS[check.__name__]

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from every_byte.ledger.frames import Maker, maker_of
@@ -26,10 +27,25 @@ class Line(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        return f"{self.filename}:{self.line} {self.function}"
+        return f"{readable(self.filename)}:{self.line} {readable(self.function)}"
 
 
-@dataclass(frozen=True, slots=True)
+MOST_LINES = MOST_OPERATORS = 100
+"""So many of each are kept of a stack, the innermost ones: hardly any has more."""
+
+
+def readable(text: str) -> str:
+    """A word of a file in one line of a terminal: nothing in it steers that, and it is not longer than a line."""
+    if len(text) > MOST_LETTERS:
+        text = f"{text[: MOST_LETTERS - 1]}…"
+    return text if text.isprintable() else text.encode("ascii", "backslashreplace").decode().translate(_ESCAPED)
+
+
+MOST_LETTERS = 200
+_ESCAPED = {number: f"\\x{number:02x}" for number in (*range(32), 127)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Stack:
     """A call stack, read once.
 
@@ -47,6 +63,7 @@ class Stack:
     in_backward: bool = False
     labels: tuple[tuple[str, str], ...] = ()
     is_empty: bool = True
+    _passed: dict[tuple[str, ...], bool] = field(default_factory=dict, repr=False)
 
     @property
     def line(self) -> Line | None:
@@ -59,7 +76,9 @@ class Stack:
 
     def passes(self, *places: str) -> bool:
         """Whether it goes by one of these: "optim/*:step" is any file in that folder, a "*" in front any path."""
-        return any(_matches(place, passed) for passed in self.of_torch for place in places)
+        if places not in self._passed:
+            self._passed[places] = any(_matches(place, passed) for passed in self.of_torch for place in places)
+        return self._passed[places]
 
 
 def _matches(place: str, passed: str) -> bool:
@@ -84,7 +103,7 @@ class Stacks:
         """What these frames say; they live as long as the snapshot."""
         if not frames:
             return EMPTY
-        known = self._by_list.get(id(frames))
+        known = self._by_list.get(id(frames))  # which lives as long as the snapshot
         if known is None:
             key = tuple(map(id, frames))
             known = self._by_frames.get(key)
@@ -92,6 +111,10 @@ class Stacks:
                 known = self._by_frames[key] = self._read(frames)
             self._by_list[id(frames)] = known
         return known
+
+    def files(self) -> set[str]:
+        """The files of the user's own lines."""
+        return {readable(line.filename) for stack in self._by_frames.values() for line in stack.lines}
 
     def _read(self, frames: Sequence[dict]) -> Stack:
         of_python, labels = [], []
@@ -102,7 +125,7 @@ class Stacks:
             if kind == _PYTHON:
                 of_python.append(frame)
             elif kind == _LABEL:
-                labels.append((frame["filename"], frame["name"]))
+                labels.append((frame["filename"], readable(frame["name"])))
         if labels:
             said = dict(labels)
             return Stack(
@@ -111,15 +134,15 @@ class Stacks:
                 labels=tuple(said.items()),
                 is_empty=False,
             )
-        lines = [Line(f["filename"], f["line"], f["name"]) for f in of_python if not _LIBRARY.search(f["filename"])]
+        own = (Line(f["filename"], f["line"], f["name"]) for f in of_python if not _LIBRARY.search(f["filename"]))
         passed = {f"{below}:{f['name']}" for f in of_python if (below := _below_torch(f["filename"]))}
         maker = maker_of(frames)
-        operators = {f["name"].partition("(")[0] for f in frames if f["name"].startswith("at::_ops::")}
+        operators = dict.fromkeys(f["name"].partition("(")[0] for f in frames if f["name"].startswith("at::_ops::"))
         return Stack(
-            tuple(lines),
+            tuple(islice(own, MOST_LINES)),
             frozenset(passed),
-            maker,
-            frozenset(operators),
+            maker._replace(operation=readable(maker.operation), node=readable(maker.node)),
+            frozenset(islice(operators, MOST_OPERATORS)),
             has_cpp=len(of_python) < len(frames),
             in_backward=bool(maker.node) or any(frame["name"].startswith(_ENGINE) for frame in frames),
             is_empty=False,

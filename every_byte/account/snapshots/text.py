@@ -10,6 +10,7 @@ from .categories import CATEGORIES
 from .groups import NO_STACK, NOT_SAID, Group
 from .layout import Room, pools_of, room_at_end
 from .lines import Lines, percent
+from .stacks import readable
 from .told import OutOfMemory, Told
 
 WIDTH = 100
@@ -20,8 +21,8 @@ _FACTS = 18
 def text_of(told: Told) -> str:
     """The whole text."""
     lines = Lines(told)
-    blocks = [_head(told), *_instants(told, lines), _steps(told), _leaks(told, lines), *_segments(told)]
-    blocks += [_failed(one, lines) for one in told.out_of_memory[-2:]]
+    blocks = [_head(told), *(_failed(one, lines) for one in told.out_of_memory[-2:]), *_instants(told, lines)]
+    blocks += [_steps(told), _leaks(told, lines), *_segments(told)]
     return "\n\n".join("\n".join(block) for block in [*blocks, _rules(told)] if block)
 
 
@@ -86,7 +87,7 @@ def _settings(settings: dict) -> str:
     if isinstance(divisions, dict) and any(divisions.values()):
         told.append("roundup_power2_divisions " + ", ".join(f"{k}:{v}" for k, v in divisions.items() if v))
     said = settings.get("PYTORCH_CUDA_ALLOC_CONF")
-    return "; ".join(told) + (f' ("{said}")' if said else "") or ("as usual" if settings else "")
+    return readable("; ".join(told) + (f' ("{said}")' if said else "")) or ("as usual" if settings else "")
 
 
 def _instants(told: Told, lines: Lines) -> Iterable[list[str]]:
@@ -171,7 +172,8 @@ def _segments(told: Told) -> Iterable[list[str]]:
     rows = []
     for (pool, kind, stream, is_expandable), those in list(pools_of(segments).items())[:MOST_POOLS]:
         room = room_at_end(those)
-        name = f"{kind}{', expandable' if is_expandable else ''}{f', pool {pool[0]}.{pool[1]}' if any(pool) else ''}"
+        said = readable(kind[:20]), "expandable" * is_expandable, f"pool {pool[0]}.{pool[1]}" if any(pool) else ""
+        name = ", ".join(filter(None, said))
         cells = room.reserved_bytes, room.allocated_bytes, room.pending_bytes, room.free_bytes, room.largest_bytes
         rows.append([name, str(stream), f"{len(those):,d}", *(f"{n:,d}" for n in cells)])
     head = ["at the end", "stream", "segments", "reserved", "allocated", "pending", "free", "largest piece"]
