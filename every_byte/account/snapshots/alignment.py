@@ -78,7 +78,7 @@ def first_parting(real: Sequence, simulated: Sequence, start: int) -> Parting | 
 
 
 def _ends_here(at: int, n: int, n_real: int, freed: list, freed_there: list) -> bool:
-    """Whether one of both ends after this request: the snapshot, before all was freed, or the program, which frees all."""
+    """Whether one of both ends after this request: the snapshot before all was freed, or the program, freeing all."""
     return at == n - 1 and (n < n_real or not Counter(freed) - Counter(freed_there))
 
 
