@@ -186,7 +186,7 @@ def test_what_takes_more_memory_or_time_than_is_allowed_is_not_made():
     with pytest.raises(
         TooLarge, match=r"at most 100,000 bytes of memory, and time in proportion: .* it takes more memory"
     ):
-        loads(pickle.dumps([[i] for i in range(1000)]), most_bytes=100_000)
+        loads(pickle.dumps([str(i) * 300 for i in range(1000)]), most_bytes=100_000)
     with pytest.raises(TooLarge, match="it takes more time"):
         loads(pickle.dumps([None] * 1000), most_bytes=100_000)
     assert loads(pickle.dumps([[i] for i in range(1000)]), most_bytes=10**6) == [[i] for i in range(1000)]

@@ -8,7 +8,8 @@ from .sequences import Sequence
 
 SIZE, FREED, SEGMENTS, REFUSED, ENDED = "size", "freed", "segments", "refused", "ended"
 MOST_BEGINNINGS = 16
-IN_A_ROW, FIRST_WINDOW = 4, 64
+IN_A_ROW, LEAST_IN_A_ROW, FIRST_WINDOW = 4, 2, 64
+"""So many sizes in a row have to be the same; where the snapshot ends, at least the last ones."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ def gaps(real: Sequence, simulated: Sequence, parting: Parting) -> list[Gap]:
             one, other = one + 1, other + 1
             continue
         to_one, to_other = _next_in_common(ours, theirs, one, other)
+        if to_one == len(ours):  # what the simulation goes on with differs from nothing
+            to_other = min(to_other, other + to_one - one)
         found.append(Gap(range(one, to_one), range(other, to_other)))
         one, other = to_one, to_other
     if one < len(ours) and (not found or found[-1].real.stop != len(ours)):
@@ -103,11 +106,12 @@ def _next_in_common(ours: list[int], theirs: list[int], one: int, other: int) ->
     window = FIRST_WINDOW
     while True:
         places: dict[tuple, int] = {}
-        for there in range(other, min(other + window, len(theirs) - IN_A_ROW + 1)):
-            places.setdefault(tuple(theirs[there : there + IN_A_ROW]), there)
+        for there in range(other, min(other + window, len(theirs))):
+            for n in range(LEAST_IN_A_ROW, IN_A_ROW + 1):
+                places.setdefault(tuple(theirs[there : there + n]), there)
         best = None
-        for here in range(one, min(one + window, len(ours) - IN_A_ROW + 1)):
-            there = places.get(tuple(ours[here : here + IN_A_ROW]))
+        for here in range(one, min(one + window, len(ours) - LEAST_IN_A_ROW + 1)):
+            there = places.get(tuple(ours[here : here + IN_A_ROW]))  # at its end fewer
             if there is not None and (best is None or here + there < sum(best)):
                 best = here, there
         if best is not None:

@@ -105,7 +105,15 @@ class Comparison:
         """How many requests of the snapshot have one of the same size in the simulation, in order."""
         if self.parting is None or self.parting.kind == REFUSED:
             return self.n_compared
-        return len(self.real) - sum(len(gap.real) for gap in gaps(self.real, self.simulated, self.parting))
+        found = gaps(self.real, self.simulated, self.parting)
+        return len(self.real) - sum(len(gap.real) - self._n_alike(gap) for gap in found)
+
+    def _n_alike(self, gap: Gap) -> int:
+        """How many in a gap are the same, if it is as long on both sides, and so is told pair by pair."""
+        if len(gap.real) != len(gap.simulated):
+            return 0
+        ours, theirs = self.real.requests, self.simulated.requests
+        return sum(ours[i].n_bytes == theirs[j].n_bytes for i, j in zip(gap.real, gap.simulated))
 
     @cached_property
     def peaks(self) -> tuple[tuple[int, int], tuple[int, int]]:

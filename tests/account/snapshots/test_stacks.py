@@ -10,26 +10,26 @@ from every_byte.account.snapshots.stacks import MOST_LINES, Line, Stacks, readab
     "library",
     [
         "site-packages/torch/nn/modules/linear.py",
-        "/opt/conda/lib/python3.11/site-packages/transformers/models/gpt2/modeling_gpt2.py",
+        "/conda/lib/python3.11/site-packages/transformers/models/gpt2/modeling_gpt2.py",
         "/usr/lib/python3/dist-packages/torch/_tensor.py",
         "/usr/local/lib/python3.12/contextlib.py",
         "C:\\env\\Lib\\site-packages\\torch\\nn\\modules\\module.py",
-        "/home/me/pytorch/torch/nn/functional.py",
-        "/home/me/pytorch/torch/_tensor.py",
-        "/home/me/pytorch/torch/optim/adamw.py",
+        "/data/me/pytorch/torch/nn/functional.py",
+        "/data/me/pytorch/torch/_tensor.py",
+        "/data/me/pytorch/torch/optim/adamw.py",
         "<frozen runpy>",
         "<eval_with_key>.3",
-        "/tmp/torchinductor_me/ab/cabc.py",
+        "/scratch/torchinductor_me/ab/cabc.py",
     ],
 )
 def test_libraries_are_not_the_users_own(library):
-    stack = Stacks().of(frames(f"{library}:5 forward", "/home/me/train.py:12 main"))
-    assert stack.lines == (Line("/home/me/train.py", 12, "main"),)
+    stack = Stacks().of(frames(f"{library}:5 forward", "/data/me/train.py:12 main"))
+    assert stack.lines == (Line("/data/me/train.py", 12, "main"),)
 
 
 @pytest.mark.parametrize(
-    "own", ["/home/me/torch/train.py", "torch_utils.py", "/work/my-torch/nn.py", "/tmp/ipykernel_3/12.py", "<stdin>",
-            "<ipython-input-3-ab>", "/home/me/lib/python/model.py"]
+    "own", ["/data/me/torch/train.py", "torch_utils.py", "/data/my-torch/nn.py", "/scratch/ipykernel_3/1.py", "<stdin>",
+            "<ipython-input-3-ab>", "/data/me/lib/python/model.py"]
 )  # fmt: skip
 def test_the_users_own(own):
     assert Stacks().of(frames(f"{own}:5 forward", "site-packages/a.py:1 b")).line == Line(own, 5, "forward")
