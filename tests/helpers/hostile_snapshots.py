@@ -5,6 +5,7 @@ import os
 import pickle
 import struct
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import torch
 
@@ -139,6 +140,7 @@ def all_files() -> dict[str, bytes]:
     return dict(one for of_kind in (imports, structures, values, files) for one in of_kind())
 
 
+@cache
 def shared() -> dict[str, bytes]:
     """Snapshots that are small as files and large in what they name: read or refused, but cheap either way."""
     frames = [FRAME] * 1_000_000

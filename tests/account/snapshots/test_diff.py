@@ -1,58 +1,39 @@
 """A recorded snapshot and its program agree to the byte; whatever one changes in the program is found at its line."""
 
-import json
-import os
 import pickle
 import re
 import shutil
-import subprocess
-import sys
 
 import pytest
-from places import ROOT
+from forked_runs import Runs
 from recorded_snapshots import FOLDER, PROGRAM_OF, PROGRAMS
 
 from every_byte.__main__ import main
 from every_byte.account.snapshots.diff import parser, understood
 
 
-@pytest.fixture
-def diff(tmp_path):
-    """The command, on a recorded snapshot and a changed program, in a folder of its own."""
+@pytest.fixture(scope="module")
+def diff(tmp_path_factory):
+    """The command, on a recorded snapshot and a program that was changed, in a folder with both."""
+    runs = Runs(tmp_path_factory.mktemp("diff"), "diff")
 
-    def run(name: str, *options: str, change=lambda code: code, words=(), program: str = ""):
-        shutil.copy(FOLDER / f"{name}.a100.pickle", tmp_path / "real.pickle")
-        code = change((PROGRAMS / f"{program or PROGRAM_OF[name]}.py").read_text(encoding="utf-8"))
-        (tmp_path / "train.py").write_text(code, encoding="utf-8")
-        command = [
-            sys.executable,
-            "-m",
-            "every_byte",
-            "diff",
-            "--json",
-            "diff.json",
-            *options,
-            "real.pickle",
-            "train.py",
-        ]
-        return subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, check=False,
-                              env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    def run(name: str, *options: str, change=lambda code: code):
+        shutil.copy(FOLDER / f"{name}.a100.pickle", runs.folder / "real.pickle")
+        code = change((PROGRAMS / f"{PROGRAM_OF[name]}.py").read_text(encoding="utf-8"))
+        return runs(code, *options, "real.pickle")
 
-    run.folder = tmp_path
-    return run
-
-
-def figures(diff) -> dict:
-    return json.loads((diff.folder / "diff.json").read_text(encoding="utf-8"))
+    run.folder, run.runs = runs.folder, runs
+    yield run
+    runs.close()
 
 
 @pytest.mark.sampled(3, slow=True)
 @pytest.mark.parametrize("name", PROGRAM_OF)
 def test_the_same_program_agrees_to_the_byte(name, diff):
     found = diff(name)
-    assert found.returncode == 0, found.stderr
-    assert "They agree to the byte: " in found.stderr
-    told = figures(diff)
+    assert found.exit_code == 0, found.err
+    assert "They agree to the byte: " in found.err
+    told = found.figures
     assert told["first_difference"] is None
     assert told["differences"] == []
     for figure in ("peak_block_bytes", "peak_reserved_bytes"):
@@ -61,13 +42,13 @@ def test_the_same_program_agrees_to_the_byte(name, diff):
 
 def test_one_size_that_was_changed_is_found_at_its_line(diff):
     found = diff("train", change=lambda code: code.replace("torch.randn(64, 256", "torch.randn(63, 256"))
-    assert found.returncode == 1
-    told = figures(diff)
+    assert found.exit_code == 1
+    told = found.figures
     assert told["first_difference"]["kind"] == "size"
     real, simulated = told["first_difference"]["real"], told["first_difference"]["simulated"]
     assert (real["place"], real["n_bytes"], simulated["n_bytes"]) == ("train.py:21 main", 64 * 1024, 63 * 1024)
     assert real["request"] == simulated["request"] == 4  # behind the four parameters
-    said = " ".join(found.stderr.split())
+    said = " ".join(found.err.split())
     assert (
         "The first difference is the size of request 5: snapshot 65,536 bytes (64 KiB), train.py:21 main, randn" in said
     )
@@ -80,8 +61,8 @@ def test_one_size_that_was_changed_is_found_at_its_line(diff):
 def test_what_is_only_in_one_of_them_is_named(diff):
     more = "        loss = model(x)", "        y = torch.empty(12345, device='cuda')\n        loss = model(x)"
     found = diff("train", change=lambda code: code.replace(*more))
-    assert found.returncode == 1
-    (extra,) = figures(diff)["differences"]
+    assert found.exit_code == 1
+    (extra,) = found.figures["differences"]
     assert (extra["made_by"], extra["real_bytes"], extra["simulated_bytes"], extra["requests"]) == (
         "empty.memory_format", None, 49380, 3
     )  # fmt: skip
@@ -91,35 +72,35 @@ def test_a_free_in_another_place_is_a_difference(diff):
     found = diff(
         "train", change=lambda code: code.replace("        loss.backward()", "        del x\n        loss.backward()")
     )
-    assert found.returncode == 1
-    assert figures(diff)["first_difference"]["kind"] == "freed"
-    assert "all 77 requests of the snapshot are of the simulation's sizes" in " ".join(found.stderr.split())
+    assert found.exit_code == 1
+    assert found.figures["first_difference"]["kind"] == "freed"
+    assert "all 77 requests of the snapshot are of the simulation's sizes" in " ".join(found.err.split())
 
 
 def test_a_program_that_ends_before_the_snapshot_does(diff):
     found = diff("train", "--steps", "0", change=lambda code: code.replace("range(3)", "range(2)"))
-    assert found.returncode == 1
-    assert figures(diff)["first_difference"]["kind"] in ("ended", "freed")
+    assert found.exit_code == 1
+    assert found.figures["first_difference"]["kind"] in ("ended", "freed")
 
 
 def test_a_program_that_was_stopped_is_compared_as_far_as_it_went(diff):
     found = diff("leak", "--steps", "2")
-    assert found.returncode == 0
-    assert re.search(r"The snapshot goes on for \d+ requests, which were not compared: raise --steps", found.stderr)
+    assert found.exit_code == 0
+    assert re.search(r"The snapshot goes on for \d+ requests, which were not compared: raise --steps", found.err)
 
 
 def test_settings_are_those_of_the_snapshot_or_as_they_are_said(diff):
     found = diff("expandable", "--settings", "expandable_segments:False")
-    assert found.returncode == 1
-    assert figures(diff)["settings"] == {"expandable_segments": [True, False]}
+    assert found.exit_code == 1
+    assert found.figures["settings"] == {"expandable_segments": [True, False]}
     assert "set otherwise: expandable_segments is True in the snapshot, and False in the simulation" in " ".join(
-        found.stderr.split()
+        found.err.split()
     )
 
 
 def test_what_is_to_be_reported_stands_at_the_end(diff):
     found = diff("train", change=lambda code: code.replace("1024", "1000"))
-    report = found.stderr[found.stderr.index("If the program, its settings and its inputs are the same") :]
+    report = found.err[found.err.index("If the program, its settings and its inputs are the same") :]
     assert "rules of PyTorch 2.13; simulated a100-80gb" in report
     assert "1048576 bytes, train.py:18 main, _to_copy" in report
     assert "torch.cuda.get_device_name()" in report
@@ -136,24 +117,26 @@ def test_the_snapshot_stays_what_it_is(diff):
     """.replace("\n    ", "\n")
     before = (FOLDER / "train.a100.pickle").read_bytes()
     found = diff("train", change=lambda code: code.replace("\nmain()\n", writes))
-    assert found.returncode == 0, found.stderr
+    assert found.exit_code == 0, found.err
     assert (diff.folder / "real.pickle").read_bytes() == before
 
 
 def test_a_snapshot_of_a_simulated_gpu_is_one_too(diff):
-    shutil.copy(PROGRAMS / "train.py", diff.folder / "train.py")
-    command = [sys.executable, "-m", "every_byte", "run", "--steps", "0", "--quiet", "--viz", "sim.pickle", "train.py"]
-    subprocess.run(command, cwd=diff.folder, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    command[3:] = ["diff", "sim.pickle", "train.py"]
-    found = subprocess.run(command, cwd=diff.folder, capture_output=True, text=True, check=False,
-                           env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
-    assert found.returncode == 0, found.stderr
+    made = Runs(diff.folder)
+    program = (PROGRAMS / "train.py").read_text(encoding="utf-8")
+    assert made(program, "--steps", "0", "--quiet", "--viz", "real.pickle").exit_code == 0
+    made.close()
+    simulated = (diff.folder / "real.pickle").read_bytes()
+    found = diff.runs(program, "real.pickle")
+    assert found.exit_code == 0, found.err
+    assert "They agree to the byte: 77 requests" in found.err
+    assert (diff.folder / "real.pickle").read_bytes() == simulated != (FOLDER / "train.a100.pickle").read_bytes()
 
 
 def test_a_program_that_leaves_by_the_back_door_is_compared_all_the_same(diff):
     found = diff("train", change=lambda code: code + "\nimport os\nos._exit(7)\n")
-    assert found.returncode == 0
-    assert "the program called os._exit(7)" in " ".join(found.stderr.split())
+    assert found.exit_code == 0
+    assert "the program called os._exit(7)" in " ".join(found.err.split())
 
 
 def test_options_may_stand_before_and_behind_the_snapshot():
