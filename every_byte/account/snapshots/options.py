@@ -25,8 +25,8 @@ def add_file_options(made: argparse.ArgumentParser) -> None:
         type=number,
         default=MOST_MIB,
         metavar="N",
-        help="refuse a snapshot that takes more memory than this to open, in MiB, or a minute for every 6,000 "
-        "(default: %(default)s)",
+        help="refuse a snapshot that takes more memory than this to open, in MiB; 1024 are some 10 s at most, and time "
+        "grows with it (default: %(default)s)",
     )
 
 

@@ -11,7 +11,6 @@ from recorded_snapshots import FOLDER
 MOST_BYTES, MOST_SECONDS = 2**30, 10
 N_MUTATED = 200
 PLAIN_ENOUGH = {
-    "one string of 30 MB",
     "entry's stream: int 9223372036854775808",
     "entry's addr: int 9223372036854775808",
     "entry's time_us: int -1",

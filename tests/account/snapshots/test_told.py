@@ -1,10 +1,13 @@
 """What is told is the same in JSON, adds up, and is what the simulated GPU counts of the same program."""
 
+import copy
 import json
 
 import pytest
-from recorded_snapshots import PROGRAM_OF, PROGRAMS, told
+from recorded_snapshots import PROGRAM_OF, PROGRAMS, recorded, told
 
+from every_byte.account.snapshots.text import text_of
+from every_byte.account.snapshots.told import told_of
 from every_byte.gpu.simulated import SimulatedGPU
 
 
@@ -46,3 +49,26 @@ def test_a_request_that_failed():
     assert one["requested_block_bytes"] == 120 * 2**20
     assert one["room"]["largest_free_bytes"][0] == 26 * 2**20
     assert one["room"]["free_bytes"] > one["requested_block_bytes"]
+
+
+def test_an_older_snapshot_tells_the_same_but_what_it_lacks():
+    """Without annotations, settings, times, pools, and blocks without addresses: steps are found by call stacks."""
+    snapshot = copy.deepcopy(recorded("leak"))
+    for name in ("external_annotations", "allocator_settings"):
+        del snapshot[name]
+    for entry in snapshot["device_traces"][0]:
+        for name in ("time_us", "compile_context", "user_metadata", "pool_id"):
+            entry.pop(name, None)
+    for segment in snapshot["segments"]:
+        for name in ("segment_pool_id", "is_expandable", "requested_size"):
+            segment.pop(name, None)
+        for block in segment["blocks"]:
+            del block["address"], block["requested_size"]
+    old, new = told_of(snapshot, "old.pickle"), told("leak")
+    assert text_of(old)
+    assert old.totals == new.totals
+    assert old.leaks == new.leaks
+    assert old.steps.found_by == "the call stacks of torch/optim"
+    assert old.history.found == []
+    assert old.room_at_end == new.room_at_end
+    assert old.room_at_peak == new.room_at_peak
