@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from every_byte.tables import text_table
 from every_byte.units import exact
 
-from .alignment import ENDED, FREED, REFUSED, SEGMENTS
+from .alignment import ENDED, FREED, REFUSED, SEGMENTS, SIZE
 from .comparison import Comparison, Difference
 from .lines import Lines, prefix_of
 from .sequences import Request, Sequence
@@ -73,6 +73,8 @@ def _parting(comparison: Comparison, prefix: str) -> list[str]:
         REFUSED: "the request that failed",
     }.get(parting.kind, f"the size of request {parting.real + 1:,d}")
     lines = [f"The first difference is {what}:", _side("snapshot", one, prefix), _side("simulation", other, prefix)]
+    if parting.kind == SIZE and all("workspace" in side.made_by for side in (one, other)):
+        lines.append("A workspace's size depends on the GPU: is --gpu that on which the snapshot was taken?")
     if parting.kind == FREED:
         ours, theirs = (Counter(r.frees_from(s)) for r, s in ((one, 0), (other, comparison.start)))
         lines += [_freed("snapshot", ours - theirs), _freed("simulation", theirs - ours)]

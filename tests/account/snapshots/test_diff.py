@@ -58,6 +58,13 @@ def test_one_size_that_was_changed_is_found_at_its_line(diff):
     assert by_size["relu", 262144]["requests"] == 3  # one in each step
 
 
+def test_another_gpu_is_found_by_its_workspaces(diff):
+    found = diff("train", "--gpu", "h100-80gb")
+    assert found.exit_code == 1
+    assert found.figures["first_difference"]["simulated"]["made_by"] == "cuBLAS workspace"
+    assert "is --gpu that on which the snapshot was taken?" in " ".join(found.err.split())
+
+
 def test_what_is_only_in_one_of_them_is_named(diff):
     more = "        loss = model(x)", "        y = torch.empty(12345, device='cuda')\n        loss = model(x)"
     found = diff("train", change=lambda code: code.replace(*more))
