@@ -1,4 +1,4 @@
-"""The command `every-byte`, also as `python -m every_byte`: `every-byte run train.py`."""
+"""The command `every-byte`, also as `python -m every_byte`: `run` a program, `read` a snapshot, `diff` them."""
 
 import argparse
 import shlex
@@ -8,19 +8,24 @@ from pathlib import Path
 import torch
 
 from every_byte.account import run
+from every_byte.account.snapshots import diff, read
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.version import __version__
 
-COMMANDS = {"run": run.main}
+COMMANDS = {"run": run.main, "read": read.main, "diff": diff.main}
 RULES = GPUSpec.rules.torch_version
 VERSION = f"every-byte {__version__}, torch {torch.__version__}; simulated by the rules of PyTorch {RULES}"
 EPILOG = """\
-command:
+commands:
   run         run a training program on a simulated GPU, and report whose each byte of its memory is
+  read        say what a snapshot of a real GPU's memory tells, without executing anything in its file
+  diff        say where a program on a simulated GPU parts from a snapshot of a real one
 
-  every-byte run train.py            your script, as it is, on a simulated A100
-  every-byte run --gpu list          the GPUs that can be simulated
-  every-byte run --help              all options
+  every-byte run train.py                     your script, as it is, on a simulated A100
+  every-byte run --gpu list                   the GPUs that can be simulated
+  every-byte read snapshot.pickle             what torch.cuda.memory._dump_snapshot() wrote
+  every-byte diff snapshot.pickle train.py    whether both agree to the byte
+  every-byte run --help                       all options; so of the others
 """
 
 
@@ -28,7 +33,10 @@ def parser() -> argparse.ArgumentParser:
     """What there is beside the commands."""
     made = argparse.ArgumentParser(
         prog="every-byte",
-        usage="every-byte run [options] (SCRIPT | -m MODULE) [arguments]\n       every-byte --version | --help",
+        usage="every-byte run [options] (SCRIPT | -m MODULE) [arguments]\n"
+        "       every-byte read [options] SNAPSHOT\n"
+        "       every-byte diff [options] SNAPSHOT (SCRIPT | -m MODULE) [arguments]\n"
+        "       every-byte --version | --help",
         description="Accounts for the GPU memory of a PyTorch program, on a machine without a GPU.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -46,11 +54,19 @@ def main(argv: list[str] | None = None) -> int:
     if argv and argv[0] in COMMANDS:
         return COMMANDS[argv[0]](argv[1:])
     _, unknown = parser().parse_known_args(argv)  # --version and --help end here
-    meant = unknown if unknown and unknown[0].startswith("-") or Path(*unknown[:1]).suffix == ".py" else ["train.py"]
+    got = repr(unknown[0]) if unknown else "none"
     parser().error(
-        f"the first word must be a command, which is run: got {repr(unknown[0]) if unknown else 'none'}; "
-        f"try every-byte run {shlex.join(meant)}, or every-byte --help."
+        f"the first word must be a command, one of {', '.join(COMMANDS)}: got {got}; "
+        f"try every-byte {shlex.join(_meant(unknown))}, or every-byte --help."
     )
+
+
+def _meant(words: list[str]) -> list[str]:
+    """What may have been meant by words of which the first is no command."""
+    suffix = Path(*words[:1]).suffix
+    if suffix in (".pickle", ".pkl"):
+        return ["read", *words]
+    return ["run", *(words if words and words[0].startswith("-") or suffix == ".py" else ["train.py"])]
 
 
 if __name__ == "__main__":

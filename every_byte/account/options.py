@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--steps",
-        type=_number,
+        type=number,
         default=3,
         metavar="N",
         help="stop, with exit code 0, where the step after so many "
@@ -55,11 +55,11 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--ranks",
-        type=_number,
+        type=number,
         metavar="N",
         help="be one rank of N, as torchrun would start it; the others are not there, and nothing is exchanged",
     )
-    add("--rank", type=_number, default=0, metavar="R", help="which of them, from 0 (default: %(default)s)")
+    add("--rank", type=number, default=0, metavar="R", help="which of them, from 0 (default: %(default)s)")
     add(
         "--settings",
         default="",
@@ -75,7 +75,11 @@ def parser() -> argparse.ArgumentParser:
     return made  # fmt: skip
 
 
-def _number(text: str) -> int:
+def number(text: str) -> int:
+    """A whole number of an option.
+
+    Raises: argparse.ArgumentTypeError for anything else.
+    """
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more: got {text!r}; try 3")
     return int(text)
@@ -87,8 +91,16 @@ def understood(argv: Sequence[str]) -> argparse.Namespace:
     Raises: SystemExit, with code 2 and a message on standard error, for an option that there is not, or its value;
             with code 0 for `--help`.
     """
-    own, rest = _divided(list(argv))
     made = parser()
+    own, rest = divided(made, list(argv))
+    return with_program(parsed(made, own), rest)
+
+
+def parsed(made: argparse.ArgumentParser, own: list[str]) -> argparse.Namespace:
+    """What stands in front of the program, read by a command's parser.
+
+    Raises: SystemExit, as `understood`.
+    """
     options, unknown = made.parse_known_args(own)
     if unknown:
         near = get_close_matches(unknown[0], made._option_string_actions, n=1)
@@ -96,14 +108,19 @@ def understood(argv: Sequence[str]) -> argparse.Namespace:
             f"an option in front of the program must be one of this command's: got {unknown[0]!r}"
             f"{f'; did you mean {near[0]!r}?' if near else '.'} The program's own stand behind its name."
         )
+    return options
+
+
+def with_program(options: argparse.Namespace, rest: list[str]) -> argparse.Namespace:
+    """The options with `script` and `arguments`, from what stands behind them."""
     options.script = None if options.module else next(iter(rest), None)
     options.arguments = tuple(rest if options.module else rest[1:])
     return options
 
 
-def _divided(argv: list[str]) -> tuple[list[str], list[str]]:
-    """The command's own words, up to `-m MODULE` or the script's name, and those from there on."""
-    taking = {string for action in parser()._actions if action.nargs is None for string in action.option_strings}
+def divided(made: argparse.ArgumentParser, argv: list[str]) -> tuple[list[str], list[str]]:
+    """The command's own words, up to `-m MODULE` or the first that is no option, and those from there on."""
+    taking = {string for action in made._actions if action.nargs is None for string in action.option_strings}
     at = 0
     while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
         word = argv[at]
@@ -127,7 +144,9 @@ def program_of(options: argparse.Namespace) -> Program:
         )
     if not options.module and not options.script:
         took = [
-            f"; --{name} took {path}" for name in REPORTS if (path := getattr(options, name)) and path.suffix == ".py"
+            f"; --{name} took {path}"
+            for name in REPORTS
+            if (path := getattr(options, name, None)) and path.suffix == ".py"
         ]
         raise ValueError(
             "a program must be named behind the options, a script, or -m and a module: got none"
@@ -179,7 +198,7 @@ def settle_files(options: argparse.Namespace) -> None:
     """
     taken = {Path(options.script).resolve(): "is the program"} if options.script else {}
     for name in REPORTS:
-        if (path := getattr(options, name)) is None:
+        if (path := getattr(options, name, None)) is None:
             continue
         whole = path.resolve()
         if not whole.parent.is_dir():

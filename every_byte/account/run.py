@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
+from functools import partial
 
 import torch
 
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser().error(str(error))
     if not options.quiet and (said := remark(options)):
         print(said, file=sys.stderr)
-    return _run(program, gpu, options, ["every-byte", "run", *argv])
+    return run(program, gpu, options, partial(_Report, options=options, command=["every-byte", "run", *argv]))
 
 
 def _listed(name: str) -> str:
@@ -51,31 +52,35 @@ def _listed(name: str) -> str:
     return f"{name:<15} {spec.device_name}, {spec.total_bytes:,d} bytes"
 
 
-def _run(program: Program, gpu, options: argparse.Namespace, command: list[str]) -> int:
-    start = time.perf_counter()
+def run(program: Program, gpu, options: argparse.Namespace, at_end: Callable[..., "AtEnd"]) -> int:
+    """Run a program on a GPU that is not entered yet, then what is to be done at its end; returns the exit code."""
     with ExitStack() as stack:
         stack.enter_context(gpu)
         if options.gpu == LIVE and options.ranks is not None:
             PRETENDING.open()
             stack.callback(PRETENDING.close)
         training = stack.enter_context(Training(gpu, options.steps))
-        report = _Report(gpu, training, options, command, start)
-        stack.enter_context(report.before_exit())
-        training.insist = report.insist
+        last = at_end(gpu, training)
+        stack.enter_context(last.before_exit())
+        training.insist = last.insist
         ended = program.run()
         if ended.is_enough or training.n_stops and not ended.exit_code:
-            ended = replace(ended, sentence=report.stopped, is_enough=True)
-        report.write(ended)
-    return ended.exit_code
+            ended = replace(ended, sentence=last.stopped, is_enough=True)
+        return last.write(ended)
 
 
-class _Report:
-    """Written once, when the program ends, whichever way; by this process alone, not by others that it forks."""
+class AtEnd:
+    """What is done once, when the program ends, whichever way; by this process alone, not by others that it forks."""
 
-    def __init__(self, gpu, training: Training, options: argparse.Namespace, command: list[str], start: float) -> None:
-        self._gpu, self._training, self._options, self._command, self._start = gpu, training, options, command, start
+    def __init__(self, gpu, training: Training) -> None:
+        self._gpu, self._training = gpu, training
         self._process = os.getpid()
         self._is_written = False
+        self._exit_code: int | None = None
+
+    def do(self, ended: Ended) -> int:
+        """What is to be done; returns the exit code."""
+        raise NotImplementedError
 
     @contextmanager
     def before_exit(self) -> Iterator[None]:
@@ -83,12 +88,10 @@ class _Report:
         exit_, terminate = os._exit, signal.getsignal(signal.SIGTERM)
 
         def exiting(code: int) -> None:
-            self.write(Ended(code, f"the program called os._exit({code})"))
-            exit_(code)
+            exit_(self.write(Ended(code, f"the program called os._exit({code})")))
 
         def terminated(number, frame) -> None:
-            self.write(Ended(128 + number, "terminated"))
-            exit_(128 + number)
+            exit_(self.write(Ended(128 + number, "terminated")))
 
         os._exit = exiting
         if terminate == signal.SIG_DFL:
@@ -101,8 +104,7 @@ class _Report:
 
     def insist(self) -> None:
         """End a program that catches what ends it."""
-        self.write(Ended(0, self.stopped, is_enough=True))
-        os._exit(0)
+        os._exit(self.write(Ended(0, self.stopped, is_enough=True)))
 
     @property
     def stopped(self) -> str:
@@ -110,13 +112,26 @@ class _Report:
         n = self._training.n_steps
         return f"stopped after {n} optimizer {'step' if n == 1 else 'steps'}, as --steps says"
 
-    def write(self, ended: Ended) -> None:
-        """Write what the options say."""
+    def write(self, ended: Ended) -> int:
+        """Do it, if it was not done yet; returns the exit code."""
         if self._is_written or os.getpid() != self._process:
-            return
+            return ended.exit_code if self._exit_code is None else self._exit_code
         self._is_written = True
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
+        self._exit_code = self.do(ended)
+        return self._exit_code
+
+
+class _Report(AtEnd):
+    """The report of the run, written as the options say."""
+
+    def __init__(self, gpu, training: Training, options: argparse.Namespace, command: list[str]) -> None:
+        super().__init__(gpu, training)
+        self._options, self._command, self._start = options, command, time.perf_counter()
+
+    def do(self, ended: Ended) -> int:
+        """Write it; the exit code is the program's."""
         report = Report.of(
             self._gpu,
             steps=self._training.steps(),
@@ -139,6 +154,7 @@ class _Report:
             options.trace.write_text(_events_as_json(self._gpu.trace), encoding="utf-8")
         if options.viz:
             self._gpu.trace.save_memory_viz(options.viz)
+        return ended.exit_code
 
 
 def _notes(gpu) -> list[Note]:

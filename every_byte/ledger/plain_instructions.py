@@ -2,6 +2,7 @@
 
 import pickletools
 import struct
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,16 @@ if TYPE_CHECKING:
 MOST_MARKS = 64
 MOST_INTEGER_BYTES = 9
 """A number of 64 bits without a sign takes so many."""
+MOST_STRING_BYTES = 2**20
 HIGHEST_PROTOCOL = 5
+OF_A_SLOT, OF_A_NUMBER, OF_A_LIST, OF_A_DICT, OF_A_KEY = 10, 36, 160, 256, 64
+"""Memory, in bytes, at most: of a place in a list or the memo, which grow by an eighth; of a number; of a list or tuple
+and of a dict without their values, with a place in a set of those that were seen; of a dict's key and value."""
 CODES = {opcode.name: ord(opcode.code) for opcode in pickletools.opcodes}
 
 Handler = Callable[["Machine"], None]
 HANDLERS: dict[int, Handler] = {}
-"""What is done, by the instruction's code."""
+"""What is done, by the instruction's code; the machine itself does what takes from the memo."""
 
 
 def _on(*names: str) -> Callable[[Handler], Handler]:
@@ -38,7 +43,7 @@ def _reads(name: str, width: int, *, is_signed: bool = False) -> None:
     """An instruction that puts a number on the stack, which stands behind it."""
 
     def read(machine: "Machine") -> None:
-        machine.stack.append(int.from_bytes(machine.taken(width), "little", signed=is_signed))
+        machine.new(int.from_bytes(machine.taken(width), "little", signed=is_signed), OF_A_NUMBER)
 
     HANDLERS[CODES[name]] = read
 
@@ -47,18 +52,17 @@ def _says(name: str, width: int) -> None:
     """An instruction that puts a string on the stack, which stands behind it, after its length."""
 
     def say(machine: "Machine") -> None:
-        said = machine.taken(machine.number(width))
+        length = machine.number(width)
+        coded = machine.taken(length)
+        if length > MOST_STRING_BYTES:
+            raise machine.refused(f"a string of {length:,d} bytes", f"they have at most {MOST_STRING_BYTES:,d}")
         try:
-            machine.stack.append(said.decode("utf-8", "surrogatepass"))
+            said = coded.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:
             raise machine.refused("whose string is no UTF-8", "it is damaged") from None
+        machine.new(said, sys.getsizeof(said))
 
     HANDLERS[CODES[name]] = say
-
-
-def _gets(name: str, width: int) -> None:
-    """An instruction that puts on the stack what was kept in the memo at a place."""
-    HANDLERS[CODES[name]] = lambda machine: machine.stack.append(machine.memo[machine.number(width)])
 
 
 def _keeps(name: str, width: int) -> None:
@@ -68,7 +72,7 @@ def _keeps(name: str, width: int) -> None:
         place = machine.number(width)
         if place != len(machine.memo):
             raise machine.refused(f"at place {place:,d} of the memo", f"the next is {len(machine.memo):,d}")
-        machine.memo.append(machine.stack[-1])
+        _memoize(machine)
 
     HANDLERS[CODES[name]] = keep
 
@@ -81,13 +85,13 @@ _reads("BININT2", 2)
 _says("SHORT_BINUNICODE", 1)
 _says("BINUNICODE", 4)
 _says("BINUNICODE8", 8)
-_gets("LONG_BINGET", 4)
 _keeps("BINPUT", 1)
 _keeps("LONG_BINPUT", 4)
 
 
 @_on("MEMOIZE")
 def _memoize(machine: "Machine") -> None:
+    machine.left_bytes -= OF_A_SLOT
     machine.memo.append(machine.stack[-1])
 
 
@@ -97,23 +101,17 @@ def _binint1(machine: "Machine") -> None:
     machine.position += 1
 
 
-@_on("BINGET")
-def _binget(machine: "Machine") -> None:
-    machine.stack.append(machine.memo[machine.data[machine.position]])
-    machine.position += 1
-
-
 @_on("LONG1")
 def _long1(machine: "Machine") -> None:
     width = machine.number(1)
     if width > MOST_INTEGER_BYTES:
         raise machine.refused(f"an integer of {width} bytes", f"a snapshot's have at most {MOST_INTEGER_BYTES}")
-    machine.stack.append(int.from_bytes(machine.taken(width), "little", signed=True))
+    machine.new(int.from_bytes(machine.taken(width), "little", signed=True), OF_A_NUMBER)
 
 
 @_on("BINFLOAT")
 def _binfloat(machine: "Machine") -> None:
-    machine.stack.append(struct.unpack(">d", machine.taken(8))[0])
+    machine.new(struct.unpack(">d", machine.taken(8))[0], OF_A_NUMBER)
 
 
 @_on("MARK")
@@ -125,12 +123,12 @@ def _mark(machine: "Machine") -> None:
 
 @_on("EMPTY_LIST")
 def _empty_list(machine: "Machine") -> None:
-    machine.new([])
+    machine.new([], OF_A_LIST)
 
 
 @_on("EMPTY_DICT")
 def _empty_dict(machine: "Machine") -> None:
-    machine.new({})
+    machine.new({}, OF_A_DICT)
 
 
 @_on("EMPTY_TUPLE")
@@ -140,7 +138,8 @@ def _empty_tuple(machine: "Machine") -> None:
 
 @_on("TUPLE")
 def _tuple(machine: "Machine") -> None:
-    machine.new(tuple(machine.since_mark()))
+    values = tuple(machine.since_mark())
+    machine.new(values, OF_A_LIST + OF_A_SLOT * len(values))
 
 
 @_on("TUPLE1", "TUPLE2", "TUPLE3")
@@ -150,19 +149,21 @@ def _short_tuple(machine: "Machine") -> None:
         raise machine.refused(f"which needs {n}", "there are fewer")
     values = tuple(machine.stack[-n:])
     del machine.stack[-n:]
-    machine.new(values)
+    machine.new(values, OF_A_LIST + OF_A_SLOT * n)
 
 
 @_on("APPEND")
 def _append(machine: "Machine") -> None:
     value = machine.stack.pop()
     machine.top(list).append(value)
+    machine.left_bytes -= OF_A_SLOT
 
 
 @_on("APPENDS")
 def _appends(machine: "Machine") -> None:
     values = machine.since_mark()
     machine.top(list).extend(values)
+    machine.left_bytes -= OF_A_SLOT * len(values)
 
 
 @_on("SETITEM")
@@ -182,6 +183,7 @@ def _set(machine: "Machine", values: list) -> None:
     if len(values) % 2 or not all(type(key) in (str, int) for key in keys):
         raise machine.refused("whose keys are not words or numbers", "a snapshot's are")
     machine.top(dict).update(zip(keys, values[1::2]))
+    machine.left_bytes -= OF_A_KEY * len(keys)
 
 
 @_on("PROTO")

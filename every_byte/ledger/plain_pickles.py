@@ -1,16 +1,19 @@
 """Opens a pickle of plain values without Python's `pickle`: a small machine that imports and calls nothing."""
 
+import gc
 import struct
 from pathlib import Path
 
 from .plain_instructions import CODES, HANDLERS
 
-MOST_FILE_BYTES = 128 * 2**20
+MOST_BYTES = 2**30
+"""The memory that opening a file may take, with what Python and torch take themselves, unless more is allowed."""
 MOST_WAITING = 100_000
 """Values on the stack at one time: Python's pickle puts no more than a thousand into a list or dict at once."""
-BYTES_OF_A_CONTAINER = 4
-"""So many bytes of the file are behind a list, dict or tuple at least, on average: one that is empty takes two, and
-what holds it takes more."""
+OF_A_FILE, OF_VALUES, OF_AN_INSTRUCTION = 8, 2, 192
+"""Of those bytes a file has an eighth at most, its values take a half, and there is one instruction for each 192."""
+OF_A_GET, GETS_IN_A_ROW = 1 / 8, 1000
+"""What an instruction counts that takes from the memo, which is quick; and how many are followed at a time."""
 
 _NAMES = {code: name for name, code in CODES.items()}
 _CALLING = {
@@ -19,66 +22,109 @@ _CALLING = {
 }  # fmt: skip
 """By these a pickle imports, makes objects, calls, or asks whoever opens it."""
 _READABLE = 60
+_GET, _LONG_GET, _NUMBER = CODES["BINGET"], CODES["LONG_BINGET"], struct.Struct("<I")
+_ZIP = b"PK\x03\x04"
 
 
 class NotPlain(ValueError):
     """A pickle that holds anything but plain values, is damaged, or larger than it may be; the message says which."""
 
 
-def load(path: str | Path, most_bytes: int = MOST_FILE_BYTES):
+def load(path: str | Path, most_bytes: int = MOST_BYTES):
     """The value in a file: dicts with words or numbers as keys, lists, tuples, strings, integers, floats, bools, None.
 
-    Counts: memory of some tens of bytes for each byte of the file at most.
+    Counts: `most_bytes` is the memory that it may take, with the file itself and what goes through the values once.
     Raises: NotPlain for anything else, before it is made; OSError for a file that cannot be read.
     """
-    path = Path(path)
-    n_bytes = path.stat().st_size
-    if n_bytes > most_bytes:
-        raise NotPlain(f"the file must have at most {most_bytes:,d} bytes: {path.name} has {n_bytes:,d}.")
-    return loads(path.read_bytes())
+    path, most_file_bytes = Path(path), most_bytes // OF_A_FILE
+    with path.open("rb") as file:
+        data = file.read(most_file_bytes + 1)  # a pipe has no size
+    if len(data) > most_file_bytes:
+        raise TooLarge(
+            f"a snapshot's file must have at most {most_file_bytes:,d} bytes where {most_bytes:,d} of memory may be "
+            f"taken: {path.name} has {path.stat().st_size or 'more':,}."
+        )
+    return loads(data, most_bytes)
 
 
-def loads(data: bytes):
+def loads(data: bytes, most_bytes: int = MOST_BYTES):
     """The same of bytes.
 
     Raises: NotPlain.
     """
-    machine = Machine(data)
+    if data.startswith(_ZIP):
+        raise NotPlain("a snapshot must be a pickle of plain values: this is a zip archive, as torch.save writes.")
+    machine = Machine(data, most_bytes)
+    was_enabled = gc.isenabled()
+    gc.disable()  # it would go through millions of values again and again, none of which is garbage
     try:
         return machine.run()
     except (IndexError, struct.error):
         raise machine.refused("which needs what is not there", "it is damaged or cut off") from None
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class TooLarge(NotPlain):
+    """A pickle that would take more memory or time than is allowed."""
 
 
 class Machine:
     """The stack, the marks on it and the memo of a pickle while it is read.
 
-    `at` is where the instruction at hand begins, `position` where the next byte is.
+    `at` is where the instruction at hand begins, `position` where the next byte is. `left_bytes` is the memory that
+    values may still take: each instruction that makes something takes of it what that needs at most.
     """
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, most_bytes: int = MOST_BYTES) -> None:
         self.data, self.at, self.position = data, 0, 0
         self.stack: list = []
         self.marks: list[int] = []
         self.memo: list = []
         self.is_done = False
-        self._containers_left = 1000 + len(data) // BYTES_OF_A_CONTAINER
+        self._most_bytes, self.left_bytes = most_bytes, most_bytes // OF_VALUES
 
     def run(self):
         """Follow the instructions up to the last, and give what they have made."""
         data, stack, handlers = self.data, self.stack, [HANDLERS.get(code) for code in range(256)]
-        while not self.is_done:
-            self.at = self.position
-            code = data[self.at]
-            self.position += 1
-            handler = handlers[code]
-            if handler is None:
-                raise self._unknown()
-            handler(self)
+        left = self._most_bytes // OF_AN_INSTRUCTION
+        while left > 0:
+            self.at = at = self.position
+            code = data[at]
+            if code == _LONG_GET or code == _GET:
+                left -= OF_A_GET * self._get_in_a_row()
+            else:
+                left -= 1
+                self.position = at + 1
+                handler = handlers[code]
+                if handler is None:
+                    raise self._unknown()
+                handler(self)
+                if self.is_done:
+                    (made,) = stack
+                    return made
+                if self.left_bytes < 0:
+                    raise self._too_large("memory")
             if len(stack) > MOST_WAITING:
                 raise self.refused("where too many values wait", f"at most {MOST_WAITING:,d} do")
-        (made,) = stack
-        return made
+        raise self._too_large("time")
+
+    def _get_in_a_row(self) -> int:
+        """Put what the memo has on the stack, as long as instructions say so, as a snapshot's mostly do; how often."""
+        data, at, memo, put, before = self.data, self.at, self.memo, self.stack.append, len(self.stack)
+        for _ in range(GETS_IN_A_ROW):
+            code = data[at]
+            if code == _LONG_GET:
+                put(memo[_NUMBER.unpack_from(data, at + 1)[0]])
+                at += 5
+            elif code == _GET:
+                put(memo[data[at + 1]])
+                at += 2
+            else:
+                break
+        self.position = at
+        return len(self.stack) - before
 
     def taken(self, n: int) -> bytes:
         """The next `n` bytes."""
@@ -98,14 +144,10 @@ class Machine:
         del self.stack[first:]
         return found
 
-    def new(self, container) -> None:
-        """Put a list, dict or tuple on the stack."""
-        self._containers_left -= 1
-        if self._containers_left < 0:
-            raise self.refused(
-                "where there are more lists, dicts and tuples than the file has room for", "it is made up"
-            )
-        self.stack.append(container)
+    def new(self, value, n_bytes: int) -> None:
+        """Put a value on the stack that takes so much memory."""
+        self.left_bytes -= n_bytes
+        self.stack.append(value)
 
     def top(self, kind: type):
         """The value on top of the stack, which is to be a list or a dict."""
@@ -118,6 +160,12 @@ class Machine:
         """What to raise at the instruction at hand."""
         name = _NAMES.get(self.data[self.at], "a byte") if self.at < len(self.data) else "its end"
         return NotPlain(f"a snapshot must be a pickle of plain values: at byte {self.at:,d} is {name}, {what}; {why}.")
+
+    def _too_large(self, what: str) -> TooLarge:
+        return TooLarge(
+            f"a snapshot must take at most {self._most_bytes:,d} bytes of memory, and time in proportion: at byte "
+            f"{self.at:,d} of {len(self.data):,d} it takes more {what}."
+        )
 
     def _unknown(self) -> NotPlain:
         name = _NAMES.get(self.data[self.at])

@@ -118,11 +118,12 @@ def test_no_program(words, said, capsys):
     [
         (
             [],
-            "the first word must be a command, which is run: got none; try every-byte run train.py, or",
+            "the first word must be a command, one of run, read, diff: got none; try every-byte run train.py, or",
         ),
         (["a.py", "--x", "1"], "got 'a.py'; try every-byte run a.py --x 1, or every-byte --help."),
         (["--gpu", "t4-16gb", "a.py"], "got '--gpu'; try every-byte run --gpu t4-16gb a.py, or every-byte --help."),
         (["rnu", "a.py"], "got 'rnu'; try every-byte run train.py, or every-byte --help."),
+        (["a.pickle"], "got 'a.pickle'; try every-byte read a.pickle, or every-byte --help."),
     ],
 )
 def test_another_word_than_run(words, said, capsys):
@@ -141,7 +142,12 @@ def test_its_version():
 def test_help():
     told = command("--help")
     assert (told.returncode, told.stderr) == (0, "")
-    assert "every-byte run --help" in told.stdout
+    for said in (
+        "every-byte run --help",
+        "every-byte read snapshot.pickle",
+        "every-byte diff snapshot.pickle train.py",
+    ):
+        assert said in told.stdout
     told = command("run", "--help").stdout
     for option in ("--gpu NAME", "--steps N", "--ranks N", "--rank R", "--settings TEXT", "--quiet", "-m MODULE"):
         assert f"\n  {option} " in told

@@ -1,4 +1,4 @@
-"""Runs `every-byte run` many times for one import: a process that has imported it forks for each program."""
+"""Runs `every-byte run`, or `diff`, many times for one import: a process that has imported it forks for each."""
 
 import json
 import os
@@ -34,8 +34,8 @@ def in_lines(found: Run) -> str:
 class Runs:
     """The process that forks. Programs are files in `folder`, which is also where each is started."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self._n = folder, 0
+    def __init__(self, folder: Path, command: str = "run") -> None:
+        self.folder, self._command, self._n = folder, command, 0
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore::DeprecationWarning", __file__],
             stdin=subprocess.PIPE,
@@ -50,6 +50,7 @@ class Runs:
         (self.folder / name).write_text(program, encoding="utf-8")
         out, err, figures = (self.folder / f"{self._n}.{kind}" for kind in ("out", "err", "json"))
         job = {
+            "command": self._command,
             "argv": ["--json", str(figures), *options, name, *arguments],
             "folder": str(self.folder),
             "out": str(out),
@@ -67,7 +68,7 @@ class Runs:
 
 
 def _serve() -> None:
-    from every_byte.account import run
+    from every_byte.__main__ import COMMANDS
 
     for line in sys.stdin:
         job = json.loads(line)
@@ -77,7 +78,7 @@ def _serve() -> None:
             for number, name in ((1, "out"), (2, "err")):
                 os.dup2(os.open(job[name], os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
             try:
-                code = run.main(job["argv"])
+                code = COMMANDS[job["command"]](job["argv"])
             except SystemExit as exit_:
                 code = exit_.code
             for stream in filter(None, (sys.stdout, sys.stderr)):

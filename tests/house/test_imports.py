@@ -30,6 +30,7 @@ ORDER = """
     every_byte.figures
     every_byte.widget
     every_byte.account
+    every_byte.account.snapshots
     utils
     utils.models
     utils.formulas

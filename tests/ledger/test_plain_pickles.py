@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from every_byte.ledger.plain_instructions import MOST_MARKS
-from every_byte.ledger.plain_pickles import MOST_WAITING, NotPlain, load, loads
+from every_byte.ledger.plain_pickles import MOST_WAITING, Machine, NotPlain, TooLarge, load, loads
 
 MOST_BYTES, MOST_SECONDS = 2**30, 10
 N_MUTATED = 200
@@ -105,7 +105,7 @@ HOSTILE = {
     "text": (b"hello, this is no pickle", "at byte 0"),
     "lists in lists": (PROTO + b"(" * 10**6, f"at most {MOST_MARKS} are, one within the other"),
     "a million empty lists": (PROTO + b"]" * 10**6 + b".", "too many values wait"),
-    "tuples around tuples, as a key": (PROTO + b"})" + b"\x85" * 10**6 + b"Ns.", "the file has room for"),
+    "tuples around tuples, as a key": (PROTO + b"})" + b"\x85" * 10**5 + b"Ns.", "whose keys are not words or numbers"),
     "values that nobody takes": (PROTO + b"K\x01" * (MOST_WAITING + 2) + b".", "too many values wait"),
     "a protocol to come": (b"\x80\x09N.", "of protocol 9"),
     "a buffer from elsewhere": (b"\x80\x05\x97.", "is NEXT_BUFFER"),
@@ -176,5 +176,31 @@ def test_mutated_pickles_are_read_or_refused_and_run_nothing(nothing_runs):
 def test_a_file_that_is_too_large_is_not_read(tmp_path):
     path = tmp_path / "large.pickle"
     path.write_bytes(pickle.dumps(SNAPSHOT))
-    with pytest.raises(NotPlain, match=r"at most 1,000 bytes: large.pickle has 114,700"):
-        load(path, most_bytes=1000)
+    with pytest.raises(
+        TooLarge, match=r"at most 10,000 bytes where 80,000 of memory may be taken: large.pickle has 114,700"
+    ):
+        load(path, most_bytes=80_000)
+
+
+def test_what_takes_more_memory_or_time_than_is_allowed_is_not_made():
+    with pytest.raises(
+        TooLarge, match=r"at most 100,000 bytes of memory, and time in proportion: .* it takes more memory"
+    ):
+        loads(pickle.dumps([str(i) * 300 for i in range(1000)]), most_bytes=100_000)
+    with pytest.raises(TooLarge, match="it takes more time"):
+        loads(pickle.dumps([None] * 1000), most_bytes=100_000)
+    assert loads(pickle.dumps([[i] for i in range(1000)]), most_bytes=10**6) == [[i] for i in range(1000)]
+
+
+def test_what_is_counted_is_what_is_taken():
+    """No kind of value takes more than its instructions count: else many of it would take more than is allowed."""
+    for value in ([], [()], {}, {"a": None}, {i: i for i in range(99)}, [1] * 99, [2**40] * 9, "x" * 999, 0.5, (1, 2)):
+        data = pickle.dumps([pickle.loads(pickle.dumps(value)) for _ in range(2000)])
+        tracemalloc.start()
+        made = Machine(data)
+        left = made.left_bytes
+        kept = made.run()
+        taken = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert len(kept) == 2000
+        assert taken < left - made.left_bytes + 100_000

@@ -1,0 +1,175 @@
+"""The command `every-byte diff`: a snapshot of a real GPU beside a simulation of the same program."""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from every_byte.account.options import divided, gpu_of, number, parsed, program_of, settle_files, with_program
+from every_byte.account.program import Ended
+from every_byte.account.run import AtEnd, run
+from every_byte.gpu.live.gpu import LIVE
+from every_byte.gpu.memory.settings import AllocatorSettings
+from every_byte.gpu.patches.replacing import replaced
+from every_byte.version import __version__
+
+from .comparison import Comparison
+from .comparison_text import Said, comparison_text
+from .options import add_file_options, opened
+from .sequences import of_history, of_trace
+from .told import Told, told_of
+
+AGREE, PART = 0, 1
+MORE_STEPS = 2
+"""So many steps more than a snapshot shows are run: it may begin in the middle of one, and end in another."""
+EPILOG = """\
+exit codes: 0 if both agree to the byte, 1 if they part, 2 if the command was not understood.
+
+The program must be the one that ran on the GPU, with the same inputs. It may begin before the snapshot's history does,
+and end after it. Its output is its own; the comparison goes to standard error. Snapshots that it writes itself are not
+written.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = argparse.ArgumentParser(
+        prog="every-byte diff",
+        usage="every-byte diff [options] SNAPSHOT (SCRIPT | -m MODULE) [arguments]",
+        description="Run a program on a simulated GPU, and say where its memory parts from that of a snapshot, which "
+        "torch.cuda.memory._dump_snapshot() wrote where it ran on a real one.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--gpu", default="a100-80gb", metavar="NAME", help="the GPU to simulate (default: %(default)s)")
+    add(
+        "--steps",
+        type=number,
+        metavar="N",
+        help="stop where the step after so many optimizer steps would begin; 0 runs to the end (default: two more than "
+        "the snapshot shows, or to the end if it shows none)",
+    )
+    add("--ranks", type=number, metavar="N", help="be one rank of N, as torchrun would start it")
+    add("--rank", type=number, default=0, metavar="R", help="which of them, from 0 (default: %(default)s)")
+    add(
+        "--settings",
+        default="",
+        metavar="TEXT",
+        help="the allocator's settings (default: those of the snapshot)",
+    )
+    add_file_options(made)
+    add("--json", type=Path, metavar="FILE", help="write the comparison as JSON")
+    add("--quiet", action="store_true", help="print no comparison")
+    add("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
+    return made
+
+
+def understood(argv: Sequence[str]) -> argparse.Namespace:
+    """The options, `snapshot`, and the program; options may stand before and behind the snapshot's name.
+
+    Raises: SystemExit, with code 2, for what does not fit.
+    """
+    made = parser()
+    before, rest = divided(made, list(argv))
+    if not rest or "-m" in before:
+        parsed(made, before)  # --help ends here
+        made.error("a snapshot and a program must be named: try every-byte diff snapshot.pickle train.py.")
+    behind, program = divided(made, rest[1:])
+    options = parsed(made, [*before, *behind])
+    options.snapshot = Path(rest[0])
+    if not options.module and not program:
+        made.error(f"a program must be named behind the snapshot: got none; try every-byte diff {rest[0]} train.py.")
+    return with_program(options, program)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns 0 if both agree and 1 if they part. What does not fit raises SystemExit, with code 2."""
+    options = understood(list(sys.argv[1:] if argv is None else argv))
+    try:
+        if options.gpu == LIVE:
+            raise ValueError("--gpu must be one that is simulated: got 'live'; every-byte run --gpu list names them.")
+        program = program_of(options)
+        settle_files(options)
+        told = told_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
+        if not told.history.allocations:
+            raise ValueError(
+                f"the snapshot must hold a history: {options.snapshot.name} has no allocation of device "
+                f"{told.history.device}; call torch.cuda.memory._record_memory_history() before what is to be compared."
+            )
+        notes = _follow_settings(options, told)
+        if options.steps is None:
+            options.steps = len(told.steps) + MORE_STEPS if len(told.steps) else 0
+        gpu = gpu_of(options)
+    except (ValueError, RuntimeError, OSError, ImportError) as error:
+        parser().error(str(error))
+    with _kept(options.snapshot.resolve()):
+        return run(program, gpu, options, partial(_Compared, told=told, options=options, notes=notes))
+
+
+def _follow_settings(options: argparse.Namespace, told: Told) -> tuple[str, ...]:
+    """Take the snapshot's settings where none are given; returns what is to be said of that."""
+    said = told.settings.get("PYTORCH_CUDA_ALLOC_CONF")
+    if options.settings or not isinstance(said, str) or not said:
+        return ()
+    try:
+        AllocatorSettings.parse(said)
+    except (ValueError, RuntimeError, IndexError) as error:
+        return (f"the snapshot's settings, {said!r}, were not followed: {error}",)
+    options.settings = said
+    return (f"the allocator's settings are the snapshot's: {said}",)
+
+
+@contextmanager
+def _kept(path: Path) -> Iterator[None]:
+    """Let no program write over the snapshot: those that PyTorch writes are left out, and the file is put back."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copyfile(path, Path(folder) / "snapshot")
+        undo = replaced(torch.cuda.memory, "_dump_snapshot", lambda original: lambda *args, **kwargs: None)
+        try:
+            yield
+        finally:
+            undo()
+            if not path.is_file() or path.read_bytes() != copy.read_bytes():
+                shutil.copyfile(copy, path)
+
+
+class _Compared(AtEnd):
+    """The comparison, made when the program ends."""
+
+    def __init__(self, gpu, training, told: Told, options: argparse.Namespace, notes: tuple[str, ...]) -> None:
+        super().__init__(gpu, training)
+        self._told, self._options, self._notes = told, options, notes
+
+    def do(self, ended: Ended) -> int:
+        """Write it; the exit code is whether both agree."""
+        told, trace = self._told, self._gpu.trace
+        comparison = Comparison(
+            of_history(told.history, told.reserved[0]),
+            of_trace(trace),
+            told.settings,
+            trace.allocator_settings or {},
+            ended.is_enough,
+        )
+        rules = self._gpu.spec.torch_version
+        said = Said(
+            told.name,
+            self._options.gpu,
+            f"every-byte {__version__}, torch {torch.__version__}, rules of PyTorch {rules}",
+            ended.sentence,
+            frozenset(told.history.stacks.files()),
+            self._notes + tuple(f"not modelled: {name}" for name in trace.unmodelled),
+        )
+        if not self._options.quiet:
+            print(f"\n{comparison_text(comparison, said)}", file=sys.stderr or sys.__stderr__)
+        if self._options.json:
+            self._options.json.write_text(json.dumps(comparison.to_json(), indent=1), encoding="utf-8")
+        return AGREE if comparison.agrees else PART
