@@ -29,6 +29,7 @@ ORDER = """
     every_byte.gpu
     every_byte.figures
     every_byte.widget
+    every_byte.remedies
     every_byte.account
     utils
     utils.models
