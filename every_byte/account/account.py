@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -10,6 +11,10 @@ from every_byte.ledger.ledger import Ledger
 
 from .report import Report
 from .training_step import TrainingStep, copies_of
+
+if TYPE_CHECKING:
+    from .advice.advice import Advice
+    from .advice.largest import Largest
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,6 +64,27 @@ class Account:
             )
         step = replace(self.step, letters=self.letters | letters)
         return replace(self, step=step, report=step.run(self.report.spec, self.n_steps, self.settings))
+
+    def advice(self, gpu: str | GPUSpec | None = None, budget: int | str | None = None) -> "Advice":
+        """What would take fewer bytes, each tried: the same step with each remedy, and with several, is run.
+
+        `budget` is what segments may take, in bytes or as "24GiB"; by default all that the GPU has for them.
+
+        Raises: ValueError for a budget that is no size.
+        """
+        from .advice.advice import advice_for
+
+        return advice_for(self.step, self.n_steps, self.settings, gpu or self.report.spec, budget)
+
+    def largest(self, letter: str, gpu: str | GPUSpec | None = None, budget: int | str | None = None) -> "Largest":
+        """The largest value of a letter that fits on a GPU, found by running it and its neighbours.
+
+        Raises: ValueError for a letter that this one does not have, and for a budget that is no size.
+        """
+        from .advice.advice import bench_of, largest_of
+
+        bench = bench_of(gpu or self.report.spec, self.n_steps, self.settings, budget)
+        return largest_of(bench, self.step, letter)
 
     def __repr__(self) -> str:
         return repr(self.report)

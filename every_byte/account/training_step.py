@@ -44,6 +44,7 @@ class TrainingStep:
 
     `make` returns a model for values of those letters that are its arguments; `batch` is as `batch.made` has it, or a
     function of letters that returns one. `loss` takes the model's output and the batch; None: the output has it.
+    A step has so many `micro_batches`, each of the letters' sizes: their gradients are added up, as those of a mean.
 
     Raises: ValueError for a precision or an optimizer that there is not.
     """
@@ -54,6 +55,7 @@ class TrainingStep:
     optimizer: str | Callable = "AdamW"
     precision: str = "float32"
     letters: Mapping[str, int] = field(default_factory=dict)
+    micro_batches: int = 1
 
     def __post_init__(self) -> None:
         for what, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
@@ -86,6 +88,18 @@ class TrainingStep:
                 seconds=time.perf_counter() - start, was_stopped=not exit_code,
             )  # fmt: skip
 
+    def train(self, n_steps: int) -> None:
+        """So many steps on whatever "cuda" is: the machine's own GPU, or a simulated one that is open."""
+        self._train(self._model(), n_steps)
+
+    def loss_on_cuda(self, model: nn.Module) -> torch.Tensor:
+        """The loss of a batch, on whatever "cuda" is, where a model goes for it."""
+        weights, computed = PRECISIONS[self.precision]
+        model.to("cuda", weights)
+        batch = batches.moved(self._batch(), "cuda")
+        with torch.autocast("cuda", computed) if computed else nullcontext():
+            return self._loss(_called(model, batch), batch)
+
     def _model(self) -> nn.Module:
         return called_with(self.make, self.letters).train()
 
@@ -95,10 +109,13 @@ class TrainingStep:
         make_optimizer = OPTIMIZERS[self.optimizer] if isinstance(self.optimizer, str) else self.optimizer
         optimizer = make_optimizer([p for p in model.parameters() if p.requires_grad])
         for _ in range(n_steps):  # batch and loss keep their names into the next step, as in a script
-            batch = batches.moved(self._batch(), "cuda")
-            with torch.autocast("cuda", computed) if computed else nullcontext():
-                loss = self._loss(_called(model, batch), batch)
-            loss.backward()
+            for _ in range(self.micro_batches):
+                batch = batches.moved(self._batch(), "cuda")
+                with torch.autocast("cuda", computed) if computed else nullcontext():
+                    loss = self._loss(_called(model, batch), batch)
+                if self.micro_batches > 1:
+                    loss = loss / self.micro_batches
+                loss.backward()
             if optimizer is not None:
                 optimizer.step()
             model.zero_grad()
