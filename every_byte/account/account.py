@@ -65,16 +65,19 @@ class Account:
         step = replace(self.step, letters=self.letters | letters)
         return replace(self, step=step, report=step.run(self.report.spec, self.n_steps, self.settings))
 
-    def advice(self, gpu: str | GPUSpec | None = None, budget: int | str | None = None) -> "Advice":
+    def advice(
+        self, gpu: str | GPUSpec | None = None, budget: int | str | None = None, *, sizes: bool = True
+    ) -> "Advice":
         """What would take fewer bytes, each tried: the same step with each remedy, and with several, is run.
 
-        `budget` is what segments may take, in bytes or as "24GiB"; by default all that the GPU has for them.
+        `budget` is what segments may take, in bytes or as "24GiB"; by default all that the GPU has for them. With
+        `sizes` it has the largest batch and the longest sequence that fit, for which as many steps are run again.
 
         Raises: ValueError for a budget that is no size.
         """
         from .advice.advice import advice_for
 
-        return advice_for(self.step, self.n_steps, self.settings, gpu or self.report.spec, budget)
+        return advice_for(self.step, self.n_steps, self.settings, gpu or self.report.spec, budget, sizes)
 
     def largest(self, letter: str, gpu: str | GPUSpec | None = None, budget: int | str | None = None) -> "Largest":
         """The largest value of a letter that fits on a GPU, found by running it and its neighbours.

@@ -1,6 +1,6 @@
 """Runs each item of the advice about some models over the CUDA build of PyTorch, and records what it allocates at most.
 
-    python tools/cuda_build/advice.py encoder                     a model of tests/reference/advice_models.py, compared
+    python tools/cuda_build/advice.py encoder                     a model of tests/helpers/advised.py, compared
     python tools/cuda_build/advice.py --out tests/reference/2.13.0/advice    all models, written
 
 Run tools/cuda_build/setup.sh once before; the Llama needs transformers there too (PYTHONPATH). Each item runs in a
@@ -19,9 +19,9 @@ import torch
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "reference")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
-from advice_models import BUDGETS, MODELS  # noqa: E402
+from advised import BUDGETS, MODELS  # noqa: E402
 
 from every_byte.account.advice.advice import bench_of, offers  # noqa: E402
 from every_byte.account.advice.remedy import Remedy, together  # noqa: E402
@@ -56,7 +56,7 @@ def in_a_process(model: str, name: str, settings: str) -> dict[str, int]:
 
 def compared(model: str, jobs: int) -> dict:
     """All items of a model's advice, simulated here and recorded there; prints each difference."""
-    advice = MODELS[model](GPU).advice(budget=BUDGETS[model])
+    advice = MODELS[model](GPU).advice(budget=BUDGETS[model], sizes=False)
     runs = [advice.plain, *advice.runs]
     with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(lambda ran: in_a_process(model, ran.name, ran.settings), runs))
@@ -73,7 +73,7 @@ def compared(model: str, jobs: int) -> dict:
 def main(argv: list[str] | None = None) -> int:
     """The command line: see the head of this file. Returns 1 if an item's peak is not the simulated one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", default=list(MODELS), help="models of tests/reference/advice_models.py")
+    parser.add_argument("models", nargs="*", default=list(MODELS), help="models of tests/helpers/advised.py")
     parser.add_argument("--out", type=Path, help="the folder to write recordings to")
     parser.add_argument("--jobs", type=int, default=2, help="how many items run at a time")
     parser.add_argument("--item", help=argparse.SUPPRESS)

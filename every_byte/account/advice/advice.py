@@ -1,7 +1,7 @@
 """Advice about a reader's step: each remedy that can be applied, run; the best together; and what fits."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,9 +14,9 @@ from . import loop, text
 from .ladder import ladder, pairs
 from .largest import Largest, largest
 from .loss import chunked_loss
-from .regions import checkpoints, repeated_in
+from .regions import apart_from_double, checkpoints, repeated_in
 from .remedy import DoesNotApply, Left, Offer, Remedy
-from .runs import Bench, Ran
+from .runs import Bench, Ran, check_indices
 from .selective import selective, selective_within
 
 SHARES = 0.25, 0.5
@@ -27,7 +27,8 @@ _UNITS = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 class Advice:
     """What was run: the plain step, each remedy, and several together; `left` are those that were not, and why.
 
-    All figures are simulated. `runs` are in order of their peaks.
+    All figures are simulated. `runs` are in order of their peaks. `sizes` are the largest batch and the longest
+    sequence that fit, with the name of what was run.
 
     Unit:   bytes.
     """
@@ -36,6 +37,7 @@ class Advice:
     plain: Ran
     runs: tuple[Ran, ...]
     left: tuple[Left, ...]
+    sizes: tuple[tuple[str, Largest], ...] = ()
 
     @property
     def budget_bytes(self) -> int:
@@ -86,20 +88,36 @@ def advice_for(
     settings: str,
     gpu: str | GPUSpec,
     budget: int | str | None = None,
+    sizes: bool = True,
 ) -> Advice:
     """Run a step plainly, then with each remedy, the best two together, and more of them until it fits.
+
+    With `sizes`, the largest batch and the longest sequence are looked for, which takes as long again.
 
     Raises: ValueError for a budget that is no size; whatever the plain step raises.
     """
     bench = bench_of(gpu, n_steps, settings, budget)
     plain = bench.run(step)
     running = _Running(bench, step)
-    singles = running.all(offers(step, bench))
+    singles, double = apart_from_double(running.all(offers(step, bench)))
+    running.left += double
     if within := _what_the_budget_leaves(plain, singles, step):
         singles += running.all([selective_within(bench.spec, within)])
     found = [*singles, *pairs(singles, running.together), *ladder(plain, singles, running.together)]
     runs = {ran.name: ran for ran in found}
-    return Advice(bench, plain, tuple(sorted(runs.values(), key=lambda ran: ran.peak_bytes)), tuple(running.left))
+    ranked = tuple(sorted(runs.values(), key=lambda ran: ran.peak_bytes))
+    found = Advice(bench, plain, ranked, tuple(running.left))
+    return replace(found, sizes=tuple(_sizes(found))) if sizes else found
+
+
+def _sizes(advice: Advice) -> Iterator[tuple[str, Largest]]:
+    """The largest batch and the longest sequence, plainly, and with what is recommended, or has the lowest peak."""
+    step = advice.plain.step
+    letters = [letter for letter in (loop.batch_letter(step), loop.sequence_letter(step)) if letter]
+    recommended = advice.lowest if advice.best in (None, advice.plain) else advice.best
+    for ran in {ran.name: ran for ran in (advice.plain, recommended)}.values():
+        for letter in letters:
+            yield ran.name, advice.largest(letter, ran)
 
 
 def bench_of(gpu: str | GPUSpec, n_steps: int, settings: str, budget: int | str | None) -> Bench:
@@ -126,13 +144,17 @@ def largest_of(bench: Bench, step: TrainingStep, letter: str, remedies: tuple[Re
     """
     if letter not in step.letters:
         raise ValueError(f"letter must be one of {', '.join(step.letters) or 'none'}: got {letter!r}.")
+    of_batch = loop.batch_letter(step)
 
     def need(value: int) -> tuple[bool, int, int]:
-        ran = bench.run(replace(step, letters={**step.letters, letter: value}), remedies, counts=False)
+        sized = replace(step, letters={**step.letters, letter: value})
+        if letter != of_batch and value > step.letters[letter]:
+            check_indices(sized, bench.spec)
+        ran = bench.run(sized, remedies, counts=False)
         return ran.fits, ran.needed_bytes, ran.room_bytes
 
     multiple_of = 1
-    if letter == loop.batch_letter(step):
+    if letter == of_batch:
         for remedy in remedies:
             multiple_of *= remedy.multiple_of
     return largest(letter, step.letters[letter], multiple_of, need)

@@ -68,38 +68,37 @@ class _Search:
 
     def boundary(self, start: int) -> int:
         """A value that fits, 0 included, whose next one does not."""
-        low, high = 0, None
-        value = start
+        low, high, value, is_slow = 0, None, start, False
         while high is None or high - low > self._step:
+            before = None if high is None else high - low
             if self.fits(value):
                 low = value
             else:
                 high = value
-            value = self._next(low, high)
-            if high is None and low >= _MOST:
+            if low >= _MOST:
                 raise ValueError(f"the letter must be a size of what is trained: {low:,d} still fits.")
+            is_slow = high is not None and before is not None and high - low > before // 2
+            value = self._further(low) if high is None else self._between(low, high, halves=is_slow)
         return low
 
-    def _next(self, low: int, high: int | None) -> int:
-        """Where it might turn, by what the two values nearest to that need; between low and high, without them."""
-        guess = self._guess(low, high)
-        if high is None:
-            return min(max(guess, low + self._step), max(4 * low, low + self._step))
-        inside = low + self._step, high - self._step
-        n_steps = (high - low) // self._step
-        if n_steps <= 4:
-            guess = low + n_steps // 2 * self._step
-        return min(max(guess, inside[0]), inside[1])
+    def _further(self, low: int) -> int:
+        """Beyond a value that fits, four times as far at most."""
+        guess = self._guess() or 2 * low
+        return min(max(guess, low + self._step), 4 * low)
 
-    def _guess(self, low: int, high: int | None) -> int:
-        """The largest value that would fit if what is needed grew evenly, a step less or more for the neighbours."""
-        ran = sorted((value, found[1]) for value, found in self._ran.items() if found[1])
-        if len(ran) < 2:
-            return low * 2 if high is None else (low + high) // 2 // self._step * self._step
-        room = next(iter(self._ran.values()))[2]
-        (one, of_one), (other, of_other) = sorted(ran, key=lambda pair: abs(pair[1] - room))[:2]
-        if of_one == of_other:
-            return low * 2 if high is None else (low + high) // 2 // self._step * self._step
-        guess = one + (room - of_one) * (other - one) / (of_other - of_one)
-        guess = int(guess // self._step * self._step)
-        return guess + self._step if guess == low else guess
+    def _between(self, low: int, high: int, halves: bool) -> int:
+        """Where it might turn; the middle where that is not known, or the last guess took off little."""
+        guess = None if halves or high in self.reasons else self._guess()
+        if guess is None or high - low <= 4 * self._step:
+            guess = (low + high) // 2 // self._step * self._step
+        guess = guess + self._step if guess == low else guess
+        return min(max(guess, low + self._step), high - self._step)
+
+    def _guess(self) -> int | None:
+        """The largest value that would fit if what is needed grew evenly between the two nearest to the room."""
+        ran = [(value, needed, room) for value, (_, needed, room) in self._ran.items() if needed]
+        (one, of_one, room), *rest = sorted(ran, key=lambda each: abs(each[1] - each[2]))[:2] or [(0, 0, 0)]
+        if not rest or rest[0][1] == of_one:
+            return None
+        guess = one + (room - of_one) * (rest[0][0] - one) / (rest[0][1] - of_one)
+        return int(guess // self._step * self._step)

@@ -18,8 +18,8 @@ _ADAMW = ("AdamW", "AdamW, fused", "AdamW, loop")
 EXPANDABLE = "expandable_segments:True"
 _MOST_PARTS = 4
 EIGHT_BIT = (
-    "averages of one byte a number, and so another optimizer's steps. What was run is every_byte.remedies.eight_bit, in "
-    "plain PyTorch: the same bytes of state; bitsandbytes updates in one kernel, without floats on the way"
+    "averages of one byte a number, and so other steps than AdamW's. Run was every_byte.remedies.eight_bit, in plain "
+    "PyTorch, with the same bytes of state; bitsandbytes makes no floats on the way, and so peaks no higher"
 )
 
 
@@ -46,12 +46,24 @@ def _optimizer(name: str, optimizer: str | Callable, line: str, **about) -> Reme
     return Remedy(name, "optimizer", lambda step: Changed(replace(step, optimizer=optimizer), lines), **about)
 
 
+_WRITTEN = {
+    "AdamW": "torch.optim.AdamW([p])",
+    "AdamW, fused": "torch.optim.AdamW([p], fused=True)",
+    "AdamW, loop": "torch.optim.AdamW([p], foreach=False)",
+    "Adam": "torch.optim.Adam([p])",
+    "SGD": "torch.optim.SGD([p], lr=1e-3)",
+    "SGD, momentum": "torch.optim.SGD([p], lr=1e-3, momentum=0.9)",
+    "Adafactor": "torch.optim.Adafactor([p])",
+    AdamW8bit: "bitsandbytes.optim.AdamW8bit([p])",
+}
 _IN_BACKWARD = """\
-steps = {p: make_optimizer([p]) for p in model.parameters() if p.requires_grad}  # as the optimizer was made before
+steps = {{p: {optimizer} for p in model.parameters() if p.requires_grad}}
+
 
 def step_at_once(p):
     steps[p].step()
     p.grad = None
+
 
 for p in steps:
     p.register_post_accumulate_grad_hook(step_at_once)
@@ -68,9 +80,12 @@ def in_backward(step: TrainingStep) -> Offer:
 
 def _stepping_in_backward(step: TrainingStep) -> Changed:
     make = OPTIMIZERS[step.optimizer] if isinstance(step.optimizer, str) else step.optimizer
-    return Changed(
-        replace(step, optimizer=lambda parameters: StepInBackward(nn.ParameterList(parameters), make)), _IN_BACKWARD
-    )
+    lines = _IN_BACKWARD.format(optimizer=_WRITTEN.get(step.optimizer, "the_optimizer_as_before([p])"))
+    return Changed(replace(step, optimizer=lambda parameters: _steps_in_backward(parameters, make)), lines)
+
+
+def _steps_in_backward(parameters: list[nn.Parameter], make: Callable) -> StepInBackward:
+    return StepInBackward(nn.ParameterList(parameters), make)
 
 
 def precisions(step: TrainingStep) -> list[Offer]:
@@ -108,7 +123,7 @@ def micro_batches(step: TrainingStep) -> list[Offer]:
     """The batch in 2 parts, 4 and so on, whose gradients are added up before the optimizer's step."""
     letter = batch_letter(step)
     if not letter:
-        return [Left("micro-batches", "no even letter is the first size of all that the batch has, as b would be")]
+        return [Left("micro-batches", "no letter is the first size of all that the batch has, as b would be")]
     offers: list[Offer] = []
     parts = 2
     while parts <= _MOST_PARTS:
@@ -140,21 +155,34 @@ def _parted(letter: str, parts: int, model: nn.Module) -> Remedy:
 
 
 def batch_letter(step: TrainingStep) -> str:
-    """The letter that is the first size of each of a batch's tensors; "" if none is, or its value is odd."""
+    """The letter that is the first size of each of a batch's tensors; "" if none is."""
+    return _letter_of(step, 0)
+
+
+def sequence_letter(step: TrainingStep) -> str:
+    """The letter that is the second size of all of a batch's tensors of whole numbers; "" if none is."""
+    return _letter_of(step, 1)
+
+
+def _letter_of(step: TrainingStep, place: int) -> str:
+    """A letter with which that size of each tensor doubles, and no other."""
+    before = _sizes(step, {})
+    wanted = [tuple(size * (1 + (i == place)) for i, size in enumerate(sizes)) for sizes in before]
+    is_there = before and all(len(sizes) > place for sizes in before)
     for letter, value in step.letters.items():
-        if value % 2 == 0 and _first_sizes(step, {letter: value // 2}) == [size / 2 for size in _first_sizes(step, {})]:
+        if is_there and _sizes(step, {letter: 2 * value}) == wanted:
             return letter
     return ""
 
 
-def _first_sizes(step: TrainingStep, letters: dict[str, int]) -> list[int] | None:
+def _sizes(step: TrainingStep, letters: dict[str, int]) -> list[tuple[int, ...]]:
+    """Of all tensors of a batch; none where it cannot be made."""
     letters = dict(step.letters) | letters
     try:
         batch = called_with(step.batch, letters) if callable(step.batch) else step.batch
-        tensors = [leaf for leaf in tree_leaves(made(batch, letters)) if isinstance(leaf, torch.Tensor)]
+        return [tuple(leaf.shape) for leaf in tree_leaves(made(batch, letters)) if isinstance(leaf, torch.Tensor)]
     except (ValueError, RuntimeError):
-        return None
-    return [len(tensor) if tensor.dim() else 0 for tensor in tensors]
+        return []
 
 
 def settings(now: str) -> list[Offer]:

@@ -8,13 +8,12 @@ import torch
 from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec
-from every_byte.gpu.requests import ROOMY_BYTES
 from every_byte.gpu.simulated import SimulatedGPU
 
 from ..training_step import TrainingStep
 from .regions import attribute
 from .remedy import Changed, DoesNotApply, Offer, Remedy, with_lines
-from .runs import quiet
+from .runs import quiet, spec_with_room
 
 CHUNKS = 8
 NAME = f"loss in {CHUNKS} chunks"
@@ -31,7 +30,7 @@ head = {head}
 
 
 def of_a_chunk(h, targets):
-    logits = F.linear(h, head.weight, head.bias).float()
+    logits = F.linear(h.to(head.weight.dtype), head.weight, head.bias).{dtype}
     return F.cross_entropy(logits, targets, ignore_index=-100, reduction="sum")
 
 
@@ -67,7 +66,10 @@ class Head:
     def lines(self) -> str:
         """What one would write."""
         head = "model.get_output_embeddings()" if self.is_of_transformers else attribute("model", self.path)
-        return _IMPORTS.format(head=head, chunks=CHUNKS) + (_TRANSFORMERS if self.is_of_transformers else _OWN)
+        dtype = "float()" if self.is_of_transformers else "to(h.dtype)"  # in which each has its cross entropy
+        return _IMPORTS.format(head=head, chunks=CHUNKS, dtype=dtype) + (
+            _TRANSFORMERS if self.is_of_transformers else _OWN
+        )
 
 
 def chunked_loss(spec: GPUSpec) -> Offer:
@@ -125,6 +127,10 @@ def _in_place_of_cross_entropy(chunked: Callable, width: int, function: Callable
     nn.functional.cross_entropy = cross_entropy
     try:
         return function(*args, **kwargs)
+    except RuntimeError as error:
+        if "is invalid for input of size" not in str(error):
+            raise
+        raise DoesNotApply(f"its code says how wide the logits are: {error}") from None
     finally:
         nn.functional.cross_entropy = whole
 
@@ -146,7 +152,7 @@ def head_of(step: TrainingStep, spec: GPUSpec) -> Head:
     names = {module: path for path, module in model.named_modules() if isinstance(module, nn.Linear)}
     for module in names:
         module.register_forward_hook(see)
-    with quiet(), SimulatedGPU(replace(spec, total_bytes=ROOMY_BYTES), cuda=True):
+    with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
         loss = step.loss_on_cuda(model)
         made_by = _source(loss.grad_fn)
         heads = [(path, module, output) for path, module, output in found if output.grad_fn in made_by]

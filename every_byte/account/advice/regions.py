@@ -1,12 +1,14 @@
 """Regions to checkpoint, found by repetition: modules of one class that repeat among a container's children."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .remedy import Left, Offer, Remedy, by_lines
+from .runs import Ran
 
 HEAD = "from functools import partial\n\nfrom torch.utils.checkpoint import checkpoint\n\n"
 CHECKPOINT = "partial(checkpoint, region.forward, use_reentrant=False)"
@@ -36,27 +38,34 @@ class Repeated:
 def repeated_in(model: nn.Module) -> list[Repeated]:
     """The outermost containers with two modules or more of one class, each of which has modules of its own.
 
-    A module without any computes one thing, of which it keeps the input in any case.
+    A module without any computes one thing, of which it keeps the input in any case. A plain Sequential is a class only
+    where no others repeat.
     """
     found: list[Repeated] = []
-    _look(model, "", found)
+    for is_class in (lambda module: not isinstance(module, _CONTAINERS), lambda module: True):
+        if not found:
+            _look(model, "", is_class, found)
     return found
 
 
-def _look(module: nn.Module, path: str, found: list[Repeated]) -> None:
+_CONTAINERS = nn.ModuleList, nn.Sequential, nn.ModuleDict
+_IsClass = Callable[[nn.Module], bool]
+
+
+def _look(module: nn.Module, path: str, is_class: _IsClass, found: list[Repeated]) -> None:
     children = dict(module.named_children())
-    if isinstance(module, nn.ModuleList | nn.Sequential) and (repeated := _repeated(path, children)):
+    if isinstance(module, nn.ModuleList | nn.Sequential) and (repeated := _repeated(path, children, is_class)):
         found.append(repeated)
         return
     for name, child in children.items():
-        _look(child, f"{path}.{name}".lstrip("."), found)
+        _look(child, f"{path}.{name}".lstrip("."), is_class, found)
 
 
-def _repeated(path: str, children: dict[str, nn.Module]) -> Repeated | None:
-    of_class = Counter(type(child) for child in children.values() if any(True for _ in child.children()))
-    if not of_class or of_class.most_common(1)[0][1] < 2:
+def _repeated(path: str, children: dict[str, nn.Module], is_class: _IsClass) -> Repeated | None:
+    able = [type(child) for child in children.values() if any(True for _ in child.children()) and is_class(child)]
+    if not able or Counter(able).most_common(1)[0][1] < 2:
         return None
-    chosen = of_class.most_common(1)[0][0]
+    chosen = Counter(able).most_common(1)[0][0]
     names = tuple(name for name, child in children.items() if type(child) is chosen)
     return Repeated(path, chosen.__name__, names, len(names) == len(children))
 
@@ -93,8 +102,7 @@ def checkpoints(model: nn.Module) -> list[Offer]:
     repeated = repeated_in(model)
     offers: list[Offer] = []
     if name := enabling(model):
-        lines = f"model.{name}()"
-        offers.append(Remedy(f"checkpoint, {name}", "regions", by_lines(lines), note=_note(model)))
+        offers.append(Remedy(f"checkpoint, {name}", "regions", by_lines(f"model.{name}()"), note=_note(model)))
     if not repeated:
         return offers or [Left("checkpoint", "no modules of one class, with modules of their own, repeat")]
     n_regions = sum(len(one.names) for one in repeated)
@@ -103,6 +111,19 @@ def checkpoints(model: nn.Module) -> list[Offer]:
     if n_regions < _FEWEST_FOR_HALF:
         return [*offers, Left("checkpoint, every second region", f"there are {n_regions} regions")]
     return [*offers, _wrapped("checkpoint, every second region", f"list({chosen})[::2]", model)]
+
+
+def apart_from_double(runs: list[Ran]) -> tuple[list[Ran], list[Left]]:
+    """Without the checkpoints by hand that gave the same bytes and FLOPs as the model's own method, one line."""
+    own = next((ran for ran in runs if ran.name.endswith("checkpointing_enable")), None)
+    double = [ran for ran in runs if own and ran.name.endswith(" regions") and _figures(ran) == _figures(own)]
+    reason = f"run, and the same bytes and FLOPs as {own.name}, in {{}} lines" if own else ""
+    left = [Left(f"{ran.name} by hand", reason.format(ran.n_lines)) for ran in double]
+    return [ran for ran in runs if ran not in double], left
+
+
+def _figures(ran: Ran) -> tuple[int, int, int]:
+    return ran.peak_bytes, ran.needed_bytes, ran.flops
 
 
 def _wrapped(name: str, regions: str, model: nn.Module) -> Remedy:

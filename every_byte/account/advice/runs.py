@@ -4,6 +4,9 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.requests import ROOMY_BYTES
@@ -68,8 +71,8 @@ class Bench:
         """
         changed = together(remedies, step, self.settings)
         with quiet():
-            report = changed.step.run(self._roomy, self.n_steps, changed.settings)
-            flops = flops_of_a_step(changed.step, self._roomy) if counts else 0
+            report = changed.step.run(spec_with_room(self.spec), self.n_steps, changed.settings)
+            flops = flops_of_a_step(changed.step, spec_with_room(self.spec)) if counts else 0
         own = fits_on(report.trace, report.steps, self._judged, None, settings_of(report.trace), others=()).own
         return Ran(
             remedies, changed.step, changed.settings, changed.lines, report.peak.allocated_bytes, own.needed_bytes,
@@ -77,13 +80,14 @@ class Bench:
         )  # fmt: skip
 
     @property
-    def _roomy(self) -> GPUSpec:
-        return replace(self.spec, total_bytes=ROOMY_BYTES)
-
-    @property
     def _judged(self) -> GPUSpec:
         """A GPU that has the budget for its segments."""
         return replace(self.spec, total_bytes=self.budget_bytes + self.spec.context_bytes)
+
+
+def spec_with_room(spec: GPUSpec) -> GPUSpec:
+    """The same GPU with memory enough for whatever is asked."""
+    return replace(spec, total_bytes=ROOMY_BYTES)
 
 
 def flops_of_a_step(step: TrainingStep, spec: GPUSpec) -> int:
@@ -91,6 +95,24 @@ def flops_of_a_step(step: TrainingStep, spec: GPUSpec) -> int:
     with SimulatedGPU(spec, cuda=True), FlopCounter() as counter:
         step.train(1)
     return counter.total
+
+
+def check_indices(step: TrainingStep, spec: GPUSpec) -> None:
+    """Raise an IndexError where a model looks up what an embedding does not have, as a position beyond its last.
+
+    A simulated GPU, which computes nothing, would not notice; it knows indices that come from the host.
+    """
+    model = step._model()
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Embedding):
+            module.register_forward_pre_hook(partial(_look_up, path))
+    with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
+        step.loss_on_cuda(model)
+
+
+def _look_up(path: str, module: nn.Embedding, args: tuple) -> None:
+    if args and args[0].numel() and int(args[0].max()) >= module.num_embeddings:
+        raise IndexError(f"{path} has {module.num_embeddings:,d} rows, and is asked for row {int(args[0].max()):,d}")
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from every_byte.gpu.memory.specs import GPUSpec
-from every_byte.gpu.requests import ROOMY_BYTES
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.remedies.operations import Region, record
 from every_byte.remedies.optimal_policy import optimal
@@ -21,7 +20,7 @@ from every_byte.units import short
 from ..training_step import TrainingStep
 from .regions import NO_CACHE, attribute, enabling, repeated_in, uses_cache
 from .remedy import Changed, DoesNotApply, Offer, Remedy, with_lines
-from .runs import quiet
+from .runs import quiet, spec_with_room
 
 HEAD = """\
 from collections import Counter
@@ -129,7 +128,7 @@ def recorded_regions(step: TrainingStep, spec: GPUSpec) -> list[Recorded]:
         return watched(make(**letters))
 
     changed.__signature__ = inspect.signature(make)
-    with quiet(), SimulatedGPU(replace(spec, total_bytes=ROOMY_BYTES), cuda=True):
+    with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
         replace(step, make=changed, micro_batches=1, optimizer="none").train(1)
     if not recorder.found:
         raise DoesNotApply("no modules of one class, with modules of their own, repeat")

@@ -15,8 +15,8 @@ HEAD = ["remedy", "lines", "numbers", "FLOPs", "peak allocated, bytes", "differe
 
 def text_of(advice: "Advice") -> str:
     """The table, what each takes and costs, what was not run, and the recommendation."""
-    blocks = [title(advice), text_table("", HEAD, rows(advice), numbers=5), *_told(advice), _left(advice)]
-    return "\n\n".join(filter(None, [*blocks, recommendation(advice)]))
+    blocks = [title(advice), text_table("", HEAD, rows(advice), numbers=5), sizes(advice), *_told(advice)]
+    return "\n\n".join(filter(None, [*blocks, _left(advice), exactness(advice), recommendation(advice)]))
 
 
 def html_of(advice: "Advice") -> str:
@@ -28,9 +28,10 @@ def html_of(advice: "Advice") -> str:
     left = "".join(f"<li>{escape(f'{one.name}: {one.reason}')}</li>" for one in advice.left)
     return (
         html_table(title(advice), HEAD, rows(advice), numbers=5)
+        + "".join(f"<p>{escape(line)}</p>" for line in sizes(advice).splitlines())
         + folded
         + (f"<p>Not run:</p><ul>{left}</ul>" if left else "")
-        + f"<p>{escape(recommendation(advice))}</p>"
+        + "".join(f"<p>{escape(text)}</p>" for text in (exactness(advice), recommendation(advice)) if text)
     )
 
 
@@ -67,6 +68,22 @@ def more_flops(ran: "Ran", plain: "Ran") -> str:
     if ran is plain:
         return f"{plain.flops:.3g}"
     return f"{(ran.flops - plain.flops) / plain.flops:+.1%}" if plain.flops else "none counted"
+
+
+def sizes(advice: "Advice") -> str:
+    """What fits at most, a line for each that was run so."""
+    return "\n".join(f"{name}: {found}" for name, found in advice.sizes)
+
+
+def exactness(advice: "Advice") -> str:
+    """Which figures are not to the byte; "" if all are."""
+    inexact = [ran for ran in (advice.plain, *advice.runs) if not ran.is_exact]
+    if not inexact:
+        return ""
+    which = "All figures" if len(inexact) > len(advice.runs) else f"The figures of {len(inexact)} runs"
+    return (
+        f"{which} are approximate: not all that ran is modelled, or a value was read; the account's report says what."
+    )
 
 
 def _singles(advice: "Advice") -> list["Ran"]:

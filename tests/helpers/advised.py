@@ -1,4 +1,4 @@
-"""Three models whose advice is recorded over PyTorch's CUDA build: a Llama of transformers, a convolutional net, a stack of encoder layers."""
+"""Models whose advice is recorded over PyTorch's CUDA build: transformers' Llama, a convolutional net, an encoder."""
 
 import torch.nn.functional as F
 from torch import nn
@@ -36,24 +36,22 @@ class Residual(nn.Module):
         return F.relu(x + self.convolutions(x))
 
 
-def image_net(d: int, L: int) -> nn.Module:
-    """A convolutional net of two stages of L blocks."""
-    stages = [nn.Sequential(*(Residual(width) for _ in range(L))) for width in (d, 2 * d)]
-    down = nn.Conv2d(d, 2 * d, 2, stride=2)
-    return nn.Sequential(
-        nn.Conv2d(3, d, 4, stride=4), stages[0], down, stages[1], nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-        nn.Linear(2 * d, 100),
-    )  # fmt: skip
+class ImageNet(nn.Sequential):
+    """A convolutional net of two stages of L blocks; it returns its loss."""
+
+    def __init__(self, d: int, L: int) -> None:
+        stages = [nn.Sequential(*(Residual(width) for _ in range(L))) for width in (d, 2 * d)]
+        down = nn.Conv2d(d, 2 * d, 2, stride=2)
+        ends = nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * d, 100)
+        super().__init__(nn.Conv2d(3, d, 4, stride=4), stages[0], down, stages[1], *ends)
+
+    def forward(self, images, classes):
+        return F.cross_entropy(super().forward(images), classes)
 
 
 def of_next_tokens(output, batch):
     """The loss of each token after the first."""
     return F.cross_entropy(output[:, :-1].flatten(0, 1), batch[0][:, 1:].flatten())
-
-
-def of_classes(output, batch):
-    """The loss of the first class for all, so that the batch has images alone."""
-    return F.cross_entropy(output, batch[1])
 
 
 def llama(gpu: str) -> Account:
@@ -68,13 +66,14 @@ def llama(gpu: str) -> Account:
 
 def encoder(gpu: str) -> Account:
     """Six encoder layers with dropout."""
-    return account(Encoder, (tokens("b", "s", below="V"),), loss=of_next_tokens, gpu=gpu, V=5003, d=128, L=6, b=12, s=100)
+    words = tokens("b", "s", below="V")
+    return account(Encoder, (words,), loss=of_next_tokens, gpu=gpu, V=5003, d=128, L=6, b=12, s=100)
 
 
 def images(gpu: str) -> Account:
     """Residual blocks with batch norm."""
     batch = numbers("b", 3, 64, 64), tokens("b", below=100)
-    return account(image_net, (*batch,), loss=of_classes, gpu=gpu, d=32, L=3, b=16)
+    return account(ImageNet, batch, gpu=gpu, d=32, L=3, b=16)
 
 
 MODELS = {"llama": llama, "encoder": encoder, "images": images}
