@@ -33,6 +33,7 @@ PATH = {
         "utils/figures",
         "every_byte/widget",
         "every_byte/account",
+        "every_byte/account/advice",
         "utils/explorers",
         "utils/exercises",
     ),

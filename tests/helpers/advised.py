@@ -78,5 +78,7 @@ def images(gpu: str) -> Account:
 
 MODELS = {"llama": llama, "encoder": encoder, "images": images}
 """By name; the Llama needs transformers."""
+READS = {"llama": ["1 01"]}
+"""What a model reads of the card, time and again: without a cache, transformers asks whether positions go up by one."""
 BUDGETS = {"llama": "48MiB", "encoder": "64MiB", "images": "32MiB"}
 """So small that several remedies are needed together."""

@@ -31,6 +31,8 @@ ORDER = """
     every_byte.widget
     every_byte.remedies
     every_byte.account
+    every_byte.account.advice
+    every_byte.account.account
     utils
     utils.models
     utils.formulas

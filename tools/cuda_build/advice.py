@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,11 +22,14 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
-from advised import BUDGETS, MODELS  # noqa: E402
+from advised import BUDGETS, MODELS, READS  # noqa: E402
+from record import answering  # noqa: E402
 
 from every_byte.account.advice.advice import bench_of, offers  # noqa: E402
 from every_byte.account.advice.remedy import Remedy, together  # noqa: E402
 
+MOST_READS = 100  # by far more than two steps have
+TRIES = 3  # a process may be aborted at its very end: "terminate called without an active exception"
 GPU, CARD, N_STEPS = "a100-80gb", "a100", 2
 
 
@@ -48,9 +52,17 @@ def in_a_process(model: str, name: str, settings: str) -> dict[str, int]:
     """The same in a process of its own, with the allocator's settings."""
     command = [str(HERE / "run.sh"), __file__, model, "--item", name]
     environment = os.environ | {"STUB_CUDA_GPU": CARD} | ({"PYTORCH_ALLOC_CONF": settings} if settings else {})
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if run.returncode:
-        return {"error": run.stderr[-2000:]}
+    with tempfile.TemporaryDirectory() as apart:
+        answers = answering(READS.get(model, []) * MOST_READS, Path(apart))
+        for _ in range(TRIES):
+            run = subprocess.run(command, env=environment | answers, capture_output=True, text=True)
+            if not run.returncode:
+                break
+        else:
+            return {"error": run.stderr[-2000:]}
+        told = json.loads(Path(answers["ANSWERS_REPORT"]).read_text(encoding="utf-8"))
+    if told["wrong_size"] or told["beyond"]:
+        return {"error": f"what it reads is not what it was told: {told}"}
     return json.loads(run.stdout.splitlines()[-1])
 
 

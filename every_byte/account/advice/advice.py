@@ -9,6 +9,7 @@ from every_byte.gpu.capacity import room_on
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
 
+from ..batch import unfilled
 from ..training_step import TrainingStep
 from . import loop, text
 from .ladder import ladder, pairs
@@ -145,6 +146,7 @@ def largest_of(bench: Bench, step: TrainingStep, letter: str, remedies: tuple[Re
     if letter not in step.letters:
         raise ValueError(f"letter must be one of {', '.join(step.letters) or 'none'}: got {letter!r}.")
     of_batch = loop.batch_letter(step)
+    step = step if callable(step.batch) else replace(step, batch=unfilled(step.batch))
 
     def need(value: int) -> tuple[bool, int, int]:
         sized = replace(step, letters={**step.letters, letter: value})

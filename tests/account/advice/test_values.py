@@ -1,4 +1,4 @@
-"""Remedies that say so leave training's numbers as they are: on real tensors, with the lines that a reader would type."""
+"""Remedies that say so leave training's numbers as they are: on real tensors, with the lines that one would type."""
 
 import pytest
 import torch
@@ -49,8 +49,8 @@ def trained(step: TrainingStep, n_steps: int) -> list[torch.Tensor]:
     make = OPTIMIZERS[step.optimizer] if isinstance(step.optimizer, str) else step.optimizer
     optimizer = make(list(model.parameters()))
     torch.manual_seed(7)
-    for i in range(max(1, n_steps)):
-        for _ in range(step.micro_batches):
+    for _ in range(max(1, n_steps)):
+        for _part in range(step.micro_batches):
             batch = step._batch()
             (step._loss(model(*batch), batch) / step.micro_batches).backward()
         if n_steps:
