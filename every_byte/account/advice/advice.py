@@ -171,7 +171,7 @@ def bytes_of(budget: int | str) -> int:
         return budget
     written = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\s*", str(budget), re.IGNORECASE)
     unit = ((written[2] or "") + "B").upper() if written else ""
-    if unit not in _UNITS:
+    if unit not in _UNITS or not float(written[1]):
         raise ValueError(f'budget must be bytes or a size such as "24GiB": got {budget!r}; units are B, KiB, MiB, GiB.')
     return int(float(written[1]) * _UNITS[unit])
 
