@@ -17,7 +17,7 @@ from .largest import Largest, largest
 from .loss import chunked_loss
 from .regions import apart_from_double, checkpoints, repeated_in
 from .remedy import DoesNotApply, Left, Offer, Remedy
-from .runs import Bench, Ran, check_indices
+from .runs import Bench, Ran, check_indices, made_once
 from .selective import selective, selective_within
 
 SHARES = 0.25, 0.5
@@ -97,7 +97,7 @@ def advice_for(
 
     Raises: ValueError for a budget that is no size; whatever the plain step raises.
     """
-    bench = bench_of(gpu, n_steps, settings, budget)
+    bench, step = bench_of(gpu, n_steps, settings, budget), made_once(step)
     plain = bench.run(step)
     running = _Running(bench, step)
     singles, double = apart_from_double(running.all(offers(step, bench)))

@@ -1,8 +1,10 @@
 """A changed step, run on the simulated GPU with room for all: its bytes, whether they fit, and what it computes."""
 
+import inspect
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -113,6 +115,27 @@ def check_indices(step: TrainingStep, spec: GPUSpec) -> None:
 def _look_up(path: str, module: nn.Embedding, args: tuple) -> None:
     if args and args[0].numel() and int(args[0].max()) >= module.num_embeddings:
         raise IndexError(f"{path} has {module.num_embeddings:,d} rows, and is asked for row {int(args[0].max()):,d}")
+
+
+def made_once(step: TrainingStep) -> TrainingStep:
+    """The same step, whose model is made once for the same letters: each run has a copy, of the same values.
+
+    A run moves its copy's parameters away, and changes none of them in place: they can be shared.
+    """
+    make, made = step.make, {}
+
+    def changed(**letters: int) -> nn.Module:
+        key = tuple(sorted(letters.items()))
+        if key not in made:
+            made.clear()
+            made[key] = make(**letters)
+        model = made[key]
+        own = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}
+        return deepcopy(model, own | {id(buffer): buffer.detach() for buffer in model.buffers()})
+
+    changed.__signature__ = inspect.signature(make)
+    changed.__name__ = getattr(make, "__name__", "a function")
+    return replace(step, make=changed)
 
 
 @contextmanager
