@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DRAWING = ROOT / "book" / "images" / "architecture.svg"
 PATH = {
-    "A program runs": ("utils/models",),
+    "A program runs": ("utils/models", "every_byte/remedies"),
     "Each call is accounted for": (
         "every_byte/gpu/cuda",
         "every_byte/gpu/patches",
@@ -34,6 +34,8 @@ PATH = {
         "every_byte/widget",
         "every_byte/account",
         "every_byte/account/snapshots",
+        "every_byte/account/closed_form",
+        "every_byte/account/advice",
         "utils/explorers",
         "utils/exercises",
     ),

@@ -13,12 +13,12 @@ import torch
 
 from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula
+from every_byte.remedies.eight_bit import BLOCK
 from every_byte.units import short
 from utils.experiments.remedy_step import ROWS
 from utils.formulas.llama_block import llama_block_saved
 from utils.formulas.llama_counts import llama_parameter_count
 from utils.formulas.llama_settings import LlamaSettings
-from utils.models.eight_bit import BLOCK
 from utils.models.llama import letters as of_model
 
 PAGE = Path(__file__).resolve().parent.parent / "book" / "decision_sheet.html"

@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.ledger import Ledger
 
-from .closed_form.closed_form import ClosedForm
-from .closed_form.finding import closed_form
-from .closed_form.keys import at_mark
 from .report import Report
 from .training_step import END_OF_FORWARD, TrainingStep, copies_of
+
+if TYPE_CHECKING:
+    from .advice.advice import Advice
+    from .advice.largest import Largest
+    from .closed_form.closed_form import ClosedForm
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,13 +66,16 @@ class Account:
         step = replace(self.step, letters=self.letters | letters)
         return replace(self, step=step, report=step.run(self.report.spec, self.n_steps, self.settings))
 
-    def formula(self, moment: str = "peak", *, n_checks: int = 8, seed: int = 0) -> ClosedForm:
+    def formula(self, moment: str = "peak", *, n_checks: int = 8, seed: int = 0) -> "ClosedForm":
         """What is held at the peak, or at "end of forward", in letters: derived from runs, and checked at others.
 
         The letters are the account's own; so many sizes are drawn at random to check it, from this seed.
 
         Raises: ValueError for another moment, and where the account has no letters.
         """
+        from .closed_form.finding import closed_form
+        from .closed_form.keys import at_mark
+
         if moment not in ("peak", END_OF_FORWARD):
             raise ValueError(f"moment must be 'peak' or {END_OF_FORWARD!r}: got {moment!r}.")
         if not self.letters:
@@ -79,6 +85,30 @@ class Account:
             self.step, self.report.spec, moment=at, title=f"{moment}, requested", n_steps=self.n_steps,
             settings=self.settings, n_checks=n_checks, seed=seed,
         )  # fmt: skip
+
+    def advice(
+        self, gpu: str | GPUSpec | None = None, budget: int | str | None = None, *, sizes: bool = True
+    ) -> "Advice":
+        """What would take fewer bytes, each tried: the same step with each remedy, and with several, is run.
+
+        `budget` is what segments may take, in bytes or as "24GiB"; by default all that the GPU has for them. With
+        `sizes` it has the largest batch and the longest sequence that fit, for which as many steps are run again.
+
+        Raises: ValueError for a budget that is no size.
+        """
+        from .advice.advice import advice_for
+
+        return advice_for(self.step, self.n_steps, self.settings, gpu or self.report.spec, budget, sizes)
+
+    def largest(self, letter: str, gpu: str | GPUSpec | None = None, budget: int | str | None = None) -> "Largest":
+        """The largest value of a letter that fits on a GPU, found by running it and its neighbours.
+
+        Raises: ValueError for a letter that this one does not have, and for a budget that is no size.
+        """
+        from .advice.advice import bench_of, largest_of
+
+        bench = bench_of(gpu or self.report.spec, self.n_steps, self.settings, budget)
+        return largest_of(bench, self.step, letter)
 
     def __repr__(self) -> str:
         return repr(self.report)

@@ -1,7 +1,7 @@
 """A batch in letters: tensors whose sizes are written in them, made on the host as a data loader makes them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -13,7 +13,7 @@ class Sized:
     """A tensor of these sizes, each a whole number or an expression in letters: `tokens("b", "s", below=50257)`.
 
     With `below` it has whole numbers from 0 up to there, drawn anew from the same seed; else it has numbers of a normal
-    distribution.
+    distribution, or, not `is_filled`, whatever there is.
 
     Raises: ValueError for a size that is no expression, and for `below` that is none.
     """
@@ -21,6 +21,7 @@ class Sized:
     sizes: tuple[str | int, ...]
     dtype: torch.dtype
     below: str | int | None = None
+    is_filled: bool = True
 
     def __post_init__(self) -> None:
         for size in (*self.sizes, *([] if self.below is None else [self.below])):
@@ -39,6 +40,8 @@ class Sized:
         """
         shape = [_value(size, letters) for size in self.sizes]
         drawn = torch.Generator().manual_seed(0)
+        if self.below is None and not self.is_filled:
+            return torch.empty(shape, dtype=self.dtype)
         if self.below is None:
             return torch.randn(shape, dtype=self.dtype, generator=drawn)
         return torch.randint(_value(self.below, letters), shape, dtype=self.dtype, generator=drawn)
@@ -64,6 +67,11 @@ def made(batch, letters: Mapping[str, int]):
 def moved(batch, device: torch.device | str):
     """The same, with each tensor on a device."""
     return batch.to(device) if isinstance(batch, torch.Tensor) else _each(batch, lambda part: moved(part, device))
+
+
+def unfilled(batch):
+    """The same, with nothing in its floating-point numbers: a simulated GPU asks for none, the host for no room."""
+    return replace(batch, is_filled=False) if isinstance(batch, Sized) else _each(batch, unfilled)
 
 
 def letters_of(batch) -> set[str]:

@@ -83,8 +83,9 @@ def fits_on(
     own: GPUSpec,
     refused_at: int | None = None,
     settings: AllocatorSettings | None = None,
+    others: Iterable[GPUSpec] = tuple(SPECS.values()),
 ) -> Fits:
-    """Whether the requests of a run fit on its own GPU, and on each that is known.
+    """Whether the requests of a run fit on its own GPU, and on each of `others`, all that are known.
 
     `refused_at` is the position of the request for which there was no room, if the run ended with it. `settings` are
     the allocator's, on each GPU; None for those that the trace tells of.
@@ -96,7 +97,7 @@ def fits_on(
     if not roomy.is_settled:
         basis += UNSETTLED
     in_use_bytes = run.peak_bytes
-    others = (spec for spec in SPECS.values() if spec.name != own.name)
+    others = (spec for spec in others if spec.name != own.name)
     verdicts = []
     for spec in _by_size(own, others):
         room_bytes, _ = room_on(spec, run.settings)

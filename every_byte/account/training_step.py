@@ -12,7 +12,6 @@ from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.simulated import SimulatedGPU
-from every_byte.ledger.trace import Trace
 
 from . import batch as batches
 from .report import Report
@@ -48,6 +47,7 @@ class TrainingStep:
 
     `make` returns a model for values of those letters that are its arguments; `batch` is as `batch.made` has it, or a
     function of letters that returns one. `loss` takes the model's output and the batch; None: the output has it.
+    A step has so many `micro_batches`, each of the letters' sizes: their gradients are added up, as those of a mean.
 
     Raises: ValueError for a precision or an optimizer that there is not.
     """
@@ -58,6 +58,7 @@ class TrainingStep:
     optimizer: str | Callable = "AdamW"
     precision: str = "float32"
     letters: Mapping[str, int] = field(default_factory=dict)
+    micro_batches: int = 1
 
     def __post_init__(self) -> None:
         for what, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
@@ -83,7 +84,7 @@ class TrainingStep:
             simulated.trace.calls = {} if notes_calls else None
             with Training(simulated) as training:
                 try:
-                    self._train(model, n_steps, simulated.trace)
+                    self._train(model, n_steps, lambda: simulated.trace.mark(END_OF_FORWARD))
                 except torch.OutOfMemoryError as error:
                     ended, exit_code = f"torch.OutOfMemoryError: {str(error).splitlines()[0]}", 1
             return Report.of(
@@ -91,21 +92,36 @@ class TrainingStep:
                 seconds=time.perf_counter() - start, was_stopped=not exit_code,
             )  # fmt: skip
 
+    def train(self, n_steps: int) -> None:
+        """So many steps on whatever "cuda" is: the machine's own GPU, or a simulated one that is open."""
+        self._train(self._model(), n_steps)
+
+    def loss_on_cuda(self, model: nn.Module) -> torch.Tensor:
+        """The loss of a batch, on whatever "cuda" is, where a model goes for it."""
+        weights, computed = PRECISIONS[self.precision]
+        model.to("cuda", weights)
+        batch = batches.moved(self._batch(), "cuda")
+        with torch.autocast("cuda", computed) if computed else nullcontext():
+            return self._loss(_called(model, batch), batch)
+
     def _model(self) -> nn.Module:
         with undrawn():
             return called_with(self.make, self.letters).train()
 
-    def _train(self, model: nn.Module, n_steps: int, trace: Trace) -> None:
+    def _train(self, model: nn.Module, n_steps: int, at_end_of_forward: Callable[[], object] = lambda: None) -> None:
         weights, computed = PRECISIONS[self.precision]
         model.to("cuda", weights)
         make_optimizer = OPTIMIZERS[self.optimizer] if isinstance(self.optimizer, str) else self.optimizer
         optimizer = make_optimizer([p for p in model.parameters() if p.requires_grad])
         for _ in range(n_steps):  # batch and loss keep their names into the next step, as in a script
-            batch = batches.moved(self._batch(), "cuda")
-            with torch.autocast("cuda", computed) if computed else nullcontext():
-                loss = self._loss(_called(model, batch), batch)
-            trace.mark(END_OF_FORWARD)
-            loss.backward()
+            for _ in range(self.micro_batches):
+                batch = batches.moved(self._batch(), "cuda")
+                with torch.autocast("cuda", computed) if computed else nullcontext():
+                    loss = self._loss(_called(model, batch), batch)
+                if self.micro_batches > 1:
+                    loss = loss / self.micro_batches
+                at_end_of_forward()
+                loss.backward()
             if optimizer is not None:
                 optimizer.step()
             model.zero_grad()

@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import CheckpointPolicy
 
+from every_byte.remedies.policies import Plan
 from utils.exercises import checkpoint_runs, selective_runs
 from utils.exercises import checkpointing as exercises
 from utils.models.checkpointing import checkpoint, minimal_checkpoint
-from utils.models.policies import Plan
 
 aten = torch.ops.aten
 FLASH, EFFICIENT, CUDNN = selective_runs.ATTENTION

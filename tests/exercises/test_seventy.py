@@ -10,13 +10,13 @@ import torch
 from places import ROOT
 
 from every_byte.gpu.ranks import ranks
+from every_byte.remedies.losses import recomputed_chunks
 from utils import Ledger, SimulatedGPU
 from utils.exercises import seventy
 from utils.exercises.seventy import PARTS
 from utils.experiments.training import StepSettings, random_tokens, train_steps
 from utils.models.data_parallel import fully_sharded
 from utils.models.llama import Llama
-from utils.models.losses import recomputed_chunks
 from utils.models.regions import library_checkpoint
 
 RIGHT = dict(zip(PARTS, (52_915_279_872, 7_625_326_592, 22_209_241_088, 1_680_574_464), strict=True))
@@ -116,7 +116,7 @@ SEVENTY = """
 import sys, torch, torch.distributed as dist
 from torch.distributed.fsdp import fully_shard
 from utils.models.llama import Llama
-from utils.models.losses import recomputed_chunks
+from every_byte.remedies.losses import recomputed_chunks
 from utils.models.regions import library_checkpoint
 
 s = int(sys.argv[1])

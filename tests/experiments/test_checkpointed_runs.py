@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from every_byte.remedies.operations import FlopCounter
 from utils import SimulatedGPU
 from utils.experiments.checkpointed_runs import (
     AUTOCAST,
@@ -16,7 +17,6 @@ from utils.experiments.gpt_article import gpt_steps
 from utils.formulas.block import block_saved
 from utils.formulas.gpt import GPTSettings, held_after_forward, held_in_loss, peak
 from utils.models.gpt import letters
-from utils.models.operations import FlopCounter
 from utils.recordings import recorded
 
 SMALL = {"b": 3, "s": 128, "n_layers": 2}

@@ -4,14 +4,14 @@ import random
 
 import pytest
 
+from every_byte.remedies.operations import FlopCounter
+from every_byte.remedies.policies import reason_against
 from every_byte.units import MiB
 from utils import SimulatedGPU
 from utils.experiments.checkpointed_step import OPTIMAL, POLICIES, CheckpointedStep, step_flops
 from utils.experiments.gpt_step import ATTENTIONS, predicted
 from utils.experiments.step_run import roomy
 from utils.experiments.training import random_tokens
-from utils.models.operations import FlopCounter
-from utils.models.policies import reason_against
 from utils.models.regions import REGIONS, WITH_K, set_regions
 
 pytestmark = pytest.mark.sampled(3, slow=True)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from every_byte.remedies.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
 from utils.experiments.loss_gradients import TOKENS, errors
-from utils.models.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
 
 LOSSES = [whole_logits, recomputed_chunks(64), fused_chunks(64)]
 

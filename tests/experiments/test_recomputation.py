@@ -9,6 +9,7 @@ import torch
 from places import CHAPTERS
 from torch import nn
 
+from every_byte.remedies.policies import MATMULS, Plan, keeping
 from utils.experiments.block_stack import Stack
 from utils.experiments.recomputation import (
     eager,
@@ -22,7 +23,6 @@ from utils.experiments.recomputation import (
     sines,
 )
 from utils.models.checkpointing import Minimal
-from utils.models.policies import MATMULS, Plan, keeping
 
 SMALL = Stack(b=1, s=64, d=64, a=4, L=1)
 

@@ -6,11 +6,11 @@ from itertools import combinations
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
+from every_byte.remedies.optimal_policy import frontier, mixtures
 from utils import SimulatedGPU
 from utils.experiments.block_stack import Stack, by_plans, compiled, eager, granularities, in_segments, selective
 from utils.experiments.speed_memory import Point, dominated, points, simulate, spread
 from utils.figures.speed_memory import speed_memory
-from utils.models.optimal_policy import frontier, mixtures
 
 SHAPES = {
     "flash": Stack(b=2, s=48, d=64, a=2, L=2),

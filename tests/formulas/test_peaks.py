@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from every_byte.remedies import eight_bit
 from utils import SimulatedGPU
 from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.llama_step import LlamaStep
@@ -19,7 +20,6 @@ from utils.formulas.decoder_moments import (
     why_no_peak,
 )
 from utils.formulas.families import family_of
-from utils.models import eight_bit
 
 pytestmark = pytest.mark.sampled(3, slow=True)
 

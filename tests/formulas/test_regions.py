@@ -10,13 +10,13 @@ from agreement import agrees
 from kernels_by_node import KERNELS
 
 from every_byte.formula.notation import plain
+from every_byte.remedies.policies import COMPUTE_INTENSIVE, MATMULS, keeping
 from utils import GPT, Ledger, SimulatedGPU
 from utils.experiments.training import StepSettings, random_tokens, train_steps
 from utils.formulas.block import block_saved
 from utils.formulas.gpt import held_after_forward, held_in_embedding, held_in_loss
 from utils.formulas.settings import POLICIES, PRECISIONS, REGIONS, GPTSettings
 from utils.models import regions
-from utils.models.policies import COMPUTE_INTENSIVE, MATMULS, keeping
 from utils.models.regions import library_checkpoint, set_regions
 
 LISTS = {"keep matmuls": MATMULS, "keep compute-intensive": COMPUTE_INTENSIVE}

@@ -9,6 +9,8 @@ from functools import partial
 import pytest
 from agreement import agrees
 
+from every_byte.remedies import eight_bit
+from every_byte.remedies.losses import fused_chunks, recomputed_chunks
 from utils import Ledger
 from utils.experiments import remedy_step
 from utils.experiments.gpt_remedy_step import GPTRemedyStep
@@ -16,8 +18,7 @@ from utils.experiments.llama_step import LlamaStep
 from utils.experiments.remedy_step import LOSSES, OFFLOADS, OPTIMIZERS, RemedyStep, predicted
 from utils.formulas import decoder_counts
 from utils.formulas.decoder_moments import MOMENTS, why_no_form
-from utils.models import eight_bit, gpt
-from utils.models.losses import fused_chunks, recomputed_chunks
+from utils.models import gpt
 
 pytestmark = pytest.mark.sampled(3)
 

@@ -3,7 +3,7 @@
 import numpy
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from utils.models.operations import Region
+from every_byte.remedies.operations import Region
 
 
 def least_flops(region: Region, budget_bytes: int) -> int:

@@ -29,8 +29,12 @@ ORDER = """
     every_byte.gpu
     every_byte.figures
     every_byte.widget
+    every_byte.remedies
     every_byte.account
     every_byte.account.snapshots
+    every_byte.account.closed_form
+    every_byte.account.advice
+    every_byte.account.account
     utils
     utils.models
     utils.formulas

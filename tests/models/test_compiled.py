@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
+from every_byte.remedies.operations import FlopCounter, record
 from utils import Block, SavedTensorContext
 from utils.models.compiled import Compiled, first_to_go, missing_compiler
-from utils.models.operations import FlopCounter, record
 
 
 def requested(gpu) -> int:

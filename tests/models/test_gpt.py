@@ -10,10 +10,10 @@ import torch
 from reference_files import load
 
 from every_byte.gpu.cases.recorder import READINGS
+from every_byte.remedies.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
 from utils import GPT, SimulatedGPU
 from utils.experiments.readings import requested
 from utils.models.gpt import SIZES
-from utils.models.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
 from utils.models.regions import library_checkpoint
 
 PUBLISHED = {"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200}

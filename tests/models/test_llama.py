@@ -6,8 +6,8 @@ import re
 import pytest
 import torch
 
+from every_byte.remedies.losses import half_logits
 from utils.models.llama import SIZES, Llama, turned
-from utils.models.losses import half_logits
 from utils.models.regions import library_checkpoint
 
 PUBLISHED = {

@@ -4,8 +4,8 @@ import random
 
 import torch
 
+from every_byte.remedies.losses import half_logits, whole_logits
 from utils.models.llama import Llama
-from utils.models.losses import half_logits, whole_logits
 from utils.models.regions import library_checkpoint
 
 CASES = {}

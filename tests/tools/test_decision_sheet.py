@@ -10,13 +10,13 @@ import torch
 from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.remedies.eight_bit import AdamW8bit
 from tools.decision_sheet import KEPT, LETTERS, MODEL, PAGE, REMEDIES, SYMPTOMS, letters, page
 from utils.formulas.decoder_backward import decoder_in_embedding, decoder_in_step
 from utils.formulas.decoder_forward import decoder_after_forward, decoder_in_loss_backward
 from utils.formulas.llama_block import llama_block_saved
 from utils.formulas.llama_settings import LlamaSettings
 from utils.models.adapters import with_adapters
-from utils.models.eight_bit import AdamW8bit
 from utils.models.llama import Llama
 
 BY_NAME = {name: (before, after) for name, _, before, after, *_ in REMEDIES}

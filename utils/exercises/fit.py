@@ -12,12 +12,12 @@ from every_byte.gpu.memory.out_of_memory import two_decimals
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
+from every_byte.remedies.losses import half_logits, recomputed_chunks, whole_logits
 from every_byte.units import GiB, MiB, exact
 from utils.experiments.first_programs import tensor_of
 from utils.experiments.training import StepSettings, random_tokens, train_steps
 from utils.formulas.llama_counts import llama_parameter_count
 from utils.models.llama import Llama, letters
-from utils.models.losses import half_logits, recomputed_chunks, whole_logits
 
 from .judge import NO_ANSWER, Verdict, check, first_wrong, not_yet, of_part, right
 

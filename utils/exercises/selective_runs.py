@@ -9,13 +9,13 @@ from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.remedies.operations import FlopCounter, Region, record
+from every_byte.remedies.optimal_policy import optimal
+from every_byte.remedies.policies import Plan, keeping, overloads
 from every_byte.units import MiB, exact
 from utils.experiments.readings import requested
 from utils.layers import Block
 from utils.models.gated import GatedMLP
-from utils.models.operations import FlopCounter, Region, record
-from utils.models.optimal_policy import optimal
-from utils.models.policies import Plan, keeping, overloads
 
 aten = torch.ops.aten
 

@@ -11,10 +11,10 @@ from torch.utils.checkpoint import checkpoint
 
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.remedies.operations import Region, record
+from every_byte.remedies.policies import COMPUTE_INTENSIVE, MATMULS, Plan, as_printed, keeping
 from utils.layers import Block, check_positive
 from utils.models.compiled import Compiled
-from utils.models.operations import Region, record
-from utils.models.policies import COMPUTE_INTENSIVE, MATMULS, Plan, as_printed, keeping
 
 from .step_run import roomy
 
@@ -118,7 +118,7 @@ def granularities(stack: Stack) -> dict[str, Run]:
 def selective(stack: Stack, region: Region) -> dict[str, Run]:
     """Selective checkpoints of each block by the article's policies, as printed and made right, and of everything.
 
-    Left out are those that would give other gradients in silence (`utils.models.policies.reason_against`).
+    Left out are those that would give other gradients in silence (`every_byte.remedies.policies.reason_against`).
     """
     contexts = {
         "matmuls, as printed": as_printed(MATMULS),

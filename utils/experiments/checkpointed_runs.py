@@ -11,8 +11,8 @@ from torch import nn
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.trace import Trace
+from every_byte.remedies.operations import FlopCounter
 from utils.models.gpt import letters
-from utils.models.operations import FlopCounter
 from utils.models.regions import set_regions
 
 from .gpt_article import gpt_steps

@@ -10,14 +10,14 @@ import torch
 from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.ledger import Ledger
+from every_byte.remedies.operations import FlopCounter, Region, record
+from every_byte.remedies.optimal_policy import optimal
+from every_byte.remedies.policies import COMPUTE_INTENSIVE, MATMULS, Plan, keeping
 from every_byte.units import MiB
 from utils.formulas.settings import POLICIES as LISTED
 from utils.formulas.settings import GPTSettings
 from utils.models.checkpointing import checkpoint
 from utils.models.gpt import GPT
-from utils.models.operations import FlopCounter, Region, record
-from utils.models.optimal_policy import optimal
-from utils.models.policies import COMPUTE_INTENSIVE, MATMULS, Plan, keeping
 from utils.models.regions import WITH_K, library_checkpoint, region_lengths, set_regions
 
 from .gpt_step import GPTStep, predicted

@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from torch import nn
 
-from utils.models.losses import half_logits
+from every_byte.remedies.losses import half_logits
 
 TOKENS, WIDTH, VOCABULARY = 1024, 64, 1000
 
@@ -18,7 +18,7 @@ def exact_gradients() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def errors(loss: Callable, dtype: torch.dtype) -> tuple[float, float]:
-    """How far the gradients of h and of the head are off, by one of utils.models.losses in a type.
+    """How far the gradients of h and of the head are off, by one of every_byte.remedies.losses in a type.
 
     Unit: the root mean square of the differences, as a share of that of the exact gradients.
     """

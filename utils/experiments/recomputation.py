@@ -7,13 +7,13 @@ from torch import nn
 
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.trace import Trace
+from every_byte.remedies.operations import Operation, Region
+from every_byte.remedies.policies import Plan
 from every_byte.tables import text_table
 from utils.contexts import SavedTensorContext
 from utils.layers import check_positive
 from utils.models.checkpointing import checkpoint
 from utils.models.compiled import first_to_go
-from utils.models.operations import Operation, Region
-from utils.models.policies import Plan
 from utils.models.regions import library_checkpoint
 
 from .block_stack import Stack

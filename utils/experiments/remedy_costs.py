@@ -6,7 +6,7 @@ from functools import cache
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from utils.models.operations import FlopCounter
+from every_byte.remedies.operations import FlopCounter
 
 from .remedy_step import RemedyStep
 from .step_run import roomy_gpu
@@ -32,7 +32,7 @@ def cost(step: RemedyStep) -> Cost:
     """Of one step, from one block and two: each further block costs the same.
 
     Counts: as `Cost`. Of an optimizer in the host, gradients that go and as many bytes of weights that come back.
-    Source: utils.models.operations.FlopCounter, on a simulated GPU, where attention is the kernel that a GPU takes.
+    Source: every_byte.remedies.operations.FlopCounter, on a simulated GPU, where attention is a GPU's kernel.
     """
     one, two = (of_blocks(step, n_layers) for n_layers in (1, 2))
     more = step.model_letters["L"] - 1

@@ -17,6 +17,9 @@ from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.attention.choice import Attention, choose
 from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.ledger.readings import Readings
+from every_byte.remedies.eight_bit import AdamW8bit
+from every_byte.remedies.in_backward import StepInBackward
+from every_byte.remedies.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
 from utils.formulas.decoder_counts import eight_bit_step
 from utils.formulas.decoder_moments import MOMENTS, beginnings
 from utils.formulas.decoder_settings import DecoderSettings
@@ -24,9 +27,6 @@ from utils.formulas.moments import Beginning, Highest, by_category, in_order_of_
 from utils.layers import check_positive
 from utils.models.adapters import with_adapters
 from utils.models.copies_elsewhere import OnCopies
-from utils.models.eight_bit import AdamW8bit
-from utils.models.in_backward import StepInBackward
-from utils.models.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
 from utils.models.regions import library_checkpoint
 
 from .gpt_step import KERNELS

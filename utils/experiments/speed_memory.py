@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.remedies.operations import FlopCounter
+from every_byte.remedies.optimal_policy import frontier, mixtures
 from every_byte.units import short
 from utils.layers import check_positive
-from utils.models.operations import FlopCounter
-from utils.models.optimal_policy import frontier, mixtures
 
 from .block_stack import Run, Stack, by_plans, compiled, eager, granularities, selective
 from .readings import requested

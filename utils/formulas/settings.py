@@ -53,7 +53,7 @@ class GPTSettings(InPrecision):
     program still has the logits in backward; `holds_gradients` that it has gradients before it, as with
     `set_to_none=False` or in all micro-batches but the first; `divides_loss` that it divides the loss by their number.
     `regions` are those of utils.models.regions; `policy` says what a selective checkpoint of them keeps: "keep matmuls"
-    and "keep compute-intensive" stand for the lists MATMULS and COMPUTE_INTENSIVE of utils.models.policies.
+    and "keep compute-intensive" stand for the lists MATMULS and COMPUTE_INTENSIVE of every_byte.remedies.policies.
     The step is not the first: optimizer state is there, and so are both cuBLAS workspaces, of `workspace_bytes` each: a
     number or a letter.
 

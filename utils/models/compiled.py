@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.fx import GraphModule, Node
 
-from .operations import is_random
+from every_byte.remedies.operations import is_random
 
 _NOTHING_COMPILED = (
     "torch.compile must have compiled function: it ran as it is. A dispatch mode that is on hides it from the "

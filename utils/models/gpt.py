@@ -53,9 +53,9 @@ class GPT(nn.Module):
     The defaults are nanoGPT's: GPT-2 small without biases. `kind`,
     `act_fn`, `bias` and `dropout_prob` are those of `Block`. Called with targets, it returns all logits and the mean
     cross entropy, in which targets of -1 do not count, both in the type of the logits; or what `loss`, one of
-    utils.models.losses, makes of the last norm's output, the head and the targets. Without, it returns the logits of
-    the last position and None. A block runs by `run(block, x)`: `library_checkpoint` of utils.models.regions has it
-    keep its input alone.
+    every_byte.remedies.losses, makes of the last norm's output, the head and the targets. Without, it returns the
+    logits of the last position and None. A block runs by `run(block, x)`: `library_checkpoint` of utils.models.regions
+    has it keep its input alone.
 
     Shapes: tokens[b, s], targets[b, s] -> x[b, s, d] (embeddings, each block) -> logits[b, s, V], loss[]
     Raises: ValueError for sizes that are no positive integers, as `Block` does, and for tokens that are not [b, s] or

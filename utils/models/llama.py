@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from every_byte.remedies.losses import whole_logits
 from utils.layers import check_positive
 
 from .gated import GatedMLP
-from .losses import whole_logits
 
 SIZES = {
     "llama-2-7b": {"vocabulary_size": 32_000, "d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32,

@@ -14,6 +14,7 @@ from every_byte.gpu.live.gpu import LIVE, cleared
 from every_byte.gpu.live.settings import followed_settings
 from every_byte.ledger.levels import levels
 from every_byte.ledger.readings import parts_at_marks
+from every_byte.remedies.policies import MATMULS, keeping
 from every_byte.widget.timeline import Timeline
 from utils import Ledger, LiveGPU, SimulatedGPU, Trace
 from utils.experiments.gpt_step import OPTIMIZERS, GPTStep
@@ -22,7 +23,6 @@ from utils.experiments.training import StepSettings, random_tokens, train_in_pha
 from utils.layers import LinearStack
 from utils.models.checkpointing import checkpoint
 from utils.models.gpt import GPT
-from utils.models.policies import MATMULS, keeping
 from utils.models.regions import library_checkpoint, set_regions
 
 pytestmark = pytest.mark.gpu

@@ -168,7 +168,7 @@ def attention_in_mathematics(
             raise RuntimeError(
                 "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
             )
-        below = query.new_ones((query.shape[-2], key.shape[-2]), dtype=torch.bool).tril()
+        below = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
         attn_mask = _as_addend(below, query.dtype, -math.inf)
         del below
     keys, values = _repeat_heads(query, key, value) if enable_gqa else (key, value)

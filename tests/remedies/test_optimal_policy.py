@@ -13,9 +13,9 @@ from recorded_regions import SHAPES, made
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from utils.models.operations import FlopCounter, Operation, Region, record
-from utils.models.optimal_policy import frontier, mixtures, optimal
-from utils.models.policies import COMPUTE_INTENSIVE, MATMULS, Plan, reason_against
+from every_byte.remedies.operations import FlopCounter, Operation, Region, record
+from every_byte.remedies.optimal_policy import frontier, mixtures, optimal
+from every_byte.remedies.policies import COMPUTE_INTENSIVE, MATMULS, Plan, reason_against
 
 aten = torch.ops.aten
 BY_HAND = {

@@ -7,8 +7,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import SAC_IGNORED_OPS, checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
+from every_byte.remedies.operations import FlopCounter, record
 from utils import SavedTensorContext
-from utils.models.operations import FlopCounter, record
 
 aten = torch.ops.aten
 

@@ -21,8 +21,6 @@ from fractions import Fraction
 from itertools import chain, combinations
 from operator import itemgetter
 
-from utils.layers import check_positive
-
 from .operations import Operation, Region
 from .policies import Plan, changed_later
 
@@ -68,7 +66,8 @@ def mixtures(plans: Iterable[Plan], n: int) -> list[tuple[Plan, ...]]:
 
     Raises: ValueError for an n that is no positive integer.
     """
-    check_positive(n=n)
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"n must be a positive integer: got n={n!r}.")
     one_region = [(plan.kept_bytes, plan.flops, (plan,)) for plan in plans]
     return [chosen for _, _, chosen in _unbeaten([one_region] * n)]
 

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from utils.models.in_backward import StepInBackward
+from every_byte.remedies.in_backward import StepInBackward
 
 
 def model():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from utils.models.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
+from every_byte.remedies.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
 
 ROWS = 7  # of 20: the last chunk is smaller
 LOSSES = {

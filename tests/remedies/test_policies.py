@@ -8,9 +8,9 @@ from recorded_regions import SHAPES, made
 from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from every_byte.remedies.operations import FlopCounter, record
+from every_byte.remedies.policies import COMPUTE_INTENSIVE, MATMULS, Plan, as_printed, keeping, overloads
 from utils import Block, SavedTensorContext, SimulatedGPU
-from utils.models.operations import FlopCounter, record
-from utils.models.policies import COMPUTE_INTENSIVE, MATMULS, Plan, as_printed, keeping, overloads
 
 aten = torch.ops.aten
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from utils.models import eight_bit
-from utils.models.eight_bit import BLOCK, AdamW8bit
+from every_byte.remedies import eight_bit
+from every_byte.remedies.eight_bit import BLOCK, AdamW8bit
 
 
 def stepped(n, dtype=torch.float32, n_steps=3, **settings):

@@ -1,0 +1,212 @@
+"""Advice about a reader's step: each remedy that can be applied, run; the best together; and what fits."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from every_byte.gpu.capacity import room_on
+from every_byte.gpu.memory.settings import AllocatorSettings
+from every_byte.gpu.memory.specs import GPUSpec, find_spec
+
+from ..batch import unfilled
+from ..training_step import TrainingStep
+from . import loop, text
+from .ladder import ladder, pairs
+from .largest import Largest, largest
+from .loss import chunked_loss
+from .regions import apart_from_double, checkpoints, repeated_in
+from .remedy import DoesNotApply, Left, Offer, Remedy
+from .runs import Bench, Ran, check_indices, made_once
+from .selective import selective, selective_within
+
+SHARES = 0.25, 0.5
+_UNITS = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+@dataclass(frozen=True, repr=False)
+class Advice:
+    """What was run: the plain step, each remedy, and several together; `left` are those that were not, and why.
+
+    All figures are simulated. `runs` are in order of their peaks. `sizes` are the largest batch and the longest
+    sequence that fit, with the name of what was run.
+
+    Unit:   bytes.
+    """
+
+    bench: Bench
+    plain: Ran
+    runs: tuple[Ran, ...]
+    left: tuple[Left, ...]
+    sizes: tuple[tuple[str, Largest], ...] = ()
+
+    @property
+    def budget_bytes(self) -> int:
+        """What segments may take."""
+        return self.bench.budget_bytes
+
+    @cached_property
+    def best(self) -> Ran | None:
+        """The cheapest that fits: the fewest FLOPs, then the fewest lines to write; None if none does."""
+        return min((ran for ran in (self.plain, *self.runs) if ran.fits), key=_price, default=None)
+
+    @cached_property
+    def best_of_same_values(self) -> Ran | None:
+        """The cheapest that fits of those that leave training's numbers as they are."""
+        fitting = (ran for ran in (self.plain, *self.runs) if ran.fits and ran.keeps_values)
+        return min(fitting, key=_price, default=None)
+
+    @cached_property
+    def lowest(self) -> Ran:
+        """The one with the lowest peak."""
+        return min((self.plain, *self.runs), key=lambda ran: ran.peak_bytes)
+
+    def of(self, name: str) -> Ran:
+        """What was run under that name, as the table has it.
+
+        Raises: ValueError for a name that is not among them.
+        """
+        found = {ran.name: ran for ran in (self.plain, *self.runs)}
+        if name not in found:
+            raise ValueError(f"name must be one of {', '.join(map(repr, found))}: got {name!r}.")
+        return found[name]
+
+    def largest(self, letter: str, of: Ran | str = "plain") -> Largest:
+        """The largest value of a letter that fits with these remedies, in the same room."""
+        ran = self.of(of) if isinstance(of, str) else of
+        return largest_of(self.bench, self.plain.step, letter, ran.remedies)
+
+    def __repr__(self) -> str:
+        return text.text_of(self)
+
+    def _repr_html_(self) -> str:
+        return text.html_of(self)
+
+
+def advice_for(
+    step: TrainingStep,
+    n_steps: int,
+    settings: str,
+    gpu: str | GPUSpec,
+    budget: int | str | None = None,
+    sizes: bool = True,
+) -> Advice:
+    """Run a step plainly, then with each remedy, the best two together, and more of them until it fits.
+
+    With `sizes`, the largest batch and the longest sequence are looked for, which takes as long again.
+
+    Raises: ValueError for a budget that is no size; whatever the plain step raises.
+    """
+    bench, step = bench_of(gpu, n_steps, settings, budget), made_once(step)
+    plain = bench.run(step)
+    running = _Running(bench, step)
+    singles, double = apart_from_double(running.all(offers(step, bench)))
+    running.left += double
+    if within := _what_the_budget_leaves(plain, singles, step):
+        singles += running.all([selective_within(bench.spec, within)])
+    found = [*singles, *pairs(singles, running.together), *ladder(plain, singles, running.together)]
+    runs = {ran.name: ran for ran in found}
+    ranked = tuple(sorted(runs.values(), key=lambda ran: ran.peak_bytes))
+    found = Advice(bench, plain, ranked, tuple(running.left))
+    return replace(found, sizes=tuple(_sizes(found))) if sizes else found
+
+
+def _sizes(advice: Advice) -> Iterator[tuple[str, Largest]]:
+    """The largest batch and the longest sequence, plainly, and with what is recommended, or has the lowest peak."""
+    step = advice.plain.step
+    letters = [letter for letter in (loop.batch_letter(step), loop.sequence_letter(step)) if letter]
+    recommended = advice.lowest if advice.best in (None, advice.plain) else advice.best
+    for ran in {ran.name: ran for ran in (advice.plain, recommended)}.values():
+        for letter in letters:
+            yield ran.name, advice.largest(letter, ran)
+
+
+def bench_of(gpu: str | GPUSpec, n_steps: int, settings: str, budget: int | str | None) -> Bench:
+    """Where to run, and the room: what a GPU has for segments, or a budget."""
+    spec = find_spec(gpu) if isinstance(gpu, str) else gpu
+    room_bytes, _ = room_on(spec, AllocatorSettings.parse(settings))
+    return Bench(spec, room_bytes if budget is None else bytes_of(budget), n_steps, settings)
+
+
+def offers(step: TrainingStep, bench: Bench) -> list[Offer]:
+    """All that might be applied to a step."""
+    model = step._model()
+    found = [*checkpoints(model)]
+    if repeated_in(model):
+        found += [selective(bench.spec, share) for share in SHARES]
+    found += [chunked_loss(bench.spec), *loop.optimizers(step), *loop.precisions(step), *loop.micro_batches(step)]
+    return [*found, *loop.settings(bench.settings), *loop.WITHOUT_EFFECT]
+
+
+def largest_of(bench: Bench, step: TrainingStep, letter: str, remedies: tuple[Remedy, ...] = ()) -> Largest:
+    """The largest value of a letter that fits.
+
+    Raises: ValueError for a letter that the step does not have.
+    """
+    if letter not in step.letters:
+        raise ValueError(f"letter must be one of {', '.join(step.letters) or 'none'}: got {letter!r}.")
+    of_batch = loop.batch_letter(step)
+    step = step if callable(step.batch) else replace(step, batch=unfilled(step.batch))
+
+    def need(value: int) -> tuple[bool, int, int]:
+        sized = replace(step, letters={**step.letters, letter: value})
+        if letter != of_batch and value > step.letters[letter]:
+            check_indices(sized, bench.spec)
+        ran = bench.run(sized, remedies, counts=False)
+        return ran.fits, ran.needed_bytes, ran.room_bytes
+
+    multiple_of = 1
+    if letter == of_batch:
+        for remedy in remedies:
+            multiple_of *= remedy.multiple_of
+    return largest(letter, step.letters[letter], multiple_of, need)
+
+
+def bytes_of(budget: int | str) -> int:
+    """A number of bytes, or a text such as "24GiB".
+
+    Raises: ValueError for what is neither.
+    """
+    if isinstance(budget, int) and not isinstance(budget, bool) and budget > 0:
+        return budget
+    written = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\s*", str(budget), re.IGNORECASE)
+    unit = ((written[2] or "") + "B").upper() if written else ""
+    if unit not in _UNITS or not float(written[1]):
+        raise ValueError(f'budget must be bytes or a size such as "24GiB": got {budget!r}; units are B, KiB, MiB, GiB.')
+    return int(float(written[1]) * _UNITS[unit])
+
+
+class _Running:
+    """Runs remedies, and keeps why some could not be."""
+
+    def __init__(self, bench: Bench, step: TrainingStep) -> None:
+        self.left: list[Left] = []
+        self._run: Callable[[tuple[Remedy, ...]], Ran] = lambda remedies: bench.run(step, remedies)
+
+    def all(self, offered: list[Offer]) -> list[Ran]:
+        self.left += [one for one in offered if isinstance(one, Left)]
+        return [ran for one in offered if isinstance(one, Remedy) and (ran := self.together((one,)))]
+
+    def together(self, remedies: tuple[Remedy, ...]) -> Ran | None:
+        try:
+            return self._run(remedies)
+        except DoesNotApply as reason:
+            said = str(reason)
+        except Exception as error:  # a reader's model may refuse a remedy in any way
+            said = f"it was tried and failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+        self.left.append(Left(" + ".join(remedy.name for remedy in remedies), said))
+        return None
+
+
+def _what_the_budget_leaves(plain: Ran, singles: list[Ran], step: TrainingStep) -> int:
+    """For each region, beside its checkpoint; 0 where checkpoints do not fit, or are not needed."""
+    of_regions = [ran for ran in singles if ran.remedies[0].name.startswith("checkpoint")]
+    lowest = min(of_regions, key=lambda ran: ran.needed_bytes, default=None)
+    if lowest is None or plain.fits or not lowest.fits:
+        return 0
+    n_regions = sum(len(one.names) for one in repeated_in(step._model()))
+    return (lowest.room_bytes - lowest.needed_bytes) // max(1, n_regions)
+
+
+def _price(ran: Ran) -> tuple:
+    return ran.flops, ran.n_lines, ran.peak_bytes

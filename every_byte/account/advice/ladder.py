@@ -1,0 +1,52 @@
+"""Remedies on top of one another: the best two together, and further ones until the budget is met."""
+
+from collections.abc import Callable, Iterator
+
+from .remedy import Remedy
+from .runs import Ran
+
+MOST_PARTNERS = 3
+Run = Callable[[tuple[Remedy, ...]], Ran | None]
+
+
+def pairs(singles: list[Ran], run: Run) -> list[Ran]:
+    """The remedy that saves most, with each of those that save most beside it."""
+    helpful = _helpful(singles)
+    return [ran for other in _partners(helpful) if (ran := run((helpful[0].remedies[0], other)))]
+
+
+def ladder(plain: Ran, singles: list[Ran], run: Run) -> Iterator[Ran]:
+    """From the best pair on, one remedy more at a time, until it fits or nothing is left that saves.
+
+    First come those that leave training's numbers as they are, each in order of what it saves alone; settings last.
+    """
+    helpful = _helpful([ran for ran in singles if ran.peak_bytes < plain.peak_bytes])
+    helpful += [ran for ran in singles if ran.remedies[0].kind == "settings"]
+    now, below = (), plain
+    for ran in sorted(helpful, key=lambda one: (one.remedies[0].kind == "settings", not one.keeps_values)):
+        (remedy,) = ran.remedies
+        if below.fits or not remedy.goes_with(now):
+            continue
+        found = ran if not now else run((*now, remedy))
+        if found is not None and _is_less(found, below):
+            now, below = found.remedies, found
+            yield found
+
+
+def _is_less(found: Ran, than: Ran) -> bool:
+    if found.remedies[-1].kind == "settings":
+        return found.needed_bytes < than.needed_bytes
+    return found.peak_bytes < than.peak_bytes
+
+
+def _helpful(singles: list[Ran]) -> list[Ran]:
+    """Those of one remedy, from the one that saves most on; settings alone change no peak."""
+    found = [ran for ran in singles if ran.remedies[0].kind != "settings"]
+    return sorted(found, key=lambda ran: ran.peak_bytes)
+
+
+def _partners(helpful: list[Ran]) -> list[Remedy]:
+    if not helpful:
+        return []
+    (best,) = helpful[0].remedies
+    return [ran.remedies[0] for ran in helpful[1:] if ran.remedies[0].goes_with((best,))][:MOST_PARTNERS]

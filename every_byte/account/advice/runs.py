@@ -1,0 +1,146 @@
+"""A changed step, run on the simulated GPU with room for all: its bytes, whether they fit, and what it computes."""
+
+import inspect
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import nn
+
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.requests import ROOMY_BYTES
+from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.remedies.operations import FlopCounter
+
+from ..fits import fits_on, settings_of
+from ..training_step import TrainingStep
+from .remedy import Remedy, together
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A step with some remedies, none for the plain one, as it was run on the simulated GPU.
+
+    Counts: `peak_bytes` is what is allocated at most, in whole blocks; `needed_bytes` what segments take, on a GPU of
+            `room_bytes` for them if it `fits`, else where there is room for all. `flops` are those of one step: matrix
+            products, attention and convolutions, forward and backward.
+    Unit:   bytes.
+    """
+
+    remedies: tuple[Remedy, ...]
+    step: TrainingStep
+    settings: str
+    lines: str
+    peak_bytes: int
+    needed_bytes: int
+    room_bytes: int
+    fits: bool
+    flops: int
+    is_exact: bool
+
+    @property
+    def name(self) -> str:
+        """The remedies, in a few words."""
+        return " + ".join(remedy.name for remedy in self.remedies) or "plain"
+
+    @property
+    def n_lines(self) -> int:
+        """How many lines there are to write."""
+        return sum(bool(line.strip()) for line in self.lines.splitlines())
+
+    @property
+    def keeps_values(self) -> bool:
+        """Whether training's numbers stay the same, up to rounding."""
+        return all(remedy.keeps_values for remedy in self.remedies)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where steps are run: a GPU, the room in which they are to fit, how many steps, and the allocator's settings."""
+
+    spec: GPUSpec
+    budget_bytes: int
+    n_steps: int
+    settings: str
+
+    def run(self, step: TrainingStep, remedies: tuple[Remedy, ...] = (), *, counts: bool = True) -> Ran:
+        """A step with these remedies, run; its FLOPs are 0 where nothing `counts` them.
+
+        Raises: DoesNotApply for a remedy that cannot be applied; whatever the model raises.
+        """
+        changed = together(remedies, step, self.settings)
+        with quiet():
+            report = changed.step.run(spec_with_room(self.spec), self.n_steps, changed.settings)
+            flops = flops_of_a_step(changed.step, spec_with_room(self.spec)) if counts else 0
+        own = fits_on(report.trace, report.steps, self._judged, None, settings_of(report.trace), others=()).own
+        return Ran(
+            remedies, changed.step, changed.settings, changed.lines, report.peak.allocated_bytes, own.needed_bytes,
+            self.budget_bytes, own.fits, flops, report.is_exact,
+        )  # fmt: skip
+
+    @property
+    def _judged(self) -> GPUSpec:
+        """A GPU that has the budget for its segments."""
+        return replace(self.spec, total_bytes=self.budget_bytes + self.spec.context_bytes)
+
+
+def spec_with_room(spec: GPUSpec) -> GPUSpec:
+    """The same GPU with memory enough for whatever is asked."""
+    return replace(spec, total_bytes=ROOMY_BYTES)
+
+
+def flops_of_a_step(step: TrainingStep, spec: GPUSpec) -> int:
+    """What one step computes, on the kernels that the GPU takes. Source: every_byte.remedies.operations.FlopCounter."""
+    with SimulatedGPU(spec, cuda=True), FlopCounter() as counter:
+        step.train(1)
+    return counter.total
+
+
+def check_indices(step: TrainingStep, spec: GPUSpec) -> None:
+    """Raise an IndexError where a model looks up what an embedding does not have, as a position beyond its last.
+
+    A simulated GPU, which computes nothing, would not notice; it knows indices that come from the host.
+    """
+    model = step._model()
+    for path, module in model.named_modules():
+        if isinstance(module, nn.Embedding):
+            module.register_forward_pre_hook(partial(_look_up, path))
+    with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
+        step.loss_on_cuda(model)
+
+
+def _look_up(path: str, module: nn.Embedding, args: tuple) -> None:
+    if args and args[0].numel() and int(args[0].max()) >= module.num_embeddings:
+        raise IndexError(f"{path} has {module.num_embeddings:,d} rows, and is asked for row {int(args[0].max()):,d}")
+
+
+def made_once(step: TrainingStep) -> TrainingStep:
+    """The same step, whose model is made once for the same letters: each run has a copy, of the same values.
+
+    A run moves its copy's parameters away, and changes none of them in place: they can be shared.
+    """
+    make, made = step.make, {}
+
+    def changed(**letters: int) -> nn.Module:
+        key = tuple(sorted(letters.items()))
+        if key not in made:
+            made.clear()
+            made[key] = make(**letters)
+        model = made[key]
+        own = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}
+        return deepcopy(model, own | {id(buffer): buffer.detach() for buffer in model.buffers()})
+
+    changed.__signature__ = inspect.signature(make)
+    changed.__name__ = getattr(make, "__name__", "a function")
+    return replace(step, make=changed)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what libraries say of each run again: the plain one has said it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

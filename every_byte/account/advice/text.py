@@ -1,0 +1,127 @@
+"""Advice as plain text and as HTML: what was run, the lines to write, what was left, and one recommendation."""
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from every_byte.tables import html_table, text_table
+from every_byte.units import exact, short
+
+if TYPE_CHECKING:
+    from .advice import Advice
+    from .runs import Ran
+
+HEAD = ["remedy", "lines", "numbers", "FLOPs", "peak allocated, bytes", "difference", "segments need", "fits"]
+
+
+def text_of(advice: "Advice") -> str:
+    """The table, what each takes and costs, what was not run, and the recommendation."""
+    blocks = [title(advice), text_table("", HEAD, rows(advice), numbers=5), sizes(advice), *_told(advice)]
+    return "\n\n".join(filter(None, [*blocks, _left(advice), exactness(advice), recommendation(advice)]))
+
+
+def html_of(advice: "Advice") -> str:
+    """The same for a notebook; the lines of each remedy are folded."""
+    folded = "".join(
+        f"<details><summary>{escape(ran.name)}{escape(_note(ran))}</summary><pre>{escape(ran.lines)}</pre></details>"
+        for ran in _singles(advice)
+    )
+    left = "".join(f"<li>{escape(f'{one.name}: {one.reason}')}</li>" for one in advice.left)
+    return (
+        html_table(title(advice), HEAD, rows(advice), numbers=5)
+        + "".join(f"<p>{escape(line)}</p>" for line in sizes(advice).splitlines())
+        + folded
+        + (f"<p>Not run:</p><ul>{left}</ul>" if left else "")
+        + "".join(f"<p>{escape(text)}</p>" for text in (exactness(advice), recommendation(advice)) if text)
+    )
+
+
+def title(advice: "Advice") -> str:
+    """What the figures are."""
+    bench = advice.bench
+    return (
+        f"Simulated: {bench.n_steps} steps with each remedy, on {bench.spec.name}; "
+        f"segments may take {exact(advice.budget_bytes)}."
+    )
+
+
+def rows(advice: "Advice") -> list[list[str]]:
+    """Each run in order of its peak, the plain one among them."""
+    plain = advice.plain
+    return [_row(ran, plain) for ran in sorted((plain, *advice.runs), key=lambda ran: ran.peak_bytes)]
+
+
+def _row(ran: "Ran", plain: "Ran") -> list[str]:
+    return [
+        ran.name,
+        str(ran.n_lines or ""),
+        "" if ran is plain else "the same" if ran.keeps_values else "others",
+        more_flops(ran, plain),
+        f"{ran.peak_bytes:,d}",
+        "" if ran is plain else f"{ran.peak_bytes - plain.peak_bytes:+,d}",
+        f"{ran.needed_bytes:,d}",
+        "yes" if ran.fits else "no",
+    ]
+
+
+def more_flops(ran: "Ran", plain: "Ran") -> str:
+    """The extra fraction of FLOPs, in percent; of the plain step its FLOPs."""
+    if ran is plain:
+        return f"{plain.flops:.3g}"
+    return f"{(ran.flops - plain.flops) / plain.flops:+.1%}" if plain.flops else "none counted"
+
+
+def sizes(advice: "Advice") -> str:
+    """What fits at most, a line for each that was run so."""
+    return "\n".join(f"{name}: {found}" for name, found in advice.sizes)
+
+
+def exactness(advice: "Advice") -> str:
+    """Which figures are not to the byte; "" if all are."""
+    inexact = [ran for ran in (advice.plain, *advice.runs) if not ran.is_exact]
+    if not inexact:
+        return ""
+    which = "All figures" if len(inexact) > len(advice.runs) else f"The figures of {len(inexact)} runs"
+    return (
+        f"{which} are approximate: not all that ran is modelled, or a value was read; the account's report says what."
+    )
+
+
+def _singles(advice: "Advice") -> list["Ran"]:
+    return [ran for ran in advice.runs if len(ran.remedies) == 1]
+
+
+def _told(advice: "Advice") -> list[str]:
+    blocks = []
+    for ran in _singles(advice):
+        lines = "\n".join(f"    {line}".rstrip() for line in ran.lines.splitlines())
+        blocks.append(f"{ran.name}{_note(ran)}\n{lines}")
+    return blocks
+
+
+def _note(ran: "Ran") -> str:
+    notes = "; ".join(remedy.note for remedy in ran.remedies if remedy.note)
+    return f": {notes}" if notes else ""
+
+
+def _left(advice: "Advice") -> str:
+    return "\n".join(["Not run:", *(f"- {one.name}: {one.reason}" for one in advice.left)]) if advice.left else ""
+
+
+def recommendation(advice: "Advice") -> str:
+    """The cheapest that fits, or that none does."""
+    best, room = advice.best, short(advice.budget_bytes)
+    if best is None:
+        lowest = advice.lowest
+        return f"None of these fits in {room}; the lowest peak, {short(lowest.peak_bytes)}, has {lowest.name}."
+    if best is advice.plain:
+        return f"It fits in {room} as it is."
+    said = f"The cheapest that fits in {room}: {_offered(best, advice)}."
+    same = advice.best_of_same_values
+    if not best.keeps_values and same is not None:
+        said += f" With the same numbers: {_offered(same, advice)}."
+    return said
+
+
+def _offered(ran: "Ran", advice: "Advice") -> str:
+    lines = f"{ran.n_lines} line{'' if ran.n_lines == 1 else 's'}"
+    return f"{ran.name} ({more_flops(ran, advice.plain)} FLOPs, {lines}, {short(ran.peak_bytes)})"
