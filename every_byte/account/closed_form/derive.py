@@ -1,7 +1,7 @@
 """Finds the closed form of a run: from runs at even sizes, then at any, for each kind of rows what it depends on.
 
-At even sizes each kind of rows is a polynomial (see `even.py`). At any sizes it may be rounded, or another one from some
-size on (see `search.py`), or what a kernel takes for itself, by its grid (see `kernels.py`).
+At even sizes each kind of rows is a polynomial (see `even.py`). At any sizes it may be rounded, or another one from
+some size on (see `search.py`), or what a kernel takes for itself, by its grid (see `kernels.py`).
 """
 
 from collections.abc import Iterator

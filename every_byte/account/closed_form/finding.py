@@ -1,4 +1,4 @@
-"""From a step of training to its closed form: derived, checked at sizes that are new, and derived again where it fails."""
+"""From a step of training to its closed form: derived, checked at new sizes, and derived again where it fails."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A form of one kind of rows: a polynomial in the letters, of which some are rounded up or down; and how one is found."""
+"""A form of one kind of rows: a polynomial in letters, some of them rounded; and how one is found from values."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ NO_FORM_WITHOUT = 3
 
 @dataclass(frozen=True)
 class Atom:
-    """A letter, by its place in a point, or a sum of letters' products, as it is, or rounded to a multiple, up or down."""
+    """A letter, by its place in a point, or a sum of letters' products: as it is, or rounded to a multiple."""
 
     text: str
     place: int = -1

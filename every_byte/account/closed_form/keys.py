@@ -1,4 +1,4 @@
-"""What a row of a ledger is called in every run: its key; and the moments of a run, by the event that they begin with."""
+"""What a row of a ledger is called in every run, its key; and the moments of a run, by the event before each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -105,7 +105,7 @@ def key_of(row: Row) -> Key:
 
 
 Instances = dict[Moment, list[list[list[tuple[int, int]]]]]
-"""For each kind of event, by its first, in each step, in each module: where each is, and how much is requested there."""
+"""For each kind of event, by its first, in each step and module: where each is, and how much is requested there."""
 
 
 def instances(trace: Trace, mark: str) -> Instances:

@@ -1,4 +1,4 @@
-"""Looks for the pieces of a form: rounded, or another one beyond a condition, which further runs tell from its likes."""
+"""Looks for the pieces of a form: rounded, or another one beyond a condition, which further runs make exact."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice

@@ -1,4 +1,4 @@
-"""The terms of a derived formula: kinds of rows that a reader takes for one, added up, with a name and what they are for."""
+"""The terms of a derived formula: kinds of rows that a reader takes for one, added up, with a name."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -13,8 +13,8 @@ def sentences(form: "ClosedForm") -> Iterator[str]:
     """All of it, a sentence each."""
     met = sum(check.is_exact for check in form.checks)
     yield (
-        f"Derived from {form.n_runs:,d} simulated runs in {form.seconds:.1f} s; at {len(form.checks)} further sizes drawn at "
-        f"random it is met to the byte, row by row, at {met}."
+        f"Derived from {form.n_runs:,d} simulated runs in {form.seconds:.1f} s; of {len(form.checks)} further sizes, "
+        f"drawn at random, it is met to the byte, row by row, at {met}."
     )
     yield f"Looked for at {'; '.join(_range(form, i) for i in range(len(form.letters)))}."
     if form.conditions:
@@ -27,7 +27,8 @@ def sentences(form: "ClosedForm") -> Iterator[str]:
         if not check.is_exact:
             where = ", ".join(f"{x}={n}" for x, n in check.letters.items())
             predicted = "nothing" if check.predicted_bytes is None else exact(check.predicted_bytes)
-            yield f"Not met at {where}: predicted {predicted}, accounted {exact(check.accounted_bytes)}, {check.moment}."
+            accounted = exact(check.accounted_bytes)
+            yield f"Not met at {where}: predicted {predicted}, accounted {accounted}, {check.moment}."
 
 
 def _range(form: "ClosedForm", i: int) -> str:
