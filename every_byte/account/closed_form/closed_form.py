@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from every_byte.account.markup import element
 from every_byte.formula.formula import Comparison, Formula
@@ -12,9 +13,13 @@ from .derive import PRESENCE
 from .keys import Key, Moment
 from .pieces import Pieces
 from .polynomials import Point
+from .samples import Sample
 from .sizes import Ranges
 from .terms import formula_of, term_names
 from .words import sentences
+
+if TYPE_CHECKING:
+    from every_byte.account.account import Account
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,8 @@ class ClosedForm:
 
     `formula()` has its terms for the sizes of the account, `formula(s=7)` for others: the same, unless a kernel changes
     on the way, which `conditions` name. `bytes(b=8)` evaluates it; letters that are not named stay as in the account.
-    `checks` are runs at sizes drawn at random, none of which was used to derive it.
+    `checks` are runs at sizes drawn at random, none of which was used to derive it. `is_alike` says that modules which
+    differ in a number alone are one: where the number of layers is a letter.
 
     Counts: the peak is the instant at which most is requested; of several moments that may have it, the highest. It
             holds where it was looked for: `ranges` says of each letter from where to where.
@@ -53,6 +59,7 @@ class ClosedForm:
     checks: tuple[Check, ...]
     n_runs: int
     seconds: float
+    is_alike: bool
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -95,12 +102,13 @@ class ClosedForm:
         point = self._point(letters)
         return formula_of(f"{self.title}: {moment}", self._here(moment, point), point)
 
-    def compare(self, account) -> Comparison:
+    def compare(self, account: "Account") -> Comparison:
         """What it predicts for the sizes of an account beside what is there, term by term. Raises: as `bytes`."""
         point = self._point(account.letters)
         moment, _ = self._highest(account.letters)
         forms = self._here(moment, point)
-        held = account.held(moment)
+        table = Sample(point, account.report.trace).at(moment, is_alike=self.is_alike)
+        held = table.n_bytes if table else {}
         names = term_names([*forms, *(key for key in held if key not in forms)])
         rows: dict[str, list[int]] = {}
         for key in names:

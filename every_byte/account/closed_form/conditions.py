@@ -24,6 +24,11 @@ class Ratio:
         """Its value at a point."""
         return Fraction(prod(point[i] for i in self.above), 1 if self.below is None else point[self.below])
 
+    @property
+    def places(self) -> set[int]:
+        """The places of all its letters."""
+        return {*self.above} | ({self.below} if self.below is not None else set())
+
     def __str__(self) -> str:
         product = "·".join(self.letters[i] for i in self.above)
         return product if self.below is None else f"{product}/{self.letters[self.below]}"
@@ -69,27 +74,33 @@ def separating(letters: Sequence[str], inside: Sequence[Point], outside: Sequenc
             yield from _divided(ratio, inside, outside)
 
 
-def apart(letters: Sequence[str], inside: Sequence[Point], outside: Sequence[Point]) -> Condition | None:
-    """The condition that holds at most points inside, and at none outside; of equals the simplest. None: at none."""
-    best, found = 0, None
-    for ratio in _ratios(tuple(letters)):
-        low, high = min(map(ratio, outside)), max(map(ratio, outside))
-        beyond = [value for value in map(ratio, inside) if value > high]
-        for condition in (
-            Condition(ratio, least=min(beyond, default=high)),
-            Condition(ratio, least=low, is_negated=True),
-            *(_multiples_alone(ratio, outside) if len(ratio.above) == 1 else ()),
-        ):
-            n = sum(map(condition, inside))
-            if n > best and not any(map(condition, outside)):
-                best, found = n, condition
+def at_a_change(
+    letters: Sequence[str], before: Point, after: Point, holds: Callable[[Point], bool | None]
+) -> Iterator[Condition]:
+    """The conditions on the one letter in which two points differ, one of which `holds`, and one does not."""
+    place = next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+    ratio = Ratio(tuple(letters), (place,))
+    small, large = sorted((before, after), key=ratio)
+    is_large, first, last = holds(large), small[place] + 1, large[place]
+    while first < last:
+        middle = (first + last) // 2
+        value = holds((*small[:place], middle, *small[place + 1 :]))
+        if value is None:
+            break
+        first, last = (first, middle) if value == is_large else (middle + 1, last)
+    yield Condition(ratio, least=last)
+    yield from (c for n in DIVISORS if (c := Condition(ratio, divisor=n))(before) != c(after))
+
+
+def best_of(conditions: Sequence[Condition], inside: Sequence[Point], outside: Sequence[Point]) -> Condition | None:
+    """The condition after which most points are with their likes; the first of equals. None where none parts any."""
+    best, found = 0.0, None
+    for condition in conditions:
+        n_inside, n_outside = sum(map(condition, inside)), sum(map(condition, outside))
+        apart = abs(n_inside / len(inside) - n_outside / len(outside))
+        if apart > best:
+            best, found = apart, condition
     return found
-
-
-def _multiples_alone(ratio: Ratio, outside: Sequence[Point]) -> Iterator[Condition]:
-    for divisor in DIVISORS:
-        condition = Condition(ratio, divisor=divisor)
-        yield from (each for each in (condition, condition.negated) if not any(map(each, outside)))
 
 
 def _ratios(letters: tuple[str, ...]) -> Iterator[Ratio]:

@@ -37,7 +37,7 @@ class Derivation:
         draw = Random(seed)
         self.ranges = sizes.ranges_of(samples)
         self._even = Even(samples, self.ranges, draw)
-        self._is_alike = any(len({frozenset(_modules(sample)) for sample in line}) > 1 for line in self._even.lines)
+        self.is_alike = any(len({frozenset(_modules(sample)) for sample in line}) > 1 for line in self._even.lines)
         others = [s for s in samples if s not in self._even.samples and self.ranges.have(s.point)]
         self._search = Search(samples, self.ranges, draw, self._even.samples, others)
         self.forms: dict[Moment, dict[Key, Pieces]] = {}
@@ -54,7 +54,7 @@ class Derivation:
 
     def held(self, sample: Sample, moment: Moment) -> dict[Key, int] | None:
         """What a run holds at a moment, by kind of rows; None where it never comes to that."""
-        table = sample.at(moment, is_alike=self._is_alike)
+        table = sample.at(moment, is_alike=self.is_alike)
         return None if table is None else table.n_bytes
 
     def refine(self) -> None:
@@ -98,7 +98,7 @@ class Derivation:
         value = self._value(moment, key)
         if key == PRESENCE or key.dtype is not None or (polynomial is not None and self._is_met(polynomial, value)):
             return None
-        calls = {s.point: call for s in self._search.samples if (call := s.call(moment, key, self._is_alike))}
+        calls = {s.point: call for s in self._search.samples if (call := s.call(moment, key, self.is_alike))}
         n = min((len(call.numbers) for call in calls.values()), default=0)
         numbers = {i: lambda s, i=i: calls[s.point].numbers[i] if s.point in calls else None for i in range(n)}
         form = kernel_form(self.ranges.letters, calls, self._even.polynomials(numbers), self.samples.spec)
@@ -107,13 +107,13 @@ class Derivation:
 
     def _sizes(self, moment: Moment) -> list[Atom]:
         """Sizes of tensors that are sums of products of letters: what may be rounded instead of a letter."""
-        shapes = self._even.origin.at(moment, is_alike=self._is_alike)
+        shapes = self._even.origin.at(moment, is_alike=self.is_alike)
         values: dict[tuple[Key, int], Value] = {}
         for key, shape in (shapes.shapes if shapes else {}).items():
             for i in range(len(shape)):
 
                 def value(sample: Sample, key=key, i=i) -> int | None:
-                    table = sample.at(moment, is_alike=self._is_alike)
+                    table = sample.at(moment, is_alike=self.is_alike)
                     shape = table.shapes.get(key, ()) if table else ()
                     return shape[i] if i < len(shape) else None
 

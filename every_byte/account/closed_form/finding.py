@@ -43,7 +43,14 @@ def closed_form(
         checks = [_check(derivation, sample, moment) for sample in new]
     base = dict(zip(samples.letters, samples.base, strict=True))
     return ClosedForm(
-        title, base, derivation.ranges, derivation.forms, tuple(checks), n_runs, time.perf_counter() - start
+        title,
+        base,
+        derivation.ranges,
+        derivation.forms,
+        tuple(checks),
+        n_runs,
+        time.perf_counter() - start,
+        derivation.is_alike,
     )
 
 

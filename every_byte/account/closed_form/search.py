@@ -5,14 +5,16 @@ from itertools import islice
 from random import Random
 
 from . import sizes
-from .conditions import Condition, apart, separating, sharpened
+from .conditions import Condition, at_a_change, best_of, separating, sharpened
 from .even import Value
 from .forms import Atom, Form, guessed, is_met, rounded
 from .pieces import Piece, Pieces
 from .polynomials import Point
 from .samples import Sample, Samples
 
-MOST_PIECES = 4
+MOST_SPLITS = 3
+"""So many conditions, one after the other, lead to a piece at most."""
+N_WAYS = 3
 N_OF_A_PIECE = 12
 """So many samples a piece has at least, if the program takes so many of its sizes."""
 MOST_TO_TELL = 12
@@ -41,7 +43,7 @@ class Search:
 
     def found(self, form: Form | None, value: Value) -> Pieces:
         """A form for all samples, rounded if need be, or one for each side of a condition, and so on."""
-        return Pieces(tuple(self._split(form, value, (), MOST_PIECES)))
+        return Pieces(tuple(self._split(form, value, (), MOST_SPLITS)))
 
     def more(self, n: int, conditions: Sequence[Condition] = ()) -> list[Sample]:
         """So many new runs at any sizes, drawn at random, where conditions hold; fewer where there are few such."""
@@ -69,12 +71,12 @@ class Search:
         if form is None or is_met(form, points, values):
             yield Piece(conditions, form)
             return
-        condition = self._condition(form, samples, value) if most > 1 else None
+        condition = self._condition(form, samples, value) if most > 0 else None
         if condition is None:
             yield Piece(conditions, None)
             return
-        yield Piece((*conditions, condition), form)
-        yield from self._split(form, value, (*conditions, condition.negated), most - 1)
+        for side in (condition, condition.negated):
+            yield from self._split(form, value, (*conditions, side), most - 1)
 
     def _form(self, form: Form | None, samples: list[Sample], value: Value) -> Form | None:
         points, values = _seen(samples, value)
@@ -85,7 +87,7 @@ class Search:
         return guessed(self._samples.letters, points, values, self.sizes)
 
     def _condition(self, form: Form, samples: list[Sample], value: Value) -> Condition | None:
-        """A condition under which a form is met, the only one if one will do, as exactly as runs tell it; else None."""
+        """A condition that parts samples by whether a form is met, wholly if one does, as exactly as runs tell it."""
 
         def holds(point: Point) -> bool | None:
             sample = self._samples.at(point)
@@ -101,13 +103,34 @@ class Search:
             if all(map(known, inside)) and not any(map(known, outside)):
                 return known
         letters = self._samples.letters
-        found = self._told_apart(list(separating(letters, inside, outside)), holds) or apart(letters, inside, outside)
-        if found is None:
-            return None
-        points = [sample.point for sample in self._with(value, ())]
-        found = sharpened(found, points, self._ranges.is_free, holds)
-        self._conditions.append(found)
+        changes = list(self._changes(inside, outside, holds))
+        changed = {_place(before, after) for before, after in changes}
+        parting = [c for c in separating(letters, inside, outside) if c.ratio.places <= changed]
+        if found := self._told_apart(parting, holds):
+            found = sharpened(found, [s.point for s in samples], self._ranges.is_free, holds)
+        else:
+            tried = [c for change in changes for c in at_a_change(letters, *change, holds)]
+            found = best_of([*self._conditions, *tried], inside, outside)
+        if found is not None and found not in self._conditions:
+            self._conditions.append(found)
         return found
+
+    def _changes(
+        self, inside: list[Point], outside: list[Point], holds: Callable[[Point], bool | None]
+    ) -> Iterator[tuple[Point, Point]]:
+        """Points that differ in one letter, at one of which a form is met: on ways from inside to outside."""
+        for _ in range(N_WAYS):
+            here, there = self._draw.choice(inside), self._draw.choice(outside)
+            was = True
+            for i in self._draw.sample(range(len(here)), len(here)):
+                if here[i] == there[i]:
+                    continue
+                new = (*here[:i], there[i], *here[i + 1 :])
+                if (now := holds(new)) is None:
+                    continue
+                if now != was:
+                    yield here, new
+                here, was = new, now
 
     def _told_apart(self, conditions: list[Condition], holds: Callable[[Point], bool | None]) -> Condition | None:
         """The simplest of conditions that is left when runs were made at points on which they differ."""
@@ -124,3 +147,7 @@ class Search:
 
 def _seen(samples: Sequence[Sample], value: Value) -> tuple[list[Point], list[int]]:
     return [sample.point for sample in samples], [value(sample) for sample in samples]
+
+
+def _place(before: Point, after: Point) -> int:
+    return next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)

@@ -1,0 +1,125 @@
+"""Closed forms of small programs whose truth is plain: rounded, in pieces, of a peak that moves, and what they say."""
+
+import re
+
+import pytest
+import torch
+from derived import of_program
+from torch import nn
+
+from every_byte.account.account import account
+from every_byte.account.batch import numbers
+
+
+def holding(n_bytes):
+    """A program that holds a tensor of so many bytes."""
+
+    def run(gpu, **letters):
+        return torch.empty(n_bytes(**letters), dtype=torch.uint8, device=gpu.device)
+
+    return run
+
+
+def total(found, **letters):
+    return found.bytes(**letters)
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "letters", "text"),
+    [
+        (lambda b, s: 7 * b * s**2, {"b": 3, "s": 50}, "7·b·s²"),
+        (lambda s: 3 * s * (s + 1) // 2, {"s": 50}, "(3·s² + 3·s)/2"),
+        (lambda b, s: b * (-(-s // 32) * 32), {"b": 3, "s": 50}, "b·⌈s⌉₃₂"),
+        (lambda b, r: b * (r // 16) ** 2, {"b": 3, "r": 100}, "b·⌈r − 15⌉₁₆²/256"),
+        (lambda b, p: 5 * b * (-(-(p**2 + 1) // 8) * 8), {"b": 3, "p": 9}, None),
+        (lambda b, s: 11, {"b": 3, "s": 50}, "11"),
+    ],
+    ids=["polynomial", "half", "up", "down", "sum", "constant"],
+)
+def test_what_is_found(n_bytes, letters, text):
+    def run(gpu, **letters):
+        size = torch.empty(letters["p"] ** 2 + 1, dtype=torch.uint8, device=gpu.device) if "p" in letters else None
+        return holding(n_bytes)(gpu, **letters), size
+
+    found, _ = of_program(run, n_checks=8, **letters)
+    assert found.is_exact, found
+    more = {letter: 3 * n + 1 for letter, n in letters.items()}
+    assert total(found, **more) == n_bytes(**more) + (more["p"] ** 2 + 1 if "p" in more else 0)
+    if text:
+        (term,) = found.formula().terms
+        assert str(term.size) == text
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "letters", "conditions"),
+    [
+        (lambda s: s if s < 77 else 5 * s, {"s": 60}, {"s ≥ 77"}),
+        (lambda b, s: b * s if b * s <= 300 else 9 * s, {"b": 6, "s": 50}, {"b·s ≥ 301"}),
+        (lambda b, s: b * s if s % 8 == 0 else 2 * b * s, {"b": 6, "s": 50}, {"s is a multiple of 8"}),
+        (lambda b, s: s if b == 1 and s > 60 else 3 * b * s, {"b": 3, "s": 60}, {"b ≥ 2", "s ≥ 61"}),
+        (lambda b, s: b * s if b >= 3 or s >= 70 else 2 * s * s, {"b": 4, "s": 60}, {"b ≥ 3", "s ≥ 70"}),
+    ],
+    ids=["from a size on", "from a product on", "at multiples", "both", "either"],
+)
+def test_where_it_changes(n_bytes, letters, conditions):
+    found, _ = of_program(holding(n_bytes), n_checks=10, **letters)
+    assert found.is_exact, found
+    assert not found.unknown
+    assert set(map(str, found.conditions)) == conditions
+    for b in (1, 2, 3, 5):
+        for s in (55, 59, 60, 61, 64, 69, 70, 76, 77, 96):
+            at = {letter: n for letter, n in {"b": b, "s": s}.items() if letter in letters}
+            assert total(found, **at) == n_bytes(**at), at
+
+
+def test_what_has_no_form_is_said_to_have_none():
+    def crooked(s):
+        return s**2 % 1009 + 1
+
+    found, _ = of_program(holding(crooked), n_checks=4, s=400)
+    assert not found.is_exact
+    assert [key.category for key in found.unknown] == ["other tensors"]
+    assert "No form was found of other tensors" in repr(found)
+    assert "Not met at s=" in repr(found)
+    with pytest.raises(ValueError, match="a form must have been found: none was for s=400"):
+        found.bytes()
+
+
+def net(d: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d))
+
+
+def of_a_net():
+    return account(net, numbers("b", "d"), loss=lambda output, _: output.square().mean(), b=600, d=20)
+
+
+def test_a_peak_that_moves():
+    """Many rows: it is in backward; few: in the optimizer, where it does not depend on them."""
+    found = of_a_net().formula()
+    assert found.is_exact, found
+    assert "backward" in found.moment(b=5000, d=16)
+    assert found.moment(b=2, d=300).startswith("optimizer")
+    assert "b" not in found.formula(b=2, d=300).by_term(b=2, d=300)
+    for letters in ({"b": 5000, "d": 16}, {"b": 2, "d": 300}, {"b": 431, "d": 77}):
+        trained = of_a_net().at(**letters)
+        assert found.bytes(**letters) == trained.report.trace.totals()[0][0] + max(trained.report.trace.totals()[0])
+        assert found.compare(trained).is_exact
+
+
+def test_what_it_says():
+    found = of_a_net().formula("end of forward", n_checks=3)
+    assert repr(found).startswith("end of forward, requested: end of forward\nterm ")
+    assert re.search(r"Derived from \d+ simulated runs in [\d.]+ s; of 3 further sizes, drawn at random,", repr(found))
+    assert "Looked for at b from 300 to 1,368; d from 10 to 40." in repr(found)
+    assert "<table" in found._repr_html_()
+
+
+def test_what_is_refused():
+    found = of_a_net()
+    with pytest.raises(ValueError, match="moment must be 'peak' or 'end of forward': got 'backward'"):
+        found.formula("backward")
+    with pytest.raises(ValueError, match="letters must be among b, d: got 's'"):
+        found.formula("end of forward", n_checks=1).bytes(s=3)
+    without = account(lambda: net(8), (torch.zeros(2, 8),), loss=lambda output, _: output.sum())
+    with pytest.raises(ValueError, match="an account must have letters to have a formula: got none"):
+        without.formula()
