@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, permutations
+from itertools import product as cartesian
 from math import prod
 
 from .polynomials import Point
@@ -48,6 +49,11 @@ class Condition:
         n = self.ratio(point)
         return ((n / self.divisor).denominator == 1 if self.divisor else n >= self.least) != self.is_negated
 
+    def nearest(self, points: Sequence[Point]) -> list[Point]:
+        """The points without repetition, those first that are next to where it begins; of multiples as they come."""
+        different = list(dict.fromkeys(points))
+        return different if self.divisor else sorted(different, key=lambda point: abs(self.ratio(point) - self.least))
+
     @property
     def negated(self) -> "Condition":
         """Its opposite."""
@@ -56,7 +62,7 @@ class Condition:
     def __str__(self) -> str:
         if self.divisor:
             return f"{self.ratio} is {'no' if self.is_negated else 'a'} multiple of {self.divisor}"
-        least = f"{self.least:,d}" if Fraction(self.least).denominator == 1 else str(self.least)
+        least = f"{int(self.least):,d}" if Fraction(self.least).denominator == 1 else str(self.least)
         return f"{self.ratio} {'<' if self.is_negated else '≥'} {least}"
 
 
@@ -120,20 +126,43 @@ def _divided(ratio: Ratio, inside: Sequence[Point], outside: Sequence[Point]) ->
 
 
 def sharpened(
-    condition: Condition, points: Sequence[Point], is_free: Sequence[bool], holds: Callable[[Point], bool | None]
+    condition: Condition, points: Sequence[Point], ends: Sequence[range], holds: Callable[[Point], bool | None]
 ) -> Condition:
-    """The same with the very number at which it begins, as far as free letters come near it.
+    """The same with the very number at which it begins, as far as there are points with a product beside it.
 
-    `holds` runs a point and says whether the condition does, None where the point cannot be run.
+    `ends` are the values that each letter may take, of which one that may not be changed has none. `holds` runs a point
+    and says whether the condition does, None where the point cannot be run.
     """
     ratio = condition.ratio
     if condition.divisor or ratio.below is not None:
         return condition
     beyond = min(int(ratio(p)) for p in points if condition(p) != condition.is_negated)
     below, near = max((int(ratio(p)), p) for p in points if condition(p) == condition.is_negated)
-    for i in [i for i in ratio.above if is_free[i]]:
+    for i in [i for i in ratio.above if ends[i]]:
         below, beyond = _bisected(condition, near, i, below, beyond, holds)
+    between = {n: p for n in range(below + 1, beyond) if (p := _with_product(ratio, near, n, ends)) is not None}
+    products = sorted(between)
+    while products:
+        middle = products[len(products) // 2]
+        value = holds(between[middle])
+        if value is None:
+            products.remove(middle)
+        elif value != condition.is_negated:
+            beyond, products = middle, [n for n in products if n < middle]
+        else:
+            below, products = middle, [n for n in products if n > middle]
     return replace(condition, least=beyond)
+
+
+def _with_product(ratio: Ratio, near: Point, product: int, ends: Sequence[range]) -> Point | None:
+    """A point with this product of the ratio's letters, whose others are those of a point; None where there is none."""
+    *first, last = ratio.above
+    for values in cartesian(*(ends[i] or (near[i],) for i in first)):
+        rest, remainder = divmod(product, prod(values))
+        if not remainder and rest in (ends[last] or (near[last],)):
+            changed = dict(zip(ratio.above, (*values, rest), strict=True))
+            return tuple(changed.get(i, n) for i, n in enumerate(near))
+    return None
 
 
 def _bisected(condition: Condition, near: Point, i: int, below: int, beyond: int, holds) -> tuple[int, int]:

@@ -15,6 +15,10 @@ from .samples import Sample, Samples
 MOST_SPLITS = 3
 """So many conditions, one after the other, lead to a piece at most."""
 N_WAYS = 3
+N_NEAR = 6
+"""So many runs near the place where a condition begins must agree with it."""
+LEAST_MET = 4
+"""A form that fewer samples meet is none."""
 N_OF_A_PIECE = 12
 """So many samples a piece has at least, if the program takes so many of its sizes."""
 MOST_TO_TELL = 12
@@ -79,12 +83,27 @@ class Search:
             yield from self._split(form, value, (*conditions, side), most - 1)
 
     def _form(self, form: Form | None, samples: list[Sample], value: Value) -> Form | None:
+        """The form that is met by all samples, or by most of them; None where there is none."""
         points, values = _seen(samples, value)
-        if form is not None and not is_met(form, points, values):
-            form = rounded(form, points, values) or form
-        if form is not None and any(form.at(p) == v for p, v in zip(points, values, strict=True)):
+        if form is not None and is_met(form, points, values):
             return form
-        return guessed(self._samples.letters, points, values, self.sizes)
+        candidates = [] if form is None else [form, rounded(form, points, values)]
+        candidates.append(guessed(self._samples.letters, points, values, self.sizes))
+        known = [candidate for candidate in candidates if candidate is not None]
+        if not any(is_met(candidate, points, values) for candidate in known):
+            known += self._of_some(points, values)
+        best = max(known, key=lambda candidate: _n_met(candidate, points, values), default=None)
+        return best if best is not None and _n_met(best, points, values) >= LEAST_MET else None
+
+    def _of_some(self, points: list[Point], values: list[int]) -> Iterator[Form]:
+        """Forms of the samples that are the smallest, or the largest, in one letter."""
+        for i in range(len(self._samples.letters)):
+            order = sorted(range(len(points)), key=lambda j, i=i: points[j][i])
+            for n in {len(order) // 4, len(order) // 2}:
+                for chosen in (order[:n], order[-n:]):
+                    form = guessed(self._samples.letters, [points[j] for j in chosen], [values[j] for j in chosen])
+                    if form is not None:
+                        yield form
 
     def _condition(self, form: Form, samples: list[Sample], value: Value) -> Condition | None:
         """A condition that parts samples by whether a form is met, wholly if one does, as exactly as runs tell it."""
@@ -107,8 +126,8 @@ class Search:
         changed = {_place(before, after) for before, after in changes}
         parting = [c for c in separating(letters, inside, outside) if c.ratio.places <= changed]
         if found := self._told_apart(parting, holds):
-            found = sharpened(found, [s.point for s in samples], self._ranges.is_free, holds)
-        else:
+            found = sharpened(found, [s.point for s in samples], self._ranges.ends, holds)
+        if found is None or not self._is_so(found, holds):
             tried = [c for change in changes for c in at_a_change(letters, *change, holds)]
             found = best_of([*self._conditions, *tried], inside, outside)
         if found is not None and found not in self._conditions:
@@ -135,14 +154,19 @@ class Search:
     def _told_apart(self, conditions: list[Condition], holds: Callable[[Point], bool | None]) -> Condition | None:
         """The simplest of conditions that is left when runs were made at points on which they differ."""
         for _ in range(MOST_TO_TELL):
-            drawn = islice(sizes.any_points(self._ranges, self._draw), MOST_DRAWN)
-            differing = (p for p in drawn if len({condition(p) for condition in conditions}) > 1)
-            point = next(differing, None)
-            if point is None:
+            differing = (p for p in self._drawn() if len({condition(p) for condition in conditions}) > 1)
+            if (point := next(differing, None)) is None:
                 break
             if (is_so := holds(point)) is not None:
                 conditions = [condition for condition in conditions if condition(point) == is_so]
         return next(iter(conditions), None)
+
+    def _is_so(self, condition: Condition, holds: Callable[[Point], bool | None]) -> bool:
+        """Whether further runs agree with it, those next to where it begins above all."""
+        return all(holds(p) in (None, condition(p)) for p in condition.nearest(self._drawn())[:N_NEAR])
+
+    def _drawn(self) -> list[Point]:
+        return list(islice(sizes.any_points(self._ranges, self._draw), MOST_DRAWN // 10))
 
 
 def _seen(samples: Sequence[Sample], value: Value) -> tuple[list[Point], list[int]]:
@@ -151,3 +175,7 @@ def _seen(samples: Sequence[Sample], value: Value) -> tuple[list[Point], list[in
 
 def _place(before: Point, after: Point) -> int:
     return next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+
+
+def _n_met(form: Form, points: Sequence[Point], values: Sequence[int]) -> int:
+    return sum(form.at(point) == value for point, value in zip(points, values, strict=True))

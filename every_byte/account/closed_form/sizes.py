@@ -28,6 +28,12 @@ class Ranges:
     low: tuple[int, ...]
     high: tuple[int, ...]
 
+    @property
+    def ends(self) -> tuple[range, ...]:
+        """All values that each letter is tried at; none of one that may not be any number."""
+        each = zip(self.is_free, self.low, self.high, strict=True)
+        return tuple(range(low, high + 1) if free else range(0) for free, low, high in each)
+
     def have(self, point: Point) -> bool:
         """Whether a point lies within them."""
         return all(low <= n <= high for n, low, high in zip(point, self.low, self.high, strict=True))
