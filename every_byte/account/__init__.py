@@ -1,1 +1,21 @@
-"""A program of the reader: whether it fits, where its peak is, who owns it; as text, as JSON, and as a page."""
+"""A program of the reader: whether it fits, where its peak is, who owns it; as text, as JSON, and as a page.
+
+`from every_byte.account import account, hugging_face, numbers, tokens` has what accounts for a model.
+"""
+
+__all__ = ["account", "hugging_face", "numbers", "tokens"]
+
+
+def __getattr__(name: str):
+    """These when they are first asked for: a report of a program needs none of them."""
+    if name == "account":
+        from .of_model import account as found
+    elif name == "hugging_face":
+        from .from_transformers import hugging_face as found
+    elif name == "numbers":
+        from .batch import numbers as found
+    elif name == "tokens":
+        from .batch import tokens as found
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found

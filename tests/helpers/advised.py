@@ -3,9 +3,8 @@
 import torch.nn.functional as F
 from torch import nn
 
-from every_byte.account.account import Account, account
-from every_byte.account.batch import numbers, tokens
-from every_byte.account.hugging_face import hugging_face
+from every_byte.account import hugging_face, numbers, tokens
+from every_byte.account.of_model import Account, account
 
 
 class Encoder(nn.Module):

@@ -34,7 +34,7 @@ ORDER = """
     every_byte.account.snapshots
     every_byte.account.closed_form
     every_byte.account.advice
-    every_byte.account.account
+    every_byte.account.of_model
     utils
     utils.models
     utils.formulas

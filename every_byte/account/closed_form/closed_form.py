@@ -19,7 +19,7 @@ from .terms import formula_of, term_names
 from .words import sentences
 
 if TYPE_CHECKING:
-    from every_byte.account.account import Account
+    from every_byte.account.of_model import Account
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,14 @@ class Search:
         return [*self._even, *self.others]
 
     def found(self, form: Form | None, value: Value) -> Pieces:
-        """A form for all samples, rounded if need be, or one for each side of a condition, and so on."""
-        return Pieces(tuple(self._split(form, value, (), MOST_SPLITS)))
+        """A form for all samples, rounded if need be, or one for each side of a condition, and so on.
+
+        What fell into many pieces is looked for once more: a condition that was found last may part it alone.
+        """
+        pieces = list(self._split(form, value, (), MOST_SPLITS))
+        if len(pieces) > 2:
+            pieces = min(pieces, list(self._split(form, value, (), MOST_SPLITS)), key=_n_pieces)
+        return Pieces(tuple(pieces))
 
     def more(self, n: int, conditions: Sequence[Condition] = ()) -> list[Sample]:
         """So many new runs at any sizes, drawn at random, where conditions hold; fewer where there are few such."""
@@ -179,3 +185,7 @@ def _place(before: Point, after: Point) -> int:
 
 def _n_met(form: Form, points: Sequence[Point], values: Sequence[int]) -> int:
     return sum(form.at(point) == value for point, value in zip(points, values, strict=True))
+
+
+def _n_pieces(pieces: Sequence[Piece]) -> tuple[int, int]:
+    return sum(piece.form is None for piece in pieces), len(pieces)

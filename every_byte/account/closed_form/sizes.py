@@ -14,6 +14,8 @@ LARGEST_UNIT = 256
 N_ON_A_LINE = 4
 MOST_ON_A_LINE = 7
 MOST_PAIRS = 4
+N_BETWEEN = 4
+"""So often as at each end of its range a size is drawn from all of it."""
 FRACTIONS = [Fraction(n) for n in (1, 2, 3, 4, 6, 8, 5, 12, 16)] + [Fraction(1, 2), Fraction(1, 4), Fraction(1, 3)]
 """The multiples that are tried of a size which has to divide another, or be divided."""
 
@@ -107,11 +109,17 @@ def even_points(ranges: Ranges, draw: Random) -> Iterator[Point]:
 
 
 def any_points(ranges: Ranges, draw: Random) -> Iterator[Point]:
-    """Points of any sizes within the ranges, without end; what is not free, one of its multiples."""
+    """Points of any sizes within the ranges, without end: often at their ends, as what is rare lies in corners.
+
+    What is not free is one of its multiples.
+    """
+    each = list(zip(ranges.is_free, ranges.values, ranges.low, ranges.high, strict=True))
     while True:
         yield tuple(
-            draw.randint(low, high) if free else draw.choice([n for n in values if low <= n <= high])
-            for free, values, low, high in zip(ranges.is_free, ranges.values, ranges.low, ranges.high, strict=True)
+            draw.choice((low, high, *(draw.randint(low, high) for _ in range(N_BETWEEN))))
+            if free
+            else draw.choice([n for n in values if low <= n <= high])
+            for free, values, low, high in each
         )
 
 

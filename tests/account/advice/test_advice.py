@@ -9,10 +9,9 @@ from advised import Encoder, of_next_tokens
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from every_byte.account.account import account
+from every_byte.account import account, numbers, tokens
 from every_byte.account.advice import loop
 from every_byte.account.advice.advice import bytes_of
-from every_byte.account.batch import numbers, tokens
 
 
 def mlp(d: int) -> nn.Module:

@@ -7,11 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from every_byte.account.account import account
+from every_byte.account import account, numbers, tokens
 from every_byte.account.advice.advice import bench_of, largest_of
 from every_byte.account.advice.largest import largest
 from every_byte.account.advice.loop import micro_batches
-from every_byte.account.batch import numbers, tokens
 from every_byte.gpu.memory.specs import find_spec
 
 ROOM = 1000

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from every_byte.account import numbers, tokens
 from every_byte.account.advice.loop import (
     batch_letter,
     in_backward,
@@ -15,7 +16,6 @@ from every_byte.account.advice.loop import (
 )
 from every_byte.account.advice.remedy import Left
 from every_byte.account.advice.runs import Bench
-from every_byte.account.batch import numbers, tokens
 from every_byte.account.training_step import OPTIMIZERS, TrainingStep
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.simulated import SimulatedGPU

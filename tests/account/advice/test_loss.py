@@ -5,10 +5,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from every_byte.account import tokens
 from every_byte.account.advice.loss import chunked_loss, head_of
 from every_byte.account.advice.remedy import DoesNotApply, together
 from every_byte.account.advice.runs import Bench
-from every_byte.account.batch import tokens
 from every_byte.account.training_step import TrainingStep
 from every_byte.gpu.memory.specs import find_spec
 from utils import GPT

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from torch import nn
 
+from every_byte.account import numbers, tokens
 from every_byte.account.advice.remedy import Changed, Remedy, by_lines, together
 from every_byte.account.advice.runs import Bench, check_indices
-from every_byte.account.batch import numbers, tokens
 from every_byte.account.training_step import TrainingStep
 from every_byte.gpu.memory.specs import find_spec
 

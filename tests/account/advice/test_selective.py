@@ -4,10 +4,10 @@ import pytest
 from advised import Encoder, of_next_tokens
 from torch import nn
 
+from every_byte.account import numbers, tokens
 from every_byte.account.advice.remedy import DoesNotApply, together
 from every_byte.account.advice.runs import Bench
 from every_byte.account.advice.selective import recorded_regions, selective, selective_within
-from every_byte.account.batch import numbers, tokens
 from every_byte.account.training_step import TrainingStep
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.remedies.optimal_policy import optimal

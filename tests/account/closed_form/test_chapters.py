@@ -5,8 +5,7 @@ import torch
 from derived import is_the_books, of_program
 from kernels_by_node import KERNELS
 
-from every_byte.account.account import account
-from every_byte.account.batch import tokens
+from every_byte.account import account, tokens
 from every_byte.gpu.ranks import ranks
 from every_byte.ledger.ledger import Ledger
 from utils import GPT, MLP, Block

@@ -7,8 +7,7 @@ import torch
 from derived import of_program
 from torch import nn
 
-from every_byte.account.account import account
-from every_byte.account.batch import numbers
+from every_byte.account import account, numbers
 
 
 def holding(n_bytes):

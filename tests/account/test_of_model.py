@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from every_byte.account.account import account
-from every_byte.account.batch import numbers, tokens
+from every_byte.account import account, numbers, tokens
 from utils import GPT, SimulatedGPU
 
 

@@ -4,9 +4,7 @@ import inspect
 
 import pytest
 
-from every_byte.account.account import account
-from every_byte.account.batch import tokens
-from every_byte.account.hugging_face import hugging_face
+from every_byte.account import account, hugging_face, tokens
 
 pytest.importorskip("transformers")
 pytestmark = pytest.mark.nightly
