@@ -95,8 +95,8 @@ def imports_of(module: str) -> list[tuple[str, bool]]:
 
 
 def is_last(module: str) -> bool:
-    """Whether a module stands behind all folders of its package: it is the package, or what `python -m` runs of one."""
-    return module in ("every_byte", "utils") or module.endswith("__main__")
+    """Whether a module stands behind all folders of its package: it has its public names, or `python -m` runs it."""
+    return module in ("every_byte", "every_byte.account", "utils") or module.endswith("__main__")
 
 
 def floor_of(module: str) -> int:

@@ -72,6 +72,8 @@ def separating(letters: Sequence[str], inside: Sequence[Point], outside: Sequenc
         return
     for ratio in _ratios(tuple(letters)):
         low, high = [ratio(point) for point in inside], [ratio(point) for point in outside]
+        if any(value.denominator != 1 for value in (*low, *high)):
+            continue
         if max(high) < min(low):
             yield Condition(ratio, least=min(low))
         elif max(low) < min(high):
