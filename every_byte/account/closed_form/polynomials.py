@@ -13,8 +13,8 @@ Point = tuple[int, ...]
 """The value of each letter."""
 
 
-PRIME = 2**127 - 1
-LARGEST = 2**62
+PRIME = 2**255 - 19
+LARGEST = 2**126
 """Numerators and denominators up to here are told from a residue: their products stay below the prime."""
 
 
