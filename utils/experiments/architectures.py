@@ -1,8 +1,9 @@
 """Public architectures by their libraries' own classes, small and in letters: what each is made of, and trained on."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from torch import nn
@@ -41,10 +42,15 @@ class Architecture:
             return hugging_face(self.library_class, **self.configuration)
         return _in_lists(self.library_class, self.configuration)
 
+    @property
+    def model_letters(self) -> dict[str, int]:
+        """The sizes of the model, without those that the batch alone has."""
+        names = inspect.signature(self.maker()).parameters
+        return {letter: size for letter, size in self.letters.items() if letter in names}
+
 
 def _in_lists(library_class: str, configuration: Callable[..., dict[str, Any]]) -> Callable[..., nn.Module]:
     """The same where a function says the configuration, whose arguments are the letters."""
-    from functools import wraps
 
     @wraps(configuration)
     def make(**letters: int) -> nn.Module:
@@ -151,7 +157,8 @@ TWO_OF_BART = {
 DECODER_OF_BART = dict(decoder_layers="L", decoder_attention_heads="a", decoder_ffn_dim="256*a")
 ENCODER_DECODERS = (
     text(
-        "T5", "T5ForConditionalGeneration", batch=PAIRS | {"decoder_input_ids": PAIRS["labels"]}, block=TWO_STACKS, d_kv=64,
+        "T5", "T5ForConditionalGeneration", batch=PAIRS | {"decoder_input_ids": PAIRS["labels"]}, block=TWO_STACKS,
+        d_kv=64,
         of={"hidden_size": "d_model", "num_hidden_layers": "num_layers", "num_attention_heads": "num_heads",
             "intermediate_size": "d_ff"}, num_decoder_layers="L", sizes={"t": 128},
     ),

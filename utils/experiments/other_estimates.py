@@ -69,7 +69,7 @@ def of_mem_tracker(architecture: Architecture, n_steps: int = 2) -> int | str:
 
 def _tracked(architecture: Architecture, n_steps: int) -> int:
     with torch.device(TRACKED):
-        model = architecture.maker()(**_wanted(architecture)).train()
+        model = architecture.maker()(**architecture.model_letters).train()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
     batch = made(dict(architecture.batch), architecture.letters)
     tracker = MemTracker()
@@ -83,11 +83,3 @@ def _tracked(architecture: Architecture, n_steps: int) -> int:
             tracker.reset_mod_stats()
     peak = tracker.get_tracker_snapshot("peak")
     return peak[torch.device(TRACKED)]["Total"]
-
-
-def _wanted(architecture: Architecture) -> dict[str, int]:
-    """The letters that the model has."""
-    import inspect
-
-    names = inspect.signature(architecture.maker()).parameters
-    return {letter: size for letter, size in architecture.letters.items() if letter in names}

@@ -1,0 +1,63 @@
+"""Writes tests/reference/2.13.0/architectures.json: what public architectures take, beside what others say of them.
+
+python -m tools.architectures                  all of them; so many at a time as --jobs says
+python -m tools.architectures Llama BERT       these, and prints them; writes nothing
+
+It wants transformers and accelerate, as the extra `zoo` brings them, and no network. Seconds depend on the machine.
+"""
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]
+
+from utils.experiments.architecture_rows import row_of, table, versions  # noqa: E402
+from utils.experiments.architectures import ARCHITECTURES  # noqa: E402
+
+STORED = ROOT / "tests" / "reference" / "2.13.0" / "architectures.json"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Account for each, print the table, and store all if it is all; 1 if a formula is not exact."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="by default all")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    arguments = parser.parse_args(argv)
+    if unknown := [name for name in arguments.names if name not in ARCHITECTURES]:
+        parser.error(f"NAME must be one of {', '.join(ARCHITECTURES)}: got {unknown[0]!r}.")
+    names = arguments.names or list(ARCHITECTURES)
+    with ProcessPoolExecutor(arguments.jobs, initializer=_quiet, max_tasks_per_child=4) as pool:
+        rows = dict(zip(names, _told(pool.map(row_of, names), names), strict=True))
+    print(table(rows))
+    if not arguments.names:
+        stored = {"versions": versions(), "architectures": rows}
+        STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(row["formula"].get("is_exact") for row in rows.values()) else 1
+
+
+def _told(rows, names):
+    for name, row in zip(names, rows, strict=True):
+        print(name, file=sys.stderr, flush=True)
+        yield row
+
+
+def _quiet() -> None:
+    """What libraries say of models so small, and of fake tensors, is no concern of the table."""
+    import logging
+
+    import torch
+
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
