@@ -134,11 +134,18 @@ class ClosedForm:
     # how it is shown
 
     def __repr__(self) -> str:
-        return "\n".join([repr(self.formula()), "", *sentences(self)])
+        return "\n".join([*([] if self._has_gaps else [repr(self.formula()), ""]), *sentences(self)])
 
     def _repr_html_(self) -> str:
         said = "".join(element("p", sentence) for sentence in sentences(self))
-        return f"{self.formula()._repr_html_()}{said}"
+        return said if self._has_gaps else f"{self.formula()._repr_html_()}{said}"
+
+    @property
+    def _has_gaps(self) -> bool:
+        """Whether a form is missing at the sizes of the account."""
+        point = self._point({})
+        present = [forms for forms in self.moments.values() if forms[PRESENCE].value(point)]
+        return not present or any(held_at(forms, point) is None for forms in present)
 
 
 def held_at(forms: Mapping[Key, Pieces], point: Point) -> dict[Key, int] | None:

@@ -69,6 +69,29 @@ def separating(letters: Sequence[str], inside: Sequence[Point], outside: Sequenc
             yield from _divided(ratio, inside, outside)
 
 
+def apart(letters: Sequence[str], inside: Sequence[Point], outside: Sequence[Point]) -> Condition | None:
+    """The condition that holds at most points inside, and at none outside; of equals the simplest. None: at none."""
+    best, found = 0, None
+    for ratio in _ratios(tuple(letters)):
+        low, high = min(map(ratio, outside)), max(map(ratio, outside))
+        beyond = [value for value in map(ratio, inside) if value > high]
+        for condition in (
+            Condition(ratio, least=min(beyond, default=high)),
+            Condition(ratio, least=low, is_negated=True),
+            *(_multiples_alone(ratio, outside) if len(ratio.above) == 1 else ()),
+        ):
+            n = sum(map(condition, inside))
+            if n > best and not any(map(condition, outside)):
+                best, found = n, condition
+    return found
+
+
+def _multiples_alone(ratio: Ratio, outside: Sequence[Point]) -> Iterator[Condition]:
+    for divisor in DIVISORS:
+        condition = Condition(ratio, divisor=divisor)
+        yield from (each for each in (condition, condition.negated) if not any(map(each, outside)))
+
+
 def _ratios(letters: tuple[str, ...]) -> Iterator[Ratio]:
     places = range(len(letters))
     yield from (Ratio(letters, (i,)) for i in places)

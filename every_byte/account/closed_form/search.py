@@ -5,7 +5,7 @@ from itertools import islice
 from random import Random
 
 from . import sizes
-from .conditions import Condition, separating, sharpened
+from .conditions import Condition, apart, separating, sharpened
 from .even import Value
 from .forms import Atom, Form, guessed, is_met, rounded
 from .pieces import Piece, Pieces
@@ -61,7 +61,7 @@ class Search:
 
     def _split(self, form: Form | None, value: Value, conditions: tuple[Condition, ...], most: int) -> Iterator[Piece]:
         samples = self._with(value, conditions)
-        if form is None and len(samples) < N_OF_A_PIECE:
+        if conditions and len(samples) < N_OF_A_PIECE:
             self.others += self.more(N_OF_A_PIECE - len(samples), conditions)
             samples = self._with(value, conditions)
         form = self._form(form, samples, value)
@@ -74,7 +74,7 @@ class Search:
             yield Piece(conditions, None)
             return
         yield Piece((*conditions, condition), form)
-        yield from self._split(None, value, (*conditions, condition.negated), most - 1)
+        yield from self._split(form, value, (*conditions, condition.negated), most - 1)
 
     def _form(self, form: Form | None, samples: list[Sample], value: Value) -> Form | None:
         points, values = _seen(samples, value)
@@ -85,7 +85,7 @@ class Search:
         return guessed(self._samples.letters, points, values, self.sizes)
 
     def _condition(self, form: Form, samples: list[Sample], value: Value) -> Condition | None:
-        """The condition under which a form is met, as exactly as runs tell it; None where there is none so simple."""
+        """A condition under which a form is met, the only one if one will do, as exactly as runs tell it; else None."""
 
         def holds(point: Point) -> bool | None:
             sample = self._samples.at(point)
@@ -100,7 +100,8 @@ class Search:
         for known in [c for c in self._conditions for c in (c, c.negated)]:
             if all(map(known, inside)) and not any(map(known, outside)):
                 return known
-        found = self._told_apart(list(separating(self._samples.letters, inside, outside)), holds)
+        letters = self._samples.letters
+        found = self._told_apart(list(separating(letters, inside, outside)), holds) or apart(letters, inside, outside)
         if found is None:
             return None
         points = [sample.point for sample in self._with(value, ())]

@@ -1,0 +1,130 @@
+"""The formulas of chapters 2 to 6, found again from runs alone: each term, as mathematics."""
+
+import pytest
+import torch
+from derived import is_the_books, of_program
+from kernels_by_node import KERNELS
+
+from every_byte.account.account import account
+from every_byte.account.batch import tokens
+from every_byte.gpu.ranks import ranks
+from every_byte.ledger.ledger import Ledger
+from utils import GPT, MLP, Block
+from utils.formulas.block import block_saved
+from utils.formulas.gpt import held_after_forward, held_in_loss
+from utils.formulas.mlp import mlp_saved
+from utils.formulas.settings import GPTSettings
+from utils.formulas.tensor_parallel import rank_saved
+from utils.models.activations import LeakyReLU as LeakyReLUFromOutput
+from utils.models.regions import set_regions
+from utils.models.tensor_parallel import tensor_parallel
+
+WORDS = tokens("b", "s", below="V")
+
+
+def activations_alone(found, rows):
+    """Without what is there beside what a layer keeps: its parameters, its input, its workspaces."""
+    kept = [row for row in rows if row.category == "activations"]
+    (moment,) = found.moments
+    forms = {key: pieces for key, pieces in found.moments[moment].items() if key.category in ("", "activations")}
+    object.__setattr__(found, "moments", {moment: forms})
+    return found, kept
+
+
+@pytest.mark.parametrize(
+    ("activation", "dropout"), [("GELU", 0.0), ("ReLU", 0.1), ("Tanhshrink", 0.0), ("Softsign", 0.1)]
+)
+def test_chapter_2(activation, dropout):
+    def run(gpu, b, s, d):
+        x = torch.randn(b, s, d, device=gpu.device, requires_grad=True) * 1  # made, so that it is kept as any other
+        model = MLP(d, activation, dropout, device=gpu.device)
+        return model, model(x)
+
+    found, kept = activations_alone(*of_program(run, b=2, s=40, d=24))
+    is_the_books(found, kept, mlp_saved(activation=activation, dropout=dropout), e="4")
+
+
+def test_chapter_3():
+    def run(gpu, b, s, d):
+        x = torch.randn(b, s, d, device=gpu.device, requires_grad=True) * 1
+        model = MLP(d, LeakyReLUFromOutput(), 0.0, device=gpu.device)
+        return model, model(x)
+
+    found, kept = activations_alone(*of_program(run, b=2, s=40, d=24))
+    is_the_books(found, kept, mlp_saved(activation="LeakyReLU", from_output=True), e="4")
+
+
+def trained(precision, kind, regions="none", gpu="a100-80gb", moment="end of forward"):
+    def made(V, s, L, a):
+        return set_regions(GPT(V, s, 64 * a, L, a, kind=kind), regions)
+
+    return account(
+        made, (WORDS, WORDS), loss=lambda out, _: out[1], optimizer="AdamW, fused", precision=precision, gpu=gpu,
+        b=2, s=96, L=2, a=2, V=300,
+    )  # fmt: skip
+
+
+def settings_of(step, precision, kind, regions):
+    trace = step.report.trace
+    nodes = {event.node for event in trace}
+    kernels = [name for part, name in KERNELS.items() if any(part in node for node in nodes)]
+    return GPTSettings(precision, kernels[0] if kind == "sdpa" else "explicit", holds_logits=False, regions=regions)
+
+
+@pytest.mark.sampled(3, slow=True)
+@pytest.mark.parametrize(
+    ("precision", "kind", "regions"),
+    [
+        ("autocast", "sdpa", "none"),
+        ("float32", "sdpa", "none"),
+        ("bfloat16", "explicit", "none"),
+        ("autocast", "sdpa", "every block"),
+        ("float32", "sdpa", "attention only"),
+    ],
+)
+def test_chapters_4_and_5(precision, kind, regions):
+    step = trained(precision, kind, regions)
+    rows = Ledger.at(step.report.trace, "end of forward").rows
+    formula = held_after_forward(settings_of(step, precision, kind, regions))
+    is_the_books(step.formula("end of forward"), rows, formula, d="64*a")
+
+
+@pytest.mark.nightly
+def test_the_peak_of_chapter_4():
+    step = trained("float32", "sdpa")
+    found = step.formula()
+    peak = held_in_loss(settings_of(step, "float32", "sdpa", "none"))
+    assert found.is_exact
+    at = {"b": 3, "s": 77, "L": 3, "a": 1, "V": 900}
+    assert "_log_softmax_backward_data" in found.moment(**at)
+    assert found.bytes(**at) == peak.bytes(**at, d=64)
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_chapter_6_where_sizes_divide(sequence):
+    """A rank of t: each letter that t divides is written as t of something."""
+
+    def run(gpu, mesh, b, m, h, t):
+        s, a = m * t, h * t
+        how = {"device": gpu.device, "dtype": torch.bfloat16}
+        block = tensor_parallel(Block(16 * a, a, "GELU", context_length=s, **how), mesh, sequence=sequence)
+        x = torch.randn(b, m if sequence else s, 16 * a, requires_grad=True, **how) * 1
+        return block, block(x)
+
+    def scopes(t, **_):
+        return [ranks(t, 0)]
+
+    found, kept = activations_alone(*of_program(run, b=2, m=24, h=2, t=2, scopes=scopes))
+    formula = rank_saved(attention="flash", activation="gelu", sequence=sequence)
+    is_the_books(found, kept, formula, e="2", s="m*t", a="h*t", d="16*h*t")
+
+
+def test_a_block_of_chapter_4_alone():
+    def run(gpu, b, s, a):
+        how = {"device": gpu.device, "dtype": torch.bfloat16}
+        block = Block(32 * a, a, "GELU", context_length=s, **how)
+        x = torch.randn(b, s, 32 * a, requires_grad=True, **how) * 1
+        return block, block(x)
+
+    found, kept = activations_alone(*of_program(run, b=2, s=33, a=3))
+    is_the_books(found, kept, block_saved(attention="flash", activation="gelu"), e="2", d="32*a")
