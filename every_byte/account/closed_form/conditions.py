@@ -51,7 +51,7 @@ class Condition:
     def __str__(self) -> str:
         if self.divisor:
             return f"{self.ratio} is {'no' if self.is_negated else 'a'} multiple of {self.divisor}"
-        least = f"{self.least:,d}" if Fraction(self.least).denominator == 1 else str(self.least)
+        least = f"{int(self.least):,d}" if Fraction(self.least).denominator == 1 else str(self.least)
         return f"{self.ratio} {'<' if self.is_negated else '≥'} {least}"
 
 
