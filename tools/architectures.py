@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _told(rows, names):
     for name, row in zip(names, rows, strict=True):
-        print(name, file=sys.stderr, flush=True)
+        print(f"{name}: {row['formula']}", file=sys.stderr, flush=True)
         yield row
 
 

@@ -60,7 +60,7 @@ def _in_lists(library_class: str, configuration: Callable[..., dict[str, Any]]) 
 
 
 def text(name: str, library_class: str, *, batch=TEXT, block=DECODER, of=(), sizes=(), **configuration) -> Architecture:
-    """A model of text, whose configuration has `hidden_size` and so on; `sizes` are letters beyond the usual five.
+    """A model of text, whose configuration has `hidden_size` and so on; `sizes` are further letters (None: not this).
 
     A library's own words for these are in `of`, as {"hidden_size": "n_embd"}; None: it has no such setting.
     """
@@ -73,11 +73,14 @@ def text(name: str, library_class: str, *, batch=TEXT, block=DECODER, of=(), siz
     }
     named = {dict(of).get(key, key): size for key, size in usual.items()}
     named.pop(None, None)
-    letters = dict(b=4, s=256, a=8, L=2, V=8000) | dict(sizes)
+    letters = {x: n for x, n in (dict(b=4, s=256, a=8, L=2, V=8000) | dict(sizes)).items() if n is not None}
     return Architecture(name, library_class, named | configuration, batch, letters, block)
 
 
-grouped = partial(text, num_key_value_heads="k", head_dim=64, sizes={"k": 4})
+GROUPS = dict(hidden_size="64*g*k", num_attention_heads="g*k", intermediate_size="256*g*k", num_key_value_heads="k")
+DECODER_IN_GROUPS = {"b": "b", "s": "s", "d": "64*g*k", "a": "g*k", "L": "L"}
+grouped = partial(text, block=DECODER_IN_GROUPS, sizes={"a": None, "g": 4, "k": 2}, **GROUPS)
+"""A model of text with k heads of keys and values, each for g heads of queries."""
 N_OF_GPT2 = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 
 
@@ -121,11 +124,11 @@ def of_images(name: str, library_class: str, configuration: Callable, block: str
 LANGUAGE = (
     grouped("Llama", "LlamaForCausalLM"),
     grouped("Mistral", "MistralForCausalLM"),
-    text("Qwen2", "Qwen2ForCausalLM", num_key_value_heads="k", sizes={"k": 4}),
-    grouped("Qwen3", "Qwen3ForCausalLM"),
-    grouped("Gemma 2", "Gemma2ForCausalLM"),
-    grouped("Gemma 3", "Gemma3ForCausalLM"),
-    text("Phi-3", "Phi3ForCausalLM", num_key_value_heads="k", sizes={"k": 4}, pad_token_id=0),
+    grouped("Qwen2", "Qwen2ForCausalLM"),
+    grouped("Qwen3", "Qwen3ForCausalLM", head_dim=64),
+    grouped("Gemma 2", "Gemma2ForCausalLM", head_dim=64),
+    grouped("Gemma 3", "Gemma3ForCausalLM", head_dim=64),
+    grouped("Phi-3", "Phi3ForCausalLM", pad_token_id=0),
     text("GPT-2", "GPT2LMHeadModel", of=N_OF_GPT2 | {"intermediate_size": "n_inner"}),
     text("GPT-NeoX", "GPTNeoXForCausalLM"),
     text("OPT", "OPTForCausalLM", of={"intermediate_size": "ffn_dim"}, word_embed_proj_dim="64*a"),
