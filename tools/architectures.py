@@ -2,6 +2,7 @@
 
 python -m tools.architectures                  all of them; so many at a time as --jobs says
 python -m tools.architectures Llama BERT       these, and prints them; writes nothing
+python -m tools.architectures --missing        goes on where it was interrupted
 
 It wants transformers and accelerate, as the extra `zoo` brings them, and no network. Seconds depend on the machine.
 """
@@ -13,7 +14,7 @@ import logging
 import os
 import sys
 import warnings
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,17 +33,37 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="by default all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--missing", action="store_true", help="those alone that are not stored of these versions")
     arguments = parser.parse_args(argv)
     if unknown := [name for name in arguments.names if name not in ARCHITECTURES]:
         parser.error(f"NAME must be one of {', '.join(ARCHITECTURES)}: got {unknown[0]!r}.")
-    names = arguments.names or list(ARCHITECTURES)
+    rows = _stored() if arguments.missing else {}
+    wanted = arguments.names or [name for name in ARCHITECTURES if name not in rows]
     with ProcessPoolExecutor(arguments.jobs, initializer=_quiet, max_tasks_per_child=4) as pool:
-        rows = dict(zip(names, _told(pool.map(_row, names), names), strict=True))
+        names = {pool.submit(_row, name): name for name in wanted}
+        for future in as_completed(names):
+            rows[names[future]] = future.result()
+            print(names[future], "formula:", rows[names[future]]["formula"], file=sys.stderr, flush=True)
+            if not arguments.names:
+                _store(rows)
+    rows = {name: rows[name] for name in ARCHITECTURES if name in rows}
     print(table(rows))
-    if not arguments.names:
-        stored = {"versions": versions(), "architectures": rows}
-        STORED.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     return 0 if all(row["formula"].get("is_exact") for row in rows.values()) else 1
+
+
+def _stored() -> dict[str, dict]:
+    """What is stored of the same versions, and of the same sizes."""
+    stored = json.loads(STORED.read_text(encoding="utf-8")) if STORED.exists() else {}
+    if stored.get("versions") != versions():
+        return {}
+    known = {name: row for name, row in stored["architectures"].items() if name in ARCHITECTURES}
+    return {name: row for name, row in known.items() if row["letters"] == dict(ARCHITECTURES[name].letters)}
+
+
+def _store(rows: dict[str, dict]) -> None:
+    ordered = {name: rows[name] for name in ARCHITECTURES if name in rows}
+    found = {"versions": versions(), "architectures": ordered}
+    STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _row(name: str) -> dict:
@@ -50,12 +71,6 @@ def _row(name: str) -> dict:
     gc.collect()
     gc.freeze()  # a look at a ledger passes over what libraries have made: it takes half as long
     return row_of(name)
-
-
-def _told(rows, names):
-    for name, row in zip(names, rows, strict=True):
-        print(f"{name}: {row['formula']}", file=sys.stderr, flush=True)
-        yield row
 
 
 def _quiet() -> None:

@@ -60,7 +60,7 @@ def _in_lists(library_class: str, configuration: Callable[..., dict[str, Any]]) 
 
 
 def text(name: str, library_class: str, *, batch=TEXT, block=DECODER, of=(), sizes=(), **configuration) -> Architecture:
-    """A model of text, whose configuration has `hidden_size` and so on; `sizes` are further letters (None: not this).
+    """A model of text, whose configuration has `hidden_size` and so on; `sizes` are other sizes, and further letters.
 
     A library's own words for these are in `of`, as {"hidden_size": "n_embd"}; None: it has no such setting.
     """
@@ -73,14 +73,12 @@ def text(name: str, library_class: str, *, batch=TEXT, block=DECODER, of=(), siz
     }
     named = {dict(of).get(key, key): size for key, size in usual.items()}
     named.pop(None, None)
-    letters = {x: n for x, n in (dict(b=4, s=256, a=8, L=2, V=8000) | dict(sizes)).items() if n is not None}
+    letters = dict(b=4, s=256, a=6, L=2, V=4000) | dict(sizes)
     return Architecture(name, library_class, named | configuration, batch, letters, block)
 
 
-GROUPS = dict(hidden_size="64*g*k", num_attention_heads="g*k", intermediate_size="256*g*k", num_key_value_heads="k")
-DECODER_IN_GROUPS = {"b": "b", "s": "s", "d": "64*g*k", "a": "g*k", "L": "L"}
-grouped = partial(text, block=DECODER_IN_GROUPS, sizes={"a": None, "g": 4, "k": 2}, **GROUPS)
-"""A model of text with k heads of keys and values, each for g heads of queries."""
+as_many = partial(text, num_key_value_heads="a")
+"""A model of text with as many heads of keys and values as of queries."""
 N_OF_GPT2 = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 
 
@@ -122,13 +120,13 @@ def of_images(name: str, library_class: str, configuration: Callable, block: str
 
 
 LANGUAGE = (
-    grouped("Llama", "LlamaForCausalLM"),
-    grouped("Mistral", "MistralForCausalLM"),
-    grouped("Qwen2", "Qwen2ForCausalLM"),
-    grouped("Qwen3", "Qwen3ForCausalLM", head_dim=64),
-    grouped("Gemma 2", "Gemma2ForCausalLM", head_dim=64),
-    grouped("Gemma 3", "Gemma3ForCausalLM", head_dim=64),
-    grouped("Phi-3", "Phi3ForCausalLM", pad_token_id=0),
+    text("Llama", "LlamaForCausalLM", num_key_value_heads="k", sizes=dict(a=8, k=4, V=8000)),
+    as_many("Mistral", "MistralForCausalLM"),
+    as_many("Qwen2", "Qwen2ForCausalLM"),
+    as_many("Qwen3", "Qwen3ForCausalLM", head_dim=64),
+    as_many("Gemma 2", "Gemma2ForCausalLM", head_dim=64),
+    as_many("Gemma 3", "Gemma3ForCausalLM", head_dim=64),
+    as_many("Phi-3", "Phi3ForCausalLM", pad_token_id=0),
     text("GPT-2", "GPT2LMHeadModel", of=N_OF_GPT2 | {"intermediate_size": "n_inner"}),
     text("GPT-NeoX", "GPTNeoXForCausalLM"),
     text("OPT", "OPTForCausalLM", of={"intermediate_size": "ffn_dim"}, word_embed_proj_dim="64*a"),
@@ -138,7 +136,7 @@ LANGUAGE = (
         of={"num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "intermediate_size": None},
     ),
     text("Falcon", "FalconForCausalLM", of={"intermediate_size": "ffn_hidden_size"}),
-    grouped("Mixtral", "MixtralForCausalLM", num_local_experts=4),
+    as_many("Mixtral", "MixtralForCausalLM", num_local_experts=4),
     text("Mamba", "MambaForCausalLM", of={"num_attention_heads": None, "intermediate_size": None},
          block=NO_TRANSFORMER),
 )  # fmt: skip
