@@ -111,7 +111,7 @@ def table(rows: dict[str, dict]) -> str:
     """All rows as plain text, and below what is not exact, by name."""
     return "\n".join(
         [text_table("Requested at the peak, and how far off it others are, in percent", HEAD,
-                    [_cells(name, row) for name, row in rows.items()], numbers=7), "", *_remarks(rows)]
+                    [_cells(name, row) for name, row in rows.items()], numbers=8), "", *_remarks(rows)]
     )  # fmt: skip
 
 
@@ -122,7 +122,8 @@ def _cells(name: str, row: dict) -> list[str]:
     n_named = len(row["not_modelled"])
     return [
         name, f"{n_named} named" if n_named else "", met, str(form.get("n_runs", "")), str(form.get("seconds", "")),
-        f"{others['parameters']:,d}", short(row["peak"]), _percent(others["accelerate"]),
+        f"{others['parameters']:,d}", short(row["peak"]),
+        short(row["workspace"]), _percent(others["accelerate"]),
         _percent(others["mem_tracker"]), usual,
     ]  # fmt: skip
 
@@ -132,6 +133,7 @@ def _percent(other: dict) -> str:
 
 
 def _remarks(rows: dict[str, dict]):
+    yield "cuBLAS: its workspace, which is in the peak, and which none of the others has."
     yield "* 16 bytes a parameter alone: the usual formula of activations has nothing to say of these."
     for name, row in rows.items():
         said = [f"not modelled: {', '.join(row['not_modelled'])}"] if row["not_modelled"] else []
