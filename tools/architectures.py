@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,11 +39,10 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"NAME must be one of {', '.join(ARCHITECTURES)}: got {unknown[0]!r}.")
     rows = _stored() if arguments.missing else {}
     wanted = arguments.names or [name for name in ARCHITECTURES if name not in rows]
-    with ProcessPoolExecutor(arguments.jobs, initializer=_quiet, max_tasks_per_child=4) as pool:
-        names = {pool.submit(_row, name): name for name in wanted}
-        for future in as_completed(names):
-            rows[names[future]] = future.result()
-            print(names[future], "formula:", rows[names[future]]["formula"], file=sys.stderr, flush=True)
+    with get_context("spawn").Pool(arguments.jobs, initializer=_quiet, maxtasksperchild=4) as pool:
+        for name, row in pool.imap_unordered(_row, wanted):
+            rows[name] = row
+            print(name, "formula:", row["formula"], file=sys.stderr, flush=True)
             if not arguments.names:
                 _store(rows)
     rows = {name: rows[name] for name in ARCHITECTURES if name in rows}
@@ -66,11 +65,11 @@ def _store(rows: dict[str, dict]) -> None:
     STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def _row(name: str) -> dict:
+def _row(name: str) -> tuple[str, dict]:
     ARCHITECTURES[name].maker()
     gc.collect()
     gc.freeze()  # a look at a ledger passes over what libraries have made: it takes half as long
-    return row_of(name)
+    return name, row_of(name)
 
 
 def _quiet() -> None:
