@@ -63,3 +63,10 @@ def test_the_stored_figures_come_out_again(name, monkeypatch):
     for row in (found, stored):
         row["formula"].pop("seconds", None)
     assert found == stored
+
+
+def test_the_table_has_a_line_of_each():
+    from utils.experiments.architecture_rows import table
+
+    lines = table(KNOWN["architectures"]).splitlines()
+    assert [line.split("  ")[0] for line in lines[2 : 2 + len(STORED_NAMES)]] == STORED_NAMES

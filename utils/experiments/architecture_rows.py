@@ -21,6 +21,7 @@ HEAD = [
     "s",
     "parameters",
     "peak",
+    "cuBLAS",
     "accelerate",
     "MemTracker",
     "usual",
