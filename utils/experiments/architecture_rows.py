@@ -1,0 +1,145 @@
+"""What a public architecture takes, by the account and its closed form, beside what others say of it: rows."""
+
+import importlib
+
+from every_byte.account.account import Account, account
+from every_byte.account.closed_form.closed_form import ClosedForm
+from every_byte.account.closed_form.words import sentences
+from every_byte.tables import text_table
+from every_byte.units import short
+
+from .architectures import ARCHITECTURES, Architecture
+from .other_estimates import n_parameters, of_accelerate, of_mem_tracker, of_usual_formula
+
+LIBRARIES = ("torch", "transformers", "accelerate")
+WORKSPACE = "cuBLAS workspace"
+HEAD = [
+    "architecture",
+    "not modelled",
+    "formula",
+    "runs",
+    "s",
+    "parameters",
+    "peak",
+    "cuBLAS",
+    "accelerate",
+    "MemTracker",
+    "usual",
+]
+
+
+def versions() -> dict[str, str]:
+    """The libraries that figures depend on, each with its version. Raises: ImportError where one is not installed."""
+    return {name: importlib.import_module(name).__version__.partition("+")[0] for name in LIBRARIES}
+
+
+def row_of(name: str, *, with_formula: bool = True) -> dict:
+    """All figures of an architecture, as plain JSON.
+
+    `peak` is what was requested at the account's peak; each of `others` has its bytes and how many percent they are
+    off it, or in words why there are none. Without the formula it takes a second or two.
+
+    Counts: a model's own classes, in training, float32, AdamW, two steps on a simulated A100.
+    Unit:   bytes, seconds.
+    """
+    architecture = ARCHITECTURES[name]
+    found = account(architecture.maker(), architecture.batch, **architecture.letters)
+    row = {"class": architecture.library_class, "letters": dict(architecture.letters)} | _accounted(found)
+    if with_formula:
+        row["formula"] = _derived(found)
+    return row | {"others": _others(architecture, found)}
+
+
+def _accounted(found: Account) -> dict:
+    report, parts = found.report, found.ledger.parts
+    return {
+        "ended": report.ended,
+        "peak": found.requested_bytes,
+        "at": str(report.peak_place),
+        "workspace": parts.get(WORKSPACE, 0),
+        "not_modelled": sorted(map(str, report.trace.unmodelled)),
+        "values_read": sorted(map(str, report.trace.values_read)),
+    }
+
+
+def _derived(found: Account) -> dict:
+    try:
+        form = found.formula()
+    except Exception as error:  # a row says so, and the other rows are still there
+        return {"fails": f"{type(error).__name__}: {error}"[:300]}
+    return {
+        "is_exact": form.is_exact,
+        "n_checks": len(form.checks),
+        "n_met": sum(check.is_exact for check in form.checks),
+        "n_runs": form.n_runs,
+        "seconds": round(form.seconds),
+        "at_these_sizes": _predicted(form),
+        "moments": sorted(map(str, form.moments)),
+        "missed": [] if form.is_exact else [s for s in sentences(form) if s.startswith(("No form", "Not met"))],
+    }
+
+
+def _predicted(form: ClosedForm) -> int | str:
+    try:
+        return form.bytes()
+    except ValueError as error:
+        return str(error)
+
+
+def _others(architecture: Architecture, found: Account) -> dict:
+    model = architecture.maker()(**architecture.model_letters)
+    states_bytes, activations_bytes = of_usual_formula(architecture, model)
+    usual = _beside(states_bytes + (activations_bytes or 0), found)
+    usual |= {"states": states_bytes, "activations": activations_bytes}
+    if activations_bytes is None:
+        usual["states_only"] = architecture.block
+    return {
+        "parameters": n_parameters(model),
+        "accelerate": _beside(of_accelerate(model), found),
+        "mem_tracker": _beside(of_mem_tracker(architecture), found),
+        "usual": usual,
+    }
+
+
+def _beside(said: int | str, found: Account) -> dict:
+    """Bytes, and by how many percent of the account's they are more (+) or fewer (-)."""
+    if isinstance(said, str):
+        return {"fails": said}
+    return {"bytes": said, "percent": round(100 * (said / found.requested_bytes - 1), 1)}
+
+
+def table(rows: dict[str, dict]) -> str:
+    """All rows as plain text, and below what is not exact, by name."""
+    return "\n".join(
+        [text_table("Requested at the peak, and how far off it others are, in percent", HEAD,
+                    [_cells(name, row) for name, row in rows.items()], numbers=8), "", *_remarks(rows)]
+    )  # fmt: skip
+
+
+def _cells(name: str, row: dict) -> list[str]:
+    form, others = row["formula"], row["others"]
+    met = "fails" if "fails" in form else f"{form['n_met']} of {form['n_checks']}"
+    usual = _percent(others["usual"]) + ("*" if "states_only" in others["usual"] else " ")
+    n_named = len(row["not_modelled"])
+    return [
+        name, f"{n_named} named" if n_named else "", met, str(form.get("n_runs", "")), str(form.get("seconds", "")),
+        f"{others['parameters']:,d}", short(row["peak"]),
+        short(row["workspace"]), _percent(others["accelerate"]),
+        _percent(others["mem_tracker"]), usual,
+    ]  # fmt: skip
+
+
+def _percent(other: dict) -> str:
+    return "fails" if "fails" in other else f"{other['percent']:+.1f}"
+
+
+def _remarks(rows: dict[str, dict]):
+    yield "cuBLAS: its workspace, which is in the peak, and which none of the others has."
+    yield "* 16 bytes a parameter alone: the usual formula of activations has nothing to say of these."
+    for name, row in rows.items():
+        said = [f"not modelled: {', '.join(row['not_modelled'])}"] if row["not_modelled"] else []
+        said += [f"reads values: {', '.join(row['values_read'])}"] if row["values_read"] else []
+        said += [f"formula: {row['formula']['fails']}"] if "fails" in row["formula"] else row["formula"]["missed"]
+        tracker = row["others"]["mem_tracker"]
+        said += [f"MemTracker: {tracker['fails']}"] if "fails" in tracker else []
+        yield from (f"{name}: {each}" for each in said)
