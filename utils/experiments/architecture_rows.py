@@ -2,9 +2,10 @@
 
 import importlib
 
-from every_byte.account.account import Account, account
+from every_byte.account import account
 from every_byte.account.closed_form.closed_form import ClosedForm
 from every_byte.account.closed_form.words import sentences
+from every_byte.account.of_model import Account
 from every_byte.tables import text_table
 from every_byte.units import short
 
