@@ -131,18 +131,30 @@ def guessed(
 
 
 def _one_monomial(letters, size: Atom | None, points, values) -> Form | None:
-    """One monomial of letters, in which a size takes part if there is one; one of its factors perhaps rounded."""
+    """One monomial of letters, in which a size takes part if there is one; and one of these rounded, beside itself."""
     atoms = (*atoms_of(letters), *([size] if size else []))
     powers = sorted(product(range(3), repeat=len(atoms)), key=sum)
-    roundings = product(range(len(atoms)), (False, True), MULTIPLES)
-    for i, is_down, multiple in [(-1, False, 1), *roundings]:
-        way = atoms if i < 0 else (*atoms[:i], replace(atoms[i], multiple=multiple, is_down=is_down), *atoms[i + 1 :])
-        table = [[atom(point) for atom in way] for point in points]
-        for each in powers:
-            is_new = (i < 0 or each[i]) and (size is None or each[-1])
-            if is_new and _is_scaled(each, table, values):
-                return Form(((Polynomial.of({each: Fraction(values[0], monomial_value(each, table[0]))}), way),))
+    powers = [each for each in powers if size is None or each[-1]]
+    table = [[atom(point) for atom in atoms] for point in points]
+    for each in powers:
+        if _is_scaled(each, table, values):
+            return _monomial(each, atoms, table[0], values[0])
+    powers = sorted(product(range(3), repeat=len(atoms)), key=sum)
+    for atom, is_down, multiple in product(atoms, (False, True), MULTIPLES):
+        new = replace(atom, multiple=multiple, is_down=is_down)
+        wider = [[*row, new(point)] for row, point in zip(table, points, strict=True)]
+        for each, power in product(powers, (1, 2)):
+            if _is_scaled((*each, power), wider, values):
+                return _monomial((*each, power), (*atoms, new), wider[0], values[0])
     return None
+
+
+def _monomial(powers: Monomial, atoms: tuple[Atom, ...], first: Sequence[int], value: int) -> Form:
+    """A monomial with this value where its factors are the first ones, without the factors that it lacks."""
+    scale = Fraction(value, monomial_value(powers, first))
+    used = [(power, atom) for power, atom in zip(powers, atoms, strict=True) if power]
+    polynomial = Polynomial.of({tuple(power for power, _ in used): scale})
+    return Form(((polynomial, tuple(atom for _, atom in used)),))
 
 
 def _is_scaled(powers: Monomial, table: Sequence[Sequence[int]], values: Sequence[int]) -> bool:

@@ -55,10 +55,11 @@ def test_what_is_found(n_bytes, letters, text):
         (lambda s: s if s < 77 else 5 * s, {"s": 60}, {"s ≥ 77"}),
         (lambda b, s: b * s if b * s <= 300 else 9 * s, {"b": 6, "s": 50}, {"b·s ≥ 301"}),
         (lambda b, s: b * s if s % 8 == 0 else 2 * b * s, {"b": 6, "s": 50}, {"s is a multiple of 8"}),
+        (lambda b, s: 1 if s % 8 == 0 else b * s * (s // 8 * 8 + 8), {"b": 6, "s": 50}, {"s is a multiple of 8"}),
         (lambda b, s: s if b == 1 and s > 60 else 3 * b * s, {"b": 3, "s": 60}, {"b ≥ 2", "s ≥ 61"}),
         (lambda b, s: b * s if b >= 3 or s >= 70 else 2 * s * s, {"b": 4, "s": 60}, {"b ≥ 3", "s ≥ 70"}),
     ],
-    ids=["from a size on", "from a product on", "at multiples", "both", "either"],
+    ids=["from a size on", "from a product on", "at multiples", "padded", "both", "either"],
 )
 def test_where_it_changes(n_bytes, letters, conditions):
     found, _ = of_program(holding(n_bytes), n_checks=10, **letters)
