@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence as Values
 from dataclasses import dataclass
 
-from .sequences import Sequence
+from .sequences import Requests
 
 SIZE, FREED, SEGMENTS, REFUSED, ENDED = "size", "freed", "segments", "refused", "ended"
 MOST_BEGINNINGS = 16
@@ -29,7 +29,7 @@ class Gap:
     simulated: range
 
 
-def beginning(real: Sequence, simulated: Sequence) -> int:
+def beginning(real: Requests, simulated: Requests) -> int:
     """The request of the simulated sequence that is the first of the real one.
 
     Where the real one begins with an empty GPU, that is the first. Else it is that from which the most sizes are the
@@ -57,12 +57,12 @@ def prefix_lengths(pattern: Values, values: Values) -> list[int]:
     return lengths[len(pattern) + 1 :]
 
 
-def _agreeing(real: Sequence, simulated: Sequence, start: int) -> int:
+def _agreeing(real: Requests, simulated: Requests, start: int) -> int:
     parting = first_parting(real, simulated, start)
     return parting.real if parting else len(real)
 
 
-def first_parting(real: Sequence, simulated: Sequence, start: int) -> Parting | None:
+def first_parting(real: Requests, simulated: Requests, start: int) -> Parting | None:
     """The first difference from a beginning on; None if there is none as far as both go."""
     with_segments = real.begins_empty and start == 0
     n = min(len(real), len(simulated) - start)
@@ -83,7 +83,7 @@ def _ends_here(at: int, n: int, n_real: int, freed: list, freed_there: list) -> 
     return at == n - 1 and (n < n_real or not Counter(freed) - Counter(freed_there))
 
 
-def gaps(real: Sequence, simulated: Sequence, parting: Parting) -> list[Gap]:
+def gaps(real: Requests, simulated: Requests, parting: Parting) -> list[Gap]:
     """From the first difference on what differs in size, between requests of which some in a row are the same."""
     ours, theirs = [r.n_bytes for r in real.requests], [r.n_bytes for r in simulated.requests]
     found, one, other = [], parting.real, parting.simulated

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .alignment import ENDED, REFUSED, Gap, Parting, beginning, first_parting, gaps
-from .sequences import Request, Sequence
+from .sequences import Request, Requests
 
 _NOT_A_SETTING = ("PYTORCH_CUDA_ALLOC_CONF",)
 
@@ -37,8 +37,8 @@ class Difference:
 class Comparison:
     """Two sequences, and what was set for each; `was_stopped` says that the simulation did not run to its end."""
 
-    real: Sequence
-    simulated: Sequence
+    real: Requests
+    simulated: Requests
     real_settings: dict
     simulated_settings: dict
     was_stopped: bool = False
@@ -163,7 +163,7 @@ def _only_in_one(ours: list[Request], theirs: list[Request]) -> Counter:
     return counts
 
 
-def _request(sequence: Sequence, number: int) -> dict | None:
+def _request(sequence: Requests, number: int) -> dict | None:
     if not 0 <= number < len(sequence):
         return None
     one = sequence.requests[number]

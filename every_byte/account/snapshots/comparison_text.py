@@ -10,7 +10,7 @@ from every_byte.units import exact
 from .alignment import ENDED, FREED, REFUSED, SEGMENTS, SIZE
 from .comparison import Comparison, Difference
 from .lines import Lines, prefix_of
-from .sequences import Request, Sequence
+from .sequences import Request, Requests
 from .text import wrapped
 
 AROUND, MOST_DIFFERENCES, MOST_FREED = 3, 10, 6
@@ -179,5 +179,5 @@ def _pasted(one: Request | None, prefix: str) -> str:
     return "has ended" if one is None else f"{one.n_bytes} bytes, {one.place.removeprefix(prefix)}, {one.made_by}"
 
 
-def _at(sequence: Sequence, number: int) -> Request | None:
+def _at(sequence: Requests, number: int) -> Request | None:
     return sequence.requests[number] if 0 <= number < len(sequence) else None

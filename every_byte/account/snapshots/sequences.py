@@ -34,7 +34,7 @@ class Request:
 
 
 @dataclass
-class Sequence:
+class Requests:
     """The requests of one run, and what there was before them.
 
     `refused` is what the last request, which failed, asked for, in whole blocks: the history ends with it. `segments`
@@ -98,7 +98,7 @@ class _Making:
             self.requests[-1].freed_sizes.append(n_bytes)
 
 
-def of_history(history: History, reserved_before: int) -> Sequence:
+def of_history(history: History, reserved_before: int) -> Requests:
     """The requests of a snapshot's history; where its last request failed, what was freed behind that is left out."""
     making, numbers, refused = _Making(), {}, None
     last = max((i for i, entry in enumerate(history.entries) if entry["action"] in ("alloc", "oom")), default=-1)
@@ -121,10 +121,10 @@ def of_history(history: History, reserved_before: int) -> Sequence:
             freed_first += 0 if making.requests else each.block_bytes
     found = sum(each.block_bytes for each in history.found) - freed_first
     refused_bytes = None if refused is None else round_size(refused.n_bytes)
-    return Sequence(making.requests, found, reserved_before, refused_bytes, refused)
+    return Requests(making.requests, found, reserved_before, refused_bytes, refused)
 
 
-def of_trace(trace: Trace) -> Sequence:
+def of_trace(trace: Trace) -> Requests:
     """The requests of a simulated GPU's trace; one that failed has no place in it."""
     making, numbers = _Making(), {}
     refused = None
@@ -144,4 +144,4 @@ def of_trace(trace: Trace) -> Sequence:
         elif event.action == "oom":
             refused = making.request(event.n_bytes, position, "", "")
     refused_bytes = None if refused is None else round_size(refused.n_bytes)
-    return Sequence(making.requests, refused_bytes=refused_bytes, refused=refused)
+    return Requests(making.requests, refused_bytes=refused_bytes, refused=refused)

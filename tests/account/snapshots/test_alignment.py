@@ -17,18 +17,18 @@ from every_byte.account.snapshots.alignment import (
     gaps,
     prefix_lengths,
 )
-from every_byte.account.snapshots.sequences import Request, Sequence
+from every_byte.account.snapshots.sequences import Request, Requests
 
 SIZES = st.lists(st.integers(1, 3), max_size=30)
 
 
-def sequence(*sizes: int, frees: dict[int, list[int]] | None = None, **more) -> Sequence:
+def sequence(*sizes: int, frees: dict[int, list[int]] | None = None, **more) -> Requests:
     """Requests of these sizes; after some, others are freed, by their numbers."""
     requests = [Request(size, i, "a.py:1 f", "mm") for i, size in enumerate(sizes)]
     for after, freed in (frees or {}).items():
         requests[after].freed = freed
         requests[after].freed_sizes = [sizes[n] if n >= 0 else 7 for n in freed]
-    return Sequence(requests, **more)
+    return Requests(requests, **more)
 
 
 @given(SIZES, SIZES)

@@ -6,17 +6,17 @@ from hypothesis import strategies as st
 from every_byte.account.snapshots.alignment import ENDED, REFUSED, SIZE
 from every_byte.account.snapshots.comparison import Comparison, Difference
 from every_byte.account.snapshots.comparison_text import Said, comparison_text
-from every_byte.account.snapshots.sequences import Request, Sequence
+from every_byte.account.snapshots.sequences import Request, Requests
 
 SIZES = st.lists(st.integers(1, 4), max_size=40)
 SAID = Said("real.pickle", "a100-80gb", "every-byte 0, torch 0", "the program ended by itself")
 
 
-def sequence(*sizes: int, **more) -> Sequence:
-    return Sequence([Request(size, i, "train.py:3 main", f"op{size}") for i, size in enumerate(sizes)], **more)
+def sequence(*sizes: int, **more) -> Requests:
+    return Requests([Request(size, i, "train.py:3 main", f"op{size}") for i, size in enumerate(sizes)], **more)
 
 
-def compared(ours: Sequence, theirs: Sequence, **more) -> Comparison:
+def compared(ours: Requests, theirs: Requests, **more) -> Comparison:
     return Comparison(ours, theirs, {}, {}, **more)
 
 
