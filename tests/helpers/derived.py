@@ -12,7 +12,7 @@ from every_byte.account.closed_form.derive import PRESENCE
 from every_byte.account.closed_form.finding import closed_form
 from every_byte.account.closed_form.keys import at_mark, key_of
 from every_byte.account.training_step import END_OF_FORWARD
-from every_byte.formula.expressions import Expression, up_of_sympy
+from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.simulated import SimulatedGPU
@@ -78,4 +78,3 @@ def is_the_books(found: ClosedForm, rows: Iterable[Row], formula: Formula, **wri
     for term in formula.terms:
         expected = term.size.sympy().subs(values, simultaneous=True)
         assert sympy.expand(expected - terms[term.name]) == 0, (term.name, expected, terms[term.name])
-    assert up_of_sympy()  # sizes that are rounded are compared as what they are, not as numbers

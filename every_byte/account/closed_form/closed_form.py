@@ -45,7 +45,8 @@ class ClosedForm:
     `formula()` has its terms for the sizes of the account, `formula(s=7)` for others: the same, unless a kernel changes
     on the way, which `conditions` name. `bytes(b=8)` evaluates it; letters that are not named stay as in the account.
     `checks` are runs at sizes drawn at random, none of which was used to derive it. `is_alike` says that modules which
-    differ in a number alone are one: where the number of layers is a letter.
+    differ in a number alone are one: where the number of layers is a letter. `unmodelled` are the operations that ran
+    and whose temporary memory the simulated GPU does not know.
 
     Counts: the peak is the instant at which most is requested; of several moments that may have it, the highest. It
             holds where it was looked for: `ranges` says of each letter from where to where.
@@ -60,6 +61,7 @@ class ClosedForm:
     n_runs: int
     seconds: float
     is_alike: bool
+    unmodelled: tuple[str, ...] = ()
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -69,7 +71,7 @@ class ClosedForm:
     @property
     def is_exact(self) -> bool:
         """Whether a form was found for all, and every check was met to the byte, kind of rows by kind of rows."""
-        return bool(self.checks) and all(check.is_exact for check in self.checks)
+        return bool(self.checks) and not self.unknown and all(check.is_exact for check in self.checks)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -80,12 +82,7 @@ class ClosedForm:
     @cached_property
     def unknown(self) -> tuple[Key, ...]:
         """The kinds of rows for which no form was found, somewhere."""
-        found = (
-            key
-            for forms in self.moments.values()
-            for key, pieces in forms.items()
-            if any(piece.form is None for piece in pieces.pieces)
-        )
+        found = (key for forms in self.moments.values() for key, pieces in forms.items() if pieces.is_unknown)
         return tuple(dict.fromkeys(found))
 
     def bytes(self, **letters: int) -> int:

@@ -86,7 +86,7 @@ def at_a_change(
     letters: Sequence[str], before: Point, after: Point, holds: Callable[[Point], bool | None]
 ) -> Iterator[Condition]:
     """The conditions on the one letter in which two points differ, one of which `holds`, and one does not."""
-    place = next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+    place = changed_place(before, after)
     ratio = Ratio(tuple(letters), (place,))
     small, large = sorted((before, after), key=ratio)
     is_large, first, last = holds(large), small[place] + 1, large[place]
@@ -98,6 +98,11 @@ def at_a_change(
         first, last = (first, middle) if value == is_large else (middle + 1, last)
     yield Condition(ratio, least=last)
     yield from (c for n in DIVISORS if (c := Condition(ratio, divisor=n))(before) != c(after))
+
+
+def changed_place(before: Point, after: Point) -> int:
+    """The place of the one letter, the first if there are several, in which two points differ."""
+    return next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
 
 
 def best_of(conditions: Sequence[Condition], inside: Sequence[Point], outside: Sequence[Point]) -> Condition | None:

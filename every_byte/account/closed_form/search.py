@@ -5,7 +5,7 @@ from itertools import islice
 from random import Random
 
 from . import sizes
-from .conditions import Condition, at_a_change, best_of, separating, sharpened
+from .conditions import Condition, at_a_change, best_of, changed_place, separating, sharpened
 from .even import Value
 from .forms import Atom, Form, guessed, is_met, rounded
 from .pieces import Piece, Pieces
@@ -129,7 +129,7 @@ class Search:
                 return known
         letters = self._samples.letters
         changes = list(self._changes(inside, outside, holds))
-        changed = {_place(before, after) for before, after in changes}
+        changed = {changed_place(before, after) for before, after in changes}
         parting = [c for c in separating(letters, inside, outside) if c.ratio.places <= changed]
         if found := self._told_apart(parting, holds):
             found = sharpened(found, [s.point for s in samples], self._ranges.ends, holds)
@@ -177,10 +177,6 @@ class Search:
 
 def _seen(samples: Sequence[Sample], value: Value) -> tuple[list[Point], list[int]]:
     return [sample.point for sample in samples], [value(sample) for sample in samples]
-
-
-def _place(before: Point, after: Point) -> int:
-    return next(i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
 
 
 def _n_met(form: Form, points: Sequence[Point], values: Sequence[int]) -> int:

@@ -21,6 +21,8 @@ def sentences(form: "ClosedForm") -> Iterator[str]:
         yield f"It changes where {'; where '.join(map(str, form.conditions))}."
     if len(form.moments) > 1:
         yield f"The peak is the highest of {len(form.moments)} moments: {'; '.join(map(str, form.moments))}."
+    if form.unmodelled:
+        yield f"Not modelled, and so not in it, is what these take meanwhile: {', '.join(form.unmodelled)}."
     for key in form.unknown:
         yield f"No form was found of {key.category} {key.name} in {key.module or 'no module'}."
     for check in form.checks:

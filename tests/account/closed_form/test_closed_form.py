@@ -137,3 +137,12 @@ def test_what_is_refused():
     without = account(lambda: net(8), (torch.zeros(2, 8),), loss=lambda output, _: output.sum())
     with pytest.raises(ValueError, match="an account must have letters to have a formula: got none"):
         without.formula()
+
+
+def test_what_is_not_modelled_is_named():
+    """cuDNN's workspaces: what a convolution takes meanwhile is not in a form, and it says so."""
+    found = account(
+        lambda c: nn.Conv2d(3, c, 3), numbers("b", 3, 9, 9), loss=lambda output, _: output.sum(), b=2, c=4
+    ).formula("end of forward", n_checks=2)
+    assert "aten::convolution (cuDNN's workspace)" in found.unmodelled
+    assert "Not modelled, and so not in it, is what these take meanwhile: aten::convolution" in repr(found)
