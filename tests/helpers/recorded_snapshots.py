@@ -1,5 +1,7 @@
 """Snapshots that were recorded, and small ones made by hand."""
 
+import copy
+
 from places import ROOT
 
 from every_byte.account.snapshots.history import History, history_of
@@ -94,3 +96,19 @@ class Making:
     def told(self) -> Told:
         """What it tells."""
         return told_of(self.snapshot(), "made.pickle")
+
+
+def of_an_older_version(name: str) -> dict:
+    """The same without what older versions of PyTorch leave out: annotations, settings, times, pools, addresses."""
+    snapshot = copy.deepcopy(recorded(name))
+    for name in ("external_annotations", "allocator_settings"):
+        del snapshot[name]
+    for entry in snapshot["device_traces"][0]:
+        for name in ("time_us", "compile_context", "user_metadata", "pool_id"):
+            entry.pop(name, None)
+    for segment in snapshot["segments"]:
+        for name in ("segment_pool_id", "is_expandable", "requested_size"):
+            segment.pop(name, None)
+        for block in segment["blocks"]:
+            del block["address"], block["requested_size"]
+    return snapshot

@@ -15,6 +15,7 @@ from fractions import Fraction
 import numpy
 import pytest
 import torch
+from mutated import mutated
 
 from every_byte.ledger.plain_instructions import MOST_MARKS
 from every_byte.ledger.plain_pickles import MOST_WAITING, Machine, NotPlain, TooLarge, load, loads
@@ -153,21 +154,10 @@ def test_mutated_pickles_are_read_or_refused_and_run_nothing(nothing_runs):
     wholes = [pickle.dumps(SNAPSHOT | {"device_traces": [FRAMES] * 9}, protocol=protocol) for protocol in (2, 4)]
     refused = 0
     for _ in range(N_MUTATED):
-        data = bytearray(drawn.choice(wholes))
-        for _ in range(drawn.randint(1, 8)):
-            at = drawn.randrange(len(data))
-            how = drawn.randrange(4)
-            if how == 0:
-                data[at] = drawn.randrange(256)
-            elif how == 1:
-                del data[at : at + drawn.randint(1, 40)]
-            elif how == 2:
-                data[at:at] = bytes(drawn.choice(b"cRibou()]}ae\x93\x81\x96\x8d\x8a\x94\x85") for _ in range(9))
-            else:
-                data[at : at + 8] = drawn.randbytes(8)
+        data = mutated(drawn.choice(wholes), drawn, 8)
         with _Bounded():
             try:
-                loads(bytes(data))
+                loads(data)
             except NotPlain:
                 refused += 1
     assert refused > N_MUTATED // 2

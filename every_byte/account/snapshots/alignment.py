@@ -1,7 +1,7 @@
 """Where two sequences of requests begin to be the same, where they part, and what is in one of them alone."""
 
 from collections import Counter
-from collections.abc import Sequence as Values
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .sequences import Requests
@@ -43,7 +43,7 @@ def beginning(real: Requests, simulated: Requests) -> int:
     return max(candidates, key=lambda start: (_agreeing(real, simulated, start), -start))
 
 
-def prefix_lengths(pattern: Values, values: Values) -> list[int]:
+def prefix_lengths(pattern: Sequence, values: Sequence) -> list[int]:
     """For each place in `values` how many values from there on are those that `pattern` begins with, in linear time."""
     joined = [*pattern, None, *values]
     lengths, left, right = [0] * len(joined), 0, 0

@@ -5,6 +5,7 @@ import random
 
 import pytest
 from hostile_snapshots import all_files, large_snapshot, near_the_limit, shared
+from mutated import mutated
 from opening_snapshots import Opening
 from recorded_snapshots import FOLDER
 
@@ -67,27 +68,12 @@ def test_what_is_shared_a_million_times_is_read_or_refused_and_costs_little(name
     opened(opening, shared()[name], fork=True)
 
 
-def mutated(data: bytearray, drawn: random.Random) -> bytes:
-    for _ in range(drawn.randint(1, 3)):
-        at = drawn.randrange(len(data))
-        how = drawn.randrange(4)
-        if how == 0:
-            data[at] = drawn.randrange(256)
-        elif how == 1:
-            del data[at : at + drawn.randint(1, 40)]
-        elif how == 2:
-            data[at:at] = bytes(drawn.choice(b"cRibou()]}ae\x93\x81\x96\x8d\x8a\x94\x85h") for _ in range(5))
-        else:
-            data[at : at + 3] = data[at + 50 : at + 53]
-    return bytes(data)
-
-
 def test_mutated_snapshots_are_read_or_refused(opening):
     drawn = random.Random(11)
     wholes = [(FOLDER / f"{name}.a100.pickle").read_bytes() for name in ("no_room", "python")]
     plain = pickle.loads(wholes[1])
     wholes += [pickle.dumps(plain, protocol=protocol) for protocol in (2, 3, 5)]
-    codes = [opened(opening, mutated(bytearray(drawn.choice(wholes)), drawn)).code for _ in range(N_MUTATED)]
+    codes = [opened(opening, mutated(drawn.choice(wholes), drawn, 3)).code for _ in range(N_MUTATED)]
     assert codes.count(2) > N_MUTATED // 2
     assert codes.count(0) > 5
 

@@ -4,7 +4,7 @@ import copy
 import time
 
 import pytest
-from recorded_snapshots import PROGRAM_OF, recorded
+from recorded_snapshots import PROGRAM_OF, of_an_older_version, recorded
 
 from every_byte.account.snapshots.schema import NotASnapshot, TooMany, check
 from every_byte.ledger.plain_pickles import MOST_BYTES
@@ -17,18 +17,7 @@ def test_recorded_snapshots_pass(name):
 
 def test_snapshots_of_older_versions_pass():
     """Without annotations and settings, without pools and times, and blocks without their addresses."""
-    snapshot = copy.deepcopy(recorded("train"))
-    for name in ("external_annotations", "allocator_settings"):
-        del snapshot[name]
-    for entry in snapshot["device_traces"][0]:
-        for name in ("time_us", "compile_context", "user_metadata", "pool_id"):
-            entry.pop(name, None)
-    for segment in snapshot["segments"]:
-        for name in ("segment_pool_id", "is_expandable", "requested_size"):
-            segment.pop(name, None)
-        for block in segment["blocks"]:
-            del block["address"], block["requested_size"]
-    check(snapshot, MOST_BYTES)
+    check(of_an_older_version("train"), MOST_BYTES)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 """What is told is the same in JSON, adds up, and is what the simulated GPU counts of the same program."""
 
-import copy
 import json
 
 import pytest
-from recorded_snapshots import PROGRAM_OF, PROGRAMS, recorded, told
+from recorded_snapshots import PROGRAM_OF, PROGRAMS, of_an_older_version, told
 
 from every_byte.account.snapshots.text import text_of
 from every_byte.account.snapshots.told import told_of
@@ -53,18 +52,7 @@ def test_a_request_that_failed():
 
 def test_an_older_snapshot_tells_the_same_but_what_it_lacks():
     """Without annotations, settings, times, pools, and blocks without addresses: steps are found by call stacks."""
-    snapshot = copy.deepcopy(recorded("leak"))
-    for name in ("external_annotations", "allocator_settings"):
-        del snapshot[name]
-    for entry in snapshot["device_traces"][0]:
-        for name in ("time_us", "compile_context", "user_metadata", "pool_id"):
-            entry.pop(name, None)
-    for segment in snapshot["segments"]:
-        for name in ("segment_pool_id", "is_expandable", "requested_size"):
-            segment.pop(name, None)
-        for block in segment["blocks"]:
-            del block["address"], block["requested_size"]
-    old, new = told_of(snapshot, "old.pickle"), told("leak")
+    old, new = told_of(of_an_older_version("leak"), "old.pickle"), told("leak")
     assert text_of(old)
     assert old.totals == new.totals
     assert old.leaks == new.leaks
