@@ -1,4 +1,4 @@
-"""Damages the bytes of a pickle in ways that are drawn: a byte, a piece cut out, instructions put in, a piece replaced."""
+"""Damages the bytes of a pickle in drawn ways: a byte, a piece cut out, instructions put in, a piece replaced."""
 
 import random
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Opened:
-    """How the command ended: its exit code, what it said, seconds, and the most memory of its process so far."""
+    """How the command ended: its exit code, what it said, seconds of a processor, and the most memory so far."""
 
     code: int
     out: str
@@ -54,13 +54,13 @@ def _once(argv: list[str]) -> dict:
 
     from every_byte.account.snapshots import read
 
-    out, err, start = io.StringIO(), io.StringIO(), time.perf_counter()
+    out, err, start = io.StringIO(), io.StringIO(), time.process_time()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             code = read.main(argv)
         except SystemExit as exit_:
             code = exit_.code
-    seconds, peak = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds, peak = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     said = {"code": code, "out": out.getvalue()[:100_000], "err": err.getvalue()[:100_000]}
     return said | {"seconds": seconds, "peak_bytes": peak * (1 if sys.platform == "darwin" else 1024)}
 
