@@ -103,7 +103,7 @@ def test_where_the_figure_reserves_other_bytes_than_the_verdict_it_is_said(explo
         ({}, True),
         ({"stage": "0"}, True),
         ({"recompute": "none"}, True),
-        ({"t": 1, "n": 64}, False),
+        pytest.param({"t": 1, "n": 64}, False, marks=pytest.mark.nightly),
         pytest.param({"model": "1T", "b": 1, "n": 24}, False, marks=pytest.mark.nightly),
         pytest.param(
             {"model": "1T", "b": 1, "n": 24, "sequence": "on, gathered again"}, "tightly", marks=pytest.mark.nightly

@@ -70,7 +70,7 @@ def settings_of(step, precision, kind, regions):
     return GPTSettings(precision, kernels[0] if kind == "sdpa" else "explicit", holds_logits=False, regions=regions)
 
 
-@pytest.mark.sampled(3, slow=True)
+@pytest.mark.sampled(5, slow=True)
 @pytest.mark.parametrize(
     ("precision", "kind", "regions"),
     [
@@ -99,7 +99,7 @@ def test_the_peak_of_chapter_4():
     assert found.bytes(**at) == peak.bytes(**at, d=64)
 
 
-@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("sequence", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_chapter_6_where_sizes_divide(sequence):
     """A rank of t: each letter that t divides is written as t of something."""
 
