@@ -13,7 +13,7 @@ from utils.explorers.fit_changes import OPTIMIZERS, PRECISIONS, PRICES, brought,
 from utils.explorers.ranks import WITH_BFLOAT16
 from utils.formulas.decoder_moments import MOMENTS, SCRATCH, TOO_FEW_TOKENS, peak, why_no_peak
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 SMALL = {"model": "llama-3.2-1b", "b": 1, "s": 2048}
 GPT = {"model": "gpt2", "b": 3, "s": 1024}

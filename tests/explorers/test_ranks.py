@@ -68,6 +68,7 @@ def test_each_choice_has_the_formula_of_its_own(explorer):
                     }
 
 
+@pytest.mark.nightly
 def test_what_it_says_of_the_engines(explorer):
     def said(**changed):
         return remark(step_of(explorer, start_of(explorer) | SMALL | changed).run())

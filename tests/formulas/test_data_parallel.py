@@ -16,7 +16,7 @@ from utils.models.data_parallel import fully_sharded, rank_parameters, replicate
 from utils.models.gpt import letters
 from utils.models.tensor_parallel import tensor_parallel
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 STATES = ("parameters", "gradients", "gradient buckets", "optimizer state")
 ENGINES = [0, 1, 3]

@@ -19,7 +19,7 @@ from utils.formulas.tensor_parallel import not_in_paper, rank_gpt_saved, rank_sa
 from utils.models.regions import set_regions
 from utils.models.tensor_parallel import tensor_parallel
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 RANKS = (1, 2, 4, 8)
 SEQUENCE = pytest.mark.parametrize("sequence", [False, True], ids=["tensor", "sequence"])

@@ -42,6 +42,7 @@ def test_the_plain_step_is_the_accounts(encoder):
     assert advice.plain.name == "plain"
 
 
+@pytest.mark.nightly
 def test_flops_are_those_of_pytorchs_counter(found):
     model, x = mlp(128), torch.randn(512, 128)
     with FlopCounterMode(display=False) as counter:

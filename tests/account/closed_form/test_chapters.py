@@ -70,15 +70,14 @@ def settings_of(step, precision, kind, regions):
     return GPTSettings(precision, kernels[0] if kind == "sdpa" else "explicit", holds_logits=False, regions=regions)
 
 
-@pytest.mark.sampled(5, slow=True)
 @pytest.mark.parametrize(
     ("precision", "kind", "regions"),
     [
-        ("autocast", "sdpa", "none"),
+        pytest.param("autocast", "sdpa", "none", marks=pytest.mark.nightly),
         ("float32", "sdpa", "none"),
-        ("bfloat16", "explicit", "none"),
-        ("autocast", "sdpa", "every block"),
-        ("float32", "sdpa", "attention only"),
+        pytest.param("bfloat16", "explicit", "none", marks=pytest.mark.nightly),
+        pytest.param("autocast", "sdpa", "every block", marks=pytest.mark.nightly),
+        pytest.param("float32", "sdpa", "attention only", marks=pytest.mark.nightly),
     ],
 )
 def test_chapters_4_and_5(precision, kind, regions):
