@@ -5,6 +5,9 @@ import json
 from pathlib import Path
 
 RECORDINGS = Path(__file__).parent.parent / "tests" / "reference" / "2.13.0"
+SNAPSHOTS = RECORDINGS / "snapshots"
+SNAPSHOT_PROGRAMS = RECORDINGS.parent / "snapshot_programs"
+"""What the CUDA build's `_dump_snapshot()` wrote, and the programs that it was written of."""
 
 
 def recorded(case: str, card: str = "a100") -> dict:

@@ -1,9 +1,10 @@
 """A program of the reader: whether it fits, where its peak is, who owns it; as text, as JSON, and as a page.
 
-`from every_byte.account import account, hugging_face, numbers, tokens` has what accounts for a model.
+`from every_byte.account import account, hugging_face, numbers, tokens` has what accounts for a model, `read_snapshot`
+what tells of a snapshot of a real GPU.
 """
 
-__all__ = ["account", "hugging_face", "numbers", "tokens"]
+__all__ = ["account", "hugging_face", "numbers", "read_snapshot", "tokens"]
 
 
 def __getattr__(name: str):
@@ -14,6 +15,8 @@ def __getattr__(name: str):
         from .from_transformers import hugging_face as found
     elif name == "numbers":
         from .batch import numbers as found
+    elif name == "read_snapshot":
+        from .snapshots.snapshot import read_snapshot as found
     elif name == "tokens":
         from .batch import tokens as found
     else:

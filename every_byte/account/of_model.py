@@ -1,6 +1,6 @@
 """The account of a reader's model: a step of its training on a simulated GPU, from the model and a batch in letters."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -66,12 +66,15 @@ class Account:
         step = replace(self.step, letters=self.letters | letters)
         return replace(self, step=step, report=step.run(self.report.spec, self.n_steps, self.settings))
 
-    def formula(self, moment: str = "peak", *, n_checks: int = 8, seed: int = 0) -> "ClosedForm":
+    def formula(
+        self, moment: str = "peak", letters: Iterable[str] | None = None, *, n_checks: int = 8, seed: int = 0
+    ) -> "ClosedForm":
         """What is held at the peak, or at "end of forward", in letters: derived from runs, and checked at others.
 
-        The letters are the account's own; so many sizes are drawn at random to check it, from this seed.
+        The letters are the account's own, or those of them that are named: fewer take fewer runs. `n_checks` sizes are
+        drawn at random to check it, from this seed.
 
-        Raises: ValueError for another moment, and where the account has no letters.
+        Raises: ValueError for another moment, for a letter that the account does not have, and where it has none.
         """
         from .closed_form.finding import closed_form
         from .closed_form.keys import at_mark
@@ -81,8 +84,9 @@ class Account:
         if not self.letters:
             raise ValueError("an account must have letters to have a formula: got none; write a size as 'b', and b=8.")
         at = None if moment == "peak" else at_mark(END_OF_FORWARD)
+        step = self.step if letters is None else self.step.of_letters(letters)
         return closed_form(
-            self.step, self.report.spec, moment=at, title=f"{moment}, requested", n_steps=self.n_steps,
+            step, self.report.spec, moment=at, title=f"{moment}, requested", n_steps=self.n_steps,
             settings=self.settings, n_checks=n_checks, seed=seed,
         )  # fmt: skip
 

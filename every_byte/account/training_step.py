@@ -2,10 +2,11 @@
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
@@ -72,6 +73,21 @@ class TrainingStep:
         of_batch = _arguments(self.batch) if callable(self.batch) else batches.letters_of(self.batch)
         return _arguments(self.make) | of_batch
 
+    def of_letters(self, letters: Iterable[str]) -> "TrainingStep":
+        """The same step with these letters alone: the others are numbers now.
+
+        Raises: ValueError for a letter that it does not have.
+        """
+        kept = tuple(letters)
+        if unknown := [letter for letter in kept if letter not in self.letters]:
+            raise ValueError(f"letters must be among {', '.join(self.letters)}: got {unknown[0]!r}.")
+        fixed = {letter: n for letter, n in self.letters.items() if letter not in kept}
+        make, batch = _with(self.make, fixed), self.batch
+        if not callable(batch) and batches.letters_of(batch) & fixed.keys():
+            batch = _of(batches.letters_of(batch), lambda **values: batches.made(self.batch, values))
+        batch = _with(batch, fixed) if callable(batch) else batch
+        return replace(self, make=make, batch=batch, letters={x: n for x, n in self.letters.items() if x in kept})
+
     def run(self, gpu: str | GPUSpec, n_steps: int = 2, settings: str = "", *, notes_calls: bool = False) -> Report:
         """So many steps on a fresh simulated GPU that stands for "cuda", and their report; out of memory is reported.
 
@@ -80,7 +96,7 @@ class TrainingStep:
         """
         start, ended, exit_code = time.perf_counter(), f"{n_steps} steps were run", 0
         model = self._model()
-        with SimulatedGPU(gpu, cuda=True, settings=settings) as simulated:
+        with SimulatedGPU(gpu, cuda=True, settings=settings) as simulated, _reported():
             simulated.trace.calls = {} if notes_calls else None
             with Training(simulated) as training:
                 try:
@@ -96,28 +112,52 @@ class TrainingStep:
         """So many steps on whatever "cuda" is: the machine's own GPU, or a simulated one that is open."""
         self._train(self._model(), n_steps)
 
-    def loss_on_cuda(self, model: nn.Module) -> torch.Tensor:
-        """The loss of a batch, on whatever "cuda" is, where a model goes for it."""
-        weights, computed = PRECISIONS[self.precision]
-        model.to("cuda", weights)
-        batch = batches.moved(self._batch(), "cuda")
-        with torch.autocast("cuda", computed) if computed else nullcontext():
-            return self._loss(_called(model, batch), batch)
+    def readings(self, gpu) -> dict[str, int]:
+        """Two steps on an open GPU, live or simulated: what each of both has allocated at most, and at its end.
+
+        Unit:   bytes.
+        """
+        found: dict[str, int] = {}
+
+        def read(number: int) -> None:
+            found[f"step {number}, at most"] = gpu.max_memory_allocated()
+            found[f"step {number}, at its end"] = gpu.memory_allocated()
+            gpu.reset_peak_memory_stats()
+
+        with _reported():
+            self._train(self._model(), 2, device=gpu.device, at_end_of_step=read)
+        return found
+
+    def loss_on(self, model: nn.Module, device: str = "cuda", *, is_drawn: bool = False) -> torch.Tensor:
+        """The loss of a batch on a device, or on whatever "cuda" is, where a model goes for it.
+
+        Where values matter, the batch's numbers are drawn: `is_drawn`.
+        """
+        model.to(device, PRECISIONS[self.precision][0])
+        with nullcontext() if is_drawn else undrawn():
+            batch = self._made_batch()
+        return self._forward(model, batches.moved(batch, device), device)
 
     def _model(self) -> nn.Module:
         with undrawn():
             return called_with(self.make, self.letters).train()
 
-    def _train(self, model: nn.Module, n_steps: int, at_end_of_forward: Callable[[], object] = lambda: None) -> None:
-        weights, computed = PRECISIONS[self.precision]
-        model.to("cuda", weights)
+    def _train(
+        self,
+        model: nn.Module,
+        n_steps: int,
+        at_end_of_forward: Callable[[], object] = lambda: None,
+        *,
+        device: str | torch.device = "cuda",
+        at_end_of_step: Callable[[int], object] = lambda number: None,
+    ) -> None:
+        model.to(device, PRECISIONS[self.precision][0])
         make_optimizer = OPTIMIZERS[self.optimizer] if isinstance(self.optimizer, str) else self.optimizer
         optimizer = make_optimizer([p for p in model.parameters() if p.requires_grad])
-        for _ in range(n_steps):  # batch and loss keep their names into the next step, as in a script
+        for number in range(1, n_steps + 1):  # batch and loss keep their names into the next step, as in a script
             for _ in range(self.micro_batches):
-                batch = batches.moved(self._batch(), "cuda")
-                with torch.autocast("cuda", computed) if computed else nullcontext():
-                    loss = self._loss(_called(model, batch), batch)
+                batch = batches.moved(self._batch(), device)
+                loss = self._forward(model, batch, device)
                 if self.micro_batches > 1:
                     loss = loss / self.micro_batches
                 at_end_of_forward()
@@ -125,11 +165,20 @@ class TrainingStep:
             if optimizer is not None:
                 optimizer.step()
             model.zero_grad()
+            at_end_of_step(number)
+
+    def _forward(self, model: nn.Module, batch, device: str | torch.device) -> torch.Tensor:
+        computed = PRECISIONS[self.precision][1]
+        with torch.autocast(torch.device(device).type, computed) if computed else nullcontext():
+            return self._loss(_called(model, batch), batch)
 
     def _batch(self):
         with undrawn():
-            found = called_with(self.batch, self.letters) if callable(self.batch) else self.batch
-            return batches.made(found, self.letters)
+            return self._made_batch()
+
+    def _made_batch(self):
+        found = called_with(self.batch, self.letters) if callable(self.batch) else self.batch
+        return batches.made(found, self.letters)
 
     def _loss(self, output, batch) -> torch.Tensor:
         if self.loss is not None:
@@ -143,6 +192,15 @@ class TrainingStep:
         )
 
 
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Without the warnings of a simulated GPU, whose every one the report has by name."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r".* is not modelled\b", UserWarning)
+        warnings.filterwarnings("ignore", "nothing is computed on a simulated GPU", UserWarning)
+        yield
+
+
 def _called(model: nn.Module, batch):
     """What a model returns for a batch: a dict's parts by name, a tuple's by place, anything else as the one."""
     if isinstance(batch, Mapping):
@@ -153,6 +211,28 @@ def _called(model: nn.Module, batch):
 def _arguments(function: Callable) -> set[str]:
     """The names of a function's arguments, letters all of them."""
     return set(inspect.signature(function).parameters)
+
+
+def _with(function: Callable, fixed: Mapping[str, int]) -> Callable:
+    """A function of letters without those that are numbers now."""
+    names = _arguments(function)
+    if not names & fixed.keys():
+        return function
+    given = {letter: n for letter, n in fixed.items() if letter in names}
+    return _of(names - fixed.keys(), lambda **values: function(**values | given), function)
+
+
+def _of(letters: Collection[str], function: Callable, like: Callable | None = None) -> Callable:
+    """A function that says by its signature which letters it takes."""
+
+    def made(**values: int):
+        return function(**values)
+
+    made.__name__ = getattr(like, "__name__", "a function")
+    made.__signature__ = inspect.Signature(
+        [inspect.Parameter(x, inspect.Parameter.KEYWORD_ONLY) for x in sorted(letters)]
+    )
+    return made
 
 
 def called_with(function: Callable, letters: Mapping[str, int]):

@@ -17,7 +17,7 @@ from .largest import Largest, largest
 from .loss import chunked_loss
 from .regions import apart_from_double, checkpoints, repeated_in
 from .remedy import DoesNotApply, Left, Offer, Remedy
-from .runs import Bench, Ran, check_indices, made_once
+from .runs import Bench, Ran, check_indices, made_once, quiet
 from .selective import selective, selective_within
 
 SHARES = 0.25, 0.5
@@ -83,6 +83,7 @@ class Advice:
         return text.html_of(self)
 
 
+@quiet()
 def advice_for(
     step: TrainingStep,
     n_steps: int,
@@ -138,6 +139,7 @@ def offers(step: TrainingStep, bench: Bench) -> list[Offer]:
     return [*found, *loop.settings(bench.settings), *loop.WITHOUT_EFFECT]
 
 
+@quiet()
 def largest_of(bench: Bench, step: TrainingStep, letter: str, remedies: tuple[Remedy, ...] = ()) -> Largest:
     """The largest value of a letter that fits.
 

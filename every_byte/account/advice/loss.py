@@ -153,7 +153,7 @@ def head_of(step: TrainingStep, spec: GPUSpec) -> Head:
     for module in names:
         module.register_forward_hook(see)
     with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
-        loss = step.loss_on_cuda(model)
+        loss = step.loss_on(model)
         made_by = _source(loss.grad_fn)
         heads = [(path, module, output) for path, module, output in found if output.grad_fn in made_by]
         if not heads:

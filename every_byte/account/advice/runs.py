@@ -1,6 +1,7 @@
 """A changed step, run on the simulated GPU with room for all: its bytes, whether they fit, and what it computes."""
 
 import inspect
+import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,9 +73,8 @@ class Bench:
         Raises: DoesNotApply for a remedy that cannot be applied; whatever the model raises.
         """
         changed = together(remedies, step, self.settings)
-        with quiet():
-            report = changed.step.run(spec_with_room(self.spec), self.n_steps, changed.settings)
-            flops = flops_of_a_step(changed.step, spec_with_room(self.spec)) if counts else 0
+        report = changed.step.run(spec_with_room(self.spec), self.n_steps, changed.settings)
+        flops = flops_of_a_step(changed.step, spec_with_room(self.spec)) if counts else 0
         own = fits_on(report.trace, report.steps, self._judged, None, settings_of(report.trace), others=()).own
         return Ran(
             remedies, changed.step, changed.settings, changed.lines, report.peak.allocated_bytes, own.needed_bytes,
@@ -108,8 +108,8 @@ def check_indices(step: TrainingStep, spec: GPUSpec) -> None:
     for path, module in model.named_modules():
         if isinstance(module, nn.Embedding):
             module.register_forward_pre_hook(partial(_look_up, path))
-    with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
-        step.loss_on_cuda(model)
+    with SimulatedGPU(spec_with_room(spec), cuda=True):
+        step.loss_on(model)
 
 
 def _look_up(path: str, module: nn.Embedding, args: tuple) -> None:
@@ -140,7 +140,12 @@ def made_once(step: TrainingStep) -> TrainingStep:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what libraries say of each run again: the plain one has said it."""
+    """Without what libraries warn of and log in each run again: the account's own has said it."""
+    disabled = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        yield
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)

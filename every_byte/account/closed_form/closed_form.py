@@ -101,8 +101,9 @@ class ClosedForm:
 
     def compare(self, account: "Account") -> Comparison:
         """What it predicts for the sizes of an account beside what is there, term by term. Raises: as `bytes`."""
-        point = self._point(account.letters)
-        moment, _ = self._highest(account.letters)
+        letters = {letter: account.letters[letter] for letter in self.letters}
+        point = self._point(letters)
+        moment, _ = self._highest(letters)
         forms = self._here(moment, point)
         table = Sample(point, account.report.trace).at(moment, is_alike=self.is_alike)
         held = table.n_bytes if table else {}

@@ -1,0 +1,165 @@
+"""The exercises of chapter 8, on a reader's own model: what stands, what one more costs, what is kept, what fits."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from random import Random
+
+from every_byte.account.advice.advice import bytes_of
+from every_byte.account.batch import unfilled
+from every_byte.account.of_model import Account
+from every_byte.account.report import Report
+from every_byte.account.snapshots.snapshot import read_snapshot
+from every_byte.account.training_step import END_OF_FORWARD
+from every_byte.formula.expressions import in_order
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.ledger.ledger import Ledger
+from every_byte.units import exact
+from utils.recordings import SNAPSHOTS
+
+from .judge import NO_ANSWER, Verdict, check, no_function, not_yet, of_part, raised, right
+
+STANDING = ("parameters", "gradients", "optimizer state")
+N_SIZES = 4
+
+
+def standing(mine: Account, answer: Mapping[str, int] | None) -> Verdict:
+    """Exercise 1: the bytes of parameters, of their gradients and of the optimizer's state, requested on the GPU."""
+    if answer is None or isinstance(answer, Mapping) and None in answer.values():
+        return NO_ANSWER
+    if not isinstance(answer, Mapping) or set(answer) != set(STANDING):
+        return not_yet(f"the answer is a dict with bytes for each of {', '.join(STANDING)}: got {answer!r}.")
+    parameters = [p for p in _model_of(mine).parameters() if p.requires_grad]
+    truth = {
+        "parameters": mine.ledger.of(category="parameters").requested_bytes,
+        "gradients": sum(p.numel() * p.element_size() for p in parameters),
+        "optimizer state": mine.ledger.of(category="optimizer state").requested_bytes,
+    }
+    n = sum(p.numel() for p in parameters)
+    mistakes = {
+        n: "That is how many there are: how many bytes has each?",
+        16 * n: "That is all of it together.",
+        truth["optimizer state"] // 2: "AdamW has two averages of each.",
+        truth["optimizer state"] + 4 * len(parameters): "The counters of steps are in the host's memory, unless fused.",
+    }
+    for name in STANDING:
+        if not (said := check(answer[name], truth[name], {k: v for k, v in mistakes.items() if k != truth[name]})):
+            return of_part(name, said)
+    return right(f"{exact(sum(truth.values()))} stand there, whatever the batch.")
+
+
+def one_more(mine: Account, letter: str, answer: int | None) -> Verdict:
+    """Exercise 2: by how many bytes the peak grows, requested, when a letter is one more."""
+    if answer is None:
+        return NO_ANSWER
+    if letter not in mine.letters:
+        return not_yet(f"letter must be one of {', '.join(mine.letters)}: got {letter!r}.")
+    here = mine.letters[letter]
+    try:
+        first, second = (mine.at(**{letter: here + more}).requested_bytes for more in (1, 2))
+    except Exception as error:
+        return not_yet(f"{raised(error, f'your model, at {letter}={here + 1},')}; choose another letter.")
+    grown = first - mine.requested_bytes
+    verdict = check(answer, grown, {mine.requested_bytes // here: "Not all that is there grows with it."})
+    if not verdict:
+        return verdict
+    if second - first == grown:
+        return right(f"{exact(grown)}, and as many for the next one.")
+    return right(f"{exact(grown)}; the next one brings {exact(second - first)}: what is rounded, or another kernel.")
+
+
+def kept(mine: Account, function: Callable[..., int] | None) -> Verdict:
+    """Exercise 3: what is an activation at the end of forward, requested, as a function of the model's letters."""
+    if (wrong := no_function(function)) is not None:
+        return wrong
+    n_right = 0
+    for found in _at_sizes(mine):
+        shown = ", ".join(f"{letter}={n:,d}" for letter, n in found.letters.items())
+        try:
+            answer = function(**found.letters)
+        except Exception as error:
+            return not_yet(f"for {shown} {raised(error)}")
+        if answer is None:
+            return NO_ANSWER
+        ledger = Ledger.at(found.report.trace, END_OF_FORWARD).of(category="activations")
+        if not (verdict := check(answer, ledger.requested_bytes, _hints(ledger, answer))):
+            return of_part(f"For {shown}", verdict)
+        n_right += 1
+    return right(f"your function agrees to the byte at {n_right} sizes, {n_right - 1} of them drawn at random.")
+
+
+def fits(mine: Account, letter: str, gpu: str, answer: int | None) -> Verdict:
+    """Exercise 4: the largest value of a letter that fits on a GPU, by the allocator, not by division."""
+    if answer is None:
+        return NO_ANSWER
+    if isinstance(answer, bool) or not isinstance(answer, int) or answer < 1:
+        return not_yet(f"the answer is a whole number from 1 on: got {answer!r}.")
+    room, batch = find_spec(gpu).allocator_bytes, mine.step.batch
+    step = mine.step if callable(batch) else replace(mine.step, batch=unfilled(batch))
+
+    def ran(value: int) -> Report:
+        return replace(step, letters=mine.letters | {letter: value}).run(gpu, mine.n_steps, mine.settings)
+
+    try:
+        here = ran(answer)
+        if here.exit_code:
+            return not_yet(f"{letter}={answer:,d} does not fit. Segments are cut up: more is reserved than allocated.")
+        larger = [answer + more for more in (1, 2, 3) if not ran(answer + more).exit_code]
+    except Exception as error:
+        return not_yet(raised(error, f"your model, at {letter}={answer:,d} or a little more,"))
+    if larger:
+        return not_yet(f"{letter}={answer:,d} fits, and so does {larger[-1]:,d}.")
+    return right(f"{exact(here.peak.allocated_bytes)} are allocated at its peak, of {exact(room)} for all segments.")
+
+
+def rest_of_no_room(answer: int | str | None) -> Verdict:
+    """Exercise 6: what is left free where `no_room.a100.pickle` ended, had all that was free been in one piece."""
+    if answer is None:
+        return NO_ANSWER
+    failed = read_snapshot(SNAPSHOTS / "no_room.a100.pickle").out_of_memory[-1]
+    asked, driver, in_segments = failed.n_bytes, failed.driver_bytes, failed.room.free_bytes
+    mistakes = {
+        in_segments - asked: "The driver had memory left, too.",
+        driver + in_segments: "That was free before: the request takes its part.",
+        driver + failed.room.largest_bytes - asked: "With expandable segments all pieces are one.",
+    }
+    try:
+        answer = bytes_of(answer) if isinstance(answer, str) else answer
+    except ValueError as error:
+        return not_yet(str(error))
+    return check(answer, driver + in_segments - asked, mistakes)
+
+
+def _model_of(mine: Account):
+    return mine.step._model()
+
+
+def _at_sizes(mine: Account) -> Iterator[Account]:
+    """The reader's own sizes, then others, drawn from the same seed each time; what a model refuses is left out."""
+    yield mine
+    drawn, n_found = Random(0), 1
+    for _ in range(6 * N_SIZES):
+        letters = {}
+        for letter in in_order(mine.letters):
+            size = mine.letters[letter]
+            letters[letter] = drawn.choice([size, 2 * size, size + 1, max(1, size - 1)])
+        try:
+            yield mine.at(**letters)
+        except Exception:  # heads that do not divide a width, and the like
+            continue
+        n_found += 1
+        if n_found == N_SIZES:
+            return
+
+
+def _hints(ledger: Ledger, answer: object) -> dict[int, str]:
+    """What a wrong answer leaves out or has twice, where that is what one kind of module and operation keeps."""
+    if not isinstance(answer, int):
+        return {}
+    truth, kinds = ledger.requested_bytes, {}
+    for row in ledger:
+        where = re.sub(r"[0-9]+", "*", row.module) or "no module"
+        kind = f"what {row.operation} makes is kept for {', '.join(row.kept_for)}, in {where}"
+        kinds[kind] = kinds.get(kind, 0) + row.n_bytes
+    of_all = {truth - n: f"Left out, it seems: {kind}." for kind, n in kinds.items()}
+    return of_all | {truth + n: f"Twice, it seems: {kind}." for kind, n in kinds.items()}

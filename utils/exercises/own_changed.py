@@ -1,0 +1,83 @@
+"""The exercise of chapter 8 that changes a reader's own model: fewer bytes at the peak, and the same gradients."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+
+from every_byte.account.of_model import Account
+from every_byte.account.training_step import called_with
+from every_byte.units import exact
+
+from .judge import NO_ANSWER, Verdict, not_yet, raised, right
+
+TOLERANCE = {"float32": 1e-4}
+COARSE = 2e-2
+"""How far gradients may be apart, of their norm: in float32, and where fewer bits are computed with."""
+
+
+def cheaper(mine: Account, changed: Account | None, small: Mapping[str, int], share: float = 0.2) -> Verdict:
+    """Exercise 5: the peak of a reader's model lower by this share at least, and the gradients as they were.
+
+    `changed` is the account of the changed model, at the same sizes, with the same optimizer and precision. Gradients
+    are compared on the CPU, at the sizes of `small`, from equal weights and equal random numbers.
+    """
+    if changed is None:
+        return NO_ANSWER
+    if not isinstance(changed, Account):
+        return not_yet(f"the answer is an account of the changed model: got {type(changed).__name__}.")
+    for what in ("letters", "precision", "optimizer"):
+        old, new = getattr(mine.step, what), getattr(changed.step, what)
+        if old != new:
+            return not_yet(f"{what} must stay {_shown(old)}: got {_shown(new)}.")
+    gain = 1 - changed.peak_bytes / mine.peak_bytes
+    if gain < share:
+        now = f"it is {exact(changed.peak_bytes)}, and was {exact(mine.peak_bytes)}"
+        where = f"It is in {changed.report.peak_place}."
+        return not_yet(f"the peak must be lower by {share:.0%}: {now}, {gain:.1%}. {where}")
+    try:
+        off = _gradients_apart(mine, changed, small)
+    except Exception as error:
+        return not_yet(raised(error, f"on the CPU, at {_shown(dict(small))}, it"))
+    if isinstance(off, str):
+        return not_yet(off)
+    tolerance = TOLERANCE.get(mine.step.precision, COARSE)
+    if off > tolerance:
+        apart = f"by {off:.2g} of their norm"
+        return not_yet(f"the gradients are others, {apart}. Dropout has to draw the same numbers, too.")
+    return right(f"{exact(mine.peak_bytes - changed.peak_bytes)} fewer, {gain:.1%}, and the same gradients.")
+
+
+def _gradients_apart(mine: Account, changed: Account, small: Mapping[str, int]) -> float | str:
+    """By which share of their norm gradients differ; in words, if the parameters are not the same."""
+    models = [_made(account, small) for account in (mine, changed)]
+    first, second = (list(model.parameters()) for model in models)
+    if [p.shape for p in first] != [p.shape for p in second]:
+        return f"the parameters must stay as they are: there were {_counted(first)}, and are {_counted(second)}."
+    with torch.no_grad():
+        for one, other in zip(first, second, strict=True):
+            other.copy_(one)
+    found = [_gradients(account, model, small) for account, model in zip((mine, changed), models, strict=True)]
+    return float((found[0] - found[1]).norm() / found[0].norm().clamp_min(1e-30))
+
+
+def _made(account: Account, small: Mapping[str, int]):
+    torch.manual_seed(0)
+    return called_with(account.step.make, account.letters | dict(small)).train()
+
+
+def _gradients(account: Account, model, small: Mapping[str, int]) -> torch.Tensor:
+    torch.manual_seed(1)
+    step = replace(account.step, letters=account.letters | dict(small))
+    step.loss_on(model, "cpu", is_drawn=True).backward()
+    return torch.cat([p.grad.flatten().double() for p in model.parameters() if p.grad is not None])
+
+
+def _counted(parameters: list) -> str:
+    return f"{len(parameters)} of {sum(p.numel() for p in parameters):,d} numbers"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{letter}={n}" for letter, n in value.items())
+    return repr(value) if isinstance(value, str) else getattr(value, "__name__", str(value))

@@ -1,0 +1,78 @@
+"""The stored table of public architectures: the account of each, its derived formula, and what other estimates say."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from every_byte.tables import html_table, text_table
+from every_byte.units import MiB
+from utils.recordings import RECORDINGS
+
+STORED = RECORDINGS / "architectures.json"
+HEAD = ["architecture", "parameters", "peak, MiB", "formula", "runs", "s", "accelerate", "MemTracker", "usual"]
+
+
+@dataclass(frozen=True, repr=False)
+class ArchitectureTable:
+    """Rows by name, as `architecture_rows.row_of` makes them; `versions` are those of the libraries.
+
+    Unit:   MiB, requested; seconds; percent more (+) or fewer (-) than the account's.
+    """
+
+    versions: Mapping[str, str]
+    rows: Mapping[str, dict]
+
+    @property
+    def exact(self) -> list[str]:
+        """The names whose formula was found whole, and met at every check."""
+        return [name for name, row in self.rows.items() if row["formula"].get("is_exact")]
+
+    def percents(self, other: str) -> dict[str, float]:
+        """How far off "accelerate", "mem_tracker" or "usual" is, by name, where it said anything."""
+        said = {name: row["others"][other].get("percent") for name, row in self.rows.items()}
+        return {name: percent for name, percent in said.items() if percent is not None}
+
+    @property
+    def title(self) -> str:
+        """What it is of."""
+        return "Simulated, requested at the peak: " + ", ".join(f"{name} {n}" for name, n in self.versions.items())
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the marks in it mean."""
+        missed = [name for name in self.rows if name not in self.exact]
+        said = ["* 16 bytes a parameter alone: it is no transformer of one stack."]
+        named = [name for name, row in self.rows.items() if row["not_modelled"]]
+        said += [f"Without cuDNN's workspaces, which are named in the account: {', '.join(named)}."] if named else []
+        said += [f"No whole formula was found for {', '.join(missed)}."] if missed else []
+        return said
+
+    def _cells(self, name: str) -> list[str]:
+        row = self.rows[name]
+        form, others = row["formula"], row["others"]
+        met = f"{form['n_met']} of {form['n_checks']}" if form.get("is_exact") else "not whole"
+        return [
+            name, f"{others['parameters']:,d}", f"{row['peak'] / MiB:,.1f}", met, str(form.get("n_runs", "")),
+            str(form.get("seconds", "")), _percent(others["accelerate"]), _percent(others["mem_tracker"]),
+            _percent(others["usual"]) + ("*" if "states_only" in others["usual"] else ""),
+        ]  # fmt: skip
+
+    def __repr__(self) -> str:
+        cells = [self._cells(name) for name in self.rows]
+        return "\n".join([text_table(self.title, HEAD, cells, numbers=8), "", *self.remarks])
+
+    def _repr_html_(self) -> str:
+        cells = [self._cells(name) for name in self.rows]
+        return html_table(self.title, HEAD, cells, numbers=8) + "".join(f"<p>{said}</p>" for said in self.remarks)
+
+
+@cache
+def stored_table() -> ArchitectureTable:
+    """The table as `python -m tools.architectures` stored it, in one run."""
+    found = json.loads(STORED.read_text(encoding="utf-8"))
+    return ArchitectureTable(found["versions"], found["architectures"])
+
+
+def _percent(other: Mapping) -> str:
+    return "fails" if "fails" in other else f"{other['percent']:+.1f}%"
