@@ -99,3 +99,33 @@ def test_every_letter_has_a_value():
         account(mlp, numbers("b", 8), loss=squares, b=8)
     with pytest.raises(ValueError, match="letters must be among d, b: got 's'"):
         of_an_mlp().at(s=3)
+
+
+def test_a_formula_in_some_letters_alone_is_that_of_all_at_their_values():
+    found = of_an_mlp()
+    of_both, of_b = found.formula(n_checks=2), found.formula(letters=["b"], n_checks=2)
+    assert (of_b.letters, set(of_both.letters)) == (("b",), {"b", "d"})
+    assert of_b.is_exact
+    assert of_b.n_runs < of_both.n_runs
+    assert of_b.bytes(b=77) == of_both.bytes(b=77) == found.at(b=77).requested_bytes
+    assert of_b.compare(found).is_exact
+
+
+def test_a_formula_of_letters_that_there_are_not():
+    with pytest.raises(ValueError, match=re.escape("letters must be among d, b: got 'x'.")):
+        of_an_mlp().formula(letters=["x"])
+
+
+def test_a_step_is_read_on_an_open_gpu():
+    found = of_an_mlp()
+    with SimulatedGPU("a100-80gb") as gpu:
+        readings = found.step.readings(gpu)
+    assert list(readings) == [f"step {n}, {what}" for n in (1, 2) for what in ("at most", "at its end")]
+    assert max(readings.values()) == found.peak_bytes
+
+
+def test_what_the_report_names_is_not_warned_of():
+    """pytest makes an error of a warning: cuDNN's workspace is in the report, and in no warning."""
+    found = account(nn.Conv2d(3, 8, 3), numbers("b", 3, 16, 16), loss=squares, b=2)
+    assert any("cuDNN" in name for name in found.report.trace.unmodelled)
+    assert "cuDNN's workspaces are not modelled" in repr(found)

@@ -161,5 +161,8 @@ def _hints(ledger: Ledger, answer: object) -> dict[int, str]:
         where = re.sub(r"[0-9]+", "*", row.module) or "no module"
         kind = f"what {row.operation} makes is kept for {', '.join(row.kept_for)}, in {where}"
         kinds[kind] = kinds.get(kind, 0) + row.n_bytes
-    of_all = {truth - n: f"Left out, it seems: {kind}." for kind, n in kinds.items()}
-    return of_all | {truth + n: f"Twice, it seems: {kind}." for kind, n in kinds.items()}
+    of_size: dict[int, list[str]] = {}
+    for kind, n in kinds.items():
+        of_size.setdefault(n, []).append(kind)
+    left_out = {truth - n: f"Left out, it seems: {'; or: '.join(named)}." for n, named in of_size.items()}
+    return left_out | {truth + n: f"Twice, it seems: {'; or: '.join(named)}." for n, named in of_size.items()}

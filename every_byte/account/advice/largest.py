@@ -68,7 +68,7 @@ class _Search:
 
     def boundary(self, start: int) -> int:
         """A value that fits, 0 included, whose next one does not."""
-        low, high, value, is_slow = 0, None, start, False
+        low, high, value, is_slow, stride = 0, None, start, False, self._step
         while high is None or high - low > self._step:
             before = None if high is None else high - low
             if self.fits(value):
@@ -78,13 +78,19 @@ class _Search:
             if low >= _MOST:
                 raise ValueError(f"the letter must be a size of what is trained: {low:,d} still fits.")
             is_slow = high is not None and before is not None and high - low > before // 2
-            value = self._further(low) if high is None else self._between(low, high, halves=is_slow)
+            if high is None:
+                value, stride = self._further(low, stride), 2 * stride
+            else:
+                value = self._between(low, high, halves=is_slow)
         return low
 
-    def _further(self, low: int) -> int:
-        """Beyond a value that fits, four times as far at most."""
+    def _further(self, low: int, stride: int) -> int:
+        """Beyond a value that fits, four times as far at most; by a stride, where the guess lies behind it.
+
+        It does where a little more needs less: the allocator gave back what it had cached.
+        """
         guess = self._guess() or 2 * low
-        return min(max(guess, low + self._step), 4 * low)
+        return min(max(guess, low + stride), 4 * low)
 
     def _between(self, low: int, high: int, halves: bool) -> int:
         """Where it might turn; the middle where that is not known, or the last guess took off little."""

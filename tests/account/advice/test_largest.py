@@ -43,6 +43,15 @@ def test_a_value_that_fits_behind_one_that_does_not_is_found():
     assert (found.value, found.next_value) == (111, 112)
 
 
+@pytest.mark.parametrize("start", [10, 49_990, 49_999])
+def test_where_a_little_more_needs_less_it_does_not_climb_one_by_one(start):
+    """As where the allocator gives back what it had cached: what is needed comes near the room, and falls."""
+    room = 1_000_000
+    found = largest("b", start, 1, of_needs(lambda value: 20 * value if value < 50_000 else 10 * value, room))
+    assert (found.value, found.next_value) == (100_000, 100_001)
+    assert len(found.ran) < 60
+
+
 def test_an_error_of_the_model_ends_it_too():
     def need(value: int) -> tuple[bool, int, int]:
         if value > 77:

@@ -1,0 +1,130 @@
+"""What a reader of chapter 8 is told of answers about a model of their own."""
+
+import pytest
+from own_model import SIZES, kept_bytes, own
+from torch import nn
+
+from every_byte.account import account, numbers
+from utils.exercises import own as exercises
+
+N = sum(p.numel() for p in own().step.make(d=64, L=3).parameters())
+STANDING = {"parameters": 4 * N, "gradients": 4 * N, "optimizer state": 8 * N}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reply"),
+    [
+        ({}, "Right: "),
+        ({"gradients": None}, "No answer yet"),
+        ({"parameters": N}, "That is how many there are"),
+        ({"parameters": 16 * N}, "That is all of it together."),
+        ({"optimizer state": 4 * N}, "AdamW has two averages of each."),
+        ({"optimizer state": 8 * N + 4 * 38}, "The counters of steps are in the host's memory"),
+        ({"optimizer state": 8 * N + 1}, "1 byte too many"),
+    ],
+)
+def test_what_stands(changed, reply):
+    assert reply in repr(exercises.standing(own(), STANDING | changed))
+
+
+def test_what_stands_is_a_dict_of_three():
+    assert "a dict with bytes for each of parameters, gradients, optimizer state" in repr(
+        exercises.standing(own(), {"parameters": 1})
+    )
+    assert not exercises.standing(own(), None)
+
+
+def test_one_more():
+    grown = own().at(b=5).requested_bytes - own().requested_bytes
+    assert repr(exercises.one_more(own(), "b", grown)).endswith("and as many for the next one.")
+    assert "Not all that is there grows" in repr(exercises.one_more(own(), "b", own().requested_bytes // 4))
+    assert "No answer yet" in repr(exercises.one_more(own(), "b", None))
+    assert "letter must be one of b, s, d, L" in repr(exercises.one_more(own(), "x", 1))
+
+
+def test_one_more_where_a_kernel_rounds():
+    """From 64 to 65 positions logsumexp's rows jump by 32, and stay there for the next one."""
+    at_a_border = own().at(s=64)
+    grown = at_a_border.at(s=65).requested_bytes - at_a_border.requested_bytes
+    assert "what is rounded, or another kernel" in repr(exercises.one_more(at_a_border, "s", grown))
+
+
+def test_one_more_that_the_model_refuses():
+    said = repr(exercises.one_more(own(), "d", 1))
+    assert "your model, at d=65, raised" in said
+    assert "choose another letter" in said
+
+
+def test_a_formula():
+    assert "agrees to the byte at 4 sizes, 3 of them drawn at random" in repr(exercises.kept(own(), kept_bytes))
+
+
+@pytest.mark.parametrize(
+    ("function", "reply"),
+    [
+        (None, "No answer yet"),
+        (lambda **letters: None, "No answer yet"),
+        (7, "pass your function itself"),
+        (lambda b, s: b * s, "for b=4, s=50, d=64, L=3 your function raised TypeError"),
+        (
+            lambda b, s, d, L: kept_bytes(b, s, d, L) - 4 * L * b * s * 4 * d,
+            "or: what native_dropout makes is kept for AddmmBackward0.mat1",
+        ),
+        (
+            lambda b, s, d, L: kept_bytes(b, s, d, L) + 4 * b * s * d,
+            "Twice, it seems: what native_layer_norm makes is kept for AddmmBackward0.mat1, in *",
+        ),
+        (lambda b, s, d, L: kept_bytes(4, 50, 64, 3), "bytes"),
+    ],
+)
+def test_a_formula_that_is_wrong(function, reply):
+    assert reply in repr(exercises.kept(own(), function))
+
+
+def test_a_formula_that_does_not_round_holds_where_nothing_is_rounded_alone():
+    plain = own().at(s=64)
+
+    def unrounded(b, s, d, L):
+        return L * (4 * (17 * b * s * d + 8 * b * s + 4 * b * s) + 6 * b * s * d) + 4 * b * s * d
+
+    said = repr(exercises.kept(plain, unrounded))
+    assert "for b=" in said.lower()
+    assert "s=64" not in said.split(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply"),
+    [(None, "No answer yet"), (True, "whole number"), (0, "from 1 on"), (10**15, "or a little more")],
+)
+def test_what_fits_refuses(answer, reply):
+    assert reply in repr(exercises.fits(own(), "b", "t4-16gb", answer))
+
+
+def test_what_fits():
+    wide = account(
+        lambda: nn.Linear(8192, 8192), (numbers("b", 8192),), loss=lambda output, batch: output.mean(), b=1000
+    )
+    best = wide.largest("b", "t4-16gb").value
+    assert exercises.fits(wide, "b", "t4-16gb", best)
+    assert f"b={best - 2:,d} fits, and so does {best:,d}." in repr(exercises.fits(wide, "b", "t4-16gb", best - 2))
+    assert "does not fit" in repr(exercises.fits(wide, "b", "t4-16gb", best + 1))
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply"),
+    [
+        (102_760_448 + 211_808_768 - 125_829_120, "Right: 188,740,096 bytes"),
+        ("188740096", "Right: "),
+        ("180MiB", "3,584 bytes (3.5 KiB) too many"),
+        (None, "No answer yet"),
+        ("much", "budget must be"),
+        (211_808_768 - 125_829_120, "The driver had memory left, too."),
+        (102_760_448 + 211_808_768, "the request takes its part"),
+    ],
+)
+def test_what_would_have_been_left(answer, reply):
+    assert reply in repr(exercises.rest_of_no_room(answer))
+
+
+def test_sizes_are_the_readers_own_first():
+    assert next(iter(exercises._at_sizes(own()))).letters == SIZES
