@@ -4,7 +4,7 @@ python -m tools.architectures                  all of them; so many at a time as
 python -m tools.architectures Llama BERT       these, and prints them; writes nothing
 python -m tools.architectures --missing        goes on where it was interrupted
 
-It wants transformers and accelerate, as the extra `zoo` brings them, and no network. Seconds depend on the machine.
+It wants transformers and accelerate, as the extra `zoo` brings both, and no network. Seconds depend on the machine.
 """
 
 import argparse

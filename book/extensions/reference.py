@@ -118,7 +118,7 @@ class Reference(SphinxDirective):
         path = self.arguments[0]
         thing, name = found(path), path.rpartition(".")[2]
         self.env.note_dependency(inspect.getsourcefile(thing))
-        content = [self.signature(signature(thing, name), name), *self.said(docstring(thing))]
+        content = [self.signature(signature(thing, name)), *self.said(docstring(thing))]
         if not inspect.isclass(thing):
             return content
         like = found(self.options["as"]) if "as" in self.options else None
@@ -135,8 +135,8 @@ class Reference(SphinxDirective):
             content += self.parsed(f"As of a `{like.__name__}`: {names}.")
         return [*content, *([nodes.definition_list("", *own, classes=["simple", "members"])] if own else [])]
 
-    def signature(self, text: str, name: str) -> nodes.paragraph:
-        anchor = nodes.make_id(f"reference-{name}")
+    def signature(self, text: str) -> nodes.paragraph:
+        anchor = nodes.make_id(f"reference-{self.arguments[0]}")
         return nodes.paragraph("", "", nodes.literal("", text), classes=["signature"], ids=[anchor])
 
     def member(self, owner: str, name: str, thing: object) -> nodes.definition_list_item:

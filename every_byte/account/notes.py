@@ -61,7 +61,8 @@ def notes_of(trace: Trace) -> list[Note]:
     """What the trace itself says, a note for each reason; what makes figures differ most comes first.
 
     That is what ran otherwise than on a card; then kernels and operators that are not modelled; then what cuDNN takes;
-    then where values were read that nobody has computed, which as a rule are only shown; then where they were saved.
+    then where values were read that nobody has computed, which as a rule are only shown; then where they were saved;
+    then snapshots.
     """
     names = list(trace.unmodelled)
     triton = [name for name in names if name.startswith(_TRITON)]
@@ -69,6 +70,9 @@ def notes_of(trace: Trace) -> list[Note]:
     operators = [name for name in names if name not in (*_BY_NAME, *triton, *cudnn)]
     others = _of_triton(triton), _of_operators(operators), _of_cudnn(cudnn), _read(list(trace.values_read))
     others += (_saved([os.path.basename(place) for place in trace.files_of_zeros]),)
+    others += (
+        _beside({os.path.basename(place): os.path.basename(to) for place, to in trace.snapshots_beside.items()}),
+    )
     return [_by_name(name) for name in _BY_NAME if name in names] + [note for note in others if note]
 
 
@@ -94,6 +98,21 @@ def _saved(names: list[str]) -> Note | None:
         f"what was saved has zeros for what a card would have computed: {few}",
         "nothing is computed here; a file of weights that was there before is kept beside it, as NAME.kept",
         "do not go on training from it",
+        is_of_figures=False,
+    )
+
+
+def _beside(names: dict[str, str]) -> Note | None:
+    """Snapshots that were there, and what the program's own are called, which it dumped under their names."""
+    if not names:
+        return None
+    more = f" and {len(names) - _MOST_FILES:,d} more" * (len(names) > _MOST_FILES)
+    return Note(
+        "what the program dumped as a snapshot stands beside one that was there: "
+        + ", ".join(list(names.values())[:_MOST_FILES])
+        + more,
+        f"it is of a simulated GPU, and {', '.join(list(names)[:_MOST_FILES])}{more} may be of a real one, and "
+        + ("stays as it was" if len(names) == 1 else "stay as they were"),
         is_of_figures=False,
     )
 

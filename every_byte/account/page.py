@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,37 +27,42 @@ def html_of(report: "Report") -> str:
     """The page of a report."""
     moments = Moments.of(report) if report.holds_something else None
     names = list(moments.timeline.columns) if moments else []
-    style, code = _style(assign(names)), script()
-    content = joined(sections(report, names))
-    data = (
-        element("script", Html(_json(data_of(report, moments))), type="application/json", id="data") if moments else ""
-    )
+    content = element("main", joined(sections(report, names)), class_="eb eb-report")
+    text = _json(data_of(report, moments)) if moments else ""
+    data = element("script", Html(text), type="application/json", id="data") if moments else ""
+    return document(f"{title_of(report)}: where its memory goes", assign(names), content, data, code=script())
+
+
+def document(
+    title: str, colours: dict[str, Colour], *body: object, code: str = "", styles: Sequence[str] = ("report.css",)
+) -> str:
+    """A whole page of these elements: with the colours as classes `c1`, `c2` and so on, and one script or none."""
+    style = _style(colours, styles)
     head = joined((
         Html('<meta charset="utf-8">'),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{_policy(style, code)}">'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html('<meta name="color-scheme" content="light dark">'),
-        element("title", f"{title_of(report)}: where its memory goes"),
+        element("title", title),
         element("style", Html(style)),
     ))  # fmt: skip
-    body = element("main", content, class_="eb eb-report"), data, element("script", Html(code))
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{joined(body)}</body></html>\n'
+    last = [element("script", Html(code))] if code else []
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>{joined([*body, *last])}</body></html>\n'
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing is allowed but this very style and this very script."""
-    return (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
-    )
+    """Nothing is allowed but this very style and this very script, if there is one."""
+    scripts = _hash(script) if script else "'none'"
+    return f"default-src 'none'; script-src {scripts}; style-src {_hash(style)}; base-uri 'none'; form-action 'none'"
 
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _style(colours: dict[str, Colour]) -> str:
+def _style(colours: dict[str, Colour], own: Sequence[str]) -> str:
     tones = [f".c{i}{{--light:{c.light};--dark:{c.dark}}}" for i, c in enumerate(colours.values(), start=1)]
-    files = PAGE / "explorer.css", _HERE / "report.css"
+    files = PAGE / "explorer.css", *(_HERE / name for name in own)
     return "\n".join([*(file.read_text(encoding="utf-8") for file in files), *tones])
 
 

@@ -81,3 +81,18 @@ def test_what_was_saved_without_values_is_named():
     trace.files_of_zeros = {"runs/best.pt": None}
     (note,) = notes_of(trace)
     assert "computed: best.pt: nothing" in str(note)
+
+
+def test_a_snapshot_that_was_there_and_the_one_beside_it_are_named():
+    trace = Trace("simulated", "a100-80gb", "2.13")
+    trace.snapshots_beside = {"runs/a.pickle": "runs/a.simulated.pickle"}
+    (note,) = notes_of(trace)
+    assert str(note) == (
+        "what the program dumped as a snapshot stands beside one that was there: a.simulated.pickle: it is of a "
+        "simulated GPU, and a.pickle may be of a real one, and stays as it was."
+    )
+    assert not note.is_of_figures
+    trace.snapshots_beside |= {f"runs/{name}.pickle": f"runs/{name}.simulated.pickle" for name in "bcde"}
+    (note,) = notes_of(trace)
+    assert "there: a.simulated.pickle, b.simulated.pickle, c.simulated.pickle and 2 more: it" in str(note)
+    assert "GPU, and a.pickle, b.pickle, c.pickle and 2 more may be of a real one, and stay as they were." in str(note)

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 import torch
-from forked_runs import Runs
+from forked_runs import Runs, in_lines
 from places import HELPERS, ROOT
 
 from every_byte.account.run import _notes
@@ -46,6 +46,17 @@ def test_three_steps_of_a_loop_that_never_ends(run):
     assert (found.exit_code, found.out) == (0, "a step\n" * 3)
     assert [step["number"] for step in found.figures["steps"]] == [1, 2, 3]
     assert "stopped after 3 optimizer steps, as --steps says" in " ".join(found.report.split())
+
+
+def test_a_real_snapshot_stays_and_the_programs_own_stands_beside_it(run):
+    (run.folder / "real.pickle").write_bytes(b"of a real GPU")
+    found = run(program("step(); [torch.cuda.memory._dump_snapshot(f'{name}.pickle') for name in ('new', 'real')]"))
+    assert found.exit_code == 0, found.err
+    assert (run.folder / "real.pickle").read_bytes() == b"of a real GPU"
+    for name in ("new.pickle", "real.simulated.pickle"):
+        assert pickle.loads((run.folder / name).read_bytes())["device_traces"][0]
+    said = "stands beside one that was there: real.simulated.pickle: it is of a simulated GPU, and real.pickle may be"
+    assert said in in_lines(found)
 
 
 def test_the_figures_are_those_of_the_same_program_in_a_scope(run):

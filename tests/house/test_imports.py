@@ -274,6 +274,26 @@ def test_the_instrument_and_its_reports_need_no_figures_and_no_widgets():
     assert run.stdout.strip() == "set()", run.stderr
 
 
+def test_all_of_the_instrument_imports_where_transformers_is_not_installed():
+    """Nor does it load transformers where it is."""
+    modules = [name for name in sorted(MODULES) if name.startswith("every_byte") and not name.endswith("__main__")]
+    source = f"""
+import importlib, sys
+sys.modules["transformers"] = None  # whoever imports it fails
+for name in {modules}:
+    importlib.import_module(name)
+from every_byte.account import hugging_face
+try:
+    hugging_face("GPT2LMHeadModel")
+except ImportError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert run.stdout.strip() == ("hugging_face needs transformers, which is not there: pip install transformers."), (
+        run.stderr
+    )
+
+
 def test_every_program_finds_what_it_imports():
     """Benchmarks, tools and recorders, each as if it were run: no test runs all of them."""
     folders = ("benchmarks", "tools", "tests/reference")

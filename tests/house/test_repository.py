@@ -63,9 +63,10 @@ def holds(requirement: Requirement, extra: str = "") -> bool:
     return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
-def installed_closure() -> set[str]:
-    """Every package that the declared ones bring on this machine, themselves included."""
-    todo, done = [(name, extra) for name, one in installed().items() for extra in {"", *one.extras}], set()
+def installed_closure(declared_ones: dict[str, Requirement] | None = None) -> set[str]:
+    """Every package that the declared ones (or those that are given) bring on this machine, themselves included."""
+    ones = installed() if declared_ones is None else declared_ones
+    todo, done = [(name, extra) for name, one in ones.items() for extra in {"", *one.extras}], set()
     while todo:
         name, extra = todo.pop()
         if (name, extra) in done:
@@ -100,6 +101,11 @@ def test_constraints_name_nothing_else():
     here = {name for name, one in constraints().items() if holds(one) and not CUDA_BUILD.match(name)}
     left_out = pinned_for_nightly() if installed() == declared(OF_NIGHTLY) else set()
     assert not here - left_out - installed_closure(), "pinned, and no requirement brings it"
+
+
+def test_what_stands_below_the_nightly_extra_is_brought_by_nothing_else():
+    assert pinned_for_nightly() >= set(declared()) - set(declared(OF_NIGHTLY))
+    assert not pinned_for_nightly() & installed_closure(declared(OF_NIGHTLY))
 
 
 def test_constraints_are_what_is_installed():

@@ -64,7 +64,9 @@ def test_every_public_name_has_its_example():
     for name, file in files.items():
         text = (EXAMPLES / f"{file}.py").read_text(encoding="utf-8")
         assert re.search(rf"^from every_byte import .*\b{name}\b", text, re.MULTILINE)
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*files.values(), PROGRAM.stem}
+    of_models = EXAMPLES / "account.py"  # hugging_face needs a library
+    assert re.search(r"^from every_byte.account import account, ", of_models.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*files.values(), PROGRAM.stem, of_models.stem}
 
 
 def test_nothing_is_stored_that_no_program_prints():

@@ -80,7 +80,11 @@ def exactness(advice: "Advice") -> str:
     inexact = [ran for ran in (advice.plain, *advice.runs) if not ran.is_exact]
     if not inexact:
         return ""
-    which = "All figures" if len(inexact) > len(advice.runs) else f"The figures of {len(inexact)} runs"
+    which = (
+        "All figures"
+        if len(inexact) > len(advice.runs)
+        else f"The figures of {len(inexact)} run{'' if len(inexact) == 1 else 's'}"
+    )
     return (
         f"{which} are approximate: not all that ran is modelled, or a value was read; the account's report says what."
     )

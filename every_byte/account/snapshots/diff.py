@@ -130,14 +130,12 @@ def _follow_settings(options: argparse.Namespace, told: Told) -> tuple[str, ...]
 
 @contextmanager
 def _kept(path: Path) -> Iterator[None]:
-    """Let no program write over the snapshot: those that PyTorch writes are left out, and the file is put back."""
+    """Let no program write over the snapshot: the file is put back."""
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copyfile(path, Path(folder) / "snapshot")
-        undo = replaced(torch.cuda.memory, "_dump_snapshot", lambda original: lambda *args, **kwargs: None)
         try:
             yield
         finally:
-            undo()
             if not path.is_file() or path.read_bytes() != copy.read_bytes():
                 shutil.copyfile(copy, path)
 
@@ -148,6 +146,16 @@ class _Compared(AtEnd):
     def __init__(self, gpu, training, told: Told, options: argparse.Namespace, notes: tuple[str, ...]) -> None:
         super().__init__(gpu, training)
         self._told, self._options, self._notes = told, options, notes
+
+    @contextmanager
+    def before_exit(self) -> Iterator[None]:
+        """As of any run; the snapshots that the program would write are left out."""
+        undo = replaced(torch.cuda.memory, "_dump_snapshot", lambda original: lambda *args, **kwargs: None)
+        try:
+            with super().before_exit():
+                yield
+        finally:
+            undo()
 
     def do(self, ended: Ended) -> int:
         """Write it; the exit code is whether both agree."""

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .options import add_file_options, opened
+from .page import html_of
 from .text import text_of
-from .told import Told, told_of
+from .told import told_of
 
 EPILOG = """\
 Such a file is written where the program ran, by PyTorch:
@@ -34,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="the file")
     add_file_options(made)
+    made.add_argument("--html", type=Path, metavar="FILE", help="write it as a page for a browser, in one file")
     made.add_argument("--json", type=Path, metavar="FILE", help="write all of it as JSON")
     made.add_argument("--quiet", action="store_true", help="print nothing")
     return made
@@ -43,9 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns 0. What cannot be read raises SystemExit, with code 2 and a sentence."""
     options = parser().parse_args(sys.argv[1:] if argv is None else list(argv))
     try:
+        _keep_apart(options)
         told = told_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
+        if options.html:
+            _write("--html", options.html, html_of(told))
         if options.json:
-            _write(options.json, told)
+            _write("--json", options.json, json.dumps(told.to_json(), indent=1))
     except (ValueError, OSError) as error:
         parser().error(str(error))
     if not options.quiet:
@@ -61,8 +66,19 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _write(path: Path, told: Told) -> None:
+def _keep_apart(options: argparse.Namespace) -> None:
+    """See that nothing is written over the snapshot, or over what is written before."""
+    taken = {options.snapshot.resolve(): "is the snapshot"}
+    for name in ("html", "json"):
+        if (path := getattr(options, name)) is None:
+            continue
+        if (whole := path.resolve()) in taken:
+            raise ValueError(f"--{name} must be a file of its own: got {str(path)!r}, which {taken[whole]}.")
+        taken[whole] = f"--{name} has taken"
+
+
+def _write(option: str, path: Path, text: str) -> None:
     try:
-        path.write_text(json.dumps(told.to_json(), indent=1), encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OSError(f"--json must be a file that can be written: got {str(path)!r}, {error.strerror}.") from None
+        raise OSError(f"{option} must be a file that can be written: got {str(path)!r}, {error.strerror}.") from None

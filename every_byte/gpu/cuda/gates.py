@@ -16,6 +16,7 @@ from .processes import run_own_rank_here
 from .profiling import profile_the_host_alone
 from .ranks import pretend
 from .safetensors import keep_holes_in_safetensors
+from .snapshots import leave_snapshots
 from .storages import hold_storages
 from .tensors import move, say_cuda
 from .threads import follow_threads
@@ -35,6 +36,7 @@ CUDA_GATES = Changes(
         keep_holes,
         keep_holes_in_safetensors,
         keep_what_was_there,
+        leave_snapshots,
         pretend,
         pin,
         follow_threads,

@@ -126,6 +126,7 @@ def test_the_snapshot_stays_what_it_is(diff):
     found = diff("train", change=lambda code: code.replace("\nmain()\n", writes))
     assert found.exit_code == 0, found.err
     assert (diff.folder / "real.pickle").read_bytes() == before
+    assert not (diff.folder / "real.simulated.pickle").exists()
 
 
 def test_a_snapshot_of_a_simulated_gpu_is_one_too(diff):

@@ -10,6 +10,7 @@ from places import ROOT
 from recorded_snapshots import FOLDER, told
 
 from every_byte.__main__ import main
+from every_byte.account.snapshots.page import html_of
 from every_byte.account.snapshots.read import parser
 from every_byte.account.snapshots.text import text_of
 
@@ -32,6 +33,15 @@ def test_it_writes_json(tmp_path, capsys):
     assert json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(it.to_json()))
 
 
+def test_it_writes_a_page(tmp_path, capsys):
+    path = tmp_path / "told.html"
+    assert main(["read", LEAK, "--html", str(path), "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    it = told("leak")
+    it.name = "leak.a100.pickle"
+    assert path.read_text(encoding="utf-8") == html_of(it)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -39,6 +49,9 @@ def test_it_writes_json(tmp_path, capsys):
         ([LEAK, "--device", "2"], "--device must be one that the snapshot has something of: got 2, there are 0."),
         ([LEAK, "--device", "x"], "argument --device: must be a whole number, 0 or more: got 'x'"),
         ([LEAK, "--json", "/none/a.json"], "--json must be a file that can be written: got '/none/a.json'"),
+        ([LEAK, "--html", "/none/a.html"], "--html must be a file that can be written: got '/none/a.html'"),
+        ([LEAK, "--html", LEAK], "--html must be a file of its own: got"),
+        ([LEAK, "--json", LEAK], "--json must be a file of its own: got"),
         ([LEAK, "--most-mib", "0"], "Allow more: --most-mib 1024."),
         ([LEAK, "other.pickle"], "unrecognized arguments: other.pickle"),
         ([__file__], "is no snapshot that can be read: a snapshot must be a pickle of plain values"),
