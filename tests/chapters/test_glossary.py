@@ -62,6 +62,10 @@ LINKED = {
         CUDA-context adapter autocast autograd bucket buffer closed-form explorer flash-attention foreach fragmentation
         frozen fused ledger logits offload optimizer-state peak rank residual-stream segment snapshot
     """,
+    "08_your_own": """
+        autocast autograd driver foreach fused ledger logits owner peak saved-tensor segment simulated-GPU slot snapshot
+        workspace
+    """,
 }
 
 

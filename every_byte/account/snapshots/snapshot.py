@@ -1,12 +1,22 @@
 """Opens a snapshot from Python: what `every-byte read` prints, as an object with its figures."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from .options import MOST_MIB, opened
+from .text import text_of
 from .told import Told, told_of
 
 
-def read_snapshot(path: str | Path, device: int | None = None, *, most_mib: int = MOST_MIB) -> Told:
+@dataclass(repr=False)
+class Snapshot(Told):
+    """One device of a snapshot, which prints as `every-byte read` does."""
+
+    def __repr__(self) -> str:
+        return text_of(self)
+
+
+def read_snapshot(path: str | Path, device: int | None = None, *, most_mib: int = MOST_MIB) -> Snapshot:
     """What a snapshot tells that `torch.cuda.memory._dump_snapshot()` wrote; printed, it is `every-byte read`'s text.
 
     The file is opened without executing anything in it. Without `device`, that of the longest history is meant. A file
@@ -15,4 +25,5 @@ def read_snapshot(path: str | Path, device: int | None = None, *, most_mib: int 
     Unit:   bytes.
     Raises: ValueError for a file that is no snapshot, is too large, or has no such device; OSError for none to read.
     """
-    return told_of(opened(Path(path), most_mib), Path(path).name, device)
+    told = told_of(opened(Path(path), most_mib), Path(path).name, device)
+    return Snapshot(told.name, told.history, told.settings, told.events_by_device)

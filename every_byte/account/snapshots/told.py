@@ -32,7 +32,7 @@ class OutOfMemory:
                 "line": self.place, "made_by": self.made_by, "room": self.room.to_json()}  # fmt: skip
 
 
-@dataclass(repr=False)
+@dataclass
 class Told:
     """One device of a snapshot, looked at."""
 
@@ -40,11 +40,6 @@ class Told:
     history: History
     settings: dict
     events_by_device: dict[int, int]
-
-    def __repr__(self) -> str:
-        from .text import text_of
-
-        return text_of(self)
 
     @cached_property
     def totals(self) -> list[int]:
