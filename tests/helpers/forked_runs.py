@@ -1,5 +1,6 @@
 """Runs `every-byte run`, or `diff`, many times for one import: a process that has imported it forks for each."""
 
+import importlib
 import json
 import os
 import signal
@@ -44,13 +45,16 @@ class Runs:
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
 
-    def __call__(self, program: str, *options: str, arguments: tuple[str, ...] = (), name: str = "train.py") -> Run:
-        """Run the command with these options on a program, and wait for it."""
+    def __call__(
+        self, program: str, *options: str, arguments: tuple[str, ...] = (), name: str = "train.py", command: str = ""
+    ) -> Run:
+        """Run the command, or another one, with these options on a program, and wait for it."""
         self._n += 1
         (self.folder / name).write_text(program, encoding="utf-8")
         out, err, figures = (self.folder / f"{self._n}.{kind}" for kind in ("out", "err", "json"))
         job = {
-            "command": self._command,
+            "command": command or self._command,
+            "trains": "torch.optim" in program,
             "argv": ["--json", str(figures), *options, name, *arguments],
             "folder": str(self.folder),
             "out": str(out),
@@ -68,10 +72,16 @@ class Runs:
 
 
 def _serve() -> None:
+    """A program's first optimizer has PyTorch import its compiler, in some seconds: that is done here, once.
+
+    Runs of the command in a process of their own, where it is not, are in test_options.py and test_roots.py.
+    """
     from every_byte.__main__ import COMMANDS
 
     for line in sys.stdin:
         job = json.loads(line)
+        if job["trains"]:
+            importlib.import_module("torch._dynamo")
         if not (child := os.fork()):
             signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
             os.chdir(job["folder"])
@@ -86,6 +96,7 @@ def _serve() -> None:
             os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         print(code, flush=True)
+    os._exit(0)  # what it holds need not be taken apart
 
 
 if __name__ == "__main__":

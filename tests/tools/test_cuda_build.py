@@ -171,6 +171,15 @@ def test_what_does_not_exist_is_refused(build, capsys):
         assert said in capsys.readouterr().err
 
 
+@pytest.fixture
+def _attention_as_before():
+    """A case says for a whole process whether attention may take cuDNN's kernel: here, other tests follow in it."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    yield
+    torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+@pytest.mark.usefixtures("_attention_as_before")
 @pytest.mark.parametrize("with_events", [True, False])
 def test_a_case_on_a_card(card, monkeypatch, with_events):
     """What the process that runs it records: figures at every mark, events up to the last one."""

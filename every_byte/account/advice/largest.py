@@ -28,8 +28,8 @@ class Largest:
         said = f"simulated: {self.letter}={self.value:,d} fits, {self.letter}={self.next_value:,d} does not"
         if not self.value:
             said = f"simulated: not even {self.letter}={self.next_value:,d} fits"
-        n_values = f"{len(self.ran)} value{'' if len(self.ran) == 1 else 's'} run"
-        return f"{said}{f' run: {self.reason}' if self.reason else ''} ({n_values})"
+        values = "1 value" if len(self.ran) == 1 else f"{len(self.ran)} values"
+        return f"{said}{f' run: {self.reason}' if self.reason else ''} ({values} run)"
 
 
 def largest(letter: str, start: int, step: int, need: Callable[[int], tuple[bool, int, int]]) -> Largest:

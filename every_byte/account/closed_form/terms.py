@@ -23,9 +23,20 @@ def _name(key: Key) -> str:
     if key.category in AS_ONE:
         return key.category
     where = f"{key.alike.module}: " if key.module else ""
-    kept = ", ".join(dict.fromkeys(slot.replace("Backward0", "") for slot in key.kept_for))
+    kept = _slots(key.kept_for)
     what = key.name if key.category == "activations" else f"{key.category}: {key.name}"
+    if what.replace("_", "") == kept.partition(".")[0].lower():
+        return f"{where}{kept}"  # an operation that keeps what it makes: its node has its name
     return f"{where}{what}{f' → {kept}' if kept else ''}"
+
+
+def _slots(kept_for: Iterable[str]) -> str:
+    """Slots by their nodes: "Addmm.mat1, Attention.key/query/value"."""
+    slots: dict[str, dict[str, None]] = {}
+    for one in kept_for:
+        node, _, slot = one.partition(".")
+        slots.setdefault(node.replace("Backward0", ""), {})[slot] = None
+    return ", ".join(f"{node}.{'/'.join(names)}" for node, names in slots.items())
 
 
 def formula_of(title: str, forms: Mapping[Key, Form | KernelForm], point: Point) -> Formula:

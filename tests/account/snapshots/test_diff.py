@@ -130,10 +130,9 @@ def test_the_snapshot_stays_what_it_is(diff):
 
 
 def test_a_snapshot_of_a_simulated_gpu_is_one_too(diff):
-    made = Runs(diff.folder)
     program = (PROGRAMS / "train.py").read_text(encoding="utf-8")
-    assert made(program, "--steps", "0", "--quiet", "--viz", "real.pickle").exit_code == 0
-    made.close()
+    made = diff.runs(program, "--steps", "0", "--quiet", "--viz", "real.pickle", command="run")
+    assert made.exit_code == 0
     simulated = (diff.folder / "real.pickle").read_bytes()
     found = diff.runs(program, "real.pickle")
     assert found.exit_code == 0, found.err
