@@ -12,7 +12,7 @@ from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.trace import Trace
 from every_byte.widget.timeline import reserved_after
 
-from . import page, text
+from . import notebook, page, text
 from .figures import figures
 from .fits import Fits, fits_on, settings_of
 from .growth import Growth, growth_of
@@ -196,7 +196,7 @@ class Report:
         return text.text_of(self)
 
     def _repr_html_(self) -> str:
-        return text.html_of(self)
+        return notebook.html_of(self)
 
     def to_json(self) -> dict:
         """Its figures as plain JSON, to be kept, and compared with those of another run: see `figures.py`."""

@@ -1,12 +1,11 @@
 """A report as plain text: the verdict first, then where the peak is, who owns it, each step, and what is not known."""
 
 import shlex
-from collections.abc import Iterable
-from html import escape
+from collections.abc import Callable, Iterable
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from every_byte.tables import html_table, text_table
+from every_byte.tables import text_table
 from every_byte.units import short
 
 from . import words
@@ -28,55 +27,57 @@ def text_of(report: "Report") -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
-def html_of(report: "Report") -> str:
-    """The head, the peak by category and the steps, for a notebook."""
-    head = "".join(f"<p>{escape(line)}</p>" for line in _head(report))
-    if report.is_empty:
-        return head
-    steps = html_table("steps, bytes", STEP_HEAD, [step_cells(step) for step in report.steps], numbers=4)
-    return head + report.peak._repr_html_() + (steps if report.steps else "")
-
-
-def _head(report: "Report") -> list[str]:
+def head_lines(report: "Report") -> list[str]:
+    """What ran, whether it fits and why, and the peak's figures, a sentence each."""
     command = [f"$ {shlex.join(report.command)}"] if report.command else []
     said = verdict(report)
     lines = [*command, words.ran(report), "", f"{said.headline}.", *filter(None, said.reasons)]
-    lines += [f"  {name:<{_FACTS - 3}} {fact}" for name, fact in words.facts(report)]
-    return [part for line in lines for part in _wrapped(line)]
+    return lines + [f"  {name:<{_FACTS - 3}} {fact}" for name, fact in words.facts(report)]
+
+
+def _head(report: "Report") -> list[str]:
+    return [part for line in head_lines(report) for part in _wrapped(line)]
 
 
 def _tables(report: "Report") -> Iterable[list[str]]:
     if report.holds_something:
-        yield from _account(report, report.account)
+        ledger = report.account
+        title = "When memory ran out:" if report.ran_out else f"At the peak, {report.peak_place.when}:"
+        yield text_table(title, *categories(ledger), numbers=4).splitlines()
+        yield text_table("", *parts(report, ledger, _tail if has_one_model(report) else _ends), numbers=4).splitlines()
+        yield _fitting(*largest(ledger, _tail if has_one_model(report) else _ends))
     if report.steps:
-        table = text_table("Each step, bytes:", STEP_HEAD, _steps(report), numbers=4).splitlines()
+        table = text_table("Each step, bytes:", STEP_HEAD, some_steps(report), numbers=4).splitlines()
         yield table + (_wrapped(words.turns(report)) if words.turns(report) else [])
     yield [part for line in words.fits(report) for part in _wrapped(line)]
 
 
-def _account(report: "Report", ledger) -> Iterable[list[str]]:
-    """One instant by category, by module, and its largest owners."""
-    title = "When memory ran out:" if report.ran_out else f"At the peak, {report.peak_place.when}:"
-    yield text_table(title, *_categories(ledger), numbers=4).splitlines()
-    whole, has_one = ledger.allocated_bytes, _has_one_model(report)
-    cut = _tail if has_one else _ends
-    parts = [
+Cut = Callable[[str, int], str]
+
+
+def parts(report: "Report", ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
+    """An instant by module, the largest ones."""
+    whole, most = ledger.allocated_bytes, MOST_PARTS if has_one_model(report) else MOST_PARTS_OF_SEVERAL
+    rows = [
         [cut(words.module(part.path, part.is_own), 60), f"{part.n_modules:,d}" if part.path else "",
          f"{part.n_allocations:,d}", f"{part.n_bytes:,d}", words.percent(part.n_bytes, whole)]
-        for part in largest_parts(ledger.rows, MOST_PARTS if has_one else MOST_PARTS_OF_SEVERAL)
+        for part in largest_parts(ledger.rows, most)
     ]  # fmt: skip
-    head = ["by module, with all in it", "modules", "allocations", "allocated", ""]
-    yield text_table("", head, parts, numbers=4).splitlines()
-    owners = [
+    return ["by module, with all in it", "modules", "allocations", "allocated", ""], rows
+
+
+def largest(ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
+    """An instant's largest owners, alike ones together."""
+    rows = [
         [owner.category, cut(owner.module, 30), _start(words.what(owner), 42), f"{n:,d} × {short(owner.n_bytes)}",
          f"{n * owner.n_bytes:,d}"]
         for owner, n in owners_of(ledger.rows)[:MOST_OWNERS]
     ]  # fmt: skip
-    head = ["the largest owners", "module", "what", "each", "requested"]
-    yield _fitting(head, owners)
+    return ["the largest owners", "module", "what", "each", "requested"], rows
 
 
-def _has_one_model(report: "Report") -> bool:
+def has_one_model(report: "Report") -> bool:
+    """Whether the program has one model, whose name need not stand before its modules'."""
     return report.trace.names is None or report.trace.names.n_models < 2
 
 
@@ -90,7 +91,8 @@ def _fitting(head: list[str], rows: list[list[str]]) -> list[str]:
     return text_table("", head, [[*row[:2], _start(row[2], room), *row[3:]] for row in rows], numbers=2).splitlines()
 
 
-def _categories(ledger) -> tuple[list[str], list[list[str]]]:
+def categories(ledger) -> tuple[list[str], list[list[str]]]:
+    """An instant by category."""
     whole = ledger.allocated_bytes
     head = ["category", "allocations", "requested", "allocated", ""]
     rows = [
@@ -111,7 +113,7 @@ def step_cells(step) -> list[str]:
     return [str(step.number), *(f"{n_bytes:,d}" for n_bytes in numbers)]
 
 
-def _steps(report: "Report") -> list[list[str]]:
+def some_steps(report: "Report") -> list[list[str]]:
     """The steps; of many the first ones and the last, and that of the peak."""
     steps = report.steps
     if len(steps) <= MOST_STEPS:
@@ -127,14 +129,18 @@ def _steps(report: "Report") -> list[list[str]]:
     return rows
 
 
-def _last(report: "Report") -> list[str]:
+def last_lines(report: "Report") -> list[str]:
     """What is not known, and whether the figures are exact."""
     lines = [f"- {note}" for note in report.notes[:MOST_NOTES]]
     if more := len(report.notes) - MOST_NOTES:
         lines += [f"- and {more} more, which the page names (--html FILE)."] * (more > 0)
     if lines:
         lines.insert(0, "Not followed or not known:")
-    return [part for line in (*lines, words.exactness(report)) for part in _wrapped(line)]
+    return [*lines, words.exactness(report)]
+
+
+def _last(report: "Report") -> list[str]:
+    return [part for line in last_lines(report) for part in _wrapped(line)]
 
 
 def _wrapped(line: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import unescape
 from types import SimpleNamespace
 
 import pytest
@@ -291,3 +292,13 @@ def test_what_failed_before_its_first_step_has_no_verdict():
     text = " ".join(repr(reported(mlp, 0, exit_code=1, ended="ValueError: no")).split())
     assert "It ended on a100-80gb before its first step was done." in text
     assert "Fits on a100-80gb:" not in text
+
+
+@pytest.mark.parametrize("report", REPORTS)
+def test_a_notebook_shows_what_the_text_says(report):
+    """All that the text has, in sentences and tables, but for what it cuts."""
+    found = report()
+    page = " ".join(unescape(re.sub(r"<[^>]*>", " ", found._repr_html_())).split())
+    cells = [cell for line in repr(found).splitlines() for cell in re.split(r"\s{2,}", line.strip()) if "…" not in cell]
+    assert [cell for cell in cells if cell.rstrip(":") not in page] == []
+    assert len(cells) > 3
