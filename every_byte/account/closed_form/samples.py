@@ -1,8 +1,10 @@
 """Runs at many sizes, each kept: what a run holds at its moments, and which sizes a program takes at all."""
 
+import gc
 import warnings
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -92,6 +94,7 @@ class Samples:
         self.base: Point = tuple(step.letters[letter] for letter in self.letters)
         self.refused: dict[Point, str] = {}
         self._found: dict[Point, Sample] = {}
+        self._passes_over = False
 
     def __iter__(self):
         return iter(list(self._found.values()))
@@ -112,4 +115,21 @@ class Samples:
                 self.refused[point] = f"{type(error).__name__}: {error}"
                 return None
             self._found[point] = Sample(point, report.trace)
+            if self._passes_over:
+                gc.collect()  # what ended with the run, lest it be kept
+                gc.freeze()
         return self._found.get(point)
+
+    @contextmanager
+    def passed_over(self) -> Iterator[None]:
+        """While it lasts, Python's garbage collector, and a look at all there is, pass over the runs that were kept.
+
+        They are hundreds of thousands of objects, none of which a later run has anything to do with.
+        """
+        was_frozen, self._passes_over = gc.get_freeze_count(), True
+        try:
+            yield
+        finally:
+            self._passes_over = False
+            if not was_frozen:  # else somebody else wants it so
+                gc.unfreeze()
