@@ -43,6 +43,7 @@ def closed_form(
         time.perf_counter() - start,
         derivation.is_alike,
         tuple(dict.fromkeys(name for sample in samples for name in sample.trace.unmodelled)),
+        samples.stages,
     )
 
 
