@@ -1,5 +1,6 @@
 """Closed forms of small programs whose truth is plain: rounded, in pieces, of a peak that moves, and what they say."""
 
+import gc
 import re
 
 import pytest
@@ -127,6 +128,12 @@ def most_requested(trace) -> int:
         elif event.action == "free":
             now -= sizes.pop(event.allocation)
     return most
+
+
+def test_runs_that_are_kept_are_passed_over_only_meanwhile():
+    before = gc.get_freeze_count()
+    of_a_net().formula("end of forward", n_checks=1)
+    assert gc.get_freeze_count() == before
 
 
 def test_what_it_says():
