@@ -9,6 +9,7 @@ from places import RECORDED
 
 from tools.architectures import STORED
 from utils.experiments.architectures import ARCHITECTURES
+from utils.experiments.other_estimates import BEYOND_MEM_TRACKER, why_not
 
 KNOWN = json.loads(STORED.read_text(encoding="utf-8"))
 STORED_NAMES = list(KNOWN["architectures"])
@@ -65,8 +66,22 @@ def test_the_stored_figures_come_out_again(name, monkeypatch):
     assert found == stored
 
 
+def test_many_of_all_families_are_exact():
+    exact = {name: row for name, row in KNOWN["architectures"].items() if row["formula"].get("is_exact")}
+    assert len(exact) >= 25
+    assert {row["family"] for row in exact.values()} == {one.family for one in ARCHITECTURES.values()}
+
+
+def test_what_mem_tracker_cannot_follow_is_said_in_words():
+    for row in KNOWN["architectures"].values():
+        other = row["others"]["mem_tracker"]
+        assert "fails" not in other or other["why"] in BEYOND_MEM_TRACKER.values()
+    assert why_not("RuntimeError: something else") == "RuntimeError: something else"
+
+
 def test_the_table_has_a_line_of_each():
     from utils.experiments.architecture_rows import table
 
     lines = table(KNOWN["architectures"]).splitlines()
+    assert max(map(len, lines[: 2 + len(STORED_NAMES)])) <= 132
     assert [line.split("  ")[0] for line in lines[2 : 2 + len(STORED_NAMES)]] == STORED_NAMES

@@ -10,14 +10,15 @@ from every_byte.tables import text_table
 from every_byte.units import short
 
 from .architectures import ARCHITECTURES, Architecture
-from .other_estimates import n_parameters, of_accelerate, of_mem_tracker, of_usual_formula
+from .other_estimates import n_parameters, of_accelerate, of_mem_tracker, of_usual_formula, why_not
 
 LIBRARIES = ("torch", "transformers", "accelerate")
 WORKSPACE = "cuBLAS workspace"
 HEAD = [
     "architecture",
-    "not modelled",
+    "family",
     "formula",
+    "checks",
     "runs",
     "s",
     "parameters",
@@ -45,7 +46,8 @@ def row_of(name: str, *, with_formula: bool = True) -> dict:
     """
     architecture = ARCHITECTURES[name]
     found = account(architecture.maker(), architecture.batch, **architecture.letters)
-    row = {"class": architecture.library_class, "letters": dict(architecture.letters)} | _accounted(found)
+    row = {"class": architecture.library_class, "family": architecture.family, "letters": dict(architecture.letters)}
+    row |= _accounted(found)
     if with_formula:
         row["formula"] = _derived(found)
     return row | {"others": _others(architecture, found)}
@@ -105,7 +107,7 @@ def _others(architecture: Architecture, found: Account) -> dict:
 def _beside(said: int | str, found: Account) -> dict:
     """Bytes, and by how many percent of the account's they are more (+) or fewer (-)."""
     if isinstance(said, str):
-        return {"fails": said}
+        return {"fails": said, "why": why_not(said)}
     return {"bytes": said, "percent": round(100 * (said / found.requested_bytes - 1), 1)}
 
 
@@ -119,12 +121,12 @@ def table(rows: dict[str, dict]) -> str:
 
 def _cells(name: str, row: dict) -> list[str]:
     form, others = row["formula"], row["others"]
-    met = "fails" if "fails" in form else f"{form['n_met']} of {form['n_checks']}"
+    said = "fails" if "fails" in form else "exact" if form["is_exact"] else "not exact"
+    met = "" if "fails" in form else f"{form['n_met']} of {form['n_checks']}"
     usual = _percent(others["usual"]) + ("*" if "states_only" in others["usual"] else " ")
-    n_named = len(row["not_modelled"])
     return [
-        name, f"{n_named} named" if n_named else "", met, str(form.get("n_runs", "")), str(form.get("seconds", "")),
-        f"{others['parameters']:,d}", short(row["peak"]),
+        name, row["family"], said + ("†" if row["not_modelled"] else ""), met, str(form.get("n_runs", "")),
+        str(form.get("seconds", "")), f"{others['parameters']:,d}", short(row["peak"]),
         short(row["workspace"]), _percent(others["accelerate"]),
         _percent(others["mem_tracker"]), usual,
     ]  # fmt: skip
@@ -137,10 +139,12 @@ def _percent(other: dict) -> str:
 def _remarks(rows: dict[str, dict]):
     yield "cuBLAS: its workspace, which is in the peak, and which none of the others has."
     yield "* 16 bytes a parameter alone: the usual formula of activations has nothing to say of these."
+    named = dict.fromkeys(each for row in rows.values() for each in row["not_modelled"])
+    if named:
+        yield f"† What these take meanwhile is not modelled, and so in no figure here: {', '.join(named)}."
     for name, row in rows.items():
-        said = [f"not modelled: {', '.join(row['not_modelled'])}"] if row["not_modelled"] else []
-        said += [f"reads values: {', '.join(row['values_read'])}"] if row["values_read"] else []
+        said = [f"reads values: {', '.join(row['values_read'])}"] if row["values_read"] else []
         said += [f"formula: {row['formula']['fails']}"] if "fails" in row["formula"] else row["formula"]["missed"]
         tracker = row["others"]["mem_tracker"]
-        said += [f"MemTracker: {tracker['fails']}"] if "fails" in tracker else []
+        said += [f"MemTracker: {tracker['why']}"] if "fails" in tracker else []
         yield from (f"{name}: {each}" for each in said)

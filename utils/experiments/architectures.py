@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import Any
 
@@ -35,6 +35,7 @@ class Architecture:
     batch: Mapping[str, object]
     letters: Mapping[str, int]
     block: Mapping[str, str] | str = field(default_factory=lambda: DECODER)
+    family: str = ""
 
     def maker(self) -> Callable[..., nn.Module]:
         """A function of letters that makes the model. Raises: ImportError where its library is not installed."""
@@ -60,7 +61,9 @@ def _in_lists(library_class: str, configuration: Callable[..., dict[str, Any]]) 
 
 
 def text(name: str, library_class: str, *, batch=TEXT, block=DECODER, of=(), sizes=(), **configuration) -> Architecture:
-    """A model of text, whose configuration has `hidden_size` and so on; `sizes` are other sizes, and further letters.
+    """A model of text, whose configuration has `hidden_size` and so on.
+
+    `sizes` are other sizes, further letters, and with None letters less.
 
     A library's own words for these are in `of`, as {"hidden_size": "n_embd"}; None: it has no such setting.
     """
@@ -74,17 +77,20 @@ def text(name: str, library_class: str, *, batch=TEXT, block=DECODER, of=(), siz
     named = {dict(of).get(key, key): size for key, size in usual.items()}
     named.pop(None, None)
     letters = dict(b=4, s=256, a=6, L=2, V=4000) | dict(sizes)
+    letters = {letter: size for letter, size in letters.items() if size is not None}
     return Architecture(name, library_class, named | configuration, batch, letters, block)
 
 
 as_many = partial(text, num_key_value_heads="a")
 """A model of text with as many heads of keys and values as of queries."""
+IN_GROUPS = dict(hidden_size="64*g*k", intermediate_size="256*g*k", num_attention_heads="g*k", num_key_value_heads="k")
+"""So many groups of heads of queries, g to a head of keys and values."""
 N_OF_GPT2 = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 
 
 def swin(a: int, L: int, p: int) -> dict[str, Any]:
-    """Two stages, the second of twice the width; windows of 4 x 4 patches of 4 x 4 pixels."""
-    return dict(image_size=32 * p, embed_dim=32 * a, depths=[L, L], num_heads=[a, 2 * a], window_size=4)
+    """Two stages, the second of twice the width; windows of 4 x 4 patches, shifted in every other layer."""
+    return dict(image_size=32 * p, embed_dim=32 * a, depths=[2 * L, 2 * L], num_heads=[a, 2 * a], window_size=4)
 
 
 def convnext(c: int, L: int) -> dict[str, Any]:
@@ -119,8 +125,16 @@ def of_images(name: str, library_class: str, configuration: Callable, block: str
     return Architecture(name, library_class, configuration, batch, letters, block)
 
 
+def of_patches(name: str, library_class: str, *, block=DECODER | {"s": "4*p**2 + 1"}, **configuration) -> Architecture:
+    """A transformer over patches of 16 x 16 pixels."""
+    usual = dict(hidden_size="64*a", num_hidden_layers="L", num_attention_heads="a", intermediate_size="256*a")
+    usual = {key: size for key, size in (usual | dict(image_size="32*p") | configuration).items() if size is not None}
+    return Architecture(name, library_class, usual, IMAGES, dict(b=4, a=4, L=2, p=7), block)
+
+
 LANGUAGE = (
-    text("Llama", "LlamaForCausalLM", num_key_value_heads="k", sizes=dict(a=8, k=4, V=8000)),
+    text("Llama", "LlamaForCausalLM", **IN_GROUPS, block=DECODER | {"d": "64*g*k", "a": "g*k"},
+         sizes=dict(a=None, g=2, k=4, V=8000)),
     as_many("Mistral", "MistralForCausalLM"),
     as_many("Qwen2", "Qwen2ForCausalLM"),
     as_many("Qwen3", "Qwen3ForCausalLM", head_dim=64),
@@ -136,17 +150,26 @@ LANGUAGE = (
         of={"num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "intermediate_size": None},
     ),
     text("Falcon", "FalconForCausalLM", of={"intermediate_size": "ffn_hidden_size"}),
-    as_many("Mixtral", "MixtralForCausalLM", num_local_experts=4),
+    as_many("OLMo 2", "Olmo2ForCausalLM"),
+    as_many("Granite", "GraniteForCausalLM"),
+    text("GPT-J", "GPTJForCausalLM", of=N_OF_GPT2 | {"intermediate_size": "n_inner"}, rotary_dim=64),
+)  # fmt: skip
+MIXTURES = (as_many("Mixtral", "MixtralForCausalLM", num_local_experts=4),)
+STATE_SPACES = (
     text("Mamba", "MambaForCausalLM", of={"num_attention_heads": None, "intermediate_size": None},
-         block=NO_TRANSFORMER),
+         block=NO_TRANSFORMER, sizes=dict(s=32)),
 )  # fmt: skip
 ENCODERS = (
     text("BERT", "BertForMaskedLM"),
     text("RoBERTa", "RobertaForMaskedLM"),
     text("DeBERTa-v2", "DebertaV2ForMaskedLM"),
     text("ELECTRA", "ElectraForMaskedLM", embedding_size="64*a"),
+    text("DistilBERT", "DistilBertForMaskedLM",
+         of={"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+             "intermediate_size": "hidden_dim"}),
+    text("MPNet", "MPNetForMaskedLM"),
     text("ModernBERT", "ModernBertForMaskedLM", pad_token_id=0, cls_token_id=1, sep_token_id=2, bos_token_id=1,
-         eos_token_id=2),
+         eos_token_id=2, num_hidden_layers="3*L", block=DECODER | {"L": "3*L"}, sizes=dict(L=1)),
 )  # fmt: skip
 PAIRS = {"input_ids": WORDS, "labels": tokens("b", "t", below="V")}
 TWO_OF_BART = {
@@ -171,25 +194,27 @@ ENCODER_DECODERS = (
         pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, **DECODER_OF_BART,
     ),
 )  # fmt: skip
-OTHERS = (
-    Architecture(
-        "ViT", "ViTForImageClassification",
-        dict(hidden_size="64*a", num_hidden_layers="L", num_attention_heads="a", intermediate_size="256*a",
-             image_size="32*p"),
-        IMAGES, dict(b=4, a=4, L=2, p=7), DECODER | {"s": "4*p**2 + 1"},
-    ),
-    of_images("Swin", "SwinForImageClassification", swin, NO_PLAIN_ATTENTION, b=4, a=3, L=2, p=7),
+IMAGE_MODELS = (
+    of_patches("ViT", "ViTForImageClassification"),
+    of_patches("DeiT", "DeiTForImageClassification", block=DECODER | {"s": "4*p**2 + 2"}),
+    of_patches("DINOv2", "Dinov2ForImageClassification", intermediate_size=None, patch_size=16),
+    of_patches("BEiT", "BeitForImageClassification"),
+    of_images("Swin", "SwinForImageClassification", swin, NO_PLAIN_ATTENTION, b=4, a=6, L=1, p=7),
     of_images("ConvNeXt", "ConvNextForImageClassification", convnext, NO_TRANSFORMER, b=4, c=32, L=2, p=7),
     of_images("ResNet", "ResNetForImageClassification", resnet, NO_TRANSFORMER, b=4, c=16, L=2, p=7),
     of_images(
         "SegFormer", "SegformerForSemanticSegmentation", segformer, NO_PLAIN_ATTENTION,
         {"pixel_values": IMAGES["pixel_values"], "labels": tokens("b", "32*p", "32*p", below=2)}, b=4, a=1, L=2, p=7,
     ),
+)  # fmt: skip
+TWO_TOWERS = (
     of_images(
         "CLIP", "CLIPModel", clip, TWO_STACKS,
         {"input_ids": WORDS, "pixel_values": IMAGES["pixel_values"], "return_loss": True},
         b=4, s=64, a=4, L=2, V=2000, p=7,
     ),
+)  # fmt: skip
+AUDIO = (
     Architecture(
         "wav2vec 2.0", "Wav2Vec2ForSequenceClassification",
         dict(hidden_size="64*a", num_hidden_layers="L", num_attention_heads="a", intermediate_size="256*a",
@@ -198,5 +223,15 @@ OTHERS = (
         dict(b=2, s=100, a=4, L=2), DECODER | {"s": "s - 1"},
     ),
 )  # fmt: skip
-ARCHITECTURES = {one.name: one for one in (*LANGUAGE, *ENCODERS, *ENCODER_DECODERS, *OTHERS)}
+FAMILIES = {
+    "language": LANGUAGE,
+    "mixture of experts": MIXTURES,
+    "state space": STATE_SPACES,
+    "encoder": ENCODERS,
+    "encoder-decoder": ENCODER_DECODERS,
+    "vision": IMAGE_MODELS,
+    "two towers": TWO_TOWERS,
+    "audio": AUDIO,
+}
+ARCHITECTURES = {one.name: replace(one, family=family) for family, of_it in FAMILIES.items() for one in of_it}
 """By name."""

@@ -19,6 +19,16 @@ from .architectures import Architecture
 USUAL_BYTES_A_PARAMETER = 16
 """A parameter's own, its gradient's and its two moments', 4 bytes each; in mixed precision 2 + 2 + 12 as well."""
 
+BEYOND_MEM_TRACKER = {
+    "cannot register a hook on a tensor that doesn't require gradient": (
+        "it hooks every parameter's gradient, and this model has one that takes none"
+    ),
+    "Expected inputs of BF16 type": (
+        "fake tensors of the CPU have products of groups, which the experts are, in bfloat16 alone"
+    ),
+}
+"""By what is raised: limits of MemTracker, and of the fake tensors that it works on, in words."""
+
 
 def n_parameters(model: nn.Module) -> int:
     """How many numbers a model's parameters have, those that are tied counted once."""
@@ -48,6 +58,11 @@ def of_usual_formula(architecture: Architecture, model: nn.Module) -> tuple[int,
         return states_bytes, None
     b, s, d, a, L = (Expression(architecture.block[x]).value(architecture.letters) for x in ("b", "s", "d", "a", "L"))
     return states_bytes, s * b * L * (34 * d + 5 * a * s)
+
+
+def why_not(raised: str) -> str:
+    """In words why MemTracker cannot follow a model, by what it raised; that itself where it is not known."""
+    return next((why for said, why in BEYOND_MEM_TRACKER.items() if said in raised), raised)
 
 
 def of_mem_tracker(architecture: Architecture, n_steps: int = 2) -> int | str:

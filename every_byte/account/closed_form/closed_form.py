@@ -15,6 +15,7 @@ from .pieces import Pieces
 from .polynomials import Point
 from .samples import Sample
 from .sizes import Ranges
+from .stages import Stages
 from .terms import formula_of, term_names
 from .words import sentences
 
@@ -62,6 +63,7 @@ class ClosedForm:
     seconds: float
     is_alike: bool
     unmodelled: tuple[str, ...] = ()
+    stages: Stages = frozenset()
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -105,7 +107,7 @@ class ClosedForm:
         point = self._point(letters)
         moment, _ = self._highest(letters)
         forms = self._here(moment, point)
-        table = Sample(point, account.report.trace).at(moment, is_alike=self.is_alike)
+        table = Sample(point, account.report.trace, self.stages).at(moment, is_alike=self.is_alike)
         held = table.n_bytes if table else {}
         names = term_names([*forms, *(key for key in held if key not in forms)])
         rows: dict[str, list[int]] = {}

@@ -16,11 +16,15 @@ from .pieces import Piece, Pieces
 from .polynomials import Polynomial
 from .samples import Sample, Samples
 from .search import Search
+from .stages import stages_of
 
 N_AT_ONCE = 6
 """So many runs at any sizes are made before forms are looked for."""
 MOST_SIZES = 3
-"""So many sizes of tensors that are no product of letters, as the tokens of an image, p**2 + 1, may be rounded."""
+"""So many sizes of tensors that are no product of letters, as the tokens of an image, p**2 + 1, may be rounded.
+
+And so many of the smallest that are a power of one, as its patches, p**2.
+"""
 PRESENCE = Key("", "", "a moment is met", (), None)
 """The kind of rows that says whether a run comes to a moment at all: 1 if so."""
 
@@ -37,7 +41,9 @@ class Derivation:
         draw = Random(seed)
         self.ranges = sizes.ranges_of(samples)
         self._even = Even(samples, self.ranges, draw)
-        self.is_alike = any(len({frozenset(_modules(sample)) for sample in line}) > 1 for line in self._even.lines)
+        modules = [[frozenset(_modules(sample)) for sample in line] for line in self._even.lines]
+        self.is_alike = any(len(set(line)) > 1 for line in modules)
+        samples.tell_apart(stages_of(modules))
         others = [s for s in samples if s not in self._even.samples and self.ranges.have(s.point)]
         self._search = Search(samples, self.ranges, draw, self._even.samples, others)
         self.forms: dict[Moment, dict[Key, Pieces]] = {}
@@ -106,7 +112,7 @@ class Derivation:
         return pieces if form is not None and self._is_met(pieces, value) else None
 
     def _sizes(self, moment: Moment) -> list[Atom]:
-        """Sizes of tensors that are sums of products of letters: what may be rounded instead of a letter."""
+        """Sizes of tensors that are sums of products of letters, or powers: what may be rounded instead of a letter."""
         shapes = self._even.origin.at(moment, is_alike=self.is_alike)
         values: dict[tuple[Key, int], Value] = {}
         for key, shape in (shapes.shapes if shapes else {}).items():
@@ -120,11 +126,22 @@ class Derivation:
                 values[key, i] = value
         found = self._even.polynomials(values)
         sums = {f.parts[0][0]: f for k, f in found.items() if _is_sum(f) and self._is_met(f, values[k])}
-        return [Atom(form.text, inner=polynomial) for polynomial, form in list(sums.items())[:MOST_SIZES]]
+        squares = {f.parts[0][0]: f for k, f in found.items() if _is_power(f) and self._is_met(f, values[k])}
+        in_order = sorted(squares.items(), key=lambda item: item[0].at([1] * len(self.ranges.letters)))
+        chosen = [*list(sums.items())[:MOST_SIZES], *in_order[:MOST_SIZES]]
+        return [Atom(form.text, inner=polynomial) for polynomial, form in chosen]
 
 
 def _is_sum(form: Form) -> bool:
     return len(form.parts) == 1 and len(form.parts[0][0].coefficients) > 1
+
+
+def _is_power(form: Form) -> bool:
+    """Whether it is a power of one letter, as the patches of an image, 4*p**2: what is rounded of it is no letter's."""
+    if len(form.parts) != 1 or len(form.parts[0][0].coefficients) != 1:
+        return False
+    ((monomial, _),) = form.parts[0][0].coefficients
+    return sum(map(bool, monomial)) == 1 and max(monomial) > 1
 
 
 def _modules(sample: Sample) -> Iterator[str]:

@@ -30,17 +30,8 @@ def closed_form(
     """
     start = time.perf_counter()
     samples = Samples(step, spec, n_steps, settings)
-    derivation = Derivation(samples, moment, seed)
-    for _ in range(MOST_ROUNDS):
-        n_runs, new = len(samples), derivation.more(n_checks)
-        checks = [_check(derivation, sample, moment) for sample in new]
-        if all(check.is_exact for check in checks):
-            break
-        derivation.take(new)
-        derivation.refine()
-    else:
-        n_runs, new = len(samples), derivation.more(n_checks)
-        checks = [_check(derivation, sample, moment) for sample in new]
+    with samples.passed_over():
+        derivation, checks, n_runs = _derived(samples, moment, n_checks, seed)
     base = dict(zip(samples.letters, samples.base, strict=True))
     return ClosedForm(
         title,
@@ -52,7 +43,22 @@ def closed_form(
         time.perf_counter() - start,
         derivation.is_alike,
         tuple(dict.fromkeys(name for sample in samples for name in sample.trace.unmodelled)),
+        samples.stages,
     )
+
+
+def _derived(samples: Samples, moment: Moment | None, n_checks: int, seed: int) -> tuple[Derivation, list[Check], int]:
+    """A derivation, its last checks, and of how many runs it is without these."""
+    derivation = Derivation(samples, moment, seed)
+    for _ in range(MOST_ROUNDS):
+        n_runs, new = len(samples), derivation.more(n_checks)
+        checks = [_check(derivation, sample, moment) for sample in new]
+        if all(check.is_exact for check in checks):
+            return derivation, checks, n_runs
+        derivation.take(new)
+        derivation.refine()
+    n_runs, new = len(samples), derivation.more(n_checks)
+    return derivation, [_check(derivation, sample, moment) for sample in new], n_runs
 
 
 def _check(derivation: Derivation, sample: Sample, moment: Moment | None) -> Check:

@@ -3,7 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import product
+
+import torch
 
 from .polynomials import Monomial, Point, Polynomial, candidates, monomial_value, system
 
@@ -11,6 +14,10 @@ MULTIPLES = (2, 4, 8, 16, 32, 64, 128, 256)
 """What sizes are rounded to multiples of, by kernels and by strides."""
 NO_FORM_WITHOUT = 3
 """A form is believed if it was met at so many points more than it needed to be found."""
+NEAR = 1e-9
+"""Logarithms that differ by less may be those of equal numbers, which is then looked at exactly."""
+N_BY_LOGARITHMS = 16
+"""At so many points logarithms are looked at: of the last ones, which are of any sizes."""
 
 
 @dataclass(frozen=True)
@@ -91,25 +98,45 @@ def is_met(form: Form, points: Iterable[Point], values: Iterable[int]) -> bool:
 
 
 def rounded(form: Form, points: Sequence[Point], values: Sequence[int]) -> Form | None:
-    """The same with one letter rounded, in all of it or in one monomial, so that it has these values; None if none."""
-    for changed in _roundings(form):
-        if is_met(changed, points, values):
+    """The same with one letter rounded, so that it has these values; None if none: in all of it, or in one monomial.
+
+    There it may be in some of its factors alone: "s*up(s, 16)" of "s**2".
+    """
+    seen = sorted(zip(points, values, strict=True), key=lambda one: form.at(one[0]) == one[1])  # what is missed first
+    for changed in _roundings(form, points):
+        if all(changed.at(point) == value for point, value in seen):
             return changed
     return None
 
 
-def _roundings(form: Form) -> Iterator[Form]:
+def _roundings(form: Form, points: Sequence[Point]) -> Iterator[Form]:
     if len(form.parts) != 1:
         return
     polynomial, atoms = form.parts[0]
     used = {i for monomial, _ in polynomial.coefficients for i, power in enumerate(monomial) if power}
-    for i, is_down, multiple in product(sorted(used), (False, True), MULTIPLES):
-        new = (*atoms[:i], replace(atoms[i], multiple=multiple, is_down=is_down), *atoms[i + 1 :])
-        yield Form(((polynomial, new),))
-        if len(polynomial.coefficients) > 1:
-            for chosen in range(len(polynomial.coefficients)):
+    for i in sorted(used):
+        for new in _rounded_atoms(atoms[i], points):
+            yield Form(((polynomial, (*atoms[:i], new, *atoms[i + 1 :])),))
+            for chosen, (monomial, c) in enumerate(polynomial.coefficients):
                 rest = polynomial.coefficients[:chosen] + polynomial.coefficients[chosen + 1 :]
-                yield Form(((Polynomial(rest), atoms), (Polynomial((polynomial.coefficients[chosen],)), new)))
+                kept = ((Polynomial(rest), atoms),) if rest else ()
+                for n in range(1, monomial[i] + bool(rest)):
+                    powers = (*monomial[:i], monomial[i] - n, *monomial[i + 1 :], n)
+                    yield Form((*kept, _product(powers, (*atoms, new), c)))
+
+
+def _rounded_atoms(atom: Atom, points: Sequence[Point]) -> Iterator[Atom]:
+    """A letter or a size rounded up and down in every way that tells points apart: not to 0, or 256, at all of them."""
+    for is_down, multiple in product((False, True), MULTIPLES):
+        new = replace(atom, multiple=multiple, is_down=is_down)
+        if len({new(point) for point in points}) > 1:
+            yield new
+
+
+def _product(powers: Monomial, atoms: Sequence[Atom], c: Fraction) -> tuple[Polynomial, tuple[Atom, ...]]:
+    """A monomial with a coefficient as a part of a form: with those factors alone that it has."""
+    used = [(power, atom) for power, atom in zip(powers, atoms, strict=True) if power]
+    return Polynomial.of({tuple(power for power, _ in used): c}), tuple(atom for _, atom in used)
 
 
 def guessed(
@@ -133,28 +160,37 @@ def guessed(
 def _one_monomial(letters, size: Atom | None, points, values) -> Form | None:
     """One monomial of letters, in which a size takes part if there is one; and one of these rounded, beside itself."""
     atoms = (*atoms_of(letters), *([size] if size else []))
-    powers = sorted(product(range(3), repeat=len(atoms)), key=sum)
-    powers = [each for each in powers if size is None or each[-1]]
+    all_powers = sorted(product(range(3), repeat=len(atoms)), key=sum)
+    powers = [each for each in all_powers if size is None or each[-1]]
     table = [[atom(point) for atom in atoms] for point in points]
-    for each in powers:
-        if _is_scaled(each, table, values):
-            return _monomial(each, atoms, table[0], values[0])
-    powers = sorted(product(range(3), repeat=len(atoms)), key=sum)
-    for atom, is_down, multiple in product(atoms, (False, True), MULTIPLES):
-        new = replace(atom, multiple=multiple, is_down=is_down)
+    if (found := _scaled(powers, table, values)) is not None:
+        return _monomial(found, atoms, table[0], values[0])
+    powers = [(*each, power) for each, power in product(all_powers, (1, 2))]
+    for new in (new for atom in atoms for new in _rounded_atoms(atom, points)):
         wider = [[*row, new(point)] for row, point in zip(table, points, strict=True)]
-        for each, power in product(powers, (1, 2)):
-            if _is_scaled((*each, power), wider, values):
-                return _monomial((*each, power), (*atoms, new), wider[0], values[0])
+        if (found := _scaled(powers, wider, values)) is not None:
+            return _monomial(found, (*atoms, new), wider[0], values[0])
     return None
 
 
+def _scaled(powers: Sequence[Monomial], table: Sequence[Sequence[int]], values: Sequence[int]) -> Monomial | None:
+    """The first monomial of which values are all the same multiple: by logarithms, then exactly."""
+    if not all(map(all, table)):  # a letter rounded down to 0 somewhere: no factor of what is never 0
+        return None
+    some, of_some = (torch.tensor(each[-N_BY_LOGARITHMS:], dtype=torch.float64) for each in (table, values))
+    scales = of_some.abs().log() - _as_floats(tuple(powers)) @ some.log().T
+    near = (scales.amax(1) - scales.amin(1) < NEAR).nonzero().flatten().tolist()
+    return next((powers[i] for i in near if _is_scaled(powers[i], table, values)), None)
+
+
+@lru_cache(maxsize=64)
+def _as_floats(powers: tuple[Monomial, ...]) -> torch.Tensor:
+    return torch.tensor(powers, dtype=torch.float64)
+
+
 def _monomial(powers: Monomial, atoms: tuple[Atom, ...], first: Sequence[int], value: int) -> Form:
-    """A monomial with this value where its factors are the first ones, without the factors that it lacks."""
-    scale = Fraction(value, monomial_value(powers, first))
-    used = [(power, atom) for power, atom in zip(powers, atoms, strict=True) if power]
-    polynomial = Polynomial.of({tuple(power for power, _ in used): scale})
-    return Form(((polynomial, tuple(atom for _, atom in used)),))
+    """A monomial with this value where its factors are the first ones."""
+    return Form((_product(powers, atoms, Fraction(value, monomial_value(powers, first))),))
 
 
 def _is_scaled(powers: Monomial, table: Sequence[Sequence[int]], values: Sequence[int]) -> bool:

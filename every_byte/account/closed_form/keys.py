@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 import torch
 
-from every_byte.account.owners import kind_of
 from every_byte.account.where import phase_name
 from every_byte.ledger.rows import Row, rows_at
 from every_byte.ledger.trace import Trace
 from every_byte.palette import STATE
+
+from .stages import Stages, kind_in
 
 
 class Key(NamedTuple):
@@ -29,14 +30,18 @@ class Key(NamedTuple):
     @property
     def alike(self) -> "Key":
         """The same of all alike modules: "blocks.*.mlp" of "blocks.3.mlp"."""
-        return self._replace(module=kind_of(self.module))
+        return self.alike_in(frozenset())
+
+    def alike_in(self, stages: Stages) -> "Key":
+        """The same of all alike modules of one stage."""
+        return self._replace(module=kind_in(self.module, stages))
 
 
 class Moment(NamedTuple):
     """An instant of a step, by the kind of event right before it: an allocation for an operation in a module.
 
-    Of alike modules it is in the `nth` that has such events, and there it is event number `which`: both from 0, or from
-    the end, from -1.
+    Of alike modules, in one stage, it is in the `nth` that has such events, and there it is event number `which`: both
+    from 0, or from the end, from -1.
 
     Counts: of all steps that have it, the one with the most requested there.
     """
@@ -82,15 +87,15 @@ class Table:
         return sum(self.n_bytes.values())
 
 
-def table(trace: Trace, position: int, *, is_alike: bool) -> Table:
-    """The keys of what is live just before event number `position`; with `is_alike`, one for all alike modules."""
+def table(trace: Trace, position: int, stages: Stages = frozenset(), *, is_alike: bool) -> Table:
+    """The keys of what is live just before event number `position`; with `is_alike` one for a stage's alike ones."""
     n_bytes: dict[Key, int] = {}
     made_at: dict[Key, int] = {}
     shapes: dict[Key, tuple[int, ...]] = {}
     made = trace.attribution().made_at
     for row in rows_at(trace, position):
         key = key_of(row)
-        key = key.alike if is_alike else key
+        key = key.alike_in(stages) if is_alike else key
         n_bytes[key] = n_bytes.get(key, 0) + row.n_bytes
         made_at[key] = made[row.allocation]
         if row.shape is not None:
@@ -108,7 +113,7 @@ Instances = dict[Moment, list[list[list[tuple[int, int]]]]]
 """For each kind of event, by its first, in each step and module: where each is, and how much is requested there."""
 
 
-def instances(trace: Trace, mark: str) -> Instances:
+def instances(trace: Trace, mark: str, stages: Stages = frozenset()) -> Instances:
     """The events of each kind in each step; a mark of this name is in each step, between its forward and backward.
 
     Counts: what a kernel takes for itself belongs to the tensor before it; of these, the one with the most requested.
@@ -119,7 +124,7 @@ def instances(trace: Trace, mark: str) -> Instances:
         if event.action == "mark":
             n_marks += event.name == mark
             continue
-        module = kind_of(trace.called(event.module))
+        module = kind_in(trace.called(event.module), stages)
         steps = found.setdefault(Moment(event.phase, event.operation, event.node, module, event.name), [])
         steps += [[] for _ in range(n_marks + 1 - len(steps))]
         step, where = steps[n_marks], (n_marks, event.module)

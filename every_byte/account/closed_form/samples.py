@@ -1,8 +1,10 @@
 """Runs at many sizes, each kept: what a run holds at its moments, and which sizes a program takes at all."""
 
+import gc
 import warnings
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,6 +16,7 @@ from every_byte.ledger.trace import Trace
 
 from .keys import Instances, Key, Moment, Table, at_mark, instances, peak_of, place_of, table
 from .polynomials import Point
+from .stages import Stages
 
 NO_LIMIT_BYTES = 2**50
 """The memory of the GPU that sizes are tried on: no formula ends where memory does."""
@@ -21,19 +24,28 @@ NO_LIMIT_BYTES = 2**50
 
 @dataclass
 class Sample:
-    """A run at one point; `at` has what it holds at a moment, None where it never comes to that."""
+    """A run at one point; `at` has what it holds at a moment, None where it never comes to that.
+
+    `stages` say which modules' numbers keys and moments have.
+    """
 
     point: Point
     trace: Trace
+    stages: Stages = frozenset()
     _tables: dict[tuple[Moment, bool], Table | None] = field(default_factory=dict)
 
     @cached_property
     def _instances(self) -> Instances:
-        return instances(self.trace, END_OF_FORWARD)
+        return instances(self.trace, END_OF_FORWARD, self.stages)
 
     @cached_property
     def _peak(self) -> tuple[Moment, int]:
         return peak_of(self._instances)
+
+    def tell_apart(self, stages: Stages) -> None:
+        """Let its keys and moments have the numbers of stages, before a moment's own are asked for."""
+        self.stages = stages
+        self._tables.clear()
 
     @property
     def peak(self) -> Moment:
@@ -49,7 +61,7 @@ class Sample:
         """What is held there, by key."""
         if (moment, is_alike) not in self._tables:
             position = self._position(moment)
-            found = None if position is None else table(self.trace, position, is_alike=is_alike)
+            found = None if position is None else table(self.trace, position, self.stages, is_alike=is_alike)
             self._tables[moment, is_alike] = found
         return self._tables[moment, is_alike]
 
@@ -71,7 +83,7 @@ class Sample:
     @cached_property
     def kinds(self) -> frozenset[Key]:
         """The kinds of rows at the end of forward: two runs with the same ran the same kernels."""
-        return frozenset(self.at(at_mark(END_OF_FORWARD), is_alike=True).n_bytes)
+        return frozenset(key.alike for key in self.at(at_mark(END_OF_FORWARD), is_alike=True).n_bytes)
 
     def _position(self, moment: Moment) -> int | None:
         if moment == at_mark(END_OF_FORWARD):
@@ -92,12 +104,20 @@ class Samples:
         self.base: Point = tuple(step.letters[letter] for letter in self.letters)
         self.refused: dict[Point, str] = {}
         self._found: dict[Point, Sample] = {}
+        self.stages: Stages = frozenset()
+        self._passes_over = False
 
     def __iter__(self):
         return iter(list(self._found.values()))
 
     def __len__(self) -> int:
         return len(self._found)
+
+    def tell_apart(self, stages: Stages) -> None:
+        """Let keys and moments have the numbers of stages, of all runs."""
+        self.stages = stages
+        for sample in self:
+            sample.tell_apart(stages)
 
     def at(self, point: Sequence[int]) -> Sample | None:
         """The run at a point; None where the program, or its model, does not take these sizes."""
@@ -111,5 +131,22 @@ class Samples:
             except Exception as error:  # whatever a reader's model says of sizes that do not go together
                 self.refused[point] = f"{type(error).__name__}: {error}"
                 return None
-            self._found[point] = Sample(point, report.trace)
+            self._found[point] = Sample(point, report.trace, self.stages)
+            if self._passes_over:
+                gc.collect()  # what ended with the run, lest it be kept
+                gc.freeze()
         return self._found.get(point)
+
+    @contextmanager
+    def passed_over(self) -> Iterator[None]:
+        """While it lasts, Python's garbage collector, and a look at all there is, pass over the runs that were kept.
+
+        They are hundreds of thousands of objects, none of which a later run has anything to do with.
+        """
+        was_frozen, self._passes_over = gc.get_freeze_count(), True
+        try:
+            yield
+        finally:
+            self._passes_over = False
+            if not was_frozen:  # else somebody else wants it so
+                gc.unfreeze()

@@ -93,6 +93,8 @@ class Search:
         points, values = _seen(samples, value)
         if form is not None and is_met(form, points, values):
             return form
+        if len(values) >= LEAST_MET and not any(values):
+            return Form(())
         candidates = [] if form is None else [form, rounded(form, points, values)]
         candidates.append(guessed(self._samples.letters, points, values, self.sizes))
         known = [candidate for candidate in candidates if candidate is not None]

@@ -1,5 +1,6 @@
 """Closed forms of small programs whose truth is plain: rounded, in pieces, of a peak that moves, and what they say."""
 
+import gc
 import re
 
 import pytest
@@ -30,10 +31,11 @@ def total(found, **letters):
         (lambda s: 3 * s * (s + 1) // 2, {"s": 50}, "(3·s² + 3·s)/2"),
         (lambda b, s: b * (-(-s // 32) * 32), {"b": 3, "s": 50}, "b·⌈s⌉₃₂"),
         (lambda b, r: b * (r // 16) ** 2, {"b": 3, "r": 100}, "b·⌈r − 15⌉₁₆²/256"),
+        (lambda b, s: 4 * b * s * (-(-s // 16) * 16) + 700 * b * s, {"b": 3, "s": 50}, "700·b·s + 4·b·s·⌈s⌉₁₆"),
         (lambda b, p: 5 * b * (-(-(p**2 + 1) // 8) * 8), {"b": 3, "p": 9}, None),
         (lambda b, s: 11, {"b": 3, "s": 50}, "11"),
     ],
-    ids=["polynomial", "half", "up", "down", "sum", "constant"],
+    ids=["polynomial", "half", "up", "down", "one factor of two", "sum", "constant"],
 )
 def test_what_is_found(n_bytes, letters, text):
     def run(gpu, **letters):
@@ -70,6 +72,14 @@ def test_where_it_changes(n_bytes, letters, conditions):
         for s in (55, 59, 60, 61, 64, 69, 70, 76, 77, 96):
             at = {letter: n for letter, n in {"b": b, "s": s}.items() if letter in letters}
             assert total(found, **at) == n_bytes(**at), at
+
+
+def test_a_letter_is_rounded_only_where_that_is_seen():
+    """Nothing at sizes that are no multiples: that is 0, not a letter rounded down, beyond all that was tried."""
+    found, _ = of_program(holding(lambda a, s: 4 * a * s if s % 8 == 0 else 0), n_checks=8, a=4, s=60)
+    assert found.is_exact, found
+    assert total(found, a=40, s=61) == total(found, a=4, s=601) == total(found, a=40, s=601) == 0
+    assert total(found, a=40, s=64) == 4 * 40 * 64
 
 
 def test_what_has_no_form_is_said_to_have_none():
@@ -118,6 +128,12 @@ def most_requested(trace) -> int:
         elif event.action == "free":
             now -= sizes.pop(event.allocation)
     return most
+
+
+def test_runs_that_are_kept_are_passed_over_only_meanwhile():
+    before = gc.get_freeze_count()
+    of_a_net().formula("end of forward", n_checks=1)
+    assert gc.get_freeze_count() == before
 
 
 def test_what_it_says():
