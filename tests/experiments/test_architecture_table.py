@@ -3,14 +3,23 @@
 from utils.experiments.architecture_table import HEAD, ArchitectureTable, stored_table
 
 
+MIB = 2**20
+
+
 def row(**changed) -> dict:
     """A row as the tool stores it, small."""
-    other = {"bytes": 10, "percent": -50.0}
+    other = {"bytes": 2 * MIB, "percent": -50.0}
     return {
-        "peak": 3 * 2**20,
+        "peak": 4 * MIB,
+        "workspace": MIB,
         "not_modelled": [],
         "formula": {"is_exact": True, "n_checks": 8, "n_met": 8, "n_runs": 20, "seconds": 7},
-        "others": {"parameters": 1000, "accelerate": other, "mem_tracker": {"fails": "no"}, "usual": other},
+        "others": {
+            "parameters": 1000,
+            "accelerate": other,
+            "mem_tracker": {"fails": "no", "why": "it cannot"},
+            "usual": other,
+        },
     } | changed
 
 
@@ -34,6 +43,10 @@ def test_what_is_not_whole_is_named():
     assert "8 of 8" in said.splitlines()[2]
     assert "not whole" in said.splitlines()[3]
     assert "fails" in said
+    assert "MemTracker, One: it cannot." in said
+    assert table.beside_workspaces == {}
+    seen = row(others=row()["others"] | {"mem_tracker": {"bytes": 2 * MIB, "percent": -50.0}})
+    assert ArchitectureTable({}, {"One": seen}).beside_workspaces == {"One": -25.0}
     assert "cuDNN's workspaces, which are named in the account: Two." in said
     assert "No whole formula was found for Two." in said
     assert len(HEAD) == len(table._cells("One"))

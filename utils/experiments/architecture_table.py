@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from textwrap import fill
 
 from every_byte.tables import html_table, text_table
 from every_byte.units import MiB
@@ -34,6 +35,16 @@ class ArchitectureTable:
         return {name: percent for name, percent in said.items() if percent is not None}
 
     @property
+    def beside_workspaces(self) -> dict[str, float]:
+        """How far off MemTracker would be with cuBLAS's workspaces added, which it does not see, by name."""
+        said = {name: (row["others"]["mem_tracker"].get("bytes"), row) for name, row in self.rows.items()}
+        return {
+            name: 100 * ((n_bytes + row["workspace"]) / row["peak"] - 1)
+            for name, (n_bytes, row) in said.items()
+            if n_bytes is not None
+        }
+
+    @property
     def title(self) -> str:
         """What it is of."""
         return "Simulated, requested at the peak: " + ", ".join(f"{name} {n}" for name, n in self.versions.items())
@@ -46,6 +57,8 @@ class ArchitectureTable:
         named = [name for name, row in self.rows.items() if row["not_modelled"]]
         said += [f"Without cuDNN's workspaces, which are named in the account: {', '.join(named)}."] if named else []
         said += [f"No whole formula was found for {', '.join(missed)}."] if missed else []
+        trackers = [(name, row["others"]["mem_tracker"]) for name, row in self.rows.items()]
+        said += [f"MemTracker, {name}: {one.get('why', one['fails'])}." for name, one in trackers if "fails" in one]
         return said
 
     def _cells(self, name: str) -> list[str]:
@@ -60,7 +73,8 @@ class ArchitectureTable:
 
     def __repr__(self) -> str:
         cells = [self._cells(name) for name in self.rows]
-        return "\n".join([text_table(self.title, HEAD, cells, numbers=8), "", *self.remarks])
+        remarks = (fill(said, 100, break_on_hyphens=False) for said in self.remarks)
+        return "\n".join([text_table(self.title, HEAD, cells, numbers=8), "", *remarks])
 
     def _repr_html_(self) -> str:
         cells = [self._cells(name) for name in self.rows]
