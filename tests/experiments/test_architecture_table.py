@@ -2,7 +2,6 @@
 
 from utils.experiments.architecture_table import HEAD, ArchitectureTable, stored_table
 
-
 MIB = 2**20
 
 
