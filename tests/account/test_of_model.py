@@ -129,3 +129,16 @@ def test_what_the_report_names_is_not_warned_of():
     found = account(nn.Conv2d(3, 8, 3), numbers("b", 3, 16, 16), loss=squares, b=2)
     assert any("cuDNN" in name for name in found.report.trace.unmodelled)
     assert "cuDNN's workspaces are not modelled" in repr(found)
+
+
+def test_the_most_that_is_requested_may_be_at_another_moment():
+    """Where biases of 16 bytes take blocks of 512, most is allocated in the optimizer, and most requested in backward."""
+    found = account(lambda: nn.Sequential(*[nn.Linear(4, 4) for _ in range(40)]), numbers("b", 4), loss=squares, b=60)
+    held, most = 0, []
+    for event in found.report.trace.events:
+        if event.action in ("alloc", "free"):
+            size = {e.allocation: e.n_bytes for e in found.report.trace.events if e.action == "alloc"}
+            held += size[event.allocation] * (1 if event.action == "alloc" else -1)
+            most.append(held)
+    assert found.most_requested_bytes == max(most) > found.requested_bytes
+    assert found.formula(n_checks=2).bytes() == found.most_requested_bytes

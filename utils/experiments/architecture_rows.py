@@ -6,7 +6,6 @@ from every_byte.account import account
 from every_byte.account.closed_form.closed_form import ClosedForm
 from every_byte.account.closed_form.words import sentences
 from every_byte.account.of_model import Account
-from every_byte.ledger.trace import Trace
 from every_byte.tables import text_table
 from every_byte.units import short
 
@@ -40,8 +39,8 @@ def row_of(name: str, *, with_formula: bool = True) -> dict:
     """All figures of an architecture, as plain JSON.
 
     `peak` is what was requested at the account's peak, where most is allocated, and `most_requested` the most at any
-    time, which is what a formula says; each of `others` has its bytes and how many percent they are
-    off it, or in words why there are none. Without the formula it takes a second or two.
+    time, which is what a formula says; each of `others` has its bytes and how many percent they are off the peak, or in
+    words why there are none. Without the formula it takes a second or two.
 
     Counts: a model's own classes, in training, float32, AdamW, two steps on a simulated A100.
     Unit:   bytes, seconds.
@@ -60,28 +59,12 @@ def _accounted(found: Account) -> dict:
     return {
         "ended": report.ended,
         "peak": found.requested_bytes,
-        "most_requested": most_requested(report.trace),
+        "most_requested": found.most_requested_bytes,
         "at": str(report.peak_place),
         "workspace": parts.get(WORKSPACE, 0),
         "not_modelled": sorted(map(str, report.trace.unmodelled)),
         "values_read": sorted(map(str, report.trace.values_read)),
     }
-
-
-def most_requested(trace: Trace) -> int:
-    """The most that is requested at one time: perhaps not where most is allocated, in whole blocks.
-
-    Unit: bytes.
-    """
-    sizes, now, most = {}, 0, 0
-    for event in trace.events:
-        if event.action == "alloc":
-            sizes[event.allocation] = event.n_bytes
-            now += event.n_bytes
-            most = max(most, now)
-        elif event.action == "free":
-            now -= sizes.pop(event.allocation, 0)
-    return most
 
 
 def _derived(found: Account) -> dict:
