@@ -132,7 +132,7 @@ def test_what_the_report_names_is_not_warned_of():
 
 
 def test_the_most_that_is_requested_may_be_at_another_moment():
-    """Where biases of 16 bytes take blocks of 512, most is allocated in the optimizer, and most requested in backward."""
+    """With biases of 16 bytes in blocks of 512 most is allocated in the optimizer, most requested in backward."""
     found = account(lambda: nn.Sequential(*[nn.Linear(4, 4) for _ in range(40)]), numbers("b", 4), loss=squares, b=60)
     held, most = 0, []
     for event in found.report.trace.events:
