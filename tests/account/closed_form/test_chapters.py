@@ -10,11 +10,13 @@ from every_byte.gpu.ranks import ranks
 from every_byte.ledger.ledger import Ledger
 from utils import GPT, MLP, Block
 from utils.formulas.block import block_saved
+from utils.formulas.data_parallel import held_on_rank
 from utils.formulas.gpt import held_after_forward, held_in_loss
 from utils.formulas.mlp import mlp_saved
 from utils.formulas.settings import GPTSettings
 from utils.formulas.tensor_parallel import rank_saved
 from utils.models.activations import LeakyReLU as LeakyReLUFromOutput
+from utils.models.data_parallel import fully_sharded, replicated
 from utils.models.regions import set_regions
 from utils.models.tensor_parallel import tensor_parallel
 
@@ -115,6 +117,32 @@ def test_chapter_6_where_sizes_divide(sequence):
     found, kept = activations_alone(*of_program(run, b=2, m=24, h=2, t=2, scopes=scopes))
     formula = rank_saved(attention="flash", activation="gelu", sequence=sequence)
     is_the_books(found, kept, formula, e="2", s="m*t", a="h*t", d="16*h*t")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("stage", "wrap"), [(0, replicated), (3, fully_sharded)])
+def test_a_rank_of_data_parallel_of_chapter_6_where_sizes_divide(stage, wrap):
+    """Every byte of a rank after its third forward: its shares, buckets, what is gathered, activations."""
+
+    def run(gpu, mesh, b, v, m, h, L, n):
+        model = wrap(GPT(v * n, m * n, 16 * h * n, L, 1, device=gpu.device, kind="explicit"), mesh)
+        optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+        for number in range(3):
+            batch = [torch.randint(v * n, (b, m * n)).to(gpu.device) for _ in range(2)]
+            loss = model(*batch)[1]
+            if number == 2:
+                return model, optimizer, batch, loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    def scopes(n, **_):
+        return [ranks(n, 0)]
+
+    found, rows = of_program(run, b=2, v=40, m=12, h=2, L=3, n=2, scopes=scopes, n_checks=4)
+    settings = GPTSettings("float32", "explicit", holds_logits=False)
+    formula = held_on_rank(settings, stage, "after forward")
+    is_the_books(found, rows, formula, V="v*n", s="m*n", d="16*h*n", a="1")
 
 
 def test_a_block_of_chapter_4_alone():
