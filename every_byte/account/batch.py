@@ -87,7 +87,10 @@ def _each(batch, change: Callable):
     if isinstance(batch, Mapping):
         return {name: change(part) for name, part in batch.items()}
     if isinstance(batch, list | tuple):
-        return type(batch)(change(part) for part in batch)
+        parts = [change(part) for part in batch]
+        return (
+            type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+        )  # a namedtuple takes them one by one
     return batch
 
 

@@ -10,7 +10,7 @@ from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.ledger import Ledger
 
 from .report import Report
-from .training_step import END_OF_FORWARD, TrainingStep, copies_of
+from .training_step import AS_IT_IS, END_OF_FORWARD, TrainingStep, copies_of
 
 if TYPE_CHECKING:
     from .advice.advice import Advice
@@ -37,6 +37,11 @@ class Account:
     def letters(self) -> dict[str, int]:
         """The sizes."""
         return dict(self.step.letters)
+
+    @property
+    def gpu(self) -> str:
+        """On which simulated GPU."""
+        return self.report.spec.name
 
     @property
     def ledger(self) -> Ledger:
@@ -143,7 +148,9 @@ def account(
     *,
     loss: Callable | None = None,
     optimizer: str | Callable = "AdamW",
-    precision: str = "float32",
+    precision: str = AS_IT_IS,
+    targets: object = None,
+    keeps_output: bool = False,
     gpu: str | GPUSpec = "a100-80gb",
     steps: int = 2,
     settings: str = "",
@@ -151,21 +158,32 @@ def account(
 ) -> Account:
     """Train a model for some steps on a simulated GPU, and say whose each byte of its memory is.
 
-    `model` is a module, which stays as it is, or a function that makes one, whose arguments are letters. `batch` is
-    made of `tokens("b", "s", below=50257)`, `numbers("b", 3, 224, 224)` and tensors: a dict is given to the model by
-    name, a tuple by place; or it is a function of letters that returns such. `loss` takes the model's output and the
-    batch; without it, the output has a loss, or is one. `optimizer` is a name as "AdamW, fused", "none", or a function
-    that takes the parameters; `precision` is one of "float32", "bfloat16", "float16", "autocast" (to bfloat16) and
-    "autocast float16". The letters are the sizes: `account(model, batch, b=8, s=1024)`.
+    `model` is a module, which stays as it is, or a function that makes one, whose arguments are letters; one that is
+    set to evaluate as a whole is set to train. `batch` is made of `tokens("b", "s", below=50257)`,
+    `numbers("b", 3, 224, 224)` and tensors: a dict is given to the model by name, a tuple by place; or it is a function
+    of letters that returns such. What the loss alone takes is given as `targets`, in the same way:
+    `targets=tokens("b", below=10), loss=nn.functional.cross_entropy`. `loss` takes the model's output and the targets,
+    or the batch where there are none; without it, the output has a loss, or is one.
 
-    Raises: ValueError for a letter without a value, one that nothing uses, and a precision or optimizer that there is
-            not; whatever the model raises.
+    `optimizer` is a name as "AdamW, fused", "none", or a function that takes the parameters; `precision` is "as it is",
+    each weight in its own type, or one of "float32", "bfloat16", "float16", "autocast" (to bfloat16, with weights in
+    float32) and "autocast float16". With `keeps_output` the output keeps a name through backward, as in
+    `output = model(x)`; without, it is gone as in `loss = model(x).loss`. The letters are the sizes:
+    `account(model, batch, b=8, s=1024)`.
+
+    Raises: ValueError for a letter without a value, one that nothing uses, a precision or optimizer that there is not,
+            and fewer steps than one; IndexError for a row that an embedding does not have; whatever the model raises.
     """
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps must be a whole number from 1 on: got {steps!r}.")
     make = copies_of(model) if isinstance(model, nn.Module) else model
-    step = TrainingStep(make, batch, loss, optimizer, precision, letters)
+    step = TrainingStep(
+        make, batch, loss, optimizer, precision, letters, targets=targets, keeps_output=keeps_output
+    )  # fmt: skip
     if unused := set(letters) - step.wanted:
         raise ValueError(
-            f"a letter must be a size of the batch or an argument of the model: got {sorted(unused)[0]!r}; "
+            f"a letter must be a size of the batch or the targets, or an argument of the model: got "
+            f"{sorted(unused)[0]!r}; "
             f"they have {', '.join(sorted(step.wanted)) or 'none'}."
         )
     return Account(step, step.run(gpu, steps, settings), steps, settings)

@@ -1,9 +1,8 @@
 """Steps of training a reader's model: made, run on a simulated GPU as a training loop would, and reported."""
 
-import inspect
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -15,18 +14,22 @@ from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.simulated import SimulatedGPU
 
 from . import batch as batches
+from .indices import watch_indices
+from .letters import arguments, called_with, of_letters, with_numbers
 from .report import Report
 from .training import Training
 from .undrawn import undrawn
 
+AS_IT_IS = "as it is"
 PRECISIONS = {
+    AS_IT_IS: (None, None),
     "float32": (torch.float32, None),
     "bfloat16": (torch.bfloat16, None),
     "float16": (torch.float16, None),
     "autocast": (torch.float32, torch.bfloat16),
     "autocast float16": (torch.float32, torch.float16),
 }
-"""The type of the weights, and the one that autocast computes in."""
+"""The type of the weights, None: as the model has them; and the one that autocast computes in."""
 OPTIMIZERS: dict[str, Callable] = {
     "AdamW": torch.optim.AdamW,
     "AdamW, fused": lambda parameters: torch.optim.AdamW(parameters, fused=True),
@@ -47,8 +50,11 @@ class TrainingStep:
     """What a step of training is: how the model is made, what it gets, its loss, its optimizer and its precision.
 
     `make` returns a model for values of those letters that are its arguments; `batch` is as `batch.made` has it, or a
-    function of letters that returns one. `loss` takes the model's output and the batch; None: the output has it.
-    A step has so many `micro_batches`, each of the letters' sizes: their gradients are added up, as those of a mean.
+    function of letters that returns one, and all of it goes to the model. `targets` are more of that kind, which go to
+    the loss alone. `loss` takes the model's output and the targets, or the batch where there are none; None: the output
+    has it. A step has so many `micro_batches`, each of the letters' sizes: their gradients are added up, as those of a
+    mean. With `keeps_output` the output has a name until the next one takes it, as in `output = model(batch)`; without,
+    it is gone when backward begins, but for what backward needs.
 
     Raises: ValueError for a precision or an optimizer that there is not.
     """
@@ -57,47 +63,54 @@ class TrainingStep:
     batch: object
     loss: Callable | None = None
     optimizer: str | Callable = "AdamW"
-    precision: str = "float32"
+    precision: str = AS_IT_IS
     letters: Mapping[str, int] = field(default_factory=dict)
     micro_batches: int = 1
+    targets: object = None
+    keeps_output: bool = False
 
     def __post_init__(self) -> None:
-        for what, known in (("precision", PRECISIONS), ("optimizer", OPTIMIZERS)):
+        for what, known, function in (("precision", PRECISIONS, False), ("optimizer", OPTIMIZERS, True)):
             value = getattr(self, what)
-            if isinstance(value, str) and value not in known:
-                raise ValueError(f"{what} must be one of {', '.join(map(repr, known))}: got {value!r}.")
+            if value not in known and not (function and callable(value)):
+                also = ", or a function of the parameters" if function else ""
+                raise ValueError(f"{what} must be one of {', '.join(map(repr, known))}{also}: got {value!r}.")
 
     @property
     def wanted(self) -> set[str]:
-        """The letters that the model's function and the batch have."""
-        of_batch = _arguments(self.batch) if callable(self.batch) else batches.letters_of(self.batch)
-        return _arguments(self.make) | of_batch
+        """The letters that the model's function, the batch and the targets have."""
+        return arguments(self.make) | _letters_of(self.batch) | _letters_of(self.targets)
 
     def of_letters(self, letters: Iterable[str]) -> "TrainingStep":
         """The same step with these letters alone: the others are numbers now.
 
-        Raises: ValueError for a letter that it does not have.
+        Raises: ValueError for a letter that it does not have, and for none.
         """
         kept = tuple(letters)
         if unknown := [letter for letter in kept if letter not in self.letters]:
             raise ValueError(f"letters must be among {', '.join(self.letters)}: got {unknown[0]!r}.")
+        if not kept:
+            raise ValueError(f"letters must be some of {', '.join(self.letters)}: got none.")
         fixed = {letter: n for letter, n in self.letters.items() if letter not in kept}
-        make, batch = _with(self.make, fixed), self.batch
-        if not callable(batch) and batches.letters_of(batch) & fixed.keys():
-            batch = _of(batches.letters_of(batch), lambda **values: batches.made(self.batch, values))
-        batch = _with(batch, fixed) if callable(batch) else batch
-        return replace(self, make=make, batch=batch, letters={x: n for x, n in self.letters.items() if x in kept})
+        return replace(
+            self, make=with_numbers(self.make, fixed), batch=_with_numbers(self.batch, fixed),
+            targets=_with_numbers(self.targets, fixed),
+            letters={letter: n for letter, n in self.letters.items() if letter in kept},
+        )  # fmt: skip
 
     def run(self, gpu: str | GPUSpec, n_steps: int = 2, settings: str = "", *, notes_calls: bool = False) -> Report:
         """So many steps on a fresh simulated GPU that stands for "cuda", and their report; out of memory is reported.
 
         What is written is what a training script does: model, `.to("cuda")`, optimizer; then, step by step, the batch,
         forward, loss, backward, the optimizer's step, `zero_grad`. With `notes_calls` its trace has those.
+
+        Raises: IndexError for a row that an embedding does not have; whatever the model raises.
         """
         start, ended, exit_code = time.perf_counter(), f"{n_steps} steps were run", 0
         model = self._model()
         with SimulatedGPU(gpu, cuda=True, settings=settings) as simulated, _reported():
             simulated.trace.calls = {} if notes_calls else None
+            watch_indices(model)
             with Training(simulated) as training:
                 try:
                     self._train(model, n_steps, lambda: simulated.trace.mark(END_OF_FORWARD))
@@ -105,7 +118,7 @@ class TrainingStep:
                     ended, exit_code = f"torch.OutOfMemoryError: {str(error).splitlines()[0]}", 1
             return Report.of(
                 simulated, steps=training.steps(), ended=ended, exit_code=exit_code,
-                seconds=time.perf_counter() - start, was_stopped=not exit_code,
+                seconds=time.perf_counter() - start,
             )  # fmt: skip
 
     def train(self, n_steps: int) -> None:
@@ -128,19 +141,16 @@ class TrainingStep:
             self._train(self._model(), 2, device=gpu.device, at_end_of_step=read)
         return found
 
-    def loss_on(self, model: nn.Module, device: str = "cuda", *, is_drawn: bool = False) -> torch.Tensor:
-        """The loss of a batch on a device, or on whatever "cuda" is, where a model goes for it.
-
-        Where values matter, the batch's numbers are drawn: `is_drawn`.
-        """
+    def loss_on(self, model: nn.Module, device: str = "cuda") -> torch.Tensor:
+        """The loss of a batch on a device, or on whatever "cuda" is, where a model goes for it."""
         model.to(device, PRECISIONS[self.precision][0])
-        with nullcontext() if is_drawn else undrawn():
-            batch = self._made_batch()
-        return self._forward(model, batches.moved(batch, device), device)
+        batch, targets = self._given(device)
+        return self._forward(model, batch, targets, device)[1]
 
     def _model(self) -> nn.Module:
-        with undrawn():
-            return called_with(self.make, self.letters).train()
+        with _repeatable(), undrawn():
+            model = called_with(self.make, self.letters)
+        return model if model.training else model.train()  # parts that were set to evaluate stay so
 
     def _train(
         self,
@@ -156,8 +166,8 @@ class TrainingStep:
         optimizer = make_optimizer([p for p in model.parameters() if p.requires_grad])
         for number in range(1, n_steps + 1):  # batch and loss keep their names into the next step, as in a script
             for _ in range(self.micro_batches):
-                batch = batches.moved(self._batch(), device)
-                loss = self._forward(model, batch, device)
+                batch, targets = self._given(device)
+                output, loss = self._forward(model, batch, targets, device)
                 if self.micro_batches > 1:
                     loss = loss / self.micro_batches
                 at_end_of_forward()
@@ -167,28 +177,51 @@ class TrainingStep:
             model.zero_grad()
             at_end_of_step(number)
 
-    def _forward(self, model: nn.Module, batch, device: str | torch.device) -> torch.Tensor:
+    def _forward(self, model: nn.Module, batch, targets, device: str | torch.device):
+        """The output, if it is kept, and the loss."""
         computed = PRECISIONS[self.precision][1]
         with torch.autocast(torch.device(device).type, computed) if computed else nullcontext():
-            return self._loss(_called(model, batch), batch)
+            output = self._output(model, batch)
+            loss = self._loss(output, batch if self.targets is None else targets)
+        return output if self.keeps_output else None, loss
 
-    def _batch(self):
-        with undrawn():
-            return self._made_batch()
+    def _output(self, model: nn.Module, batch):
+        """What a model returns for a batch: a dict's parts by name, a tuple's by place, anything else as the one."""
+        try:
+            if isinstance(batch, Mapping):
+                return model(**batch)
+            return model(*batch) if isinstance(batch, tuple | list) else model(batch)
+        except TypeError as error:
+            if self.targets is None and isinstance(batch, Mapping | tuple | list):
+                error.add_note("All parts of the batch go to the model: give what the loss alone takes as targets=….")
+            raise
 
-    def _made_batch(self):
-        found = called_with(self.batch, self.letters) if callable(self.batch) else self.batch
-        return batches.made(found, self.letters)
+    def _given(self, device: str | torch.device):
+        """A batch and its targets, on a device; what is computed with is drawn."""
+        with nullcontext() if torch.device(device).type == "cpu" else undrawn():
+            made = [part if callable(part) else batches.made(part, self.letters) for part in self._parts]
+        return tuple(batches.moved(self._called(part) if callable(part) else part, device) for part in made)
+
+    @property
+    def _parts(self):
+        return self.batch, self.targets
+
+    def _called(self, part: Callable):
+        with _repeatable():
+            return batches.made(called_with(part, self.letters), self.letters)
 
     def _loss(self, output, batch) -> torch.Tensor:
         if self.loss is not None:
-            return self.loss(output, batch)
-        found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", output)
+            found, of = self.loss(output, batch), "loss must return a number that depends on parameters"
+        else:
+            found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", output)
+            of = "loss must be given where the model returns none"
         if isinstance(found, torch.Tensor) and found.dim() == 0 and found.requires_grad:
             return found
+        shape = f" of shape {list(found.shape)}" if isinstance(found, torch.Tensor) else ""
+        got = output if self.loss is None and not shape else found
         raise ValueError(
-            "loss must be given where the model returns none: got "
-            f"{type(output).__name__}; try loss=lambda output, batch: output.square().mean()."
+            f"{of}: got {type(got).__name__}{shape}; try loss=lambda output, batch: output.square().mean()."
         )
 
 
@@ -201,55 +234,26 @@ def _reported() -> Iterator[None]:
         yield
 
 
-def _called(model: nn.Module, batch):
-    """What a model returns for a batch: a dict's parts by name, a tuple's by place, anything else as the one."""
-    if isinstance(batch, Mapping):
-        return model(**batch)
-    return model(*batch) if isinstance(batch, tuple | list) else model(batch)
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """With the same random numbers each time, and those of the process as they were."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
 
 
-def _arguments(function: Callable) -> set[str]:
-    """The names of a function's arguments, letters all of them."""
-    return set(inspect.signature(function).parameters)
+def _letters_of(part) -> set[str]:
+    return arguments(part) if callable(part) else batches.letters_of(part)
 
 
-def _with(function: Callable, fixed: Mapping[str, int]) -> Callable:
-    """A function of letters without those that are numbers now."""
-    names = _arguments(function)
-    if not names & fixed.keys():
-        return function
-    given = {letter: n for letter, n in fixed.items() if letter in names}
-    return _of(names - fixed.keys(), lambda **values: function(**values | given), function)
-
-
-def _of(letters: Collection[str], function: Callable, like: Callable | None = None) -> Callable:
-    """A function that says by its signature which letters it takes."""
-
-    def made(**values: int):
-        return function(**values)
-
-    made.__name__ = getattr(like, "__name__", "a function")
-    made.__signature__ = inspect.Signature(
-        [inspect.Parameter(x, inspect.Parameter.KEYWORD_ONLY) for x in sorted(letters)]
-    )
-    return made
-
-
-def called_with(function: Callable, letters: Mapping[str, int]):
-    """What a function returns that has some of the letters as arguments.
-
-    Raises: ValueError for one without a value.
-    """
-    wanted = inspect.signature(function).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in wanted):
-        return function(**letters)
-    required = [p.name for p in wanted if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
-    if missing := [name for name in required if name not in letters]:
-        name = getattr(function, "__name__", "a function")
-        raise ValueError(
-            f"every letter must have a value: {missing[0]} of {name} has none; try account(…, {missing[0]}=8)."
-        )
-    return function(**{p.name: letters[p.name] for p in wanted if p.name in letters})
+def _with_numbers(part, fixed: Mapping[str, int]):
+    """A batch, or targets, of fewer letters."""
+    letters = _letters_of(part)
+    if not letters & fixed.keys():
+        return part
+    if not callable(part):
+        return of_letters(letters - fixed.keys(), lambda **values: batches.made(part, values | fixed), "a batch")
+    return with_numbers(part, fixed)
 
 
 def copies_of(model: nn.Module) -> Callable[[], nn.Module]:

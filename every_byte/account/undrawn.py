@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -14,21 +15,30 @@ _IN_PLACE = frozenset(getattr(packet, name) for packet in _FILLING for name in p
 _MADE = frozenset((_aten.randn.default, _aten.randn.generator, _aten.rand.default, _aten.rand.generator))
 
 
+SMALL = 4096
+"""Of no more numbers than these something may depend, as how many layers there are: they are drawn."""
+
+
 class _Undrawn(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, arguments=(), options=None):
         options = options or {}
-        if function in _IN_PLACE and arguments[0].device.type == "cpu":
+        if function in _IN_PLACE and arguments[0].device.type == "cpu" and arguments[0].numel() > SMALL:
             return arguments[0]
-        if function in _MADE and torch.device(options.get("device") or "cpu").type == "cpu":
+        if (
+            function in _MADE
+            and prod(arguments[0]) > SMALL
+            and torch.device(options.get("device") or "cpu").type == "cpu"
+        ):
             return torch.empty(arguments[0], **{key: value for key, value in options.items() if key != "generator"})
         return function(*arguments, **options)
 
 
 @contextmanager
 def undrawn() -> Iterator[None]:
-    """In this block, random numbers of the host in floating point are not drawn: tensors hold what memory held.
+    """In this block, many random numbers of the host in floating point are not drawn: tensors hold what memory held.
 
-    Counts: uniform, normal and like numbers; permutations and whole numbers are drawn, as models choose by them.
+    Counts: tensors of more than SMALL uniform, normal and like numbers. Fewer are drawn, and so are permutations and
+            whole numbers, as models choose by them.
     """
     undo = replaced(torch.nn.init, "_no_grad_trunc_normal_", lambda original: _as_it_is)
     try:

@@ -81,8 +81,11 @@ def test_out_of_memory_is_an_account_too():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"s": 3}, "a letter must be a size of the batch or an argument of the model: got 's'; they have b, d."),
-        ({"precision": "half"}, "precision must be one of 'float32', 'bfloat16'"),
+        (
+            {"s": 3},
+            "a letter must be a size of the batch or the targets, or an argument of the model: got 's'; they have b",
+        ),
+        ({"precision": "half"}, "precision must be one of 'as it is', 'float32', 'bfloat16'"),
         ({"optimizer": "Lion"}, "optimizer must be one of 'AdamW', 'AdamW, fused'"),
         ({"loss": None}, "loss must be given where the model returns none: got Tensor"),
     ],
@@ -142,3 +145,127 @@ def test_the_most_that_is_requested_may_be_at_another_moment():
             most.append(held)
     assert found.most_requested_bytes == max(most) > found.requested_bytes
     assert found.formula(n_checks=2).bytes() == found.most_requested_bytes
+
+
+def test_a_precision_is_the_models_own_unless_one_is_asked_for():
+    halves = account(nn.Linear(512, 512).bfloat16(), numbers("b", 512, dtype=torch.bfloat16), loss=squares, b=8)
+    assert halves.ledger.of(category="parameters").requested_bytes == 2 * (512 * 512 + 512)
+    whole = account(nn.Linear(512, 512).bfloat16(), numbers("b", 512), loss=squares, precision="float32", b=8)
+    assert whole.ledger.of(category="parameters").requested_bytes == 4 * (512 * 512 + 512)
+
+
+def test_parts_that_are_set_to_evaluate_stay_so_unless_all_are():
+    model = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5))
+    trained = account(model, numbers("b", 64), loss=squares, b=100).requested_bytes
+    model[1].eval()
+    assert account(model, numbers("b", 64), loss=squares, b=100).requested_bytes < trained
+    model.eval()
+    assert account(model, numbers("b", 64), loss=squares, b=100).requested_bytes == trained
+
+
+def test_targets_go_to_the_loss_alone():
+    def of(gpu, targets, loss):
+        model = nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 10))
+        return account(model, numbers("b", 784), targets=targets, loss=loss, gpu=gpu, b=64)
+
+    found = of("a100-80gb", tokens("b", below=10), nn.functional.cross_entropy)
+    with SimulatedGPU("a100-80gb", cuda=True) as gpu:
+        model = nn.Sequential(nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 10)).to("cuda")
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(2):
+            x, y = torch.randn(64, 784).to("cuda"), torch.randint(10, (64,)).to("cuda")
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert found.peak_bytes == gpu.max_memory_allocated()
+    assert found.formula(n_checks=2).bytes(b=77) == found.at(b=77).most_requested_bytes
+
+
+def test_a_batch_whose_parts_the_model_does_not_take_says_the_way_out():
+    with pytest.raises(TypeError) as raised:
+        account(mlp(8), (numbers("b", 8), tokens("b", below=8)), loss=squares, b=4)
+    assert "targets=…" in raised.value.__notes__[0]
+
+
+@pytest.mark.parametrize("keeps_output", [False, True])
+def test_an_output_that_has_a_name_stays_through_backward(keeps_output):
+    def make():
+        return nn.Sequential(nn.Linear(64, 256), nn.Linear(256, 5000))
+
+    def loss_of(output, batch):
+        return output.log_softmax(-1).mean()
+
+    found = account(make, numbers("b", 64), loss=loss_of, keeps_output=keeps_output, b=400)
+    with SimulatedGPU("a100-80gb", cuda=True) as gpu:
+        model = make().to("cuda")
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(2):
+            x = torch.randn(400, 64).to("cuda")
+            if keeps_output:
+                output = model(x)
+                loss = loss_of(output, x)
+            else:
+                loss = loss_of(model(x), x)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert found.peak_bytes == gpu.max_memory_allocated()
+
+
+def test_the_same_call_gives_the_same_account():
+    def batch(b):
+        return (torch.rand(b, 64) < 0.5).nonzero()[:, :1].float().expand(-1, 64).contiguous()
+
+    def make():
+        return nn.Sequential(*[nn.Linear(64, 64) for _ in range(int(3 + 8 * torch.rand(())))])
+
+    before = torch.random.get_rng_state()
+    assert len({account(make, batch, loss=squares, b=50).requested_bytes for _ in range(3)}) == 1
+    assert torch.equal(before, torch.random.get_rng_state())
+
+
+def test_a_row_that_an_embedding_does_not_have_is_refused():
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = nn.Embedding(50, 16), nn.Embedding(128, 16)
+
+        def forward(self, x):
+            return self.words(x) + self.places(torch.arange(x.shape[1], device=x.device))
+
+    found = account(Positions, tokens("b", "s", below=50), loss=squares, b=2, s=128)
+    with pytest.raises(IndexError, match="places has 128 rows, and is asked for row 128"):
+        found.at(s=129)
+    with pytest.raises(IndexError, match="words has 50 rows, and is asked for row"):
+        account(Positions, tokens("b", "s", below=100), loss=squares, b=2, s=128)
+
+
+def test_some_letters_of_a_function_with_defaults():
+    def make(d, V=100):
+        return nn.Linear(d, V)
+
+    found = account(make, numbers("b", "d"), loss=squares, b=8, d=64)
+    assert found.formula(letters=["b"], n_checks=2).is_exact
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"steps": 0}, "steps must be a whole number from 1 on: got 0."),
+        ({"steps": "2"}, "steps must be a whole number from 1 on: got '2'."),
+        ({"precision": None}, "precision must be one of 'as it is', 'float32'"),
+        ({"optimizer": None}, "or a function of the parameters: got None."),
+        ({"loss": lambda output, batch: None}, "loss must return a number that depends on parameters: got NoneType"),
+        ({"loss": lambda output, batch: output}, "got Tensor of shape [40, 96]"),
+        ({"loss": None}, "loss must be given where the model returns none: got Tensor of shape [40, 96]"),
+    ],
+)
+def test_what_else_is_refused(changed, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        of_an_mlp(**changed)
+
+
+def test_a_formula_of_no_letters():
+    with pytest.raises(ValueError, match="letters must be some of d, b: got none"):
+        of_an_mlp().formula(letters=[])

@@ -10,13 +10,23 @@ def test_what_is_drawn_otherwise_is_left_as_it_is():
     torch.manual_seed(3)
     before = torch.get_rng_state()
     with undrawn():
-        layer = nn.Linear(300, 200)
+        layer = nn.Linear(300, 200, bias=False)
         nn.init.trunc_normal_(layer.weight, std=0.02)  # draws again until all lie within bounds: must not begin to
-        made = torch.randn(3, 4, dtype=torch.bfloat16)
+        made = torch.randn(80, 60, dtype=torch.bfloat16)
     assert torch.equal(torch.get_rng_state(), before)
     assert layer.weight.shape == (200, 300)
     assert layer.weight.requires_grad
-    assert (made.shape, made.dtype) == ((3, 4), torch.bfloat16)
+    assert (made.shape, made.dtype) == ((80, 60), torch.bfloat16)
+
+
+def test_few_numbers_are_drawn_as_something_may_depend_on_them():
+    def drawn():
+        torch.manual_seed(3)
+        return torch.rand(()), torch.randn(64, 64), torch.empty(4096).uniform_()
+
+    with undrawn():
+        few = drawn()
+    assert all(map(torch.equal, few, drawn()))
 
 
 def test_what_is_written_is_there_and_whole_numbers_are_drawn():

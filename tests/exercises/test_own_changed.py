@@ -53,7 +53,13 @@ def test_no_change_yet():
 
 @pytest.mark.parametrize(
     ("changed", "what"),
-    [({"b": 3}, "letters"), ({"precision": "autocast"}, "precision"), ({"optimizer": "SGD"}, "optimizer")],
+    [
+        ({"b": 3}, "letters"),
+        ({"precision": "autocast"}, "precision"),
+        ({"optimizer": "SGD"}, "optimizer"),
+        ({"steps": 1}, "n_steps"),
+        ({"gpu": "h100-80gb"}, "gpu"),
+    ],
 )
 def test_the_rest_must_stay(changed, what):
     assert f"{what} must stay" in repr(cheaper(own(), account_of(saving, **changed), SMALL))

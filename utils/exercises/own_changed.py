@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import torch
 
+from every_byte.account.letters import called_with
 from every_byte.account.of_model import Account
-from every_byte.account.training_step import called_with
+from every_byte.account.training_step import AS_IT_IS
 from every_byte.units import exact
 
 from .judge import NO_ANSWER, Verdict, not_yet, raised, right
 
-TOLERANCE = {"float32": 1e-4}
-COARSE = 2e-2
+FINE, COARSE = 1e-4, 2e-2
 """How far gradients may be apart, of their norm: in float32, and where fewer bits are computed with."""
 
 
@@ -26,8 +26,10 @@ def cheaper(mine: Account, changed: Account | None, small: Mapping[str, int], sh
         return NO_ANSWER
     if not isinstance(changed, Account):
         return not_yet(f"the answer is an account of the changed model: got {type(changed).__name__}.")
-    for what in ("letters", "precision", "optimizer"):
-        old, new = getattr(mine.step, what), getattr(changed.step, what)
+    stays = [(what, mine.step, changed.step) for what in ("letters", "precision", "optimizer", "micro_batches")]
+    stays += [("n_steps", mine, changed), ("settings", mine, changed), ("gpu", mine, changed)]
+    for what, before, after in stays:
+        old, new = getattr(before, what), getattr(after, what)
         if old != new:
             return not_yet(f"{what} must stay {_shown(old)}: got {_shown(new)}.")
     gain = 1 - changed.peak_bytes / mine.peak_bytes
@@ -41,8 +43,10 @@ def cheaper(mine: Account, changed: Account | None, small: Mapping[str, int], sh
         return not_yet(raised(error, f"on the CPU, at {_shown(dict(small))}, it"))
     if isinstance(off, str):
         return not_yet(off)
-    tolerance = TOLERANCE.get(mine.step.precision, COARSE)
-    if off > tolerance:
+    is_fine = mine.step.precision in (AS_IT_IS, "float32") and all(
+        p.dtype == torch.float32 for p in mine.step._model().parameters()
+    )
+    if off > (FINE if is_fine else COARSE):
         apart = f"by {off:.2g} of their norm"
         return not_yet(f"the gradients are others, {apart}. Dropout has to draw the same numbers, too.")
     return right(f"{exact(mine.peak_bytes - changed.peak_bytes)} fewer, {gain:.1%}, and the same gradients.")
@@ -69,7 +73,7 @@ def _made(account: Account, small: Mapping[str, int]):
 def _gradients(account: Account, model, small: Mapping[str, int]) -> torch.Tensor:
     torch.manual_seed(1)
     step = replace(account.step, letters=account.letters | dict(small))
-    step.loss_on(model, "cpu", is_drawn=True).backward()
+    step.loss_on(model, "cpu").backward()
     return torch.cat([p.grad.flatten().double() for p in model.parameters() if p.grad is not None])
 
 
