@@ -22,10 +22,9 @@ sys.path[:0] = [str(ROOT)]
 
 import torch  # noqa: E402
 
-from utils.experiments.architecture_rows import row_of, table, versions  # noqa: E402
+from utils.experiments.architecture_rows import row_of, versions  # noqa: E402
+from utils.experiments.architecture_table import STORED, ArchitectureTable  # noqa: E402
 from utils.experiments.architectures import ARCHITECTURES  # noqa: E402
-
-STORED = ROOT / "tests" / "reference" / "2.13.0" / "architectures.json"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
             if not arguments.names:
                 _store(rows)
     rows = {name: rows[name] for name in ARCHITECTURES if name in rows}
-    print(table(rows))
+    print(ArchitectureTable(versions(), rows))
     return 0 if all(row["formula"].get("is_exact") for row in rows.values()) else 1
 
 

@@ -147,7 +147,7 @@ def _gpus(report: "Report") -> Iterator[Html]:
     head = ["GPU", "verdict", "segments need", "there is room for", "that is"]
     yield table("The GPUs that are known", head, rows, numbers=3)
     if not all(one.is_alike for one in found.verdicts):
-        yield sentences(words.ANOTHER.format(gpu=report.gpu))
+        yield sentences(words.another(report))
 
 
 def _name(one: Verdict) -> Html:

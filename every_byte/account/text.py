@@ -133,7 +133,8 @@ def last_lines(report: "Report") -> list[str]:
     """What is not known, and whether the figures are exact."""
     lines = [f"- {note}" for note in report.notes[:MOST_NOTES]]
     if more := len(report.notes) - MOST_NOTES:
-        lines += [f"- and {more} more, which the page names (--html FILE)."] * (more > 0)
+        where = "(--html FILE)" if report.command else "(report.save(…))"
+        lines += [f"- and {more} more, which the page names {where}."] * (more > 0)
     if lines:
         lines.insert(0, "Not followed or not known:")
     return [*lines, words.exactness(report)]

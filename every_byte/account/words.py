@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .report import Report
 
 ANOTHER = (
-    "* By the requests of {gpu}: of another architecture, it takes other workspaces and kernels; `--gpu NAME` gives "
-    "its own."
+    "* By the requests of {gpu}: of another architecture, it takes other workspaces and kernels; `{option}` gives its "
+    "own."
 )
 GOES_ON = (
     "On which other GPUs it fits is not told: the program goes on where memory runs out, and so does something else on "
@@ -94,7 +94,12 @@ def fits(report: "Report") -> Iterator[str]:
     if bad:
         yield f"Does not fit on {', '.join(bad)}."
     if not all(one.is_alike for one in found.verdicts):
-        yield ANOTHER.format(gpu=report.gpu)
+        yield another(report)
+
+
+def another(report: "Report") -> str:
+    """What the star at a GPU's name means."""
+    return ANOTHER.format(gpu=report.gpu, option="--gpu NAME" if report.command else 'gpu="NAME"')
 
 
 def _starred(found: Verdict) -> str:

@@ -18,7 +18,7 @@ STANDING = {"parameters": 4 * N, "gradients": 4 * N, "optimizer state": 8 * N}
         ({"gradients": None}, "No answer yet"),
         ({"parameters": N}, "That is how many there are"),
         ({"parameters": 16 * N}, "That is all of it together."),
-        ({"optimizer state": 4 * N}, "AdamW has two averages of each."),
+        ({"optimizer state": 4 * N}, "Adam and AdamW have two averages of each."),
         ({"optimizer state": 8 * N + 4 * 38}, "The counters of steps are in the host's memory"),
         ({"optimizer state": 8 * N + 1}, "1 byte too many"),
     ],
@@ -39,7 +39,7 @@ def test_one_more():
     assert repr(exercises.one_more(own(), "b", grown)).endswith("and as many for the next one.")
     assert "Not all that is there grows" in repr(exercises.one_more(own(), "b", own().requested_bytes // 4))
     assert "No answer yet" in repr(exercises.one_more(own(), "b", None))
-    assert "letter must be one of b, s, d, L" in repr(exercises.one_more(own(), "x", 1))
+    assert "letter must be one of the account's, b, s, d, L: got 'x'" in repr(exercises.one_more(own(), "x", 1))
 
 
 def test_one_more_where_a_kernel_rounds():
@@ -56,7 +56,7 @@ def test_one_more_that_the_model_refuses():
 
 
 def test_a_formula():
-    assert "agrees to the byte at 4 sizes, 3 of them drawn at random" in repr(exercises.kept(own(), kept_bytes))
+    assert "at the sizes of the account, and at 3 others, drawn at random." in repr(exercises.kept(own(), kept_bytes))
 
 
 @pytest.mark.parametrize(

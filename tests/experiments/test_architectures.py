@@ -78,11 +78,3 @@ def test_what_mem_tracker_cannot_follow_is_said_in_words():
         other = row["others"]["mem_tracker"]
         assert "fails" not in other or other["why"] in BEYOND_MEM_TRACKER.values()
     assert why_not("RuntimeError: something else") == "RuntimeError: something else"
-
-
-def test_the_table_has_a_line_of_each():
-    from utils.experiments.architecture_rows import table
-
-    lines = table(KNOWN["architectures"]).splitlines()
-    assert max(map(len, lines[: 2 + len(STORED_NAMES)])) <= 132
-    assert [line.split("  ")[0] for line in lines[2 : 2 + len(STORED_NAMES)]] == STORED_NAMES

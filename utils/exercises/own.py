@@ -39,9 +39,10 @@ def standing(mine: Account, answer: Mapping[str, int] | None) -> Verdict:
     mistakes = {
         n: "That is how many there are: how many bytes has each?",
         16 * n: "That is all of it together.",
-        truth["optimizer state"] // 2: "AdamW has two averages of each.",
         truth["optimizer state"] + 4 * len(parameters): "The counters of steps are in the host's memory, unless fused.",
     }
+    if str(mine.step.optimizer).startswith("Adam"):
+        mistakes[truth["optimizer state"] // 2] = "Adam and AdamW have two averages of each."
     for name in STANDING:
         if not (said := check(answer[name], truth[name], {k: v for k, v in mistakes.items() if k != truth[name]})):
             return of_part(name, said)
@@ -52,8 +53,8 @@ def one_more(mine: Account, letter: str, answer: int | None) -> Verdict:
     """Exercise 2: by how many bytes the peak grows, requested, when a letter is one more."""
     if answer is None:
         return NO_ANSWER
-    if letter not in mine.letters:
-        return not_yet(f"letter must be one of {', '.join(mine.letters)}: got {letter!r}.")
+    if (wrong := _no_letter(mine, letter)) is not None:
+        return wrong
     here = mine.letters[letter]
     try:
         first, second = (mine.at(**{letter: here + more}).requested_bytes for more in (1, 2))
@@ -85,13 +86,16 @@ def kept(mine: Account, function: Callable[..., int] | None) -> Verdict:
         if not (verdict := check(answer, ledger.requested_bytes, _hints(ledger, answer))):
             return of_part(f"For {shown}", verdict)
         n_right += 1
-    return right(f"your function agrees to the byte at {n_right} sizes, {n_right - 1} of them drawn at random.")
+    others = f", and at {n_right - 1} others, drawn at random" if n_right > 1 else ""
+    return right(f"your function agrees to the byte at the sizes of the account{others}.")
 
 
 def fits(mine: Account, letter: str, gpu: str, answer: int | None) -> Verdict:
     """Exercise 4: the largest value of a letter that fits on a GPU, by the allocator, not by division."""
     if answer is None:
         return NO_ANSWER
+    if (wrong := _no_letter(mine, letter)) is not None:
+        return wrong
     if isinstance(answer, bool) or not isinstance(answer, int) or answer < 1:
         return not_yet(f"the answer is a whole number from 1 on: got {answer!r}.")
     room, batch = find_spec(gpu).allocator_bytes, mine.step.batch
@@ -110,6 +114,13 @@ def fits(mine: Account, letter: str, gpu: str, answer: int | None) -> Verdict:
     if larger:
         return not_yet(f"{letter}={answer:,d} fits, and so does {larger[-1]:,d}.")
     return right(f"{exact(here.peak.allocated_bytes)} are allocated at its peak, of {exact(room)} for all segments.")
+
+
+def _no_letter(mine: Account, letter: str) -> Verdict | None:
+    if letter in mine.letters:
+        return None
+    known = ", ".join(mine.letters) or "which has none"
+    return not_yet(f"letter must be one of the account's, {known}: got {letter!r}.")
 
 
 def rest_of_no_room(answer: int | str | None) -> Verdict:
@@ -137,12 +148,15 @@ def _model_of(mine: Account):
 def _at_sizes(mine: Account) -> Iterator[Account]:
     """The reader's own sizes, then others, drawn from the same seed each time; what a model refuses is left out."""
     yield mine
-    drawn, n_found = Random(0), 1
+    drawn, n_found, seen = Random(0), 1, [mine.letters]
     for _ in range(6 * N_SIZES):
         letters = {}
         for letter in in_order(mine.letters):
             size = mine.letters[letter]
             letters[letter] = drawn.choice([size, 2 * size, size + 1, max(1, size - 1)])
+        if letters in seen:
+            continue
+        seen.append(letters)
         try:
             yield mine.at(**letters)
         except Exception:  # heads that do not divide a width, and the like

@@ -1,4 +1,4 @@
-"""What a public architecture takes, by the account and its closed form, beside what others say of it: rows."""
+"""What a public architecture takes, by the account and its closed form, beside what others say of it: a row."""
 
 import importlib
 
@@ -6,28 +6,12 @@ from every_byte.account import account
 from every_byte.account.closed_form.closed_form import ClosedForm
 from every_byte.account.closed_form.words import sentences
 from every_byte.account.of_model import Account
-from every_byte.tables import text_table
-from every_byte.units import short
 
 from .architectures import ARCHITECTURES, Architecture
 from .other_estimates import n_parameters, of_accelerate, of_mem_tracker, of_usual_formula, why_not
 
 LIBRARIES = ("torch", "transformers", "accelerate")
 WORKSPACE = "cuBLAS workspace"
-HEAD = [
-    "architecture",
-    "family",
-    "formula",
-    "checks",
-    "runs",
-    "s",
-    "parameters",
-    "peak",
-    "cuBLAS",
-    "accelerate",
-    "MemTracker",
-    "usual",
-]
 
 
 def versions() -> dict[str, str]:
@@ -111,42 +95,3 @@ def _beside(said: int | str, found: Account) -> dict:
     if isinstance(said, str):
         return {"fails": said, "why": why_not(said)}
     return {"bytes": said, "percent": round(100 * (said / found.requested_bytes - 1), 1)}
-
-
-def table(rows: dict[str, dict]) -> str:
-    """All rows as plain text, and below what is not exact, by name."""
-    return "\n".join(
-        [text_table("Requested at the peak, and how far off it others are, in percent", HEAD,
-                    [_cells(name, row) for name, row in rows.items()], numbers=8), "", *_remarks(rows)]
-    )  # fmt: skip
-
-
-def _cells(name: str, row: dict) -> list[str]:
-    form, others = row["formula"], row["others"]
-    said = "fails" if "fails" in form else "exact" if form["is_exact"] else "not exact"
-    met = "" if "fails" in form else f"{form['n_met']} of {form['n_checks']}"
-    usual = _percent(others["usual"]) + ("*" if "states_only" in others["usual"] else " ")
-    return [
-        name, row["family"], said + ("†" if row["not_modelled"] else ""), met, str(form.get("n_runs", "")),
-        str(form.get("seconds", "")), f"{others['parameters']:,d}", short(row["peak"]),
-        short(row["workspace"]), _percent(others["accelerate"]),
-        _percent(others["mem_tracker"]), usual,
-    ]  # fmt: skip
-
-
-def _percent(other: dict) -> str:
-    return "fails" if "fails" in other else f"{other['percent']:+.1f}"
-
-
-def _remarks(rows: dict[str, dict]):
-    yield "cuBLAS: its workspace, which is in the peak, and which none of the others has."
-    yield "* 16 bytes a parameter alone: the usual formula of activations has nothing to say of these."
-    named = dict.fromkeys(each for row in rows.values() for each in row["not_modelled"])
-    if named:
-        yield f"† What these take meanwhile is not modelled, and so in no figure here: {', '.join(named)}."
-    for name, row in rows.items():
-        said = [f"reads values: {', '.join(row['values_read'])}"] if row["values_read"] else []
-        said += [f"formula: {row['formula']['fails']}"] if "fails" in row["formula"] else row["formula"]["missed"]
-        tracker = row["others"]["mem_tracker"]
-        said += [f"MemTracker: {tracker['why']}"] if "fails" in tracker else []
-        yield from (f"{name}: {each}" for each in said)

@@ -49,7 +49,7 @@ def opened(path: Path, most_mib: int) -> dict:
         snapshot = load(path, most_bytes)
         check(snapshot, most_bytes)
     except (TooLarge, TooMany) as error:
-        raise ValueError(f"{error} Allow more: --most-mib {4 * most_mib or MOST_MIB}.") from None
+        raise ValueError(f"{error} Allow more MiB: --most-mib {4 * most_mib or MOST_MIB}.") from None
     except (NotPlain, NotASnapshot) as error:
         raise ValueError(f"{str(path)!r} is no snapshot that can be read: {error}") from None
     except OSError as error:

@@ -197,7 +197,7 @@ def told_of(snapshot: dict, name: str, device: int | None = None) -> Told:
         device = max(devices, key=lambda number: (devices[number], -number), default=0)
     elif device not in devices:
         there = ", ".join(map(str, devices)) or "none"
-        raise ValueError(f"--device must be one that the snapshot has something of: got {device}, there are {there}.")
+        raise ValueError(f"the device must be one that the snapshot has something of: got {device}, there are {there}.")
     return Told(name, history_of(snapshot, device), snapshot.get("allocator_settings") or {}, devices)
 
 

@@ -65,7 +65,8 @@ def _completeness(told: Told) -> str:
         return f"{len(history):,d} events are a round number: if that was max_entries, the first ones were dropped"
     if history.found:
         return "began when memory was allocated already; nothing tells that it was cut"
-    return "whole: it begins with nothing allocated"
+    beginning = told.reserved[0]
+    return "whole: it begins with nothing allocated" + (f", and {exact(beginning)} reserved" if beginning else "")
 
 
 def _stacks(told: Told) -> str:

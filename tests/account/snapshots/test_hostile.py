@@ -119,7 +119,7 @@ def test_a_file_that_takes_more_than_is_allowed_is_refused_with_what_allows_it(o
     (opening.folder / "snapshot.pickle").write_bytes(large_snapshot(2**20))
     refused = opening("snapshot.pickle", "--most-mib", "8")
     assert refused.code == 2
-    assert "Allow more: --most-mib 32." in refused.err
+    assert "Allow more MiB: --most-mib 32." in refused.err
     (opening.folder / "snapshot.pickle").write_bytes(large_snapshot(2**22))
     assert "the file must have" not in opening("snapshot.pickle", "--most-mib", "1").err
 

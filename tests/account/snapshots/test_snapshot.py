@@ -20,5 +20,5 @@ def test_what_is_none_is_refused(tmp_path):
         read_snapshot(str(tmp_path / "other.pickle"))
     with pytest.raises(OSError, match="must be a file"):
         read_snapshot(tmp_path / "none.pickle")
-    with pytest.raises(ValueError, match="--device must be one"):
+    with pytest.raises(ValueError, match="the device must be one"):
         read_snapshot(FOLDER / "leak.a100.pickle", 3)
