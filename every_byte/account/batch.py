@@ -69,6 +69,13 @@ def moved(batch, device: torch.device | str):
     return batch.to(device) if isinstance(batch, torch.Tensor) else _each(batch, lambda part: moved(part, device))
 
 
+def cast(batch, dtype: torch.dtype):
+    """The same, with its floating-point numbers in another type."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(dtype) if batch.is_floating_point() else batch
+    return _each(batch, lambda part: cast(part, dtype))
+
+
 def unfilled(batch):
     """The same, with nothing in its floating-point numbers: a simulated GPU asks for none, the host for no room."""
     return replace(batch, is_filled=False) if isinstance(batch, Sized) else _each(batch, unfilled)

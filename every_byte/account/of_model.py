@@ -166,10 +166,10 @@ def account(
     or the batch where there are none; without it, the output has a loss, or is one.
 
     `optimizer` is a name as "AdamW, fused", "none", or a function that takes the parameters; `precision` is "as it is",
-    each weight in its own type, or one of "float32", "bfloat16", "float16", "autocast" (to bfloat16, with weights in
-    float32) and "autocast float16". With `keeps_output` the output keeps a name through backward, as in
-    `output = model(x)`; without, it is gone as in `loss = model(x).loss`. The letters are the sizes:
-    `account(model, batch, b=8, s=1024)`.
+    each weight in its own type, or one of "float32", "bfloat16" and "float16" (weights, and the batch's floating-point
+    numbers), "autocast" (to bfloat16, with weights in float32) and "autocast float16". With `keeps_output` the output
+    keeps a name through backward, as in `output = model(x)`; without, it is gone as in `loss = model(x).loss`. The
+    letters are the sizes: `account(model, batch, b=8, s=1024)`.
 
     Raises: ValueError for a letter without a value, one that nothing uses, a precision or optimizer that there is not,
             and fewer steps than one; IndexError for a row that an embedding does not have; whatever the model raises.

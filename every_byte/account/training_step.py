@@ -200,11 +200,17 @@ class TrainingStep:
         """A batch and its targets, on a device; what is computed with is drawn."""
         with nullcontext() if torch.device(device).type == "cpu" else undrawn():
             made = [part if callable(part) else batches.made(part, self.letters) for part in self._parts]
-        return tuple(batches.moved(self._called(part) if callable(part) else part, device) for part in made)
+        batch, targets = (self._called(part) if callable(part) else part for part in made)
+        return batches.moved(self._in_weights_type(batch), device), batches.moved(targets, device)
 
     @property
     def _parts(self):
         return self.batch, self.targets
+
+    def _in_weights_type(self, part):
+        """A batch's floating-point numbers in the type of weights of half precision, as a script has to cast them."""
+        weights, computed = PRECISIONS[self.precision]
+        return batches.cast(part, weights) if weights in (torch.bfloat16, torch.float16) and not computed else part
 
     def _called(self, part: Callable):
         with _repeatable():

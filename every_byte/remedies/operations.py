@@ -92,13 +92,34 @@ def record(function: Callable, *args) -> Region:
 def flops_of(operator: torch._ops.OpOverload, args: tuple, kwargs: dict, result) -> int:
     """Floating-point operations of one call as PyTorch's own counter has them: two for each multiply-and-add.
 
-    A form in place (`addmm_`), which PyTorch's counter leaves out, counts as the one that is not.
+    What PyTorch's counter leaves out is counted too: a form in place (`addmm_`) as the one that is not, products of
+    groups, as those of experts, and recurrent layers.
     """
     packet = operator.overloadpacket
+    if packet in _OTHERS:
+        return _OTHERS[packet](*args, **kwargs)
     count = flop_registry.get(packet) or flop_registry.get(
         getattr(torch.ops.aten, packet.__name__.removesuffix("_"), None)
     )
     return int(count(*args, **kwargs, out_val=result)) if count else 0
+
+
+def _of_groups(a: torch.Tensor, b: torch.Tensor, *_, **__) -> int:
+    """Of products whose groups divide the rows, the inner length, or the columns: each number of a meets a row of b."""
+    of_one = a.numel() // a.shape[0] if a.dim() > b.dim() else a.numel()
+    return 2 * of_one * b.shape[-1]
+
+
+def _of_recurrent(x: torch.Tensor, weights: list[torch.Tensor], *_, **__) -> int:
+    """Each position of each sequence meets each matrix of weights."""
+    return 2 * (x.numel() // x.shape[-1]) * sum(weight.numel() for weight in weights if weight.dim() > 1)
+
+
+_OTHERS: dict[object, Callable[..., int]] = {
+    torch.ops.aten._grouped_mm: _of_groups,
+    torch.ops.aten._cudnn_rnn: _of_recurrent,
+    torch.ops.aten._cudnn_rnn_backward: lambda *args, **kwargs: 2 * _of_recurrent(*args, **kwargs),
+}
 
 
 def is_random(operator: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:

@@ -269,3 +269,12 @@ def test_what_else_is_refused(changed, message):
 def test_a_formula_of_no_letters():
     with pytest.raises(ValueError, match="letters must be some of d, b: got none"):
         of_an_mlp().formula(letters=[])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_a_batch_is_of_the_weights_type(precision):
+    dtype = getattr(torch, precision)
+    found = of_an_mlp(precision=precision)
+    cast = account(mlp, (numbers("b", "d", dtype=dtype),), loss=squares, precision=precision, d=96, b=40)
+    assert found.ledger.of(category="inputs").requested_bytes == 2 * 40 * 96
+    assert found.peak_bytes == cast.peak_bytes

@@ -3,12 +3,13 @@
 import pytest
 import torch
 from recorded_regions import SHAPES, made
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import SAC_IGNORED_OPS, checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from every_byte.remedies.operations import FlopCounter, record
-from utils import SavedTensorContext
+from utils import SavedTensorContext, SimulatedGPU
 
 aten = torch.ops.aten
 
@@ -68,6 +69,20 @@ def test_flops_are_counted_in_inference_mode_too(gpu, name):
         with without_gradients(), FlopCounter() as ours:
             block(x)
         assert ours.total == expected
+
+
+def test_flops_of_recurrent_layers_and_of_groups_which_pytorchs_counter_leaves_out():
+    with SimulatedGPU("a100-80gb", cuda=True), FlopCounter() as counter:
+        model = nn.GRU(64, 128, 2, bidirectional=True, batch_first=True).cuda()
+        model(torch.randn(8, 20, 64).cuda())[0].sum().backward()
+    n = sum(p.numel() for p in model.parameters() if p.dim() > 1)
+    assert counter.total == 3 * 2 * 8 * 20 * n
+    with SimulatedGPU("a100-80gb", cuda=True), FlopCounter() as counter:
+        how = dict(dtype=torch.bfloat16, device="cuda", requires_grad=True)
+        rows, experts = torch.randn(64, 32, **how), torch.randn(4, 32, 48, **how)
+        ends = torch.tensor([16, 32, 48, 64], dtype=torch.int32).cuda()
+        torch._grouped_mm(rows, experts, offs=ends).square().mean().backward()
+    assert counter.total == 3 * 2 * 64 * 32 * 48
 
 
 def test_what_is_broadcast_moves_what_lies_in_memory():

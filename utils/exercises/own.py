@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
-from every_byte.account.advice.advice import bytes_of
+from every_byte.account.advice.advice import bench_of, bytes_of
+from every_byte.account.advice.runs import Ran
 from every_byte.account.batch import unfilled
 from every_byte.account.of_model import Account
-from every_byte.account.report import Report
 from every_byte.account.snapshots.snapshot import read_snapshot
 from every_byte.account.training_step import END_OF_FORWARD
 from every_byte.formula.expressions import in_order
-from every_byte.gpu.memory.specs import find_spec
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact
 from utils.recordings import SNAPSHOTS
@@ -98,22 +97,23 @@ def fits(mine: Account, letter: str, gpu: str, answer: int | None) -> Verdict:
         return wrong
     if isinstance(answer, bool) or not isinstance(answer, int) or answer < 1:
         return not_yet(f"the answer is a whole number from 1 on: got {answer!r}.")
-    room, batch = find_spec(gpu).allocator_bytes, mine.step.batch
+    bench, batch = bench_of(gpu, mine.n_steps, mine.settings, None), mine.step.batch
     step = mine.step if callable(batch) else replace(mine.step, batch=unfilled(batch))
 
-    def ran(value: int) -> Report:
-        return replace(step, letters=mine.letters | {letter: value}).run(gpu, mine.n_steps, mine.settings)
+    def ran(value: int) -> Ran:
+        return bench.run(replace(step, letters=mine.letters | {letter: value}), counts=False)
 
     try:
         here = ran(answer)
-        if here.exit_code:
+        if not here.fits:
             return not_yet(f"{letter}={answer:,d} does not fit. Segments are cut up: more is reserved than allocated.")
-        larger = [answer + more for more in (1, 2, 3) if not ran(answer + more).exit_code]
+        larger = [answer + more for more in (1, 2, 3) if ran(answer + more).fits]
     except Exception as error:
         return not_yet(raised(error, f"your model, at {letter}={answer:,d} or a little more,"))
     if larger:
         return not_yet(f"{letter}={answer:,d} fits, and so does {larger[-1]:,d}.")
-    return right(f"{exact(here.peak.allocated_bytes)} are allocated at its peak, of {exact(room)} for all segments.")
+    unknown = "" if here.is_exact else " Not in it is what its account names as not known."
+    return right(f"segments need {exact(here.needed_bytes)} of {exact(here.room_bytes)}.{unknown}")
 
 
 def _no_letter(mine: Account, letter: str) -> Verdict | None:
