@@ -38,7 +38,7 @@ def facts(told: Told) -> Iterator[tuple[str, str]]:
     history = told.history
     peak, end = told.totals[told.peak_position], told.totals[-1]
     if len(history):
-        yield "peak allocated", f"{exact(peak)}, {when(told.peak_position)}"
+        yield "peak allocated", f"{exact(peak)} in blocks of 512, {when(told.peak_position)}"
         yield "peak reserved", f"{exact(max(told.reserved))}, {when(told.peak_reserved_position)}"
     yield "at the end", f"{exact(end)} allocated, {exact(told.reserved[-1])} reserved"
     if history.found:

@@ -19,7 +19,7 @@ def test_facts_of_a_whole_history():
     it = told("leak")
     assert words.what_it_is(it) == "device 0, 362 events, 119 allocations."
     assert dict(words.facts(it)) == {
-        "peak allocated": "29,519,360 bytes (28.2 MiB), after event 282",
+        "peak allocated": "29,519,360 bytes (28.2 MiB) in blocks of 512, after event 282",
         "peak reserved": "35,651,584 bytes (34 MiB), after event 280",
         "at the end": "17,039,360 bytes (16.2 MiB) allocated, 35,651,584 bytes (34 MiB) reserved",
         "history": "whole: it begins with nothing allocated",
