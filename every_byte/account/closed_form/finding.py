@@ -32,8 +32,10 @@ def closed_form(
 
     `fixed` are the letters of the account that are numbers in it, each with its value.
 
-    Raises: ValueError for sizes that the program does not take.
+    Raises: ValueError for sizes that the program does not take, and for `n_checks` that is no whole number from 0 on.
     """
+    if not isinstance(n_checks, int) or n_checks < 0:
+        raise ValueError(f"n_checks must be a whole number from 0 on: got n_checks={n_checks!r}; 8 is usual.")
     start = time.perf_counter()
     samples = Samples(step, spec, n_steps, settings)
     with samples.passed_over():

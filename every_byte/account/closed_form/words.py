@@ -20,7 +20,7 @@ def sentences(form: "ClosedForm") -> Iterator[str]:
     if form.unmodelled:
         yield f"Not modelled, and so not in it, is what these take meanwhile: {', '.join(form.unmodelled)}."
     if form.unknown and form.is_at_limit:
-        yield f"The search for what has no form ended at its limit, {form.n_runs:,d} runs."
+        yield f"The search for what has no form ended at its limit, after {form.n_runs:,d} runs."
     for key in form.unknown:
         yield f"No form was found of {key.category} {key.name} in {key.module or 'no module'}."
     for check in form.checks:

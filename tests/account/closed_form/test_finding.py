@@ -1,5 +1,7 @@
 """How a closed form is checked: at further sizes, however small those of the account are, and in how many runs."""
 
+import re
+
 import pytest
 import torch
 from derived import of_program
@@ -77,6 +79,12 @@ def test_without_checks_it_is_not_exact(most, n_checks, why):
     assert f"it was not checked: {why}." in repr(found)
 
 
+@pytest.mark.parametrize("n_checks", [-1, 2.5])
+def test_how_many_checks_is_a_whole_number(n_checks):
+    with pytest.raises(ValueError, match=re.escape(f"from 0 on: got n_checks={n_checks}; 8 is usual.")):
+        of_program(Holding(lambda b: 7 * b), n_checks=n_checks, b=1)
+
+
 class AtMultiplesOfThree(nn.Module):
     """A layer, and at some sizes another: no condition that is looked for says at which."""
 
@@ -99,7 +107,7 @@ def test_the_search_has_an_end():
     assert found.conditions == ()
     assert found.is_at_limit
     assert MOST_RUNS <= found.n_runs <= MOST_RUNS + MOST_ROUNDS * 8
-    assert f"The search for what has no form ended at its limit, {found.n_runs} runs." in repr(found)
+    assert f"The search for what has no form ended at its limit, after {found.n_runs} runs." in repr(found)
     assert "It changes where" not in repr(found)
 
 
