@@ -1,8 +1,9 @@
 """The closed form of a reader's model: what a step holds in letters, derived from runs, and checked at others."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from operator import index
 from typing import TYPE_CHECKING
 
 from every_byte.account.markup import element
@@ -47,10 +48,12 @@ class ClosedForm:
     on the way, which `conditions` name. `bytes(b=8)` evaluates it; letters that are not named stay as in the account.
     `checks` are runs at sizes drawn at random, none of which was used to derive it. `is_alike` says that modules which
     differ in a number alone are one: where the number of layers is a letter. `unmodelled` are the operations that ran
-    and whose temporary memory the simulated GPU does not know.
+    and whose temporary memory the simulated GPU does not know. `fixed` are letters of the account that are numbers
+    here. `n_asked` checks were asked for. `is_at_limit` says that no more runs were made to find what has no form.
 
     Counts: the peak is the instant at which most is requested; of several moments that may have it, the highest. It
-            holds where it was looked for: `ranges` says of each letter from where to where.
+            holds where it was looked for: `ranges` says of each letter from where to where, and `is_within(b=8)`
+            whether sizes lie there. Beyond, a value is given, too: what the same forms say, which no run was held to.
     Unit:   bytes, requested.
     """
 
@@ -64,6 +67,9 @@ class ClosedForm:
     is_alike: bool
     unmodelled: tuple[str, ...] = ()
     stages: Stages = frozenset()
+    fixed: Mapping[str, int] = field(default_factory=dict)
+    n_asked: int = 0
+    is_at_limit: bool = False
 
     @property
     def letters(self) -> tuple[str, ...]:
@@ -77,9 +83,9 @@ class ClosedForm:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """Where a form changes."""
-        of_all = (c for forms in self.moments.values() for pieces in forms.values() for c in pieces.conditions)
-        return tuple(dict.fromkeys(of_all))
+        """Where a form changes, of what has one wherever it was looked for."""
+        of_all = (pieces for forms in self.moments.values() for pieces in forms.values() if not pieces.is_unknown)
+        return tuple(dict.fromkeys(c for pieces in of_all for c in pieces.conditions))
 
     @cached_property
     def unknown(self) -> tuple[Key, ...]:
@@ -88,8 +94,18 @@ class ClosedForm:
         return tuple(dict.fromkeys(found))
 
     def bytes(self, **letters: int) -> int:
-        """What is held. Raises: ValueError for an unknown letter, and where no form was found."""
+        """What is held.
+
+        Raises: ValueError for an unknown letter, for what is no whole number from 1 on, and where no form was found.
+        """
         return self._highest(letters)[1]
+
+    def is_within(self, **letters: int) -> bool:
+        """Whether sizes lie within those at which the form was looked for. Raises: ValueError, as `bytes`, for letters.
+
+        Counts: each letter by itself. Where one may not be any number, the multiples that were tried.
+        """
+        return self.ranges.had(self._point(letters))
 
     def moment(self, **letters: int) -> str:
         """At which moment that is, in words. Raises: as `bytes`."""
@@ -102,8 +118,11 @@ class ClosedForm:
         return formula_of(f"{self.title}: {moment}", self._here(moment, point), point)
 
     def compare(self, account: "Account") -> Comparison:
-        """What it predicts for the sizes of an account beside what is there, term by term. Raises: as `bytes`."""
-        letters = {letter: account.letters[letter] for letter in self.letters}
+        """What it predicts for the sizes of an account beside what is there, term by term.
+
+        Raises: as `bytes`; and for an account without one of its letters, or with another value of a fixed one.
+        """
+        letters = self._letters_of(account)
         point = self._point(letters)
         moment, _ = self._highest(letters)
         forms = self._here(moment, point)
@@ -137,7 +156,19 @@ class ClosedForm:
     def _point(self, letters: Mapping[str, int]) -> Point:
         if unknown := [letter for letter in letters if letter not in self.base]:
             raise ValueError(f"letters must be among {', '.join(self.letters)}: got {unknown[0]!r}.")
-        return tuple({**self.base, **letters}[letter] for letter in self.letters)
+        sizes = {letter: _size(letter, n) for letter, n in letters.items()}
+        return tuple({**self.base, **sizes}[letter] for letter in self.letters)
+
+    def _letters_of(self, account: "Account") -> dict[str, int]:
+        if missing := [letter for letter in self.letters if letter not in account.letters]:
+            raise ValueError(f"account must have the letters {', '.join(self.letters)}: it has no {missing[0]!r}.")
+        for letter, n in self.fixed.items():
+            if (other := account.letters.get(letter, n)) != n:
+                raise ValueError(
+                    f"account must have {letter}={n:,d}, for which the formula was derived: got {letter}={other:,d}; "
+                    f"derive one with {letter!r} among its letters, or from this account."
+                )
+        return {letter: account.letters[letter] for letter in self.letters}
 
     # how it is shown
 
@@ -154,6 +185,16 @@ class ClosedForm:
         point = self._point({})
         present = [forms for forms in self.moments.values() if forms[PRESENCE].value(point)]
         return not present or any(held_at(forms, point) is None for forms in present)
+
+
+def _size(letter: str, n: int) -> int:
+    try:
+        size = 0 if isinstance(n, bool) else index(n)
+    except TypeError:
+        size = 0
+    if size < 1:
+        raise ValueError(f"{letter} must be a whole number from 1 on: got {letter}={n!r}.")
+    return size
 
 
 def held_at(forms: Mapping[Key, Pieces], point: Point) -> dict[Key, int] | None:

@@ -4,7 +4,7 @@ At even sizes each kind of rows is a polynomial (see `even.py`). At any sizes it
 some size on (see `search.py`), or what a kernel takes for itself, by its grid (see `kernels.py`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 
 from . import sizes
@@ -20,6 +20,10 @@ from .stages import stages_of
 
 N_AT_ONCE = 6
 """So many runs at any sizes are made before forms are looked for."""
+MOST_STEPS = 40
+"""So often at most are ranges made wider by a quarter, where they have too few sizes for checks: to 5,000 times."""
+MOST_IN_VAIN = 4
+"""So often one after the other, if that brings no size that the program takes."""
 MOST_SIZES = 3
 """So many sizes of tensors that are no product of letters, as the tokens of an image, p**2 + 1, may be rounded.
 
@@ -47,24 +51,50 @@ class Derivation:
         others = [s for s in samples if s not in self._even.samples and self.ranges.have(s.point)]
         self._search = Search(samples, self.ranges, draw, self._even.samples, others)
         self.forms: dict[Moment, dict[Key, Pieces]] = {}
-        self.take(self.more(N_AT_ONCE))
+        self._search.others += self._search.more(N_AT_ONCE)
         self.refine()
 
     def more(self, n: int) -> list[Sample]:
-        """So many further runs at any sizes, drawn at random; fewer where the program takes few of them."""
-        return self._search.more(n)
+        """So many further runs at any sizes, drawn at random; fewer where the program takes few of them.
+
+        Where the ranges have too few, they are widened.
+        """
+        found, ranges, n_in_vain = self._search.drawn(n, self.ranges), self.ranges, 0
+        for _ in range(MOST_STEPS):
+            if len(found) >= n or n_in_vain == MOST_IN_VAIN:
+                break
+            ranges = ranges.wider
+            new = self._search.drawn(n - len(found), ranges)
+            found += new
+            n_in_vain = 0 if new else n_in_vain + 1
+        self._search.n_beside += len(found)
+        self.ranges = self._search.ranges = self.ranges.up_to(sample.point for sample in found)
+        return found
 
     def take(self, samples: list[Sample]) -> None:
         """Let forms be looked for at these, too."""
         self._search.others += samples
+
+    def has(self, sample: Sample) -> bool:
+        """Whether forms are looked for at a run."""
+        return any(sample is one for one in self._search.samples)
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether as many runs were made as forms are looked for at."""
+        return self._search.is_at_limit
 
     def held(self, sample: Sample, moment: Moment) -> dict[Key, int] | None:
         """What a run holds at a moment, by kind of rows; None where it never comes to that."""
         table = sample.at(moment, is_alike=self.is_alike)
         return None if table is None else table.n_bytes
 
-    def refine(self) -> None:
-        """Find forms for all moments that are the peak of a sample, or for the one that was asked for."""
+    def refine(self, without: Iterable[Sample] = ()) -> None:
+        """Find forms for all moments that are the peak of a sample, or for the one that was asked for.
+
+        The search makes do without these runs, that they may be checks.
+        """
+        self._search.kept = {sample.point for sample in without}
         moments = [self._moment] if self._moment else list(dict.fromkeys(s.peak for s in self._search.samples))
         for moment in moments:
             self.forms[moment] = self._forms_of(moment, self.forms.get(moment, {}))

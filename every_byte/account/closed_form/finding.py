@@ -1,6 +1,7 @@
 """From a step of training to its closed form: derived, checked at new sizes, and derived again where it fails."""
 
 import time
+from collections.abc import Mapping
 
 from every_byte.account.training_step import TrainingStep
 from every_byte.gpu.memory.specs import GPUSpec
@@ -11,6 +12,8 @@ from .keys import Moment
 from .samples import Sample, Samples
 
 MOST_ROUNDS = 8
+MOST_WIDENED = 3
+"""So often are ranges widened for checks that are not all met: sizes become large, as a number of layers may."""
 
 
 def closed_form(
@@ -23,11 +26,16 @@ def closed_form(
     settings: str = "",
     n_checks: int = 8,
     seed: int = 0,
+    fixed: Mapping[str, int] | None = None,
 ) -> ClosedForm:
     """The closed form of what a step holds at a moment, or at its peak (None).
 
-    Raises: ValueError for sizes that the program does not take.
+    `fixed` are the letters of the account that are numbers in it, each with its value.
+
+    Raises: ValueError for sizes that the program does not take, and for `n_checks` that is no whole number from 0 on.
     """
+    if not isinstance(n_checks, int) or n_checks < 0:
+        raise ValueError(f"n_checks must be a whole number from 0 on: got n_checks={n_checks!r}; 8 is usual.")
     start = time.perf_counter()
     samples = Samples(step, spec, n_steps, settings)
     with samples.passed_over():
@@ -44,21 +52,37 @@ def closed_form(
         derivation.is_alike,
         tuple(dict.fromkeys(name for sample in samples for name in sample.trace.unmodelled)),
         samples.stages,
+        dict(fixed or {}),
+        n_checks,
+        derivation.is_at_limit,
     )
 
 
 def _derived(samples: Samples, moment: Moment | None, n_checks: int, seed: int) -> tuple[Derivation, list[Check], int]:
-    """A derivation, its last checks, and of how many runs it is without these."""
+    """A derivation, its last checks, none of which it has, and of how many runs it is without these."""
     derivation = Derivation(samples, moment, seed)
-    for _ in range(MOST_ROUNDS):
-        n_runs, new = len(samples), derivation.more(n_checks)
+    new, n_widened = derivation.more(n_checks), 0
+    for i in range(MOST_ROUNDS + 1):
         checks = [_check(derivation, sample, moment) for sample in new]
-        if all(check.is_exact for check in checks):
-            return derivation, checks, n_runs
-        derivation.take(new)
-        derivation.refine()
-    n_runs, new = len(samples), derivation.more(n_checks)
-    return derivation, [_check(derivation, sample, moment) for sample in new], n_runs
+        is_over = i == MOST_ROUNDS or derivation.is_at_limit or n_widened == MOST_WIDENED
+        if is_over or all(check.is_exact for check in checks):  # or there are none: nothing is to be learned from them
+            break
+        ranges = derivation.ranges
+        kept = derivation.more(1) or _half(new, checks)
+        if len(kept) == len(new) and kept[0] is new[0]:
+            break
+        derivation.take([sample for sample in new if not any(sample is one for one in kept)])
+        derivation.refine(without=kept)
+        kept = [sample for sample in kept if not derivation.has(sample)]
+        new = [*kept, *derivation.more(n_checks - len(kept))]
+        n_widened += derivation.ranges != ranges
+    return derivation, checks, len(samples) - len(checks)
+
+
+def _half(samples: list[Sample], checks: list[Check]) -> list[Sample]:
+    """Half of the runs at least, rather those whose checks were met: what is kept where a program takes no others."""
+    in_order = sorted(zip(checks, samples, strict=True), key=lambda item: not item[0].is_exact)
+    return [sample for _, sample in in_order[: (len(in_order) + 1) // 2]]
 
 
 def _check(derivation: Derivation, sample: Sample, moment: Moment | None) -> Check:

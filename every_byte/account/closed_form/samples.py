@@ -119,6 +119,10 @@ class Samples:
         for sample in self:
             sample.tell_apart(stages)
 
+    def known(self, point: Sequence[int]) -> Sample | None:
+        """The run at a point, if it was made already."""
+        return self._found.get(tuple(point))
+
     def at(self, point: Sequence[int]) -> Sample | None:
         """The run at a point; None where the program, or its model, does not take these sizes."""
         point = tuple(point)

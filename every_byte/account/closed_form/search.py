@@ -24,21 +24,35 @@ N_OF_A_PIECE = 12
 MOST_TO_TELL = 12
 """So many runs at most are made to tell conditions from one another that hold at the same samples."""
 MOST_DRAWN = 4000
+MOST_REFUSED_AT_ONCE = 400
+"""After so many sizes that the program does not take no further ones are drawn."""
+MOST_RUNS = 600
+"""After so many runs, those for checks aside, no more are made to find conditions: what has no form is unknown."""
+MOST_REFUSED = 2000
+"""And at so many sizes that the program does not take."""
 
 
 class Search:
     """The samples that forms must meet, even ones and others, and the conditions that were found among them.
 
-    `sizes` are sums of letters' products that may be rounded, as letters may.
+    `sizes` are sums of letters' products that may be rounded, as letters may; `n_beside` runs were made for checks,
+    of which those at the points that are `kept` are not looked at.
     """
 
     def __init__(
         self, samples: Samples, ranges: sizes.Ranges, draw: Random, even: list[Sample], others: list[Sample]
     ) -> None:
-        self._samples, self._ranges, self._draw = samples, ranges, draw
+        self._samples, self.ranges, self._draw = samples, ranges, draw
         self._even, self.others = even, others
         self.sizes: list[Atom] = []
         self._conditions: list[Condition] = []
+        self.n_beside = 0
+        self.kept: set[Point] = set()
+
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether no further runs are made to find forms."""
+        return len(self._samples) - self.n_beside >= MOST_RUNS or len(self._samples.refused) >= MOST_REFUSED
 
     @property
     def samples(self) -> list[Sample]:
@@ -57,9 +71,14 @@ class Search:
 
     def more(self, n: int, conditions: Sequence[Condition] = ()) -> list[Sample]:
         """So many new runs at any sizes, drawn at random, where conditions hold; fewer where there are few such."""
-        known, found = {sample.point for sample in self._samples}, []
-        for point in islice(sizes.any_points(self._ranges, self._draw), MOST_DRAWN):
-            if len(found) == n:
+        return [] if self.is_at_limit else self.drawn(n, self.ranges, conditions)
+
+    def drawn(self, n: int, ranges: sizes.Ranges, conditions: Sequence[Condition] = ()) -> list[Sample]:
+        """The same within ranges, and whether or not runs are at their limit."""
+        known, found = {sample.point for sample in self._samples} | self._samples.refused.keys(), []
+        most_refused = len(self._samples.refused) + MOST_REFUSED_AT_ONCE
+        for point in islice(sizes.any_points(ranges, self._draw), MOST_DRAWN):
+            if len(found) == n or len(self._samples.refused) >= most_refused:
                 break
             if point not in known and all(condition(point) for condition in conditions):
                 known.add(point)
@@ -117,8 +136,8 @@ class Search:
         """A condition that parts samples by whether a form is met, wholly if one does, as exactly as runs tell it."""
 
         def holds(point: Point) -> bool | None:
-            sample = self._samples.at(point)
-            if sample is None or value(sample) is None:
+            sample = self._samples.known(point) if self.is_at_limit else self._samples.at(point)
+            if sample is None or point in self.kept or value(sample) is None:
                 return None
             if sample not in self.others and sample not in self._even:
                 self.others.append(sample)
@@ -134,11 +153,13 @@ class Search:
         changed = {changed_place(before, after) for before, after in changes}
         parting = [c for c in separating(letters, inside, outside) if c.ratio.places <= changed]
         if found := self._told_apart(parting, holds):
-            found = sharpened(found, [s.point for s in samples], self._ranges.ends, holds)
+            found = sharpened(found, [s.point for s in samples], self.ranges.ends, holds)
         if found is None or not self._is_so(found, holds):
             tried = [c for change in changes for c in at_a_change(letters, *change, holds)]
             found = best_of([*self._conditions, *tried], inside, outside)
-        if found is not None and found not in self._conditions:
+        if found is None or self.is_at_limit:
+            return None  # what no run told apart
+        if found not in self._conditions:
             self._conditions.append(found)
         return found
 
@@ -174,7 +195,7 @@ class Search:
         return all(holds(p) in (None, condition(p)) for p in condition.nearest(self._drawn())[:N_NEAR])
 
     def _drawn(self) -> list[Point]:
-        return list(islice(sizes.any_points(self._ranges, self._draw), MOST_DRAWN // 10))
+        return list(islice(sizes.any_points(self.ranges, self._draw), MOST_DRAWN // 10))
 
 
 def _seen(samples: Sequence[Sample], value: Value) -> tuple[list[Point], list[int]]:

@@ -1,7 +1,7 @@
 """The sizes at which a closed form is looked for: even ones first, at which nothing is rounded, then any."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, islice
 from random import Random
@@ -39,6 +39,20 @@ class Ranges:
     def have(self, point: Point) -> bool:
         """Whether a point lies within them."""
         return all(low <= n <= high for n, low, high in zip(point, self.low, self.high, strict=True))
+
+    def had(self, point: Point) -> bool:
+        """Whether all its values are ones that were tried: of a letter that may not be any number, one of these."""
+        each = zip(point, self.is_free, self.values, self.low, self.high, strict=True)
+        return all(low <= n <= high if free else n in values for n, free, values, low, high in each)
+
+    @property
+    def wider(self) -> "Ranges":
+        """The same up to sizes a quarter larger."""
+        return replace(self, high=tuple(high + max(1, high // 4) for high in self.high))
+
+    def up_to(self, points: Iterable[Point]) -> "Ranges":
+        """The same, up to the largest sizes of points that may lie beyond."""
+        return replace(self, high=tuple(map(max, zip(self.high, *points, strict=True))))
 
 
 def unit_of(n: int) -> int:

@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 
 def sentences(form: "ClosedForm") -> Iterator[str]:
     """All of it, a sentence each."""
-    met = sum(check.is_exact for check in form.checks)
-    yield (
-        f"Derived from {form.n_runs:,d} simulated runs in {form.seconds:.1f} s; of {len(form.checks)} further sizes, "
-        f"drawn at random, it is met to the byte, row by row, at {met}."
-    )
+    yield f"Derived from {form.n_runs:,d} simulated runs in {form.seconds:.1f} s; {_checked(form)}."
     yield f"Looked for at {'; '.join(_range(form, i) for i in range(len(form.letters)))}."
     if form.conditions:
         yield f"It changes where {'; where '.join(map(str, form.conditions))}."
@@ -23,6 +19,8 @@ def sentences(form: "ClosedForm") -> Iterator[str]:
         yield f"The peak is the highest of {len(form.moments)} moments: {'; '.join(map(str, form.moments))}."
     if form.unmodelled:
         yield f"Not modelled, and so not in it, is what these take meanwhile: {', '.join(form.unmodelled)}."
+    if form.unknown and form.is_at_limit:
+        yield f"The search for what has no form ended at its limit, after {form.n_runs:,d} runs."
     for key in form.unknown:
         yield f"No form was found of {key.category} {key.name} in {key.module or 'no module'}."
     for check in form.checks:
@@ -31,6 +29,15 @@ def sentences(form: "ClosedForm") -> Iterator[str]:
             predicted = "nothing" if check.predicted_bytes is None else exact(check.predicted_bytes)
             accounted = exact(check.accounted_bytes)
             yield f"Not met at {where}: predicted {predicted}, accounted {accounted}, {check.moment}."
+
+
+def _checked(form: "ClosedForm") -> str:
+    n_checks, met = len(form.checks), sum(check.is_exact for check in form.checks)
+    if not n_checks:
+        why = "no further sizes that the model takes were found" if form.n_asked else "no checks were asked for"
+        return f"it was not checked: {why}"
+    fewer = f"; for {form.n_asked:,d} checks the model takes too few sizes" if n_checks < form.n_asked else ""
+    return f"of {n_checks:,d} further sizes, drawn at random, it is met to the byte, row by row, at {met}{fewer}"
 
 
 def _range(form: "ClosedForm", i: int) -> str:

@@ -9,6 +9,8 @@ from derived import of_program
 from torch import nn
 
 from every_byte.account import account, numbers
+from every_byte.account.closed_form.finding import closed_form
+from every_byte.account.closed_form.keys import at_mark
 
 
 def holding(n_bytes):
@@ -18,6 +20,11 @@ def holding(n_bytes):
         return torch.empty(n_bytes(**letters), dtype=torch.uint8, device=gpu.device)
 
     return run
+
+
+def patches(letters):
+    """The size of a tensor beside: of an image's tokens, or of its patches alone."""
+    return letters["p"] ** 2 + 1 if "p" in letters else letters.get("q", 0) ** 2
 
 
 def total(found, **letters):
@@ -33,19 +40,19 @@ def total(found, **letters):
         (lambda b, r: b * (r // 16) ** 2, {"b": 3, "r": 100}, "b·⌈r − 15⌉₁₆²/256"),
         (lambda b, s: 4 * b * s * (-(-s // 16) * 16) + 700 * b * s, {"b": 3, "s": 50}, "700·b·s + 4·b·s·⌈s⌉₁₆"),
         (lambda b, p: 5 * b * (-(-(p**2 + 1) // 8) * 8), {"b": 3, "p": 9}, None),
+        (lambda b, q: 5 * b * (-(-(q**2) // 8) * 8), {"b": 3, "q": 9}, None),
         (lambda b, s: 11, {"b": 3, "s": 50}, "11"),
     ],
-    ids=["polynomial", "half", "up", "down", "one factor of two", "sum", "constant"],
+    ids=["polynomial", "half", "up", "down", "one factor of two", "sum", "power", "constant"],
 )
 def test_what_is_found(n_bytes, letters, text):
     def run(gpu, **letters):
-        size = torch.empty(letters["p"] ** 2 + 1, dtype=torch.int16, device=gpu.device) if "p" in letters else None
-        return holding(n_bytes)(gpu, **letters), size
+        return holding(n_bytes)(gpu, **letters), torch.empty(patches(letters), dtype=torch.int16, device=gpu.device)
 
     found, _ = of_program(run, n_checks=8, **letters)
     assert found.is_exact, found
     more = {letter: 3 * n + 1 for letter, n in letters.items()}
-    assert total(found, **more) == n_bytes(**more) + (2 * more["p"] ** 2 + 2 if "p" in more else 0)
+    assert total(found, **more) == n_bytes(**more) + 2 * patches(more)
     if text:
         (term,) = found.formula().terms
         assert str(term.size) == text
@@ -158,6 +165,39 @@ def test_what_is_refused():
     without = account(lambda: net(8), (torch.zeros(2, 8),), loss=lambda output, _: output.sum())
     with pytest.raises(ValueError, match="an account must have letters to have a formula: got none"):
         without.formula()
+
+
+@pytest.mark.parametrize("n", [-3, 0, 1.5, 8.0, True, "8"])
+@pytest.mark.parametrize("asked", ["bytes", "moment", "formula", "is_within"])
+def test_sizes_are_whole_numbers_from_1_on(asked, n):
+    found, _ = of_program(holding(lambda b, s: b * s), b=3, s=50)
+    with pytest.raises(ValueError, match=re.escape(f"b must be a whole number from 1 on: got b={n!r}.")):
+        getattr(found, asked)(b=n)
+
+
+def test_what_lies_beyond_is_said_to_and_has_a_value():
+    def run(gpu, s, a):
+        if 8 % a:
+            raise ValueError("a must divide 8")
+        return torch.empty(4 * s * a, dtype=torch.uint8, device=gpu.device)
+
+    found, _ = of_program(run, s=50, a=2)
+    assert [found.is_within(s=s) for s in (24, 25, 112, 113)] == [False, True, True, False]
+    assert [found.is_within(a=a) for a in (2, 3, 4)] == [True, False, True]
+    assert found.bytes(s=1000) == 4 * 1000 * 2
+
+
+def test_an_account_of_another_size_that_is_a_number_here():
+    other = of_a_net().at(d=32)
+    moment = at_mark("end of forward")
+    step = of_a_net().step.of_letters(["b"])
+    found = closed_form(step, other.report.spec, moment=moment, title="held", n_checks=2, fixed={"d": 60})
+    assert found.compare(of_a_net().at(b=33)).is_exact
+    with pytest.raises(ValueError, match="account must have d=60, for which the formula was derived: got d=32"):
+        found.compare(other)
+    without = account(lambda: net(60), numbers(80, 60), loss=lambda output, _: output.sum())
+    with pytest.raises(ValueError, match="account must have the letters b: it has no 'b'"):
+        found.compare(without)
 
 
 def test_what_is_not_modelled_is_named():
