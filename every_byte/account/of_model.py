@@ -95,7 +95,8 @@ class Account:
         The letters are the account's own, or those of them that are named: fewer take fewer runs. `n_checks` sizes are
         drawn at random to check it, from this seed.
 
-        Raises: ValueError for another moment, for a letter that the account does not have, and where it has none.
+        Raises: ValueError for another moment, for a letter that the account does not have, where it has none, and for
+                `n_checks` that is no whole number.
         """
         from .closed_form.finding import closed_form
         from .closed_form.keys import at_mark
@@ -109,6 +110,7 @@ class Account:
         return closed_form(
             step, self.report.spec, moment=at, title=f"{moment}, requested", n_steps=self.n_steps,
             settings=self.settings, n_checks=n_checks, seed=seed,
+            fixed={letter: n for letter, n in self.letters.items() if letter not in step.letters},
         )  # fmt: skip
 
     def advice(
