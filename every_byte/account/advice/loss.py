@@ -131,6 +131,8 @@ def head_of(step: TrainingStep, spec: GPUSpec) -> Head:
         with CrossEntropies(seen.answer):
             loss = step.loss_on(model)
         made_by = _source(loss.grad_fn)
+        if loss.dtype == torch.float16:
+            raise DoesNotApply("the loss is float16, in which the sum of a chunk's losses may overflow")
         heads = [(path, module, output) for path, module, output in found if output.grad_fn in made_by]
         if not heads:
             raise DoesNotApply("the loss is not the cross entropy of what a Linear returns")
@@ -167,8 +169,8 @@ class _Seen:
         Raises: DoesNotApply for none or several, and for one of another kind.
         """
         if len(self._calls) != 1:
-            n = len(self._calls) or "no"
-            raise DoesNotApply(f"the loss is put in chunks in one call of F.cross_entropy; a forward has {n} of them")
+            n = len(self._calls) or "none"
+            raise DoesNotApply(f"one call of F.cross_entropy, and no other, can be put in chunks: a forward has {n}")
         if not self._calls[0][0].is_plain_mean:
             raise DoesNotApply(NOT_PLAIN)
         return self._calls[0]

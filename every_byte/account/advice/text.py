@@ -14,9 +14,10 @@ HEAD = ["remedy", "statements", "numbers", "FLOPs", "peak allocated, bytes", "di
 
 
 def text_of(advice: "Advice") -> str:
-    """The table, what each takes and costs, what was not run, and the recommendation."""
-    blocks = [title(advice), text_table("", HEAD, rows(advice), numbers=5), sizes(advice), *_told(advice)]
-    return "\n\n".join(filter(None, [*blocks, _left(advice), exactness(advice), recommendation(advice)]))
+    """The table, what each takes and costs, what was not run, and the recommendation; if it fits, that first."""
+    first, last = _first_and_last(advice)
+    blocks = [title(advice), first, text_table("", HEAD, rows(advice), numbers=5), sizes(advice), *_told(advice)]
+    return "\n\n".join(filter(None, [*blocks, _left(advice), exactness(advice), last]))
 
 
 def html_of(advice: "Advice") -> str:
@@ -25,14 +26,22 @@ def html_of(advice: "Advice") -> str:
         f"<details><summary>{escape(ran.name)}{escape(_note(ran))}</summary><pre>{escape(ran.lines)}</pre></details>"
         for ran in _singles(advice)
     )
+    first, last = _first_and_last(advice)
     left = "".join(f"<li>{escape(f'{one.name}: {one.reason}')}</li>" for one in advice.left)
     return (
-        html_table(title(advice), HEAD, rows(advice), numbers=5)
+        (f"<p>{escape(first)}</p>" if first else "")
+        + html_table(title(advice), HEAD, rows(advice), numbers=5)
         + "".join(f"<p>{escape(line)}</p>" for line in sizes(advice).splitlines())
         + folded
         + (f"<p>Not run:</p><ul>{left}</ul>" if left else "")
-        + "".join(f"<p>{escape(text)}</p>" for text in (exactness(advice), recommendation(advice)) if text)
+        + "".join(f"<p>{escape(text)}</p>" for text in (exactness(advice), last) if text)
     )
+
+
+def _first_and_last(advice: "Advice") -> tuple[str, str]:
+    """That it fits as it is comes before all else, any other recommendation behind it."""
+    said = recommendation(advice)
+    return (said, "") if advice.plain.fits else ("", said)
 
 
 def title(advice: "Advice") -> str:

@@ -112,7 +112,11 @@ def test_where_the_plain_step_fits_nothing_that_changes_the_numbers_is_recommend
     cheaper = ran("bfloat16", peak=5 * MiB, flops=900, lines="model.bfloat16()", keeps=False)
     found = advice(fitting, cheaper, CHECKPOINTS)
     assert found.best is found.best_of_same_values is fitting
-    assert recommendation(found) == "It fits in 64 MiB as it is."
+    said = "It fits in 64 MiB as it is."
+    assert recommendation(found) == said
+    assert text_of(found).split("\n\n")[1] == said
+    assert html_of(found).startswith(f"<p>{said}</p>")
+    assert "cheapest" not in text_of(found) + html_of(found)
 
 
 # ---- what is not exact, and sizes
