@@ -1,7 +1,7 @@
 """Advice about a reader's step: each remedy that can be applied, run; the best together; and what fits."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -12,12 +12,13 @@ from every_byte.gpu.memory.specs import GPUSpec, find_spec
 from ..batch import unfilled
 from ..training_step import TrainingStep
 from . import loop, text
-from .ladder import ladder, pairs
+from .ladder import in_fewer_parts, ladder, pairs
 from .largest import Largest, largest
 from .loss import chunked_loss
+from .optimizers import optimizers
 from .regions import apart_from_double, checkpoints, repeated_in
-from .remedy import DoesNotApply, Left, Offer, Remedy
-from .runs import Bench, Ran, check_indices, made_once, quiet
+from .remedy import DoesNotApply, Left, Offer, Remedy, name_of
+from .runs import Bench, Ran, made_once, quiet
 from .selective import selective, selective_within
 
 SHARES = 0.25, 0.5
@@ -47,14 +48,24 @@ class Advice:
 
     @cached_property
     def best(self) -> Ran | None:
-        """The cheapest that fits: the fewest FLOPs, then the fewest lines to write; None if none does."""
-        return min((ran for ran in (self.plain, *self.runs) if ran.fits), key=_price, default=None)
+        """The plain step if it fits; else the cheapest that does, first of the same numbers; None if none does."""
+        return self.best_of_same_values or self.best_of_other_values
 
     @cached_property
     def best_of_same_values(self) -> Ran | None:
-        """The cheapest that fits of those that leave training's numbers as they are."""
-        fitting = (ran for ran in (self.plain, *self.runs) if ran.fits and ran.keeps_values)
-        return min(fitting, key=_price, default=None)
+        """The plain step if it fits; else the cheapest that does and leaves training's numbers as they are.
+
+        Counts: the fewest FLOPs, then the fewest statements to write, then the fewest parts.
+        """
+        return self.plain if self.plain.fits else _cheapest(ran for ran in self.runs if ran.fits and ran.keeps_values)
+
+    @cached_property
+    def best_of_other_values(self) -> Ran | None:
+        """The cheapest that fits of those that change the numbers.
+
+        Counts: FLOPs among those of one precision; among precisions the fewest remedies, then statements.
+        """
+        return _cheapest(ran for ran in self.runs if ran.fits and not ran.keeps_values)
 
     @cached_property
     def lowest(self) -> Ran:
@@ -100,23 +111,35 @@ def advice_for(
     """
     bench, step = bench_of(gpu, n_steps, settings, budget), made_once(step)
     plain = bench.run(step)
-    running = _Running(bench, step)
+    running = _Running(bench, step, plain)
     singles, double = apart_from_double(running.all(offers(step, bench)))
     running.left += double
     if within := _what_the_budget_leaves(plain, singles, step):
         singles += running.all([selective_within(bench.spec, within)])
     found = [*singles, *pairs(singles, running.together), *ladder(plain, singles, running.together)]
+    advice = _of(bench, plain, found, running.left)
+    for best in filter(None, (advice.best_of_same_values, advice.best_of_other_values)):
+        found += in_fewer_parts(best, singles, running.together)
+    advice = _of(bench, plain, found, running.left)
+    return replace(advice, sizes=tuple(_sizes(advice))) if sizes else advice
+
+
+def _of(bench: Bench, plain: Ran, found: list[Ran], left: list[Left]) -> Advice:
     runs = {ran.name: ran for ran in found}
-    ranked = tuple(sorted(runs.values(), key=lambda ran: ran.peak_bytes))
-    found = Advice(bench, plain, ranked, tuple(running.left))
-    return replace(found, sizes=tuple(_sizes(found))) if sizes else found
+    return Advice(bench, plain, tuple(sorted(runs.values(), key=lambda ran: ran.peak_bytes)), tuple(left))
 
 
 def _sizes(advice: Advice) -> Iterator[tuple[str, Largest]]:
-    """The largest batch and the longest sequence, plainly, and with what is recommended, or has the lowest peak."""
+    """The largest batch and the longest sequence, plainly, and with what is recommended, or has the lowest peak.
+
+    Where the plain step fits, that is the lowest peak of those that leave the numbers as they are.
+    """
     step = advice.plain.step
     letters = [letter for letter in (loop.batch_letter(step), loop.sequence_letter(step)) if letter]
-    recommended = advice.lowest if advice.best in (None, advice.plain) else advice.best
+    recommended = advice.best or advice.lowest
+    if recommended is advice.plain:
+        same = [ran for ran in (advice.plain, *advice.runs) if ran.keeps_values]
+        recommended = min(same, key=lambda ran: ran.peak_bytes)
     for ran in {ran.name: ran for ran in (advice.plain, recommended)}.values():
         for letter in letters:
             yield ran.name, advice.largest(letter, ran)
@@ -135,8 +158,8 @@ def offers(step: TrainingStep, bench: Bench) -> list[Offer]:
     found = [*checkpoints(model)]
     if repeated_in(model):
         found += [selective(bench.spec, share) for share in SHARES]
-    found += [chunked_loss(bench.spec), *loop.optimizers(step), *loop.precisions(step), *loop.micro_batches(step)]
-    return [*found, *loop.settings(bench.settings), *loop.WITHOUT_EFFECT]
+    found += [chunked_loss(bench.spec), *optimizers(step, bench.spec), *loop.precisions(step, bench.spec)]
+    return [*found, *loop.micro_batches(step, bench.spec), *loop.settings(bench.settings)]
 
 
 @quiet()
@@ -147,18 +170,16 @@ def largest_of(bench: Bench, step: TrainingStep, letter: str, remedies: tuple[Re
     """
     if letter not in step.letters:
         raise ValueError(f"letter must be one of {', '.join(step.letters) or 'none'}: got {letter!r}.")
-    of_batch = loop.batch_letter(step)
-    step = step if callable(step.batch) else replace(step, batch=unfilled(step.batch))
+    batch, targets = (part if callable(part) else unfilled(part) for part in (step.batch, step.targets))
+    step = replace(step, batch=batch, targets=targets)
 
     def need(value: int) -> tuple[bool, int, int]:
         sized = replace(step, letters={**step.letters, letter: value})
-        if letter != of_batch and value > step.letters[letter]:
-            check_indices(sized, bench.spec)
         ran = bench.run(sized, remedies, counts=False)
         return ran.fits, ran.needed_bytes, ran.room_bytes
 
     multiple_of = 1
-    if letter == of_batch:
+    if letter == loop.batch_letter(step):
         for remedy in remedies:
             multiple_of *= remedy.multiple_of
     return largest(letter, step.letters[letter], multiple_of, need)
@@ -181,8 +202,9 @@ def bytes_of(budget: int | str) -> int:
 class _Running:
     """Runs remedies, and keeps why some could not be."""
 
-    def __init__(self, bench: Bench, step: TrainingStep) -> None:
+    def __init__(self, bench: Bench, step: TrainingStep, plain: Ran) -> None:
         self.left: list[Left] = []
+        self._plain = plain
         self._run: Callable[[tuple[Remedy, ...]], Ran] = lambda remedies: bench.run(step, remedies)
 
     def all(self, offered: list[Offer]) -> list[Ran]:
@@ -191,13 +213,20 @@ class _Running:
 
     def together(self, remedies: tuple[Remedy, ...]) -> Ran | None:
         try:
-            return self._run(remedies)
+            return self._with_as_many_flops(self._run(remedies))
         except DoesNotApply as reason:
             said = str(reason)
         except Exception as error:  # a reader's model may refuse a remedy in any way
             said = f"it was tried and failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        self.left.append(Left(" + ".join(remedy.name for remedy in remedies), said))
+        self.left.append(Left(name_of(remedies), said))
         return None
+
+    def _with_as_many_flops(self, ran: Ran) -> Ran:
+        """A run; who leaves out work cannot have the same numbers, or nobody can say so."""
+        if ran.keeps_values and ran.flops < self._plain.flops:
+            less = self._plain.flops - ran.flops
+            raise DoesNotApply(f"the numbers were to be the same, and a step was run with {less:,d} FLOPs less")
+        return ran
 
 
 def _what_the_budget_leaves(plain: Ran, singles: list[Ran], step: TrainingStep) -> int:
@@ -210,5 +239,14 @@ def _what_the_budget_leaves(plain: Ran, singles: list[Ran], step: TrainingStep) 
     return (lowest.room_bytes - lowest.needed_bytes) // max(1, n_regions)
 
 
-def _price(ran: Ran) -> tuple:
-    return ran.flops, ran.n_lines, ran.peak_bytes
+def _cheapest(runs: Iterable[Ran]) -> Ran | None:
+    """Of each precision the one of the lowest price, for FLOPs compare there alone; of these the least change."""
+    found: dict[str, Ran] = {}
+    for ran in runs:
+        other = found.setdefault(ran.precision, ran)
+        found[ran.precision] = min(other, ran, key=_price)
+    return min(found.values(), key=lambda ran: (len(ran.remedies), ran.n_statements, ran.peak_bytes), default=None)
+
+
+def _price(ran: Ran) -> tuple[int, ...]:
+    return ran.flops, ran.n_statements, ran.parts, ran.peak_bytes

@@ -1,4 +1,4 @@
-"""Remedies on top of one another: the best two together, and further ones until the budget is met."""
+"""Remedies on top of one another: the best two, further ones until the budget is met, and no more parts than that."""
 
 from collections.abc import Callable, Iterator
 
@@ -31,6 +31,19 @@ def ladder(plain: Ran, singles: list[Ran], run: Run) -> Iterator[Ran]:
         if found is not None and _is_less(found, below):
             now, below = found.remedies, found
             yield found
+
+
+def in_fewer_parts(best: Ran, singles: list[Ran], run: Run) -> Iterator[Ran]:
+    """Several remedies with a batch in parts, again in fewer of them: from the fewest on, until it fits."""
+    of_single = [ran.remedies[0] for ran in singles]
+    for parted in best.remedies if len(best.remedies) > 1 else ():
+        fewer = [one for one in of_single if one.kind == parted.kind and one.multiple_of < parted.multiple_of]
+        for remedy in sorted(fewer, key=lambda one: one.multiple_of):
+            found = run(tuple(remedy if one is parted else one for one in best.remedies))
+            if found is not None:
+                yield found
+            if found is not None and found.fits:
+                break
 
 
 def _is_less(found: Ran, than: Ran) -> bool:

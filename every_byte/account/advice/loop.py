@@ -1,117 +1,86 @@
-"""Remedies of the training loop: the optimizer, the precision, several micro-batches, the allocator's settings."""
+"""Remedies of the training loop: the precision, several micro-batches, the allocator's settings; a step's letters."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from every_byte.remedies.eight_bit import AdamW8bit
-from every_byte.remedies.in_backward import StepInBackward
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.simulated import SimulatedGPU
 
 from ..batch import made
-from ..training_step import OPTIMIZERS, TrainingStep, called_with
-from .remedy import Changed, Left, Offer, Remedy
+from ..letters import called_with
+from ..training_step import PRECISIONS, TrainingStep
+from .remedy import IN_THE_SHELL, Changed, Left, Offer, Remedy
+from .runs import quiet, spec_with_room
 
-_ADAMW = ("AdamW", "AdamW, fused", "AdamW, loop")
 EXPANDABLE = "expandable_segments:True"
 _MOST_PARTS = 4
-EIGHT_BIT = (
-    "averages of one byte a number, and so other steps than AdamW's. Run was every_byte.remedies.eight_bit, in plain "
-    "PyTorch, with the same bytes of state; bitsandbytes makes no floats on the way, and so peaks no higher"
-)
+_BFLOAT16_FROM = (8, 0)  # the compute capability with which units for it begin
 
 
-def optimizers(step: TrainingStep) -> list[Offer]:
-    """Other forms of AdamW, AdamW in 8 bits, and the optimizer's step inside backward."""
-    if step.optimizer == "none":
-        return [Left("optimizer", "there is none")]
-    if step.optimizer not in _ADAMW:
-        name = step.optimizer if isinstance(step.optimizer, str) else "a function"
-        offers: list[Offer] = [Left("AdamW fused, one at a time or in 8 bits", f"the optimizer is {name}, no AdamW")]
-        return [*offers, in_backward(step)]
-    forms = {
-        "AdamW, fused": "torch.optim.AdamW(model.parameters(), fused=True)",
-        "AdamW, loop": "torch.optim.AdamW(model.parameters(), foreach=False)",
-    }
-    offers = [_optimizer(name, name, line) for name, line in forms.items() if name != step.optimizer]
-    line = "bitsandbytes.optim.AdamW8bit(model.parameters())"
-    offers.append(_optimizer("AdamW, 8-bit", AdamW8bit, line, note=EIGHT_BIT, keeps_values=False))
-    return [*offers, in_backward(step)]
+def precisions(step: TrainingStep, spec: GPUSpec) -> list[Offer]:
+    """bfloat16, under autocast or in all, where a GPU has units for it and the step is not in 16 bits already."""
+    if spec.capability < _BFLOAT16_FROM:
+        has = f"{spec.name} has compute capability {'.'.join(map(str, spec.capability))}"
+        return [Left("bfloat16", f"{has}: units for it begin with 8.0, and float16 would need a GradScaler")]
+    types, computed = _types(step)
+    return [_autocast(types, computed), _in_all(types, computed)]
 
 
-def _optimizer(name: str, optimizer: str | Callable, line: str, **about) -> Remedy:
-    lines = f"optimizer = {line}"
-    return Remedy(name, "optimizer", lambda step: Changed(replace(step, optimizer=optimizer), lines), **about)
+def _types(step: TrainingStep) -> tuple[set[torch.dtype], torch.dtype | None]:
+    """Those of a step's weights, and the one that autocast computes in, if there is autocast."""
+    of_weights, computed = PRECISIONS[step.precision]
+    if of_weights is not None:
+        return {of_weights}, computed
+    return {p.dtype for p in step._model().parameters() if p.is_floating_point()} or {torch.float32}, computed
 
 
-_WRITTEN = {
-    "AdamW": "torch.optim.AdamW([p])",
-    "AdamW, fused": "torch.optim.AdamW([p], fused=True)",
-    "AdamW, loop": "torch.optim.AdamW([p], foreach=False)",
-    "Adam": "torch.optim.Adam([p])",
-    "SGD": "torch.optim.SGD([p], lr=1e-3)",
-    "SGD, momentum": "torch.optim.SGD([p], lr=1e-3, momentum=0.9)",
-    "Adafactor": "torch.optim.Adafactor([p])",
-    AdamW8bit: "bitsandbytes.optim.AdamW8bit([p])",
-}
-_IN_BACKWARD = """\
-steps = {{p: {optimizer} for p in model.parameters() if p.requires_grad}}
-
-
-def step_at_once(p):
-    steps[p].step()
-    p.grad = None
-
-
-for p in steps:
-    p.register_post_accumulate_grad_hook(step_at_once)
-# and no optimizer.step() in the loop"""
-
-
-def in_backward(step: TrainingStep) -> Offer:
-    """Each parameter's step as soon as its gradient is there."""
-    note = "no clipping by the norm of all gradients, no accumulation, no GradScaler"
-    return Remedy(
-        "step in backward", "step in backward", _stepping_in_backward, note=note, excludes=frozenset({"micro-batches"})
-    )
-
-
-def _stepping_in_backward(step: TrainingStep) -> Changed:
-    make = OPTIMIZERS[step.optimizer] if isinstance(step.optimizer, str) else step.optimizer
-    lines = _IN_BACKWARD.format(optimizer=_WRITTEN.get(step.optimizer, "the_optimizer_as_before([p])"))
-    return Changed(replace(step, optimizer=lambda parameters: _steps_in_backward(parameters, make)), lines)
-
-
-def _steps_in_backward(parameters: list[nn.Parameter], make: Callable) -> StepInBackward:
-    return StepInBackward(nn.ParameterList(parameters), make)
-
-
-def precisions(step: TrainingStep) -> list[Offer]:
-    """bfloat16, under autocast or in all, of a step in float32."""
-    if step.precision != "float32":
-        return [Left("bfloat16", f"the precision is {step.precision} already")]
-    autocast = 'with torch.autocast("cuda", torch.bfloat16):\n    ...  # the model and the loss'
+def _autocast(types: set[torch.dtype], computed: torch.dtype | None) -> Offer:
+    name = "autocast bfloat16"
+    if computed is not None:
+        return Left(name, f"there is autocast to {_named({computed})} already, of as many bytes")
+    if types != {torch.float32}:
+        return Left(name, f"the weights are {_named(types)}: autocast is for float32")
+    lines = 'with torch.autocast("cuda", torch.bfloat16):\n    ...  # the model and the loss'
     note = "products in bfloat16, with 8 significant bits; weights, gradients and averages in float32"
-    pure = "weights, gradients and averages in bfloat16 too: changes below 1/256 of a weight are lost in rounding"
-    return [
-        Remedy(
-            "autocast bfloat16", "precision", lambda step: Changed(replace(step, precision="autocast"), autocast),
-            note=note, keeps_values=False,
-        ),
-        Remedy("all in bfloat16", "precision", _all_in_bfloat16, note=pure, keeps_values=False),
-    ]  # fmt: skip
+    return Remedy(
+        name, "precision", lambda step: Changed(replace(step, precision="autocast"), lines), note=note,
+        keeps_values=False,
+    )  # fmt: skip
 
 
-def _all_in_bfloat16(step: TrainingStep) -> Changed:
-    lines = 'model.to("cuda", torch.bfloat16)  # and the floating-point inputs, if there are any'
+def _in_all(types: set[torch.dtype], computed: torch.dtype | None) -> Offer:
+    name = "all in bfloat16"
+    if all(dtype.itemsize <= torch.bfloat16.itemsize for dtype in types):
+        return Left(name, f"the weights are {_named(types)} already")
+    lines = 'model.to("cuda", torch.bfloat16)  # and the floating-point inputs and targets, if there are any'
+    if computed is not None:
+        lines += "\n# and without torch.autocast"
+    note = "weights, gradients and averages in bfloat16 too: changes below 1/256 of a weight are lost in rounding"
 
-    def batch(**letters: int):
-        found = called_with(step.batch, letters) if callable(step.batch) else step.batch
+    def apply(step: TrainingStep) -> Changed:
+        batch, targets = (_part_in_bfloat16(part) for part in (step.batch, step.targets))
+        return Changed(replace(step, batch=batch, targets=targets, precision="bfloat16"), lines)
+
+    return Remedy(name, "precision", apply, note=note, keeps_values=False)
+
+
+def _named(types: set[torch.dtype]) -> str:
+    return " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
+
+
+def _part_in_bfloat16(part):
+    """A batch, or targets, whose floating-point numbers are bfloat16; None stays."""
+    if part is None:
+        return None
+
+    def in_bfloat16(**letters: int):
+        found = called_with(part, letters) if callable(part) else part
         return tree_map(_in_bfloat16, made(found, letters))
 
-    return Changed(replace(step, batch=batch, precision="bfloat16"), lines)
+    return in_bfloat16
 
 
 def _in_bfloat16(leaf):
@@ -119,23 +88,26 @@ def _in_bfloat16(leaf):
     return leaf.to(torch.bfloat16) if is_float else leaf
 
 
-def micro_batches(step: TrainingStep) -> list[Offer]:
+# ---- micro-batches
+
+
+def micro_batches(step: TrainingStep, spec: GPUSpec) -> list[Offer]:
     """The batch in 2 parts, 4 and so on, whose gradients are added up before the optimizer's step."""
     letter = batch_letter(step)
     if not letter:
         return [Left("micro-batches", "no letter is the first size of all that the batch has, as b would be")]
     offers: list[Offer] = []
-    parts = 2
+    others, parts = _others_in_parts(step, spec), 2
     while parts <= _MOST_PARTS:
         if step.letters[letter] % parts:
             offers.append(Left(f"{parts} micro-batches", f"{parts} does not divide {letter}={step.letters[letter]}"))
             break
-        offers.append(_parted(letter, parts, step._model()))
+        offers.append(_parted(letter, parts, others))
         parts *= 2
     return offers
 
 
-def _parted(letter: str, parts: int, model: nn.Module) -> Remedy:
+def _parted(letter: str, parts: int, others: str) -> Remedy:
     def apply(step: TrainingStep) -> Changed:
         letters = dict(step.letters) | {letter: step.letters[letter] // parts}
         return Changed(replace(step, letters=letters, micro_batches=step.micro_batches * parts), lines)
@@ -145,13 +117,35 @@ def _parted(letter: str, parts: int, model: nn.Module) -> Remedy:
         f"for batch in micro_batches:  # {parts} of them\n    (loss_of(model, batch) / {parts}).backward()\n"
         "optimizer.step()\nmodel.zero_grad()"
     )
-    is_normed = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
-    note = "the same numbers where the loss is a mean of as many terms in each part"
-    if is_normed:
-        note = "batch norm has the statistics of each part, not of the batch"
+    note = others or "the same numbers where the loss is a mean of as many terms in each part"
     return Remedy(
-        f"{parts} micro-batches", "micro-batches", apply, note=note, keeps_values=not is_normed, multiple_of=parts
+        f"{parts} micro-batches", "micro-batches", apply, note=note, keeps_values=not others, multiple_of=parts
     )
+
+
+def _others_in_parts(step: TrainingStep, spec: GPUSpec) -> str:
+    """Why a batch in parts gives other numbers than the whole; "" where nothing says so."""
+    model = step._model()
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
+        return "batch norm has the statistics of each part, not of the batch"
+    with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
+        has_sum = _has_sum(step.loss_on(model).grad_fn)
+    return "the loss is a sum, or has one, and the lines divide it: without that, parts add up to the sum" * has_sum
+
+
+_PASSED = ("Add", "Sub", "Neg", "ToCopy", "View", "Squeeze")
+_SUM = 2  # among PyTorch's numbers for a reduction
+
+
+def _has_sum(node) -> bool:
+    """Whether what a loss is made of, or a term of it, is a sum and no mean, as far as its graph says."""
+    kind = "" if node is None else node.name().partition("Backward")[0]
+    if kind in _PASSED:
+        return any(_has_sum(before) for before, _ in node.next_functions)
+    return kind == "Sum" or getattr(node, "_saved_reduction", None) == _SUM
+
+
+# ---- letters
 
 
 def batch_letter(step: TrainingStep) -> str:
@@ -176,13 +170,18 @@ def _letter_of(step: TrainingStep, place: int) -> str:
 
 
 def _sizes(step: TrainingStep, letters: dict[str, int]) -> list[tuple[int, ...]]:
-    """Of all tensors of a batch; none where it cannot be made."""
+    """Of all tensors of a batch and its targets; none where they cannot be made."""
     letters = dict(step.letters) | letters
     try:
-        batch = called_with(step.batch, letters) if callable(step.batch) else step.batch
-        return [tuple(leaf.shape) for leaf in tree_leaves(made(batch, letters)) if isinstance(leaf, torch.Tensor)]
+        parts = [
+            made(called_with(part, letters) if callable(part) else part, letters) for part in (step.batch, step.targets)
+        ]
     except (ValueError, RuntimeError):
         return []
+    return [tuple(leaf.shape) for leaf in tree_leaves(parts) if isinstance(leaf, torch.Tensor)]
+
+
+# ---- settings
 
 
 def settings(now: str) -> list[Offer]:
@@ -190,8 +189,5 @@ def settings(now: str) -> list[Offer]:
     if "expandable_segments" in now:
         return [Left("expandable segments", f"the settings have them already: {now}")]
     together = ",".join(filter(None, (now, EXPANDABLE)))
-    lines = f"PYTORCH_ALLOC_CONF={together} python train.py"
+    lines = f"{IN_THE_SHELL}{together} python train.py"
     return [Remedy("expandable segments", "settings", lambda step: Changed(step, lines, together))]
-
-
-WITHOUT_EFFECT = (Left("zero_grad(set_to_none=True)", "it is PyTorch's default, and the plain step has it"),)

@@ -117,8 +117,8 @@ def apart_from_double(runs: list[Ran]) -> tuple[list[Ran], list[Left]]:
     """Without the checkpoints by hand that gave the same bytes and FLOPs as the model's own method, one line."""
     own = next((ran for ran in runs if ran.name.endswith("checkpointing_enable")), None)
     double = [ran for ran in runs if own and ran.name.endswith(" regions") and _figures(ran) == _figures(own)]
-    reason = f"run, and the same bytes and FLOPs as {own.name}, in {{}} lines" if own else ""
-    left = [Left(f"{ran.name} by hand", reason.format(ran.n_lines)) for ran in double]
+    reason = f"run, and the same bytes and FLOPs as {own.name}, in {{}} statements" if own else ""
+    left = [Left(f"{ran.name} by hand", reason.format(ran.n_statements)) for ran in double]
     return [ran for ran in runs if ran not in double], left
 
 

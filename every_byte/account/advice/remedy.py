@@ -1,5 +1,6 @@
 """What a remedy is: a change of a training step that is made from outside, and the lines that a reader would type."""
 
+import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +11,8 @@ from ..training_step import TrainingStep
 
 ORDER = ("precision", "loss", "micro-batches", "optimizer", "step in backward", "regions", "settings")
 """The kinds, in the order in which they are applied: what a region does depends on the precision."""
+IN_THE_SHELL = "PYTORCH_ALLOC_CONF="
+"""How a line begins that is for the shell."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class DoesNotApply(Exception):
     """A remedy finds, while it is applied or run, that the step is not of the kind that it helps."""
 
 
+def name_of(remedies: tuple[Remedy, ...]) -> str:
+    """The remedies, in a few words; "" for none."""
+    return " + ".join(remedy.name for remedy in remedies)
+
+
 def together(remedies: tuple[Remedy, ...], step: TrainingStep, settings: str = "") -> Changed:
     """A step after all of them.
 
@@ -94,3 +102,19 @@ def with_lines(step: TrainingStep, lines: str) -> TrainingStep:
 def by_lines(lines: str) -> Callable[[TrainingStep], Changed]:
     """Applies a remedy that is a few lines about the model."""
     return lambda step: Changed(with_lines(step, lines), lines)
+
+
+def n_statements(lines: str) -> int:
+    """How many statements there are to write: no comments, imports, docstrings, nor what stands for the reader's own.
+
+    Counts: those in others too, as in a function; a line for the shell as one.
+    """
+    rows = lines.splitlines()
+    python = [row for row in rows if not row.startswith(IN_THE_SHELL)]
+    nodes = ast.walk(ast.parse("\n".join(python)))
+    return len(rows) - len(python) + sum(isinstance(node, ast.stmt) and not _is_no_price(node) for node in nodes)
+
+
+def _is_no_price(node: ast.stmt) -> bool:
+    is_constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_constant or isinstance(node, ast.Import | ast.ImportFrom)

@@ -2,12 +2,12 @@
 
 import inspect
 import logging
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 
 from torch import nn
 
@@ -18,7 +18,7 @@ from every_byte.remedies.operations import FlopCounter
 
 from ..fits import fits_on, settings_of
 from ..training_step import TrainingStep
-from .remedy import Remedy, together
+from .remedy import Remedy, n_statements, name_of, together
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,22 @@ class Ran:
     @property
     def name(self) -> str:
         """The remedies, in a few words."""
-        return " + ".join(remedy.name for remedy in self.remedies) or "plain"
+        return name_of(self.remedies) or "plain"
 
     @property
-    def n_lines(self) -> int:
-        """How many lines there are to write."""
-        return sum(bool(line.strip()) for line in self.lines.splitlines())
+    def n_statements(self) -> int:
+        """How many statements there are to write, imports aside."""
+        return n_statements(self.lines)
+
+    @property
+    def parts(self) -> int:
+        """In how many parts the batch is; 1 where it is whole."""
+        return math.prod(remedy.multiple_of for remedy in self.remedies)
+
+    @property
+    def precision(self) -> str:
+        """The remedy that changes the precision; "" where it is the step's own: FLOPs of others are no price."""
+        return next((remedy.name for remedy in self.remedies if remedy.kind == "precision"), "")
 
     @property
     def keeps_values(self) -> bool:
@@ -97,24 +107,6 @@ def flops_of_a_step(step: TrainingStep, spec: GPUSpec) -> int:
     with SimulatedGPU(spec, cuda=True), FlopCounter() as counter:
         step.train(1)
     return counter.total
-
-
-def check_indices(step: TrainingStep, spec: GPUSpec) -> None:
-    """Raise an IndexError where a model looks up what an embedding does not have, as a position beyond its last.
-
-    A simulated GPU, which computes nothing, would not notice; it knows indices that come from the host.
-    """
-    model = step._model()
-    for path, module in model.named_modules():
-        if isinstance(module, nn.Embedding):
-            module.register_forward_pre_hook(partial(_look_up, path))
-    with SimulatedGPU(spec_with_room(spec), cuda=True):
-        step.loss_on(model)
-
-
-def _look_up(path: str, module: nn.Embedding, args: tuple) -> None:
-    if args and args[0].numel() and int(args[0].max()) >= module.num_embeddings:
-        raise IndexError(f"{path} has {module.num_embeddings:,d} rows, and is asked for row {int(args[0].max()):,d}")
 
 
 def made_once(step: TrainingStep) -> TrainingStep:

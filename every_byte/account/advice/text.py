@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from .advice import Advice
     from .runs import Ran
 
-HEAD = ["remedy", "lines", "numbers", "FLOPs", "peak allocated, bytes", "difference", "segments need", "fits"]
+HEAD = ["remedy", "statements", "numbers", "FLOPs", "peak allocated, bytes", "difference", "segments need", "fits"]
 
 
 def text_of(advice: "Advice") -> str:
-    """The table, what each takes and costs, what was not run, and the recommendation."""
-    blocks = [title(advice), text_table("", HEAD, rows(advice), numbers=5), sizes(advice), *_told(advice)]
-    return "\n\n".join(filter(None, [*blocks, _left(advice), exactness(advice), recommendation(advice)]))
+    """The table, what each takes and costs, what was not run, and the recommendation; if it fits, that first."""
+    first, last = _first_and_last(advice)
+    blocks = [title(advice), first, text_table("", HEAD, rows(advice), numbers=5), sizes(advice), *_told(advice)]
+    return "\n\n".join(filter(None, [*blocks, _left(advice), exactness(advice), last]))
 
 
 def html_of(advice: "Advice") -> str:
@@ -25,14 +26,22 @@ def html_of(advice: "Advice") -> str:
         f"<details><summary>{escape(ran.name)}{escape(_note(ran))}</summary><pre>{escape(ran.lines)}</pre></details>"
         for ran in _singles(advice)
     )
+    first, last = _first_and_last(advice)
     left = "".join(f"<li>{escape(f'{one.name}: {one.reason}')}</li>" for one in advice.left)
     return (
-        html_table(title(advice), HEAD, rows(advice), numbers=5)
+        (f"<p>{escape(first)}</p>" if first else "")
+        + html_table(title(advice), HEAD, rows(advice), numbers=5)
         + "".join(f"<p>{escape(line)}</p>" for line in sizes(advice).splitlines())
         + folded
         + (f"<p>Not run:</p><ul>{left}</ul>" if left else "")
-        + "".join(f"<p>{escape(text)}</p>" for text in (exactness(advice), recommendation(advice)) if text)
+        + "".join(f"<p>{escape(text)}</p>" for text in (exactness(advice), last) if text)
     )
+
+
+def _first_and_last(advice: "Advice") -> tuple[str, str]:
+    """That it fits as it is comes before all else, any other recommendation behind it."""
+    said = recommendation(advice)
+    return (said, "") if advice.plain.fits else ("", said)
 
 
 def title(advice: "Advice") -> str:
@@ -53,7 +62,7 @@ def rows(advice: "Advice") -> list[list[str]]:
 def _row(ran: "Ran", plain: "Ran") -> list[str]:
     return [
         ran.name,
-        str(ran.n_lines or ""),
+        str(ran.n_statements or ""),
         "" if ran is plain else "the same" if ran.keeps_values else "others",
         more_flops(ran, plain),
         f"{ran.peak_bytes:,d}",
@@ -112,20 +121,20 @@ def _left(advice: "Advice") -> str:
 
 
 def recommendation(advice: "Advice") -> str:
-    """The cheapest that fits, or that none does."""
-    best, room = advice.best, short(advice.budget_bytes)
-    if best is None:
+    """That it fits, or the cheapest that does, first of the same numbers; or that none does."""
+    same, others, room = advice.best_of_same_values, advice.best_of_other_values, short(advice.budget_bytes)
+    if same is advice.plain:
+        return f"It fits in {room} as it is."
+    if advice.best is None:
         lowest = advice.lowest
         return f"None of these fits in {room}; the lowest peak, {short(lowest.peak_bytes)}, has {lowest.name}."
-    if best is advice.plain:
-        return f"It fits in {room} as it is."
-    said = f"The cheapest that fits in {room}: {_offered(best, advice)}."
-    same = advice.best_of_same_values
-    if not best.keeps_values and same is not None:
-        said += f" With the same numbers: {_offered(same, advice)}."
-    return said
+    said = f"With the same numbers none of these fits in {room}."
+    if same is not None:
+        said = f"The cheapest that fits in {room} with the same numbers: {_offered(same, advice)}."
+    return said if others is None else f"{said} With other numbers: {_offered(others, advice)}."
 
 
 def _offered(ran: "Ran", advice: "Advice") -> str:
-    lines = f"{ran.n_lines} line{'' if ran.n_lines == 1 else 's'}"
-    return f"{ran.name} ({more_flops(ran, advice.plain)} FLOPs, {lines}, {short(ran.peak_bytes)})"
+    flops = "" if ran.precision else f"{more_flops(ran, advice.plain)} FLOPs, "
+    statements = f"{ran.n_statements} statement{'' if ran.n_statements == 1 else 's'}"
+    return f"{ran.name} ({flops}{statements}, {short(ran.peak_bytes)})"

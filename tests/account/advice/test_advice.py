@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from every_byte.account import account, numbers, tokens
-from every_byte.account.advice import loop
-from every_byte.account.advice.advice import bytes_of
+from every_byte.account.advice.advice import _Running, bench_of, bytes_of
+from every_byte.account.advice.remedy import Left, Remedy, by_lines
 
 
 def mlp(d: int) -> nn.Module:
@@ -56,9 +56,10 @@ def test_flops_are_those_of_pytorchs_counter(found):
 def test_all_kinds_are_run_or_left_with_a_reason(found):
     names = " ".join([*(ran.name for ran in found.runs), *(one.name for one in found.left)])
     kinds = "checkpoint|selective|fused|loop|8-bit|step in backward|autocast|all in bfloat16|micro-batches|loss in"
-    for kind in [*kinds.split("|"), "expandable", "zero_grad"]:
+    for kind in [*kinds.split("|"), "expandable"]:
         assert kind in names, kind
     assert all(one.reason for one in found.left)
+    assert "zero_grad" not in names  # each step has it
 
 
 @pytest.mark.nightly
@@ -76,9 +77,11 @@ def test_what_is_recommended_was_run_and_fits(encoder):
     assert advice.best in advice.runs
     assert advice.best.fits
     assert advice.best.needed_bytes <= 28 << 20
-    cheaper = [ran for ran in advice.runs if ran.fits and ran.flops < advice.best.flops]
+    assert advice.best.keeps_values
+    cheaper = [ran for ran in advice.runs if ran.fits and ran.keeps_values and ran.flops < advice.best.flops]
     assert cheaper == []
-    assert f"The cheapest that fits in 28 MiB: {advice.best.name} (" in repr(advice).splitlines()[-1]
+    said = f"The cheapest that fits in 28 MiB with the same numbers: {advice.best.name} ("
+    assert said in repr(advice).splitlines()[-1]
 
 
 @pytest.mark.nightly
@@ -92,7 +95,7 @@ def test_it_says_what_fits_at_most(encoder):
 
 def test_nothing_is_wanted_of_what_fits(found):
     fitting = replace(found, plain=replace(found.plain, fits=True))
-    assert repr(fitting).endswith("It fits in 24 MiB as it is.")
+    assert repr(fitting).split("\n\n")[1] == "It fits in 24 MiB as it is."
 
 
 def test_none_fits(found):
@@ -102,13 +105,49 @@ def test_none_fits(found):
     assert repr(none).endswith(f"has {none.lowest.name}.")
 
 
-def test_what_changes_the_numbers_is_not_recommended_alone(found):
+def test_what_keeps_the_numbers_is_recommended_first(found):
     half = next(ran for ran in found.runs if ran.name == "all in bfloat16")
     exact = found.of("checkpoint, 4 regions")
     assert half.flops < exact.flops
     both = replace(found, runs=(replace(half, fits=True), replace(exact, fits=True)))
-    assert both.best.name == "all in bfloat16"
-    assert " With the same numbers: checkpoint, 4 regions (" in repr(both)
+    assert both.best is both.best_of_same_values
+    assert both.best.name == "checkpoint, 4 regions"
+    assert " With other numbers: all in bfloat16 (1 statement, " in repr(both)
+
+
+def test_of_parts_that_cost_the_same_the_fewest_that_fit_are_recommended(found):
+    two, four = (replace(found.of(f"{n} micro-batches"), fits=True) for n in (2, 4))
+    assert (two.flops, two.n_statements) == (four.flops, four.n_statements)
+    assert four.peak_bytes < two.peak_bytes
+    assert replace(found, runs=(four, two)).best is two
+    assert replace(found, runs=(four, replace(two, fits=False))).best is four
+
+
+@pytest.mark.nightly
+def test_several_remedies_are_run_in_fewer_parts_before_they_are_recommended():
+    advice = of_an_mlp(b=2048).advice(budget="36 MiB", sizes=False)
+    assert advice.best.name == "4 micro-batches + checkpoint, 4 regions"
+    assert not advice.of("2 micro-batches + checkpoint, 4 regions").fits
+
+
+def test_who_leaves_out_work_cannot_have_the_same_numbers():
+    less = Remedy("half the model", "loss", by_lines("del model[2:]"))
+    step, bench = of_an_mlp().step, bench_of("a100-80gb", 2, "", None)
+    plain = bench.run(step)
+    fewer = plain.flops - 2 * 512 * 128 * 512 * (4 + 4 + 3)  # of four products, backward leaves out that of the input
+    running = _Running(bench, step, plain)
+    assert running.together((less,)) is None
+    said = f"the numbers were to be the same, and a step was run with {fewer:,d} FLOPs less"
+    assert running.left == [Left("half the model", said)]
+    assert running.together((replace(less, keeps_values=False),)).flops == plain.flops - fewer
+
+
+@pytest.mark.nightly
+def test_a_t4_with_room_to_spare_is_left_as_it_is():
+    advice = of_an_mlp(gpu="t4-16gb").advice(sizes=False)
+    assert advice.best is advice.plain
+    assert repr(advice).split("\n\n")[1].endswith(" as it is.")
+    assert not any("bfloat16" in ran.name for ran in advice.runs)
 
 
 def test_it_is_shown(found):
@@ -120,11 +159,6 @@ def test_it_is_shown(found):
     assert "<caption>Simulated: 2 steps" in html
     assert html.count("<details>") == sum(len(ran.remedies) == 1 for ran in found.runs)
     assert "for region in model:" in html
-
-
-def test_another_optimizer_has_no_forms_of_adamw():
-    left = {one.name: getattr(one, "reason", "") for one in loop.optimizers(of_an_mlp(optimizer="SGD").step)}
-    assert left["AdamW fused, one at a time or in 8 bits"] == "the optimizer is SGD, no AdamW"
 
 
 def test_a_budget_is_a_size():

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import reduce
 
-from every_byte.account.advice.ladder import ladder, pairs
+from every_byte.account.advice.ladder import in_fewer_parts, ladder, pairs
 from every_byte.account.advice.remedy import Remedy
 
 
@@ -18,8 +18,8 @@ class Pretended:
     keeps_values: bool
 
 
-def remedy(name: str, kind: str, share: float, *, keeps_values: bool = True, excludes=frozenset()) -> Remedy:
-    return Remedy(name, kind, lambda step: share, keeps_values=keeps_values, excludes=excludes)
+def remedy(name: str, kind: str, share: float, *, keeps_values=True, excludes=frozenset(), multiple_of=1) -> Remedy:
+    return Remedy(name, kind, lambda step: share, "", keeps_values, multiple_of, excludes)
 
 
 def run(remedies: tuple[Remedy, ...], room: int = 250) -> Pretended | None:
@@ -69,3 +69,19 @@ def test_what_does_not_save_or_go_together_is_left_out():
 
 def test_settings_come_last_where_segments_need_less():
     assert climbed(SEGMENTS, HALF, THIRD, room=300) == ["half", "half + a third less", "half + a third less + segments"]
+
+
+PARTS = [remedy(f"{n} parts", "parts", 1 / n, multiple_of=n) for n in (8, 2, 4)]
+
+
+def fewer(best: Remedy, *beside: Remedy, room: int) -> list[str]:
+    singles = [run((one,)) for one in (HALF, *PARTS)]
+    return names(in_fewer_parts(run((*beside, best), room), singles, lambda chosen: run(chosen, room)))
+
+
+def test_several_remedies_take_as_few_parts_as_fit():
+    assert fewer(PARTS[0], HALF, room=100) == ["half + 2 parts", "half + 4 parts"]
+    assert fewer(PARTS[0], HALF, room=130) == ["half + 2 parts", "half + 4 parts"]
+    assert fewer(PARTS[0], HALF, room=250) == ["half + 2 parts"]
+    assert fewer(PARTS[1], HALF, room=250) == []
+    assert fewer(PARTS[0], room=250) == []  # alone they all have been run

@@ -89,7 +89,7 @@ def test_it_fits_on_a_card_of_its_size_and_the_next_one_does_not():
 def test_micro_batches_divide_it():
     step = of_an_mlp().step
     bench = bench_of("t4-16gb", 2, "", "300MiB")
-    whole, (half, _) = largest_of(bench, step, "b"), micro_batches(step)
+    whole, (half, _) = largest_of(bench, step, "b"), micro_batches(step, bench.spec)
     parted = largest_of(bench, step, "b", (half,))
     assert parted.value % 2 == 0
     assert parted.value > whole.value

@@ -8,7 +8,16 @@ import pytest
 from torch import nn
 
 from every_byte.account import numbers
-from every_byte.account.advice.remedy import ORDER, Changed, DoesNotApply, Remedy, by_lines, together, with_lines
+from every_byte.account.advice.remedy import (
+    ORDER,
+    Changed,
+    DoesNotApply,
+    Remedy,
+    by_lines,
+    n_statements,
+    together,
+    with_lines,
+)
 from every_byte.account.training_step import TrainingStep
 
 
@@ -95,3 +104,20 @@ def test_a_remedy_of_lines_shows_them_as_they_are_run():
     changed = by_lines(lines)(STEP)
     assert changed.lines == lines
     assert [str(p.dtype) for p in changed.step.make(d=2).parameters()] == ["torch.float32"] * 2 + ["torch.bfloat16"] * 2
+
+
+@pytest.mark.parametrize(
+    ("lines", "n"),
+    [
+        ("", 0),
+        ("# a comment\n\nimport torch\nfrom torch import nn", 0),
+        ("model.bfloat16()  # all of it", 1),
+        ('def f(x):\n    """What it does."""\n    y = x\n    return (\n        y\n    )', 3),
+        ("with autocast:\n    ...  # the model", 1),
+        ("for p in model:\n    p.step(); p.grad = None", 3),
+        ("PYTORCH_ALLOC_CONF=expandable_segments:True python train.py", 1),
+        ("model.bfloat16()\nPYTORCH_ALLOC_CONF=expandable_segments:True python train.py", 2),
+    ],
+)
+def test_statements_are_counted_and_no_comments_or_imports(lines, n):
+    assert n_statements(lines) == n

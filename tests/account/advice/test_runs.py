@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
 from torch import nn
 
-from every_byte.account import numbers, tokens
+from every_byte.account import numbers
 from every_byte.account.advice.remedy import Changed, Remedy, by_lines, together
-from every_byte.account.advice.runs import Bench, check_indices
+from every_byte.account.advice.runs import Bench, Ran
 from every_byte.account.training_step import TrainingStep
 from every_byte.gpu.memory.specs import find_spec
 
@@ -61,8 +60,14 @@ def test_lines_are_run_on_the_model_and_kinds_in_their_order():
     assert not changed.step._model()[0].bias.requires_grad
 
 
-def test_an_index_that_is_not_there_is_found():
-    step = TrainingStep(lambda: nn.Embedding(10, 4), tokens("b", below="V"), lambda out, _: out.sum())
-    check_indices(replace(step, letters={"b": 5, "V": 10}), A100)
-    with pytest.raises(IndexError, match="has 10 rows, and is asked for row"):
-        check_indices(replace(step, letters={"b": 500, "V": 20}), A100)
+def run_of(*remedies: Remedy, lines: str = "") -> Ran:
+    return Ran(remedies, None, "", lines, 1, 1, 1, True, 1, True)
+
+
+def test_what_a_run_costs_beside_its_flops():
+    parted = Remedy("4 micro-batches", "micro-batches", by_lines(""), multiple_of=4)
+    half = Remedy("all in bfloat16", "precision", by_lines(""), keeps_values=False)
+    both = run_of(parted, half, lines="# a comment\nimport torch\n\nmodel.bfloat16()  # all")
+    assert (both.parts, both.precision, both.n_statements) == (4, "all in bfloat16", 1)
+    assert (run_of(parted).parts, run_of(half).parts, run_of().parts) == (4, 1, 1)
+    assert (run_of(parted).precision, run_of().precision, run_of().name) == ("", "", "plain")

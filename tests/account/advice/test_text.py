@@ -27,9 +27,10 @@ HOSTILE = "</pre><script>alert(1)</script>"
 
 def ran(name: str = "", *, peak: int, flops: int = 1000, lines: str = "", note: str = "", keeps: bool = True,
         fits: bool = True, is_exact: bool = True) -> Ran:  # fmt: skip
-    """A run, as if it had been; of remedies with these names, with a plus between them."""
+    """A run, as if it had been; of remedies with these names, with a plus between them; bfloat16 is a precision."""
     remedies = tuple(
-        Remedy(one, one, lambda step: Changed(step, ""), note, keeps) for one in name.split(" + ") if one
+        Remedy(one, "precision" if one == "bfloat16" else one, lambda step: Changed(step, ""), note, keeps)
+        for one in name.split(" + ") if one
     )  # fmt: skip
     return Ran(remedies, None, "", lines, peak, peak + 2 * MiB, 64 * MiB, fits, flops, is_exact)
 
@@ -55,7 +56,7 @@ def test_rows_are_in_order_of_their_peaks_with_the_plain_one_among_them():
     assert [row[0] for row in found] == ["bfloat16", "checkpoints", "plain", "worse"]
     assert {len(row) for row in found} == {len(HEAD)}
     assert dict(zip(HEAD, found[1])) == {
-        "remedy": "checkpoints", "lines": "2", "numbers": "the same", "FLOPs": "+25.0%",
+        "remedy": "checkpoints", "statements": "2", "numbers": "the same", "FLOPs": "+25.0%",
         "peak allocated, bytes": "52,428,800", "difference": "-31,457,280", "segments need": "54,525,952",
         "fits": "yes",
     }  # fmt: skip
@@ -91,17 +92,31 @@ def test_none_fits():
     assert said == "None of these fits in 64 MiB; the lowest peak, 70 MiB, has checkpoints."
 
 
-def test_the_cheapest_that_fits_and_the_cheapest_that_keeps_the_numbers():
+def test_what_keeps_the_numbers_comes_first_and_flops_are_no_price_across_precisions():
     assert recommendation(advice(PLAIN, CHECKPOINTS, HALF, BOTH)) == (
-        "The cheapest that fits in 64 MiB: bfloat16 (+0.0% FLOPs, 1 line, 40 MiB). "
-        "With the same numbers: checkpoints (+25.0% FLOPs, 2 lines, 50 MiB)."
+        "The cheapest that fits in 64 MiB with the same numbers: checkpoints (+25.0% FLOPs, 2 statements, 50 MiB). "
+        "With other numbers: bfloat16 (1 statement, 40 MiB)."
     )
     assert recommendation(advice(PLAIN, CHECKPOINTS)) == (
-        "The cheapest that fits in 64 MiB: checkpoints (+25.0% FLOPs, 2 lines, 50 MiB)."
+        "The cheapest that fits in 64 MiB with the same numbers: checkpoints (+25.0% FLOPs, 2 statements, 50 MiB)."
     )
     assert recommendation(advice(PLAIN, HALF)) == (
-        "The cheapest that fits in 64 MiB: bfloat16 (+0.0% FLOPs, 1 line, 40 MiB)."
+        "With the same numbers none of these fits in 64 MiB. With other numbers: bfloat16 (1 statement, 40 MiB)."
     )
+    eight_bit = ran("8-bit", peak=60 * MiB, lines="a = 1", keeps=False)
+    assert recommendation(advice(PLAIN, eight_bit)).endswith("8-bit (+0.0% FLOPs, 1 statement, 60 MiB).")
+
+
+def test_where_the_plain_step_fits_nothing_that_changes_the_numbers_is_recommended():
+    fitting = ran(peak=10 * MiB, flops=1000)
+    cheaper = ran("bfloat16", peak=5 * MiB, flops=900, lines="model.bfloat16()", keeps=False)
+    found = advice(fitting, cheaper, CHECKPOINTS)
+    assert found.best is found.best_of_same_values is fitting
+    said = "It fits in 64 MiB as it is."
+    assert recommendation(found) == said
+    assert text_of(found).split("\n\n")[1] == said
+    assert html_of(found).startswith(f"<p>{said}</p>")
+    assert "cheapest" not in text_of(found) + html_of(found)
 
 
 # ---- what is not exact, and sizes
@@ -139,7 +154,7 @@ def test_the_text_has_its_blocks_in_order():
     assert "\n\n".join(blocks[3:5]) == "checkpoints: forward runs twice\n    a = 1\n\n    b = 2"
     assert blocks[5] == "bfloat16\n    model.bfloat16()"  # of several together the lines are those of each
     assert blocks[6] == "Not run:\n- the loss in chunks: the model returns no logits"
-    assert blocks[7].startswith("The cheapest that fits in 64 MiB: bfloat16")
+    assert blocks[7].startswith("The cheapest that fits in 64 MiB with the same numbers: checkpoints (")
     assert len(blocks) == 8
 
 
@@ -149,7 +164,7 @@ def test_a_notebook_shows_the_same_and_folds_the_lines():
     assert page.count("<details>") == 2
     assert "<summary>checkpoints: forward runs twice</summary><pre>a = 1\n\nb = 2</pre>" in page
     assert "<li>the loss in chunks: the model returns no logits</li>" in page
-    assert "<p>The cheapest that fits in 64 MiB: bfloat16 (+0.0% FLOPs" in page
+    assert "<p>The cheapest that fits in 64 MiB with the same numbers: checkpoints (+25.0% FLOPs" in page
     cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", page)
     assert [cell for row in rows(advice(PLAIN, CHECKPOINTS, HALF, BOTH)) for cell in row] == cells[-32:]
     assert "Not run" not in html_of(advice(PLAIN, CHECKPOINTS))
@@ -157,7 +172,7 @@ def test_a_notebook_shows_the_same_and_folds_the_lines():
 
 def test_what_a_reader_has_written_is_text():
     """Module names and code come from the reader's own model."""
-    hostile = ran(HOSTILE, peak=MiB, lines=HOSTILE, note=HOSTILE)
+    hostile = ran(HOSTILE, peak=MiB, lines=f"# {HOSTILE}", note=HOSTILE)
     page = html_of(advice(PLAIN, hostile, left=(Left(HOSTILE, HOSTILE),), of_sizes=((HOSTILE, HOSTILE),)))
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 6

@@ -1,7 +1,10 @@
 """Remedies that say so leave training's numbers as they are: on real tensors, with the lines that one would type."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from every_byte.account.advice import loop
@@ -9,7 +12,10 @@ from every_byte.account.advice.advice import bench_of, offers
 from every_byte.account.advice.remedy import Remedy, together
 from every_byte.account.advice.runs import quiet
 from every_byte.account.training_step import OPTIMIZERS, TrainingStep, copies_of
+from every_byte.gpu.memory.specs import find_spec
 from utils import GPT
+
+A100 = find_spec("a100-80gb")
 
 
 class Stack(nn.Module):
@@ -51,8 +57,9 @@ def trained(step: TrainingStep, n_steps: int) -> list[torch.Tensor]:
     torch.manual_seed(7)
     for _ in range(max(1, n_steps)):
         for _part in range(step.micro_batches):
-            batch = step._batch()
-            (step._loss(model(*batch), batch) / step.micro_batches).backward()
+            batch, _ = step._given("cpu")
+            output = model(*batch) if isinstance(batch, tuple) else model(batch)
+            (step._loss(output, batch) / step.micro_batches).backward()
         if n_steps:
             optimizer.step()
             model.zero_grad()
@@ -89,14 +96,43 @@ def test_the_numbers_are_the_same_up_to_rounding(name, n_steps):
 
 @pytest.mark.parametrize("name", ["all in bfloat16", "autocast bfloat16", "AdamW, 8-bit"])
 def test_those_that_change_them_say_so(name):
-    remedy = all_of(step_of(dropout=False))[name]
+    remedy = all_of(replace(step_of(dropout=False), precision="float32"))[name]
     assert not remedy.keeps_values
     assert remedy.note
 
 
 def test_batch_norm_sees_the_parts():
     net = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
-    step = TrainingStep(copies_of(net), lambda b: torch.ones(b, 8), letters={"b": 8})
-    (half, _) = loop.micro_batches(step)
+    step = TrainingStep(copies_of(net), lambda b: torch.ones(b, 8), lambda out, _: out.mean(), letters={"b": 8})
+    (half, _) = loop.micro_batches(step, A100)
     assert not half.keeps_values
     assert "batch norm has the statistics of each part" in half.note
+
+
+LOSSES = {
+    "a mean": (lambda out, x: out.square().mean(), True),
+    "mse": (F.mse_loss, True),
+    "a sum by hand over b": (lambda out, x: out.sum() / len(out), True),
+    "a mean of sums": (lambda out, x: out.square().sum(1).mean(), True),
+    "a sum": (lambda out, x: out.square().sum(), False),
+    "a sum of dimensions": (lambda out, x: -out.square().sum((0, 1)), False),
+    "mse, summed": (lambda out, x: F.mse_loss(out, x, reduction="sum"), False),
+    "cross entropy": (lambda out, x: F.cross_entropy(out, x.argmax(1)), True),
+    "cross entropy, summed": (lambda out, x: F.cross_entropy(out, x.argmax(1), reduction="sum"), False),
+    "both": (lambda out, x: out.mean() + F.huber_loss(out, x, reduction="sum"), False),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_parts_of_a_sum_are_not_divided_or_the_numbers_are_others(name):
+    """What is said is held to gradients on real tensors."""
+    loss, keeps_values = LOSSES[name]
+    torch.manual_seed(0)
+    half_batch = torch.randn(4, 8, dtype=torch.float64)
+    model = nn.Linear(8, 8).double()
+    step = TrainingStep(copies_of(model), lambda b: half_batch.repeat(b // 4, 1), loss, letters={"b": 8})
+    (half, _) = loop.micro_batches(step, A100)
+    changed = trained(half.apply(step).step, 0)
+    is_same = all(torch.allclose(one, other) for one, other in zip(changed, trained(step, 0), strict=True))
+    assert is_same == keeps_values == half.keeps_values
+    assert ("the loss is a sum, or has one" in half.note) != keeps_values
