@@ -48,7 +48,7 @@ head.forward = lambda h: h  # the model gives what goes into its head
 _TRANSFORMERS = """\
 
 
-def loss_function(logits, labels, num_items_in_batch=None, shift_labels=None, **_):
+def loss_function(logits, labels, vocab_size=None, num_items_in_batch=None, ignore_index=None, shift_labels=None, **_):
     if shift_labels is None:
         shift_labels = F.pad(labels, (0, 1), value={ignored})[..., 1:].flatten()
     return chunked(logits.flatten(0, -2), shift_labels.flatten().to(logits.device), num_items_in_batch)

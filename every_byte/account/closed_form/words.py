@@ -21,8 +21,10 @@ def sentences(form: "ClosedForm") -> Iterator[str]:
         yield f"Not modelled, and so not in it, is what these take meanwhile: {', '.join(form.unmodelled)}."
     if form.unknown and form.is_at_limit:
         yield f"The search for what has no form ended at its limit, after {form.n_runs:,d} runs."
-    for key in form.unknown:
-        yield f"No form was found of {key.category} {key.name} in {key.module or 'no module'}."
+    missed = dict.fromkeys(f"{key.category} {key.name} in {key.module or 'no module'}" for key in form.unknown)
+    yield from (f"No form was found of {one}, at some sizes or at all." for one in missed)
+    if missed and len(form.letters) > 1:
+        yield "In fewer letters, formula(letters=[…]), more may be found."
     for check in form.checks:
         if not check.is_exact:
             where = ", ".join(f"{x}={n}" for x, n in check.letters.items())

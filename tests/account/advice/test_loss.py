@@ -233,3 +233,17 @@ def test_a_loss_that_another_batch_computes_in_another_way_is_found_when_it_is_r
     changed = together((chunked_loss(A100),), step).step
     with pytest.raises(DoesNotApply, match="the loss in chunks was called 0 times in a forward, and not once"):
         BENCH.run(replace(changed, letters={"b": 2, "s": 64}))
+
+
+@NEEDS_TRANSFORMERS
+def test_a_model_that_gives_its_vocabulary_by_place_is_put_in_chunks_too():
+    """Those of experts of transformers do."""
+    make = hugging_face(
+        "MixtralForCausalLM", vocab_size=2003, hidden_size=32, intermediate_size=48, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, num_local_experts=2,
+    )  # fmt: skip
+    words = tokens("b", "s", below=2003)
+    step = TrainingStep(make, {"input_ids": words, "labels": words}, letters={"b": 4, "s": 64})
+    remedy = chunked_loss(A100)
+    bench = Bench(A100, A100.allocator_bytes, 2, "")
+    assert bench.run(step, (remedy,)).peak_bytes < bench.run(step).peak_bytes
