@@ -18,5 +18,5 @@ print("exact" if form.is_exact else form)
 print(f"{form.bytes(b=4096):,d} bytes requested, predicted for 4,096 rows")
 
 print(found.largest("b", budget="1GiB"))
-advice = found.advice(budget="100MiB", sizes=False)
+advice = found.advice(budget="110MiB", sizes=False)
 print(advice.plain.fits, advice.best.name if advice.best else f"none fits; the lowest is {advice.lowest.name}")
