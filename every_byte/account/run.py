@@ -139,7 +139,7 @@ class _Report(AtEnd):
             ended=ended.sentence,
             exit_code=ended.exit_code,
             seconds=time.perf_counter() - self._start,
-            notes=_notes(self._gpu),
+            notes=_notes(self._gpu, ended.is_enough),
             rank=None if self._options.ranks is None else (self._options.rank, self._options.ranks),
             was_stopped=ended.is_enough,
         )
@@ -157,17 +157,26 @@ class _Report(AtEnd):
         return ended.exit_code
 
 
-def _notes(gpu) -> list[Note]:
-    """What no trace tells: that another PyTorch ran than the one whose rules were followed."""
+def _notes(gpu, was_stopped: bool) -> list[Note]:
+    """What no trace tells: that another PyTorch ran than the one whose rules were followed; a snapshot not written."""
     followed, running = gpu.spec.torch_version, torch.__version__
+    lost = [
+        Note(
+            "the program records a memory history, and has dumped no snapshot of it since",
+            "it was stopped before it came to that",
+            "--steps 0 runs all of it",
+            is_of_figures=False,
+        )
+    ] * (was_stopped and gpu.trace is not None and gpu.trace.records_history)
     if gpu.origin != "simulated" or running.split(".")[:2] == followed.split(".")[:2]:
-        return []
+        return lost
     return [
+        *lost,
         Note(
             f"the rules of PyTorch {followed} were followed, and the program ran under {running}",
             "versions differ in what they keep and take, and nothing has held this one to a recording",
             f"install torch=={followed}.* for exact figures",
-        )
+        ),
     ]
 
 

@@ -25,7 +25,8 @@ class Trace:
     before each; `values_read` in the same way the lines of the program that read a value that was not known there.
     `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
     `files_of_zeros` are the files, by their places, in which the program saved tensors whose values nobody computed;
-    `snapshots_beside` has those that were there where it dumped a snapshot, and where that was written in their place.
+    `snapshots_beside` has those that were there where it dumped a snapshot, and where that was written in their place;
+    `records_history` says that it recorded a history for one when it was last asked.
     `calls` has, where it is a dict when a simulated GPU runs, what operators with memory of their own were called with,
     by how many events came before each: see `gpu/memory/calls.py`.
     `emptied` says where the program had its cache emptied: how many events came before each time.
@@ -47,6 +48,7 @@ class Trace:
     values_read: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     files_of_zeros: dict[str, None] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     snapshots_beside: dict[str, str] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    records_history: bool = field(default=False, repr=False, compare=False, kw_only=True)
     emptied: list[int] = field(default_factory=list, repr=False, compare=False, kw_only=True)
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     n_found: int = field(default=0, repr=False, compare=False)

@@ -114,6 +114,16 @@ def test_what_was_stopped_says_so_beside_fits(run):
     assert NOT_RUN in page(run, LOOP)
 
 
+@pytest.mark.parametrize(("dumped_at", "is_named"), [(8, True), (1, False)])
+def test_a_snapshot_that_was_not_dumped_is_named(run, tmp_path, dumped_at, is_named):
+    dump = f"torch.cuda.memory._dump_snapshot({str(tmp_path / 'a.pickle')!r})"
+    loop = f"for i in range(9):\n    step()\n    if i == {dumped_at}:\n        {dump}\n"
+    found = run(f"{HEAD}torch.cuda.memory._record_memory_history()\n{loop}")
+    said = "the program records a memory history, and has dumped no snapshot of it since"
+    assert (said in in_lines(found)) == is_named
+    assert (tmp_path / "a.pickle").exists() != is_named
+
+
 @pytest.mark.parametrize("text", ["step()", "step(); sys.exit(0)", "step(); raise ValueError"])
 def test_what_ended_by_itself_does_not(run, text):
     found = run(f"{HEAD}{text}")

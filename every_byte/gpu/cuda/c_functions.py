@@ -123,6 +123,7 @@ def _cuda_memorySnapshot(_mempool=None) -> dict[str, Any]:
     gpu = _gpu()
     trace = gpu.trace
     seen = viewer_snapshot(trace.events, trace.allocator_settings)
+    trace.records_history = False  # the program has what it meant to see
     traces = [[] for _ in range(_cuda_getDeviceCount())]
     traces[_as_cuda().index] = seen["device_traces"][0]
     segments = [segment | {"device": _as_cuda().index} for segment in gpu.memory_snapshot()]
@@ -133,8 +134,9 @@ def _cuda_isHistoryEnabled() -> bool:
     return True
 
 
-def _cuda_record_memory_history(*_how, **_what) -> None:
-    """All of it is recorded anyway."""
+def _cuda_record_memory_history(enabled=True, *_how, **_what) -> None:
+    """All of it is recorded anyway; it is noted whether the program means to dump it."""
+    _gpu().trace.records_history = bool(enabled)
 
 
 _cuda_record_memory_history_legacy = _cuda_record_memory_history
