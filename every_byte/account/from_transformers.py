@@ -5,8 +5,9 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 from torch import nn
@@ -36,7 +37,8 @@ def hugging_face(name: str, **configuration: Any) -> Callable[..., nn.Module]:
     if unknown := [key for key in beside if key not in known]:
         there = sorted({name for name in vars(defaults) if not name.startswith("_")} | known)
         raise ValueError(
-            f"{config_class.__name__} must have what is configured: got {unknown[0]!r}; it has {', '.join(there)}."
+            f"{config_class.__name__} must have what is configured: got {unknown[0]!r}"
+            f"{_near(unknown[0], there)}; it has {', '.join(there)}."
         )
     written = {
         key: Expression(value)
@@ -109,7 +111,14 @@ def _class_of(name: str):
     found = getattr(transformers, name, None)
     if found is None or getattr(found, "config_class", None) is None:
         raise ValueError(
-            f"name must be a class of a model in transformers {transformers.__version__}: got {name!r}; "
+            f"name must be a class of a model in transformers {transformers.__version__}: got {name!r}"
+            f"{_near(name, dir(transformers))}; "
             "try LlamaForCausalLM, GPT2LMHeadModel, BertForMaskedLM or ViTForImageClassification."
         )
     return found
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """The likeliest of what is known, as a question; "" if none is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f", did you mean {near[0]!r}?" if near else ""

@@ -74,7 +74,16 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="LlamaConfig must have what is configured: got 'width'"):
         hugging_face("LlamaForCausalLM", width=3)
     for unknown in ("decoder_start_token", "cache_dir", "num_beams", "to_dict_of", "_attn_implementation_of"):
-        with pytest.raises(ValueError, match=f"T5Config must have what is configured: got '{unknown}'; it has archit"):
+        with pytest.raises(
+            ValueError, match=f"T5Config must have what is configured: got '{unknown}'.*; it has archit"
+        ):
             hugging_face("T5ForConditionalGeneration", **{unknown: 3})
-    with pytest.raises(ValueError, match="LlamaConfig must have .* got 'decoder_start_token_id'; it has .*attn_impl"):
+    with pytest.raises(ValueError, match="LlamaConfig must have .* got 'decoder_start_token_id'.*; it has .*attn_impl"):
         hugging_face("LlamaForCausalLM", decoder_start_token_id=0)
+
+
+def test_a_slip_of_the_key_is_answered_with_the_likeliest_name():
+    with pytest.raises(ValueError, match="got 'hiden_size', did you mean 'hidden_size'?"):
+        hugging_face("LlamaForCausalLM", hiden_size=64)
+    with pytest.raises(ValueError, match="got 'LlamaForCausalLMM', did you mean 'LlamaForCausalLM'?"):
+        hugging_face("LlamaForCausalLMM")
