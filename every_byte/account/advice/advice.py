@@ -173,16 +173,19 @@ def largest_of(bench: Bench, step: TrainingStep, letter: str, remedies: tuple[Re
     batch, targets = (part if callable(part) else unfilled(part) for part in (step.batch, step.targets))
     step = replace(step, batch=batch, targets=targets)
 
+    exact: list[bool] = []
+
     def need(value: int) -> tuple[bool, int, int]:
         sized = replace(step, letters={**step.letters, letter: value})
         ran = bench.run(sized, remedies, counts=False)
+        exact.append(ran.is_exact)
         return ran.fits, ran.needed_bytes, ran.room_bytes
 
     multiple_of = 1
     if letter == loop.batch_letter(step):
         for remedy in remedies:
             multiple_of *= remedy.multiple_of
-    return largest(letter, step.letters[letter], multiple_of, need)
+    return replace(largest(letter, step.letters[letter], multiple_of, need), is_exact=all(exact))
 
 
 def bytes_of(budget: int | str) -> int:

@@ -12,7 +12,7 @@ class Largest:
     """The largest value of a letter that was found to fit, 0 if none does; `next_value` is the first that does not.
 
     `ran` has all values that were run, each with whether it fits. `reason` says what else ended the search: an error of
-    the model at `next_value`, or "".
+    the model at `next_value`, or "". It is not exact where something ran that is not modelled, which the account names.
 
     Counts: values are multiples of `step`.
     """
@@ -23,13 +23,15 @@ class Largest:
     step: int
     ran: dict[int, bool]
     reason: str = ""
+    is_exact: bool = True
 
     def __repr__(self) -> str:
         said = f"simulated: {self.letter}={self.value:,d} fits, {self.letter}={self.next_value:,d} does not"
         if not self.value:
             said = f"simulated: not even {self.letter}={self.next_value:,d} fits"
         values = "1 value" if len(self.ran) == 1 else f"{len(self.ran)} values"
-        return f"{said}{f' run: {self.reason}' if self.reason else ''} ({values} run)"
+        unknown = "" if self.is_exact else "; without what its account names as not known"
+        return f"{said}{f' run: {self.reason}' if self.reason else ''} ({values} run){unknown}"
 
 
 def largest(letter: str, start: int, step: int, need: Callable[[int], tuple[bool, int, int]]) -> Largest:

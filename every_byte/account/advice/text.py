@@ -14,10 +14,10 @@ HEAD = ["remedy", "statements", "numbers", "FLOPs", "peak allocated, bytes", "di
 
 
 def text_of(advice: "Advice") -> str:
-    """The table, what each takes and costs, what was not run, and the recommendation; if it fits, that first."""
-    first, last = _first_and_last(advice)
-    blocks = [title(advice), first, text_table("", HEAD, rows(advice), numbers=5), sizes(advice), *_told(advice)]
-    return "\n\n".join(filter(None, [*blocks, _left(advice), exactness(advice), last]))
+    """The table, the recommendation, what each takes and costs, and what was not run; if it fits, that first."""
+    first, then = _first_and_then(advice)
+    blocks = [title(advice), first, text_table("", HEAD, rows(advice), numbers=5), sizes(advice), then]
+    return "\n\n".join(filter(None, [*blocks, exactness(advice), *_told(advice), _left(advice)]))
 
 
 def html_of(advice: "Advice") -> str:
@@ -26,20 +26,19 @@ def html_of(advice: "Advice") -> str:
         f"<details><summary>{escape(ran.name)}{escape(_note(ran))}</summary><pre>{escape(ran.lines)}</pre></details>"
         for ran in _singles(advice)
     )
-    first, last = _first_and_last(advice)
+    first, then = _first_and_then(advice)
     left = "".join(f"<li>{escape(f'{one.name}: {one.reason}')}</li>" for one in advice.left)
     return (
         (f"<p>{escape(first)}</p>" if first else "")
         + html_table(title(advice), HEAD, rows(advice), numbers=5)
-        + "".join(f"<p>{escape(line)}</p>" for line in sizes(advice).splitlines())
+        + "".join(f"<p>{escape(line)}</p>" for line in (*sizes(advice).splitlines(), then, exactness(advice)) if line)
         + folded
         + (f"<p>Not run:</p><ul>{left}</ul>" if left else "")
-        + "".join(f"<p>{escape(text)}</p>" for text in (exactness(advice), last) if text)
     )
 
 
-def _first_and_last(advice: "Advice") -> tuple[str, str]:
-    """That it fits as it is comes before all else, any other recommendation behind it."""
+def _first_and_then(advice: "Advice") -> tuple[str, str]:
+    """That it fits as it is comes before all else, any other recommendation behind the table."""
     said = recommendation(advice)
     return (said, "") if advice.plain.fits else ("", said)
 

@@ -81,7 +81,7 @@ def test_what_is_recommended_was_run_and_fits(encoder):
     cheaper = [ran for ran in advice.runs if ran.fits and ran.keeps_values and ran.flops < advice.best.flops]
     assert cheaper == []
     said = f"The cheapest that fits in 28 MiB with the same numbers: {advice.best.name} ("
-    assert said in repr(advice).splitlines()[-1]
+    assert any(line.startswith(said) for line in repr(advice).splitlines())
 
 
 @pytest.mark.nightly
@@ -102,7 +102,7 @@ def test_none_fits(found):
     none = replace(found, runs=tuple(replace(ran, fits=False) for ran in found.runs))
     assert none.best is None
     assert "None of these fits in 24 MiB; the lowest peak, " in repr(none)
-    assert repr(none).endswith(f"has {none.lowest.name}.")
+    assert f"has {none.lowest.name}." in repr(none)
 
 
 def test_what_keeps_the_numbers_is_recommended_first(found):

@@ -118,3 +118,11 @@ def test_images_that_no_host_has_room_for():
 def test_what_is_refused():
     with pytest.raises(ValueError, match=re.escape("letter must be one of d, b: got 's'.")):
         of_an_mlp().largest("s")
+
+
+def test_what_is_not_known_is_said():
+    found = account(
+        nn.Conv2d(3, 64, 3), numbers("b", 3, 64, 64), loss=lambda output, batch: output.square().mean(), b=1000
+    ).largest("b", "t4-16gb")
+    assert not found.is_exact
+    assert repr(found).endswith("values run); without what its account names as not known")

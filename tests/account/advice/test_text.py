@@ -151,10 +151,10 @@ def test_the_text_has_its_blocks_in_order():
     assert blocks[0].startswith("Simulated: ")
     assert blocks[1].split("\n")[0].split() == " ".join(HEAD).split()
     assert blocks[2] == "plain: simulated: b=3 fits, b=4 does not (2 values run)"
-    assert "\n\n".join(blocks[3:5]) == "checkpoints: forward runs twice\n    a = 1\n\n    b = 2"
-    assert blocks[5] == "bfloat16\n    model.bfloat16()"  # of several together the lines are those of each
-    assert blocks[6] == "Not run:\n- the loss in chunks: the model returns no logits"
-    assert blocks[7].startswith("The cheapest that fits in 64 MiB with the same numbers: checkpoints (")
+    assert blocks[3].startswith("The cheapest that fits in 64 MiB with the same numbers: checkpoints (")
+    assert "\n\n".join(blocks[4:6]) == "checkpoints: forward runs twice\n    a = 1\n\n    b = 2"
+    assert blocks[6] == "bfloat16\n    model.bfloat16()"  # of several together the lines are those of each
+    assert blocks[7] == "Not run:\n- the loss in chunks: the model returns no logits"
     assert len(blocks) == 8
 
 
