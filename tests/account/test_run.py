@@ -303,7 +303,7 @@ def test_a_program_like_nanogpt_takes_what_nanogpt_takes_on_cuda(tmp_path):
 
 def test_another_pytorch_is_named(monkeypatch):
     gpu = SimulatedGPU("a100-80gb")
-    assert _notes(gpu) == []
+    assert _notes(gpu, False) == []
     monkeypatch.setattr(torch, "__version__", "2.15.1+cu132")
-    (note,) = _notes(gpu)
+    (note,) = _notes(gpu, False)
     assert str(note).startswith("the rules of PyTorch 2.13 were followed, and the program ran under 2.15.1+cu132: ")
