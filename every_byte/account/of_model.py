@@ -64,15 +64,9 @@ class Account:
 
         As a rule that is `requested_bytes`: seldom is most requested at another moment than most allocated.
         """
-        sizes, now, most = {}, 0, 0
-        for event in self.report.trace.events:
-            if event.action == "alloc":
-                sizes[event.allocation] = event.n_bytes
-                now += event.n_bytes
-                most = max(most, now)
-            elif event.action == "free":
-                now -= sizes.pop(event.allocation, 0)
-        return most
+        from .closed_form.keys import totals
+
+        return max((n_bytes for _, n_bytes, _ in totals(self.report.trace)), default=0)
 
     def at(self, **letters: int) -> "Account":
         """The account of other sizes; those that are not named stay.

@@ -199,13 +199,9 @@ class TrainingStep:
     def _given(self, device: str | torch.device):
         """A batch and its targets, on a device; what is computed with is drawn."""
         with nullcontext() if torch.device(device).type == "cpu" else undrawn():
-            made = [part if callable(part) else batches.made(part, self.letters) for part in self._parts]
+            made = [p if callable(p) else batches.made(p, self.letters) for p in (self.batch, self.targets)]
         batch, targets = (self._called(part) if callable(part) else part for part in made)
         return batches.moved(self._in_weights_type(batch), device), batches.moved(targets, device)
-
-    @property
-    def _parts(self):
-        return self.batch, self.targets
 
     def _in_weights_type(self, part):
         """A batch's floating-point numbers in the type of weights of half precision, as a script has to cast them."""

@@ -1,7 +1,7 @@
 """What a reader of chapter 8 is told of answers about a model of their own."""
 
 import pytest
-from own_model import SIZES, kept_bytes, own
+from own_model import SIZES, account_of, encoder, kept_bytes, own
 from torch import nn
 
 from every_byte.account import account, numbers
@@ -25,6 +25,11 @@ STANDING = {"parameters": 4 * N, "gradients": 4 * N, "optimizer state": 8 * N}
 )
 def test_what_stands(changed, reply):
     assert reply in repr(exercises.standing(own(), STANDING | changed))
+
+
+def test_what_stands_of_weights_that_are_cast():
+    halves = account_of(encoder, precision="bfloat16")
+    assert exercises.standing(halves, {"parameters": 2 * N, "gradients": 2 * N, "optimizer state": 4 * N})
 
 
 def test_what_stands_is_a_dict_of_three():

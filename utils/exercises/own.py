@@ -10,7 +10,7 @@ from every_byte.account.advice.runs import Ran
 from every_byte.account.batch import unfilled
 from every_byte.account.of_model import Account
 from every_byte.account.snapshots.snapshot import read_snapshot
-from every_byte.account.training_step import END_OF_FORWARD
+from every_byte.account.training_step import END_OF_FORWARD, PRECISIONS
 from every_byte.formula.expressions import in_order
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact
@@ -28,10 +28,11 @@ def standing(mine: Account, answer: Mapping[str, int] | None) -> Verdict:
         return NO_ANSWER
     if not isinstance(answer, Mapping) or set(answer) != set(STANDING):
         return not_yet(f"the answer is a dict with bytes for each of {', '.join(STANDING)}: got {answer!r}.")
-    parameters = [p for p in _model_of(mine).parameters() if p.requires_grad]
+    parameters = [p for p in mine.step._model().parameters() if p.requires_grad]
+    weights, _ = PRECISIONS[mine.step.precision]  # which a model is moved to, if there is one
     truth = {
         "parameters": mine.ledger.of(category="parameters").requested_bytes,
-        "gradients": sum(p.numel() * p.element_size() for p in parameters),
+        "gradients": sum(p.numel() * (weights or p.dtype).itemsize for p in parameters),
         "optimizer state": mine.ledger.of(category="optimizer state").requested_bytes,
     }
     n = sum(p.numel() for p in parameters)
@@ -139,10 +140,6 @@ def rest_of_no_room(answer: int | str | None) -> Verdict:
     except ValueError as error:
         return not_yet(str(error))
     return check(answer, driver + in_segments - asked, mistakes)
-
-
-def _model_of(mine: Account):
-    return mine.step._model()
 
 
 def _at_sizes(mine: Account) -> Iterator[Account]:

@@ -120,7 +120,7 @@ def instances(trace: Trace, mark: str, stages: Stages = frozenset()) -> Instance
     """
     found: Instances = {}
     n_marks, last = 0, {}
-    for position, total, event in _totals(trace):
+    for position, total, event in totals(trace):
         if event.action == "mark":
             n_marks += event.name == mark
             continue
@@ -168,7 +168,8 @@ def _item(sequence: list, i: int):
     return sequence[i] if -len(sequence) <= i < len(sequence) else None
 
 
-def _totals(trace: Trace) -> Iterator[tuple]:
+def totals(trace: Trace) -> Iterator[tuple]:
+    """After each allocation, and at each mark: its position, what is requested then, in bytes, and the event."""
     now, sizes = 0, {}
     for position, event in enumerate(trace.events, 1):
         if event.action == "alloc":

@@ -17,28 +17,29 @@ from every_byte.account.snapshots.text import text_of
 LEAK = str(FOLDER / "leak.a100.pickle")
 
 
-def test_it_prints_the_text(capsys):
-    assert main(["read", LEAK]) == 0
+def of_the_leak():
+    """What is told of it, by the name of its file."""
     it = told("leak")
     it.name = "leak.a100.pickle"
-    assert capsys.readouterr() == (text_of(it) + "\n", "")
+    return it
+
+
+def test_it_prints_the_text(capsys):
+    assert main(["read", LEAK]) == 0
+    assert capsys.readouterr() == (text_of(of_the_leak()) + "\n", "")
 
 
 def test_it_writes_json(tmp_path, capsys):
-    path = tmp_path / "told.json"
+    path, it = tmp_path / "told.json", of_the_leak()
     assert main(["read", LEAK, "--json", str(path), "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
-    it = told("leak")
-    it.name = "leak.a100.pickle"
     assert json.loads(path.read_text(encoding="utf-8")) == json.loads(json.dumps(it.to_json()))
 
 
 def test_it_writes_a_page(tmp_path, capsys):
-    path = tmp_path / "told.html"
+    path, it = tmp_path / "told.html", of_the_leak()
     assert main(["read", LEAK, "--html", str(path), "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
-    it = told("leak")
-    it.name = "leak.a100.pickle"
     assert path.read_text(encoding="utf-8") == html_of(it)
 
 
