@@ -16,7 +16,7 @@ from .ladder import in_fewer_parts, ladder, pairs
 from .largest import Largest, largest
 from .loss import chunked_loss
 from .optimizers import optimizers
-from .regions import apart_from_double, checkpoints, repeated_in
+from .regions import apart_from_double, checkpoints, n_regions, repeated_in
 from .remedy import DoesNotApply, Left, Offer, Remedy, name_of
 from .runs import Bench, Ran, made_once, quiet
 from .selective import selective, selective_within
@@ -238,8 +238,8 @@ def _what_the_budget_leaves(plain: Ran, singles: list[Ran], step: TrainingStep) 
     lowest = min(of_regions, key=lambda ran: ran.needed_bytes, default=None)
     if lowest is None or plain.fits or not lowest.fits:
         return 0
-    n_regions = sum(len(one.names) for one in repeated_in(step._model()))
-    return (lowest.room_bytes - lowest.needed_bytes) // max(1, n_regions)
+    n = n_regions(repeated_in(step._model()))
+    return (lowest.room_bytes - lowest.needed_bytes) // max(1, n)
 
 
 def _cheapest(runs: Iterable[Ran]) -> Ran | None:

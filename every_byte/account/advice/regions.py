@@ -48,6 +48,16 @@ def repeated_in(model: nn.Module) -> list[Repeated]:
     return found
 
 
+def repeated_within(model: nn.Module, repeated: list[Repeated]) -> list[Repeated]:
+    """What repeats inside of these, as blocks do in stages; empty unless those are more regions than these."""
+    found: list[Repeated] = []
+    for one in repeated:
+        for name in one.names:
+            path = f"{one.path}.{name}".lstrip(".")
+            _look(model.get_submodule(path), path, lambda module: not isinstance(module, _CONTAINERS), found)
+    return found if n_regions(found) > n_regions(repeated) else []
+
+
 _CONTAINERS = nn.ModuleList, nn.Sequential, nn.ModuleDict
 _IsClass = Callable[[nn.Module], bool]
 
@@ -70,6 +80,11 @@ def _repeated(path: str, children: dict[str, nn.Module], is_class: _IsClass) -> 
     return Repeated(path, chosen.__name__, names, len(names) == len(children))
 
 
+def n_regions(repeated: list[Repeated]) -> int:
+    """How many there are in all containers."""
+    return sum(len(one.names) for one in repeated)
+
+
 def attribute(of: str, path: str) -> str:
     """A module as code: `model.encoder.layers[0].mlp`."""
     for name in filter(None, path.split(".")):
@@ -81,7 +96,24 @@ def all_of(repeated: list[Repeated]) -> str:
     """An expression for the regions of all containers."""
     if len(repeated) == 1:
         return repeated[0].code
+    if len(repeated) > 2 and (comprehension := _by_number(repeated)):
+        return comprehension
     return "[" + ", ".join(f"*{one.code}" for one in repeated) + "]"
+
+
+def _by_number(repeated: list[Repeated]) -> str:
+    """`[m for part in model.stages for m in part.blocks]`, for whole containers alike in paths but for one number."""
+    parts = [one.path.split(".") for one in repeated]
+    lengths = {len(path) for path in parts}
+    differ = [i for i, names in enumerate(zip(*parts)) if len(set(names)) > 1] if len(lengths) == 1 else []
+    if len(differ) != 1 or not all(one.are_all for one in repeated):
+        return ""
+    (at,) = differ
+    numbers = [path[at] for path in parts]
+    if numbers != [str(i) for i in range(len(numbers))]:
+        return ""
+    outer, inner = attribute("model", ".".join(parts[0][:at])), attribute("part", ".".join(parts[0][at + 1 :]))
+    return f"[m for part in {outer}[:{len(numbers)}] for m in {inner}]"
 
 
 def uses_cache(model: nn.Module) -> bool:
@@ -105,11 +137,12 @@ def checkpoints(model: nn.Module) -> list[Offer]:
         offers.append(Remedy(f"checkpoint, {name}", "regions", by_lines(f"model.{name}()"), note=_note(model)))
     if not repeated:
         return offers or [Left("checkpoint", "no modules of one class, with modules of their own, repeat")]
-    n_regions = sum(len(one.names) for one in repeated)
-    chosen = all_of(repeated)
-    offers.append(_wrapped(f"checkpoint, {n_regions} regions", chosen, model))
-    if n_regions < _FEWEST_FOR_HALF:
-        return [*offers, Left("checkpoint, every second region", f"there are {n_regions} regions")]
+    n, chosen = n_regions(repeated), all_of(repeated)
+    offers.append(_wrapped(f"checkpoint, {n} regions", chosen, model))
+    if within := repeated_within(model, repeated):
+        offers.append(_wrapped(f"checkpoint, {n_regions(within)} regions within the {n}", all_of(within), model))
+    if n < _FEWEST_FOR_HALF:
+        return [*offers, Left("checkpoint, every second region", f"there are {n} regions")]
     return [*offers, _wrapped("checkpoint, every second region", f"list({chosen})[::2]", model)]
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from every_byte.account.advice.regions import all_of, attribute, checkpoints, repeated_in
+from every_byte.account.advice.regions import all_of, attribute, checkpoints, repeated_in, repeated_within
 from every_byte.account.advice.remedy import Left
 
 
@@ -45,6 +45,47 @@ def test_stages_that_are_plain_sequentials_are_looked_into():
     assert all_of(repeated_in(stages)) == "[*model[0], *model[1]]"
     rows = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.GELU()) for _ in range(3)))
     assert [one.code for one in repeated_in(rows)] == ["model"]
+
+
+class Stage(nn.Module):
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.down = nn.Linear(4, 4)
+        self.blocks = nn.Sequential(*(Block() for _ in range(depth)))
+
+    def forward(self, x):
+        return self.blocks(self.down(x))
+
+
+class Staged(nn.Module):
+    def __init__(self, *depths: int) -> None:
+        super().__init__()
+        self.stages = nn.Sequential(*(Stage(depth) for depth in depths))
+
+    def forward(self, x):
+        return self.stages(x)
+
+
+def test_blocks_within_stages_are_offered_beside_the_stages():
+    model = Staged(2, 3, 4)
+    stages = repeated_in(model)
+    assert [one.code for one in stages] == ["model.stages"]
+    blocks = repeated_within(model, stages)
+    assert all_of(blocks) == "[m for part in model.stages[:3] for m in part.blocks]"
+    assert eval(all_of(blocks), {"model": model}) == [m for m in model.modules() if isinstance(m, Block)]
+    names = [offer.name for offer in checkpoints(model)]
+    assert names[:2] == ["checkpoint, 3 regions", "checkpoint, 9 regions within the 3"]
+
+
+def test_a_stage_without_repeated_blocks_leaves_no_number_out():
+    model = Staged(2, 1, 4)
+    blocks = repeated_within(model, repeated_in(model))
+    assert all_of(blocks) == "[*model.stages[0].blocks, *model.stages[2].blocks]"
+    assert len(eval(all_of(blocks), {"model": model})) == 6
+
+
+def test_blocks_of_plain_sequentials_are_not_looked_into_twice():
+    assert repeated_within(Two(), repeated_in(Two())) == []
 
 
 def test_layers_alone_are_no_regions():
