@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from every_byte.formula.expressions import Expression
+from every_byte.gpu.known.pages import unwritten
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,7 @@ class Sized:
     """A tensor of these sizes, each a whole number or an expression in letters: `tokens("b", "s", below=50257)`.
 
     With `below` it has whole numbers from 0 up to there, drawn anew from the same seed; else it has numbers of a normal
-    distribution, or, not `is_filled`, whatever there is.
+    distribution, or, not `is_filled`, zeros that take no memory.
 
     Raises: ValueError for a size that is no expression, and for `below` that is none.
     """
@@ -41,7 +42,7 @@ class Sized:
         shape = [_value(size, letters) for size in self.sizes]
         drawn = torch.Generator().manual_seed(0)
         if self.below is None and not self.is_filled:
-            return torch.empty(shape, dtype=self.dtype)
+            return unwritten(shape, self.dtype)
         if self.below is None:
             return torch.randn(shape, dtype=self.dtype, generator=drawn)
         return torch.randint(_value(self.below, letters), shape, dtype=self.dtype, generator=drawn)
@@ -70,14 +71,16 @@ def moved(batch, device: torch.device | str):
 
 
 def cast(batch, dtype: torch.dtype):
-    """The same, with its floating-point numbers in another type."""
+    """The same, made or not, with its floating-point numbers in another type."""
+    if isinstance(batch, Sized):
+        return replace(batch, dtype=dtype) if batch.below is None else batch
     if isinstance(batch, torch.Tensor):
         return batch.to(dtype) if batch.is_floating_point() else batch
     return _each(batch, lambda part: cast(part, dtype))
 
 
 def unfilled(batch):
-    """The same, with nothing in its floating-point numbers: a simulated GPU asks for none, the host for no room."""
+    """The same, with zeros for its floating-point numbers, for which the host needs no room, however many there are."""
     return replace(batch, is_filled=False) if isinstance(batch, Sized) else _each(batch, unfilled)
 
 

@@ -199,7 +199,11 @@ class TrainingStep:
     def _given(self, device: str | torch.device):
         """A batch and its targets, on a device; what is computed with is drawn."""
         with nullcontext() if torch.device(device).type == "cpu" else undrawn():
-            made = [p if callable(p) else batches.made(p, self.letters) for p in (self.batch, self.targets)]
+            given = (
+                self._in_weights_type(self.batch),
+                self.targets,
+            )  # as it may be too large to cast
+            made = [part if callable(part) else batches.made(part, self.letters) for part in given]
         batch, targets = (self._called(part) if callable(part) else part for part in made)
         return batches.moved(self._in_weights_type(batch), device), batches.moved(targets, device)
 

@@ -6,20 +6,23 @@
     python tools/cuda_build/record.py --check tests/reference/2.13.0       again: does each give what that folder holds?
     python tools/cuda_build/record.py --all --out tests/reference/2.14.0   all cases of all files, each where it belongs
 
-Run tools/cuda_build/setup.sh once before. Each case runs in a process of its own, on each card that it names, with the
-settings in `case.settings` and the memory of `case.memory_bytes`, without such attributes PyTorch's defaults and the
-card's own; its file keeps every event on the cards in `case.events`, on all of them if it has no such attribute.
+Run tools/cuda_build/setup.sh once before. Each case runs in a process of its own, a fork of one that has imported torch
+unless it names settings, on each card that it names, with the settings in `case.settings` and the memory of
+`case.memory_bytes`, without such attributes PyTorch's defaults and the card's own; its file keeps every event on the
+cards in `case.events`, on all of them if it has no such attribute.
 every_byte/gpu/record.py records the same on a real GPU.
 """
 
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -40,6 +43,7 @@ from every_byte.gpu.cases.programs import (  # noqa: E402
 )
 from every_byte.gpu.cases.recorder import record_case  # noqa: E402
 from every_byte.gpu.live.gpu import LiveGPU  # noqa: E402
+from tools.cuda_build.forks import Forks, serve  # noqa: E402
 
 CASES = HERE.parent.parent / "tests" / "reference" / "cases.py"
 
@@ -132,7 +136,17 @@ def not_as_told(report: Path) -> str:
     return "" if as_told else f"answers must be those that the case reads, in order: {told}"
 
 
-def run(name: str, card: str, cases: Path, out: Path, held: Path | None) -> bool:
+def forks() -> Forks:
+    """Processes over the stub libraries for cases that name no settings of their own."""
+
+    def environment(card: str) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if key not in (*SETTINGS, *STUB_SETTINGS)}
+        return kept | {"STUB_CUDA_GPU": card}
+
+    return Forks(lambda card: [str(HERE / "run.sh"), __file__, "--serve", "--cards", card], environment)
+
+
+def run(name: str, card: str, cases: Path, out: Path, held: Path | None, forks: Forks) -> bool:
     """Record one case on one card in a process of its own, compare with what is held, and print how it went."""
     command = [str(HERE / "run.sh"), __file__, name, "--child", "--cards", card]
     command += ["--cases", str(cases), "--out", str(out)]
@@ -140,14 +154,27 @@ def run(name: str, card: str, cases: Path, out: Path, held: Path | None) -> bool
         case = load_cases(cases)[name]
         answers = answering(case.answers(), Path(apart)) if hasattr(case, "answers") else {}
         memory = {"STUB_CUDA_MEM": str(case.memory_bytes)} if hasattr(case, "memory_bytes") else {}
-        settings = {"STUB_CUDA_GPU": card} | memory | settings_of(case) | answers
-        good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), **settings)
+        if settings := memory | settings_of(case) | answers:
+            good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), **{"STUB_CUDA_GPU": card} | settings)
+        else:
+            good, said = forks.ask(card, str(cases), name, str(out))
         wrong = answers and good and not_as_told(Path(answers["ANSWERS_REPORT"]))
     if wrong:
         return say(f"{name}.{card}", False, wrong)
     if good and held:
         good, said = compare(out / file_name(name, card), held / file_name(name, card))
     return say(f"{name}.{card}", good, said)
+
+
+@cache
+def _kept_cases(path: str) -> dict[str, Callable]:
+    return load_cases(Path(path))
+
+
+def _record(path: str, name: str, out: str, card: str) -> None:
+    """Record a case in this process, write its file, and print it in a line."""
+    result = record_on(card, name, _kept_cases(path)[name])
+    print(summary(result, write(result, Path(out))))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -161,10 +188,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--check", type=Path, metavar="FOLDER", help="write nothing; compare with the files there")
     parser.add_argument("--jobs", type=int, default=2, help="how many cases run at a time")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     if arguments.all and (arguments.names or arguments.cards or arguments.cases != CASES):
         parser.error("--all goes without names, --cards and --cases")
     cards = list(filter(None, arguments.cards.split(",")))
+    if arguments.serve:
+        serve(lambda path, *_: _kept_cases(path), lambda path, name, out: _record(path, name, out, *cards))
+        return 0
     try:
         files = all_files() if arguments.all else {arguments.cases: ""}
         work = [(path, *pair) for path in files for pair in jobs(arguments.names, cards, load_cases(path))]
@@ -172,14 +203,13 @@ def main(argv: list[str] | None = None) -> int:
         parser.exit(2, f"{parser.prog}: {error}\n")
     if arguments.child:
         [(path, name, card)] = work
-        result = record_on(card, name, load_cases(path)[name])
-        print(summary(result, write(result, arguments.out)))
+        _record(str(path), name, str(arguments.out), card)
         return 0
-    with tempfile.TemporaryDirectory() as apart, ThreadPoolExecutor(arguments.jobs) as pool:
+    with tempfile.TemporaryDirectory() as apart, forks() as kept, ThreadPoolExecutor(arguments.jobs) as pool:
         out, held = Path(apart) if arguments.check else arguments.out, arguments.check
 
         def one(path: Path, name: str, card: str) -> bool:
-            return run(name, card, path, out / files[path], held and held / files[path])
+            return run(name, card, path, out / files[path], held and held / files[path], kept)
 
         return report(list(pool.map(lambda each: one(*each), work)))
 

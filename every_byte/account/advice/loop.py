@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.simulated import SimulatedGPU
 
-from ..batch import made
+from ..batch import cast, made
 from ..letters import called_with
 from ..training_step import PRECISIONS, TrainingStep
 from .remedy import IN_THE_SHELL, Changed, Left, Offer, Remedy
@@ -73,19 +73,9 @@ def _named(types: set[torch.dtype]) -> str:
 
 def _part_in_bfloat16(part):
     """A batch, or targets, whose floating-point numbers are bfloat16; None stays."""
-    if part is None:
-        return None
-
-    def in_bfloat16(**letters: int):
-        found = called_with(part, letters) if callable(part) else part
-        return tree_map(_in_bfloat16, made(found, letters))
-
-    return in_bfloat16
-
-
-def _in_bfloat16(leaf):
-    is_float = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
-    return leaf.to(torch.bfloat16) if is_float else leaf
+    if not callable(part):
+        return cast(part, torch.bfloat16)
+    return lambda **letters: cast(made(called_with(part, letters), letters), torch.bfloat16)
 
 
 # ---- micro-batches

@@ -1,7 +1,5 @@
 """Reads values of a tensor of the GPU: those that are known, and zeros for the others."""
 
-import mmap
-import sys
 from typing import NamedTuple
 
 import torch
@@ -10,10 +8,7 @@ from every_byte.gpu.memory.records import RECORDS
 
 from .content import MOST_ELEMENTS, place_of
 from .evaluation import evaluate, on_the_cpu, view
-
-_LARGE_BYTES = 1 << 20
-_NOT_RESERVED = getattr(mmap, "MAP_NORESERVE", 0x4000) if sys.platform == "linux" else 0  # or no fork finds room
-_OF_ITS_OWN = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NOT_RESERVED} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+from .pages import LARGE_BYTES, unwritten
 
 
 class Read(NamedTuple):
@@ -57,7 +52,6 @@ def brought(tensor: torch.Tensor, dtype: torch.dtype) -> Read:
     values, is_known = read(tensor)
     like = torch.empty_like(tensor, dtype=dtype, device="meta")
     n_bytes = like.numel() * like.element_size()
-    if is_known or n_bytes < _LARGE_BYTES:
+    if is_known or n_bytes < LARGE_BYTES:
         return Read(torch.empty_like(like, device="cpu").copy_(values), is_known)
-    pages = torch.frombuffer(mmap.mmap(-1, n_bytes, **_OF_ITS_OWN), dtype=dtype)
-    return Read(pages.as_strided(like.shape, like.stride()), is_known)
+    return Read(unwritten([like.numel()], dtype).as_strided(like.shape, like.stride()), is_known)

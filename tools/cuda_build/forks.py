@@ -1,0 +1,88 @@
+"""Processes that have imported torch, and fork one for each case: a case then takes a second where it took six.
+
+A fork is made before CUDA is there, so that each case begins as in a process of its own. A process stands for a card.
+"""
+
+import os
+import queue
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+DONE = "\0done"
+
+
+class Forks:
+    """So many processes for each card, started when they are first asked for; closed with the `with` around them.
+
+    `command` starts one for a card in an environment, in which it calls `serve`.
+    """
+
+    def __init__(self, command: Callable[[str], list[str]], environment: Callable[[str], dict[str, str]]) -> None:
+        self._command, self._environment = command, environment
+        self._idle: dict[str, queue.SimpleQueue] = {}
+        self._all: list[subprocess.Popen] = []
+
+    def __enter__(self) -> "Forks":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, where: TracebackType | None) -> None:
+        for process in self._all:
+            process.stdin.close()
+            process.wait()
+
+    def ask(self, card: str, *words: str) -> tuple[bool, str]:
+        """Have one do what these words say: whether that went well, and the last that it said."""
+        idle = self._idle.setdefault(card, queue.SimpleQueue())
+        try:
+            process = idle.get_nowait()
+        except queue.Empty:
+            process = self._start(card)
+        process.stdin.write("\t".join(words) + "\n")
+        process.stdin.flush()
+        said = []
+        while (line := process.stdout.readline()) and not line.startswith(DONE):
+            said.append(line)
+        if not line:
+            return False, f"the process for {card} ended: {''.join(said)[-1500:]}"
+        idle.put(process)
+        good = line.removeprefix(DONE).strip() == "0"
+        text = "".join(said).strip()
+        return good, text.split("\n")[-1] if good else text[-1500:]
+
+    def _start(self, card: str) -> subprocess.Popen:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(self._command(card), env=self._environment(card), text=True, **pipes)
+        self._all.append(process)
+        return process
+
+
+def serve(prepare: Callable[..., object], work: Callable[..., None]) -> None:
+    """For each line of words: prepare, which is kept for the lines after it, and work in a fork that is waited for."""
+    for line in sys.stdin:
+        words = line.rstrip("\n").split("\t")
+        status = _forked(prepare, work, words)
+        print(f"{DONE}{status}", flush=True)
+
+
+def _forked(prepare: Callable[..., object], work: Callable[..., None], words: list[str]) -> int:
+    try:
+        prepare(*words)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    sys.stdout.flush()
+    if child := os.fork():
+        return os.waitpid(child, 0)[1]
+    status = 1
+    try:
+        work(*words)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
