@@ -14,7 +14,7 @@ from utils.experiments.step_run import roomy
 from utils.experiments.training import random_tokens
 from utils.models.regions import REGIONS, WITH_K, set_regions
 
-pytestmark = pytest.mark.sampled(3, slow=True)
+pytestmark = pytest.mark.sampled(5, slow=True)
 
 N_DRAWN = 16
 

@@ -82,7 +82,9 @@ def test_a_gpt_2_beyond_its_context_is_said_to_be_so(explorer):
     assert "own context" not in explorer.answer_at(start_of(explorer, **SMALL))["remark"]
 
 
-@pytest.mark.parametrize("small", [SMALL, {**GPT, "model": "gpt2-xl"}], ids=str)
+@pytest.mark.parametrize(
+    "small", [SMALL, pytest.param({**GPT, "model": "gpt2-xl"}, marks=pytest.mark.nightly)], ids=str
+)
 def test_what_is_tried_brings_what_it_says(explorer, small):
     """The simulated peaks of both settings differ by that."""
     settings = start_of(explorer, **small, **CHUNKS)
@@ -183,7 +185,11 @@ def test_what_excludes_each_other_is_a_sentence(explorer, changed, reason, error
     ("changed", "reason"),
     [
         ({"precision": "autocast", "rank": 8}, "autocast makes copies of frozen weights again and again."),
-        ({"precision": "autocast", "offload": "activations"}, "autocast's copies go to the host as well."),
+        pytest.param(
+            {"precision": "autocast", "offload": "activations"},
+            "autocast's copies go to the host as well.",
+            marks=pytest.mark.nightly,
+        ),
         ({"s": 1024, "loss": "chunks, fused"}, TOO_FEW_TOKENS),
     ],
 )

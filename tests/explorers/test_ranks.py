@@ -47,6 +47,7 @@ def test_its_first_setting_is_the_paper_s_22_billion_on_eight_ranks(explorer):
     assert 0 < held["activations"] - blocks < 0.03 * blocks  # embeddings, the last norm, the head and the loss
 
 
+@pytest.mark.nightly
 def test_it_predicts_what_the_simulated_gpu_accounts_for(explorer):
     for changed in ({}, {"sequence": "off", "recompute": "full", "attention": "flash"}, {"stage": "0", "t": 1}):
         settings = start_of(explorer) | SMALL | changed
@@ -101,7 +102,7 @@ def test_where_the_figure_reserves_other_bytes_than_the_verdict_it_is_said(explo
 @pytest.mark.parametrize(
     ("changed", "fits"),
     [
-        ({}, True),
+        pytest.param({}, True, marks=pytest.mark.nightly),
         ({"stage": "0"}, True),
         ({"recompute": "none"}, True),
         pytest.param({"t": 1, "n": 64}, False, marks=pytest.mark.nightly),

@@ -17,7 +17,7 @@ from utils.formulas.block import block_saved
 from utils.models.checkpointing import Checkpoint, checkpoint, minimal_checkpoint
 from utils.models.regions import REGIONS, checkpointed, library_checkpoint, region_lengths, set_regions
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(10)
 
 reentrant_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=True)
 BOTH = {"ours": checkpoint, "library": library_checkpoint}

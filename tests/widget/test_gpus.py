@@ -24,7 +24,7 @@ from utils.experiments.llama_step import LlamaStep
 from utils.experiments.mesh_step import MeshStep
 from utils.explorers.gallery import GALLERY, explorer
 
-pytestmark = pytest.mark.sampled(3, slow=True)
+pytestmark = pytest.mark.sampled(5, slow=True)
 
 SMALL = {
     "phases": {"L": 3, "b": 2, "d": 10},

@@ -113,7 +113,7 @@ def test_positions_beyond_the_last_do_not_run():
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_images_that_no_host_has_room_for(precision):
-    """Twice 39 GiB, as a batch is there until the next has come: the GPU ends it, and the host sets none of it aside."""
+    """Twice 39 GiB, as a batch is there until the next has come: the GPU ends it, the host sets none of it aside."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 128 * 128, 10))
     images = numbers("b", 3, 128, 128)
     found = account(net, images, loss=lambda out, _: out.square().mean(), precision=precision, b=2).largest("b")

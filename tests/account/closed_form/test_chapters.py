@@ -72,14 +72,15 @@ def settings_of(step, precision, kind, regions):
     return GPTSettings(precision, kernels[0] if kind == "sdpa" else "explicit", holds_logits=False, regions=regions)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("precision", "kind", "regions"),
     [
-        pytest.param("autocast", "sdpa", "none", marks=pytest.mark.nightly),
+        ("autocast", "sdpa", "none"),
         ("float32", "sdpa", "none"),
-        pytest.param("bfloat16", "explicit", "none", marks=pytest.mark.nightly),
-        pytest.param("autocast", "sdpa", "every block", marks=pytest.mark.nightly),
-        pytest.param("float32", "sdpa", "attention only", marks=pytest.mark.nightly),
+        ("bfloat16", "explicit", "none"),
+        ("autocast", "sdpa", "every block"),
+        ("float32", "sdpa", "attention only"),
     ],
 )
 def test_chapters_4_and_5(precision, kind, regions):
@@ -100,7 +101,8 @@ def test_the_peak_of_chapter_4():
     assert found.bytes(**at) == peak.bytes(**at, d=64)
 
 
-@pytest.mark.parametrize("sequence", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("sequence", [False, True])
 def test_chapter_6_where_sizes_divide(sequence):
     """A rank of t: each letter that t divides is written as t of something."""
 

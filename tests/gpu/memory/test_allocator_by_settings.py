@@ -10,7 +10,7 @@ from every_byte.gpu.memory.settings import UNLIMITED, AllocatorSettings
 from every_byte.units import MiB
 
 
-@sequences_by_settings(800)
+@sequences_by_settings(400)
 def test_blocks_tile_their_segments_and_free_neighbours_are_joined(text, capacity_bytes, codes):
     run = Run(capacity_bytes, text)
     for code, other in codes:
@@ -23,7 +23,7 @@ def test_blocks_tile_their_segments_and_free_neighbours_are_joined(text, capacit
         }
 
 
-@sequences_by_settings(800)
+@sequences_by_settings(400)
 def test_active_and_free_add_up_to_reserved_and_to_what_the_driver_gave(text, capacity_bytes, codes):
     run = Run(capacity_bytes, text)
     # A fraction's limit is asked about the request, and pages of an expandable segment are mapped whole.
@@ -87,7 +87,7 @@ def segment_bytes_for(n_bytes: int, settings: AllocatorSettings) -> int:
     return settings.large_segment_bytes if n_bytes < 10 * MiB else (n_bytes + 2 * MiB - 1) // (2 * MiB) * 2 * MiB
 
 
-@sequences_by_settings(1_200)
+@sequences_by_settings(600)
 def test_a_request_gets_the_best_fitting_block_or_a_new_segment_or_an_error(text, capacity_bytes, codes):
     run = Run(capacity_bytes, text.replace("expandable_segments:True,", "").replace("expandable_segments:True", ""))
     settings, allocator = run.settings, run.allocator
@@ -118,7 +118,7 @@ def test_a_request_gets_the_best_fitting_block_or_a_new_segment_or_an_error(text
             assert told[:-1] == given_back
 
 
-@sequences_by_settings(800)
+@sequences_by_settings(400)
 def test_a_block_that_fits_is_taken_before_the_driver_is_asked(text, capacity_bytes, codes):
     """With expandable segments, whose free blocks may grow: one that fits is never passed over for more memory."""
     run = Run(capacity_bytes, text if "expandable" in text else f"expandable_segments:True,{text}".strip(","))

@@ -90,7 +90,7 @@ def count_blocks(run: Run) -> Counter:
     return now
 
 
-@sequences(600)
+@sequences(300)
 def test_every_figure_equals_a_recount(capacity_bytes, codes):
     run, recount = Run(capacity_bytes), Recount()
     for code in codes:
@@ -101,7 +101,7 @@ def test_every_figure_equals_a_recount(capacity_bytes, codes):
     assert run.allocator.max_reserved_bytes == stats["reserved_bytes.all.peak"]
 
 
-@sequences_by_settings(350)
+@sequences_by_settings(200)
 def test_every_figure_equals_a_recount_by_settings(text, capacity_bytes, codes):
     """But for retries, which settings may avoid and a refusal in advance omits: of those, what always holds."""
     run, recount, emptied, refused = Run(capacity_bytes, text), Recount(), 0, 0
@@ -119,7 +119,7 @@ def test_every_figure_equals_a_recount_by_settings(text, capacity_bytes, codes):
         assert events["num_ooms"] <= events["num_alloc_retries"] == events["num_sync_all_streams"] - emptied
 
 
-@sequences_by_settings(500)
+@sequences_by_settings(250)
 def test_what_there_is_equals_a_count_while_streams_share_blocks(text, capacity_bytes, codes):
     run = Run(capacity_bytes, text)
     for code, other in codes:

@@ -21,6 +21,7 @@ NAMES = GPUS | {"l40s": "l40s-48gb", "b200": "b200-180gb"}
 RECORDED = [(name, card) for name, case in cases("attention_cases").items() for card in case.cards]
 
 
+@pytest.mark.sampled(3, slow=True)
 @pytest.mark.parametrize("card", CHOICES)
 def test_the_backend_is_the_one_that_cuda_takes(card):
     choices = module_of("attention_cases").choices
