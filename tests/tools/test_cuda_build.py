@@ -79,14 +79,27 @@ def test_the_first_difference_is_named(change, said):
     assert tool.difference(without_events, RECORDING).startswith("events is null, was [[")
 
 
+STAND_IN = r"""#!/bin/bash
+give() { mkdir -p "$1" && cp GIVEN/*.$STUB_CUDA_GPU.json.gz "$1" && echo some && echo done; }
+if [[ "$*" == *--serve* ]]; then
+  while IFS=$'\t' read -r path name out; do
+    give "$out" 2>&1
+    printf '\0done%s\n' $?
+  done
+else
+  while [ $1 != --out ]; do shift; done
+  give "$2"
+fi
+"""
+
+
 @pytest.fixture
 def build(tmp_path, monkeypatch):
     """A stand-in for run.sh, which hands out the recordings that lie in `gives`; and a file with one case."""
     given = tmp_path / "gives"
     given.mkdir()
     script = tmp_path / "run.sh"
-    give = f"mkdir -p $2 && cp {given}/*.$STUB_CUDA_GPU.json.gz $2 && echo some && echo done"
-    script.write_text(f"#!/bin/sh\nwhile [ $1 != --out ]; do shift; done\n{give}\n")
+    script.write_text(STAND_IN.replace("GIVEN", str(given)))
     script.chmod(0o755)
     monkeypatch.setattr(tool, "HERE", tmp_path)
     cases = tmp_path / "my_cases.py"
@@ -114,15 +127,19 @@ def test_a_case_runs_under_the_settings_that_it_names(build, monkeypatch):
 
     monkeypatch.setattr(tool, "run_in_a_process", run)
     path = build.arguments[1]
-    for said in ("", "CASES['small'].settings = {'CUBLAS_WORKSPACE_CONFIG': ':16:8'}\n"):
-        with open(path, "a") as file:
-            file.write(said)
-        assert tool.main([*build.arguments, "small"]) == 0
-    assert [kept for _, kept in asked] == [
-        {"STUB_CUDA_GPU": "a100"},
-        {"STUB_CUDA_GPU": "a100", "CUBLAS_WORKSPACE_CONFIG": ":16:8"},
-    ]
-    assert all({"PYTORCH_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG"} <= set(unset) for unset, _ in asked)
+    write(RECORDING, build.gives)
+    assert tool.main([*build.arguments, "small"]) == 0
+    assert not asked  # one that names none is a fork of a process that has none
+    with tool.forks() as forks:
+        there = forks.environment("a100")
+    assert there["STUB_CUDA_GPU"] == "a100"
+    assert not {"PYTORCH_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG"} & there.keys()
+    with open(path, "a") as file:
+        file.write("CASES['small'].settings = {'CUBLAS_WORKSPACE_CONFIG': ':16:8'}\n")
+    assert tool.main([*build.arguments, "small"]) == 0
+    [(unset, settings)] = asked
+    assert settings == {"STUB_CUDA_GPU": "a100", "CUBLAS_WORKSPACE_CONFIG": ":16:8"}
+    assert {"PYTORCH_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG"} <= set(unset)
 
 
 def test_the_command_checks_a_folder(build, tmp_path, capsys):

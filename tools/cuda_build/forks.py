@@ -21,7 +21,7 @@ class Forks:
     """
 
     def __init__(self, command: Callable[[str], list[str]], environment: Callable[[str], dict[str, str]]) -> None:
-        self._command, self._environment = command, environment
+        self._command, self.environment = command, environment
         self._idle: dict[str, queue.SimpleQueue] = {}
         self._all: list[subprocess.Popen] = []
 
@@ -30,8 +30,8 @@ class Forks:
 
     def __exit__(self, kind: type | None, error: BaseException | None, where: TracebackType | None) -> None:
         for process in self._all:
-            process.stdin.close()
-            process.wait()
+            with process:
+                process.stdin.close()
 
     def ask(self, card: str, *words: str) -> tuple[bool, str]:
         """Have one do what these words say: whether that went well, and the last that it said."""
@@ -54,7 +54,7 @@ class Forks:
 
     def _start(self, card: str) -> subprocess.Popen:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process = subprocess.Popen(self._command(card), env=self._environment(card), text=True, **pipes)
+        process = subprocess.Popen(self._command(card), env=self.environment(card), text=True, **pipes)
         self._all.append(process)
         return process
 
