@@ -9,12 +9,12 @@ import torch
 
 from every_byte.account import run
 from every_byte.account.snapshots import diff, read
-from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.memory.versions import rules_here
 from every_byte.version import __version__
 
 COMMANDS = {"run": run.main, "read": read.main, "diff": diff.main}
-RULES = GPUSpec.rules.torch_version
-VERSION = f"every-byte {__version__}, torch {torch.__version__}; simulated by the rules of PyTorch {RULES}"
+RULES = f"simulated by the rules of PyTorch {rules_here().torch_version}"
+VERSION = f"every-byte {__version__}, torch {torch.__version__}; {RULES}"
 EPILOG = """\
 commands:
   run         run a training program on a simulated GPU, and report whose each byte of its memory is

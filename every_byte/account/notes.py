@@ -3,6 +3,10 @@
 import os
 from dataclasses import dataclass
 
+import torch
+
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.memory.versions import runs_another, verified
 from every_byte.ledger.trace import Trace
 
 
@@ -55,6 +59,20 @@ _BY_NAME = {
 }
 _MOST_PLACES = 4  # of reads that a note names
 _MOST_NAMED = 3  # operators in a clause
+
+
+def of_version(trace: Trace, spec: GPUSpec) -> list[Note]:
+    """That a simulated GPU followed the rules of another PyTorch than ran, or such as no recording has verified."""
+    rules = spec.rules
+    if trace.origin != "simulated" or rules.is_verified and not runs_another(rules):
+        return []
+    return [
+        Note(
+            f"the rules of PyTorch {rules.torch_version} were followed, and the program ran under {torch.__version__}",
+            "versions differ in what they keep and take, and nothing has held this one to a recording",
+            f"for exact figures run it under one that is verified: {', '.join(verified())}",
+        )
+    ]
 
 
 def notes_of(trace: Trace) -> list[Note]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.memory.specs import GPUSpec, spec_here
 from every_byte.ledger.ledger import Ledger
 
 from .report import Report
@@ -182,4 +182,4 @@ def account(
             f"{sorted(unused)[0]!r}; "
             f"they have {', '.join(sorted(step.wanted)) or 'none'}."
         )
-    return Account(step, step.run(gpu, steps, settings), steps, settings)
+    return Account(step, step.run(spec_here(gpu), steps, settings), steps, settings)

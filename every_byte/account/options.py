@@ -11,6 +11,7 @@ from every_byte.gpu.cuda.ranks import as_rank
 from every_byte.gpu.live.gpu import LIVE, LiveGPU
 from every_byte.gpu.memory.environment import ALLOCATOR
 from every_byte.gpu.memory.settings import AllocatorSettings
+from every_byte.gpu.memory.specs import spec_here
 from every_byte.gpu.simulated import SimulatedGPU
 
 from .program import Program
@@ -169,7 +170,7 @@ def gpu_of(options: argparse.Namespace):
     if options.gpu != LIVE:
         said = {ALLOCATOR[0]: options.settings} if options.settings else {}
         as_cuda.environment = ChainMap(said, os.environ)
-        return SimulatedGPU(options.gpu, cuda=as_cuda)
+        return SimulatedGPU(spec_here(options.gpu), cuda=as_cuda)
     try:
         return LiveGPU()
     except RuntimeError as error:

@@ -16,7 +16,7 @@ from . import notebook, page, text
 from .figures import figures
 from .fits import Fits, fits_on, settings_of
 from .growth import Growth, growth_of
-from .notes import Note, notes_of
+from .notes import Note, notes_of, of_version
 from .roots import look_for, names_of
 from .shortage import Shortage, shortage_of
 from .steps import Step
@@ -79,8 +79,8 @@ class Report:
         spec = gpu.spec
         return cls(
             trace, spec, gpu.mem_get_info()[1], tuple(steps), tuple(command), ended, exit_code, seconds,
-            (*notes, *notes_of(trace)), gpu.memory_allocated(), trace.torch_version or spec.torch_version,
-            gpu.get_per_process_memory_fraction(), rank, was_stopped,
+            (*of_version(trace, spec), *notes, *notes_of(trace)), gpu.memory_allocated(),
+            trace.torch_version or spec.torch_version, gpu.get_per_process_memory_fraction(), rank, was_stopped,
         )  # fmt: skip
 
     # what was found

@@ -11,8 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import fields, replace
 from functools import partial
 
-import torch
-
 from every_byte.gpu.cuda.ranks import PRETENDING
 from every_byte.gpu.device import gpu_names
 from every_byte.gpu.live.gpu import LIVE
@@ -158,9 +156,8 @@ class _Report(AtEnd):
 
 
 def _notes(gpu, was_stopped: bool) -> list[Note]:
-    """What no trace tells: that another PyTorch ran than the one whose rules were followed; a snapshot not written."""
-    followed, running = gpu.spec.torch_version, torch.__version__
-    lost = [
+    """What no trace tells: that a snapshot was not written."""
+    return [
         Note(
             "the program records a memory history, and has dumped no snapshot of it since",
             "it was stopped before it came to that",
@@ -168,16 +165,6 @@ def _notes(gpu, was_stopped: bool) -> list[Note]:
             is_of_figures=False,
         )
     ] * (was_stopped and gpu.trace is not None and gpu.trace.records_history)
-    if gpu.origin != "simulated" or running.split(".")[:2] == followed.split(".")[:2]:
-        return lost
-    return [
-        *lost,
-        Note(
-            f"the rules of PyTorch {followed} were followed, and the program ran under {running}",
-            "versions differ in what they keep and take, and nothing has held this one to a recording",
-            f"install torch=={followed}.* for exact figures",
-        ),
-    ]
 
 
 def _events_as_json(trace: Trace) -> str:

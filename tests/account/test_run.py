@@ -12,7 +12,7 @@ import torch
 from forked_runs import Runs, in_lines
 from places import HELPERS, ROOT
 
-from every_byte.account.run import _notes
+from every_byte.account.report import Report
 from utils import SimulatedGPU
 
 TRAIN = """
@@ -303,7 +303,7 @@ def test_a_program_like_nanogpt_takes_what_nanogpt_takes_on_cuda(tmp_path):
 
 def test_another_pytorch_is_named(monkeypatch):
     gpu = SimulatedGPU("a100-80gb")
-    assert _notes(gpu, False) == []
+    assert Report.of(gpu).notes == ()
     monkeypatch.setattr(torch, "__version__", "2.15.1+cu132")
-    (note,) = _notes(gpu, False)
+    (note,) = Report.of(gpu).notes
     assert str(note).startswith("the rules of PyTorch 2.13 were followed, and the program ran under 2.15.1+cu132: ")

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from every_byte.gpu.capacity import room_on
 from every_byte.gpu.memory.settings import AllocatorSettings
-from every_byte.gpu.memory.specs import GPUSpec, find_spec
+from every_byte.gpu.memory.specs import GPUSpec, spec_here
 
 from ..batch import unfilled
 from ..training_step import TrainingStep
@@ -147,7 +147,7 @@ def _sizes(advice: Advice) -> Iterator[tuple[str, Largest]]:
 
 def bench_of(gpu: str | GPUSpec, n_steps: int, settings: str, budget: int | str | None) -> Bench:
     """Where to run, and the room: what a GPU has for segments, or a budget."""
-    spec = find_spec(gpu) if isinstance(gpu, str) else gpu
+    spec = spec_here(gpu)
     room_bytes, _ = room_on(spec, AllocatorSettings.parse(settings))
     return Bench(spec, room_bytes if budget is None else bytes_of(budget), n_steps, settings)
 

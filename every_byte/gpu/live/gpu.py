@@ -12,6 +12,7 @@ import torch
 from every_byte.gpu.dispatch.autocast import autocast
 from every_byte.gpu.memory.attachment import attached, set_aside
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.memory.versions import rules_here
 from every_byte.gpu.patches.backward import watch
 from every_byte.ledger.trace import Trace
 
@@ -82,6 +83,7 @@ class LiveGPU:
             gpu.total_memory,
             gpu.multi_processor_count,
             gpu.max_threads_per_multi_processor,
+            rules=rules_here(),
         )
 
     def __repr__(self) -> str:

@@ -10,7 +10,9 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC
 """The settings of the allocator; PyTorch takes the first of them that is set, the oldest name first."""
 
 NO_CACHING, CUBLAS, CUBLASLT = "PYTORCH_NO_CUDA_MEMORY_CACHING", "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE"
-VARIABLES = (*ALLOCATOR, NO_CACHING, CUBLAS, CUBLASLT)
+KEEPS_WORKSPACES = "TORCH_CUBLAS_WORKSPACE_CACHE"
+"""From PyTorch 2.15 on; before, workspaces are kept in any case."""
+VARIABLES = (*ALLOCATOR, NO_CACHING, CUBLAS, CUBLASLT, KEEPS_WORKSPACES)
 
 Settings: TypeAlias = "str | Mapping[str, str] | Environment"
 """A text as of PYTORCH_ALLOC_CONF, as "expandable_segments:True"; or several of `VARIABLES` by name."""
@@ -24,6 +26,7 @@ class Environment:
     caches: bool = True
     cublas_workspace: str | None = None
     cublaslt_workspace: str | None = None
+    keeps_workspaces: bool = False
 
     @classmethod
     def read(cls, settings: Settings) -> "Environment":
@@ -47,6 +50,7 @@ class Environment:
             settings.get(NO_CACHING) != "1",
             settings.get(CUBLAS),
             settings.get(CUBLASLT),
+            settings.get(KEEPS_WORKSPACES) == "1",
         )
 
     def __str__(self) -> str:
@@ -56,5 +60,6 @@ class Environment:
             NO_CACHING: "" if self.caches else "1",
             CUBLAS: self.cublas_workspace,
             CUBLASLT: self.cublaslt_workspace,
+            KEEPS_WORKSPACES: "1" if self.keeps_workspaces else "",
         }
         return " ".join(f"{name}={value}" for name, value in said.items() if value)

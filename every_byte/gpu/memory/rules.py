@@ -1,7 +1,7 @@
 """What of a GPU's memory depends on the version of PyTorch: numbers that its CUDA build brings with it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Architecture = tuple[int, int]
 """A compute capability: (9, 0) is Hopper's."""
@@ -32,6 +32,12 @@ class Rules:
     """The tiles of CUB's selection of positions by flags, from this architecture on."""
     scan_tiles: Mapping[int, int] = field(hash=False)
     """The tiles of CUB's running sums, by bytes of an item."""
+    keeps_workspaces: bool = True
+    """Whether a thread keeps its cuBLAS workspace in each stream; else each product takes one, and gives it back."""
+    lt_workspace_bytes: int = 0
+    """What cuBLASLt is given to work in; 0 where it works in cuBLAS's."""
+    is_verified: bool = True
+    """Whether recordings of this version hold the simulated GPU to it."""
 
     def __str__(self) -> str:
         return f"PyTorch {self.torch_version} rules"
@@ -62,3 +68,6 @@ PYTORCH_2_13 = Rules(
     select_tiles={(7, 5): 640, (8, 0): 2304, (8, 6): 640, (9, 0): 4224, (10, 0): 3520},
     scan_tiles={2: 3840, 4: 1920, 8: 896},
 )
+PYTORCH_2_11 = replace(PYTORCH_2_13, torch_version="2.11")
+PYTORCH_2_14 = replace(PYTORCH_2_13, torch_version="2.14")
+PYTORCH_2_15 = replace(PYTORCH_2_13, torch_version="2.15", keeps_workspaces=False, lt_workspace_bytes=1 << 20)

@@ -1,11 +1,12 @@
 """What a GPU is, as far as memory depends on it: its size, its architecture, its multiprocessors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from every_byte.units import MiB
 
 from .rules import PYTORCH_2_13, Rules, of_architecture
+from .versions import rules_here, rules_of
 
 CONTEXT_BYTES = 560 * MiB
 """Assumed size of the CUDA context: what the driver and the kernels' code take outside the allocator.
@@ -72,8 +73,24 @@ SPECS: dict[str, GPUSpec] = {spec.name: spec for spec in _KNOWN}
 """The GPUs that can be simulated by name."""
 
 
+def by_version(name: "str | GPUSpec", torch_version: str) -> GPUSpec:
+    """A GPU by the rules of a version of PyTorch: "2.15".
+
+    Raises: ValueError for a version that has none, and as `find_spec`.
+    """
+    return replace(name if isinstance(name, GPUSpec) else find_spec(name), rules=rules_of(torch_version))
+
+
+def spec_here(name: "str | GPUSpec") -> GPUSpec:
+    """A GPU by the rules of the PyTorch that runs here; one that is a spec already keeps its own.
+
+    Raises: as `find_spec`.
+    """
+    return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=rules_here())
+
+
 def find_spec(name: str) -> GPUSpec:
-    """The spec of that name.
+    """The spec of that name, by the rules of the version that the book follows.
 
     Raises: ValueError for a name that is not in `SPECS`, with the nearest one.
     """

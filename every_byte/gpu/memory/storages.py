@@ -238,7 +238,7 @@ class Memory:
                 self.place_results(item)
 
     def use_blas(self) -> None:
-        """Take this thread's cuBLAS workspace, if it is the first matrix product here."""
+        """Take this thread's cuBLAS workspace, if it is the first matrix product here, and threads keep theirs."""
         self.blas_workspaces.use(self)
 
     def is_made_by(self, node: torch.autograd.graph.Node, record: StorageRecord) -> bool:

@@ -16,6 +16,8 @@ from .blocks import Block
 from .environment import Environment
 from .specs import GPUSpec
 
+WORKSPACE = "cuBLAS workspace"
+"""The name of its allocations in a trace."""
 _DEFAULT_LT_KIB = 1024
 _LARGEST_SIZE = (1 << 64) - 1
 _LARGEST_INT = (1 << 31) - 1
@@ -39,12 +41,14 @@ class Workspaces:
         self._lock = threading.Lock()
 
     def use(self, memory) -> None:
-        """Take the workspace of the running thread and stream from this memory, unless it is there."""
+        """Take the workspace of the running thread and stream from this memory, unless it is there, or none is kept."""
+        if not self.are_kept:
+            return
         in_backward = torch._C._current_graph_task_id() != -1
         thread = "backward" if in_backward else "forward" if this_thread.modes else self._handle()
         key = thread, memory.streams.current
         if key not in self.taken:
-            self.taken[key] = memory.take(self.n_bytes, "cuBLAS workspace") if self.n_bytes else None
+            self.taken[key] = memory.take(self.n_bytes, WORKSPACE) if self.n_bytes else None
 
     def _handle(self) -> int:
         """The number of the running thread's handle: the last that a thread has left, or a new one."""
@@ -62,12 +66,29 @@ class Workspaces:
                 self._left.append(handle)
 
     @property
+    def are_kept(self) -> bool:
+        """Whether a thread keeps its own; else each product takes one and gives it back, as from PyTorch 2.15 on.
+
+        Source: isCUDABlasWorkspaceCachingEnabled.
+        """
+        return self._spec.rules.keeps_workspaces or self._settings.keeps_workspaces
+
+    def of_a_product(self, by_lt: bool) -> int:
+        """The bytes that a product takes for itself, in cuBLASLt or in cuBLAS; 0 where threads keep theirs."""
+        if self.are_kept:
+            return 0
+        if by_lt:
+            return lt_bytes(self._settings) or self._spec.rules.lt_workspace_bytes
+        return self.n_bytes
+
+    @property
     def n_bytes(self) -> int:
         """What one takes."""
         if self._n_bytes is None:
             asked_bytes = lt_bytes(self._settings)
             self._n_bytes = workspace_bytes(self._settings, self._spec)
-            _tell_of_less(asked_bytes, self._n_bytes)
+            if self.are_kept:  # then both are one
+                _tell_of_less(asked_bytes, self._n_bytes)
         return self._n_bytes
 
     @n_bytes.setter

@@ -141,7 +141,8 @@ def matrix_times_vector(call: Call) -> None:
 def dot_product(call: Call) -> None:
     """The result and the workspace, of no elements too. Source: dot_cuda in aten/src/ATen/native/cuda/Blas.cpp."""
     call.place_all()
-    call.memory.use_blas()
+    with call.scope():
+        call.hold_workspace()
 
 
 @takes(aten.bmm.default, aten.bmm.out)
@@ -198,4 +199,4 @@ def _multiply(call: Call, copied: list[torch.Tensor]) -> None:
         attached()[-1].not_modelled(f"{call.func.name()} of a conjugate")
     with call.scope():
         call.hold(*(x.numel() * x.element_size() for x in copied))
-        call.memory.use_blas()
+        call.hold_workspace()

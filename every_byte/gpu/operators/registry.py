@@ -25,6 +25,7 @@ from torch._ops import OpOverload
 
 from every_byte.gpu.known.understood import is_elementwise
 from every_byte.gpu.memory.storages import Memory, fills_memory
+from every_byte.gpu.memory.workspaces import WORKSPACE
 
 RETURNS: dict[OpOverload, Callable] = {}
 TAKES: dict[OpOverload, Callable[["Call"], None]] = {}
@@ -103,6 +104,12 @@ class Call:
             taken.append(self.memory.take(n_bytes) if n_bytes else None)
             self._held.append(taken[-1])
         return taken
+
+    def hold_workspace(self, by_lt: bool = False) -> None:
+        """What cuBLAS, or cuBLASLt, works in: the thread's own, which stays, or one until the `scope` ends."""
+        self.memory.use_blas()
+        if n_bytes := self.memory.blas_workspaces.of_a_product(by_lt):
+            self._held.append(self.memory.take(n_bytes, WORKSPACE))
 
     def let_go(self, temporary: tuple | None) -> None:
         """Give back one that is held, before the scope ends."""
