@@ -131,6 +131,8 @@ def answering(answers: list[str], folder: Path) -> dict[str, str]:
 
 def not_as_told(report: Path) -> str:
     """What is wrong if a case has not read just the answers that it was given; "" if it has."""
+    if not report.is_file():
+        return "answers must be those that the case reads, in order: it reads none"
     told = json.loads(report.read_text(encoding="utf-8"))
     as_told = told["used"] == told["entries"] and not told["wrong_size"] and not told["beyond"]
     return "" if as_told else f"answers must be those that the case reads, in order: {told}"
@@ -166,6 +168,12 @@ def run(name: str, card: str, cases: Path, out: Path, held: Path | None, forks: 
     return say(f"{name}.{card}", good, said)
 
 
+def read_symbols() -> None:
+    """Have PyTorch read its libraries' tables of functions, which name stacks: forks need not read them again."""
+    profiler = torch._C._profiler
+    profiler.symbolize_tracebacks([profiler.gather_traceback(python=True, script=True, cpp=True)])
+
+
 @cache
 def _kept_cases(path: str) -> dict[str, Callable]:
     return load_cases(Path(path))
@@ -186,6 +194,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cards", default="", help="such as a100,h100; default: all that the cases name")
     parser.add_argument("--out", type=Path, default=Path("recordings"), help="the folder to write to")
     parser.add_argument("--check", type=Path, metavar="FOLDER", help="write nothing; compare with the files there")
+    parser.add_argument("--missing", action="store_true", help="record those alone of which --out holds no file yet")
     parser.add_argument("--jobs", type=int, default=2, help="how many cases run at a time")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
@@ -194,6 +203,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--all goes without names, --cards and --cases")
     cards = list(filter(None, arguments.cards.split(",")))
     if arguments.serve:
+        read_symbols()
         serve(lambda path, *_: _kept_cases(path), lambda path, name, out: _record(path, name, out, *cards))
         return 0
     try:
@@ -201,6 +211,8 @@ def main(argv: list[str] | None = None) -> int:
         work = [(path, *pair) for path in files for pair in jobs(arguments.names, cards, load_cases(path))]
     except ValueError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
+    if arguments.missing:
+        work = [each for each in work if not (arguments.out / files[each[0]] / file_name(*each[1:])).exists()]
     if arguments.child:
         [(path, name, card)] = work
         _record(str(path), name, str(arguments.out), card)

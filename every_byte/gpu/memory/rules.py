@@ -36,6 +36,13 @@ class Rules:
     """Whether a thread keeps its cuBLAS workspace in each stream; else each product takes one, and gives it back."""
     lt_workspace_bytes: int = 0
     """What cuBLASLt is given to work in; 0 where it works in cuBLAS's."""
+    seeds_are_on_gpu: bool = False
+    """Whether memory-efficient attention without dropout makes seed and offset on the GPU, first; else on the CPU."""
+    efficient_repeats_heads: bool = False
+    """Whether memory-efficient attention takes fewer heads of key and value than of query."""
+    norms_by_chunk: bool = False
+    """Whether norms of many tensors have one number for each chunk, found by offsets; else for each tensor as many as
+    the longest has."""
     is_verified: bool = True
     """Whether recordings of this version hold the simulated GPU to it."""
 
@@ -68,6 +75,15 @@ PYTORCH_2_13 = Rules(
     select_tiles={(7, 5): 640, (8, 0): 2304, (8, 6): 640, (9, 0): 4224, (10, 0): 3520},
     scan_tiles={2: 3840, 4: 1920, 8: 896},
 )
-PYTORCH_2_11 = replace(PYTORCH_2_13, torch_version="2.11")
-PYTORCH_2_14 = replace(PYTORCH_2_13, torch_version="2.14")
-PYTORCH_2_15 = replace(PYTORCH_2_13, torch_version="2.15", keeps_workspaces=False, lt_workspace_bytes=1 << 20)
+PYTORCH_2_11 = replace(PYTORCH_2_13, torch_version="2.11", is_verified=False)
+PYTORCH_2_14 = replace(PYTORCH_2_13, torch_version="2.14", is_verified=False)
+PYTORCH_2_15 = replace(
+    PYTORCH_2_13,
+    torch_version="2.15",
+    keeps_workspaces=False,
+    lt_workspace_bytes=1 << 20,
+    seeds_are_on_gpu=True,
+    efficient_repeats_heads=True,
+    norms_by_chunk=True,
+    is_verified=False,  # cuDNN attention on Hopper, and products added to a matrix, are not yet as recorded
+)

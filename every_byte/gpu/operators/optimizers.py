@@ -10,6 +10,7 @@ from .registry import Call, outputs_alone, overload, returns, takes
 
 aten = torch.ops.aten
 CHUNK = 65_536
+OFFSET_BYTES = 8
 _FAST_NORMS = (1, 2, float("inf"))
 _FOREACH_IN_PLACE = """
     add_.Scalar add_.List add_.Tensor mul_.Scalar mul_.ScalarList mul_.Tensor mul_.List
@@ -48,6 +49,8 @@ def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
 def norms(call: Call) -> None:
     """A zeroed buffer with one number for each chunk of the longest tensor, times their count; then the norms.
 
+    From PyTorch 2.15 on for each chunk there is, behind where those of each tensor begin.
+
     Source: foreach_tensor_norm_cuda in aten/src/ATen/native/cuda/ForeachReduceOp.cu.
     """
     tensors, order = call.args[0], call.args[1] if len(call.args) > 1 else 2
@@ -56,7 +59,10 @@ def norms(call: Call) -> None:
         return
     if any(tensor.dtype.is_complex for tensor in tensors):
         attached()[-1].not_modelled("aten::_foreach_norm of complex numbers")
-    chunks = max(div_up(tensor.numel(), CHUNK) for tensor in tensors)
+    chunks = [div_up(tensor.numel(), CHUNK) for tensor in tensors]
     number_bytes = max(tensors[0].element_size(), 4)
-    call.hold(len(tensors) * chunks * number_bytes)
+    if call.memory.spec.rules.norms_by_chunk:
+        call.hold((len(tensors) + 1) * OFFSET_BYTES, sum(chunks) * number_bytes)
+    else:
+        call.hold(len(tensors) * max(chunks) * number_bytes)
     call.place_all()

@@ -4,6 +4,7 @@ import torch
 
 from every_byte.gpu.memory.attachment import another_mode_is_on, attached
 
+from .launch.cublaslt import goes_to_lt
 from .launch.memory_formats import fresh
 from .registry import Call, as_pytorch_does, composite, decomposed, returns, takes
 
@@ -97,7 +98,11 @@ def matrix_product(call: Call) -> None:
     The gradient of `y.sum()` is such an operand: one number, expanded with strides of 0.
     Source: prepare_matrix_for_cublas in aten/src/ATen/native/cuda/Blas.cpp; mlp_*, chain* in tests/reference.
     """
-    _matrix_product(call, *call.args[-2:])
+    left, right = call.args[-2:]
+    by_lt = call.func.overloadpacket is not aten.mm and goes_to_lt(
+        call.result, call.args[0], left, right, call.kwargs.get("beta", 1)
+    )
+    _matrix_product(call, left, right, by_lt)
 
 
 @takes(aten.mm.dtype, aten.mm.dtype_out)
@@ -109,11 +114,11 @@ def product_of_another_type(call: Call) -> None:
     _matrix_product(call, *call.args[:2])
 
 
-def _matrix_product(call: Call, left: torch.Tensor, right: torch.Tensor) -> None:
+def _matrix_product(call: Call, left: torch.Tensor, right: torch.Tensor, by_lt: bool = False) -> None:
     call.place_all()
     if left.numel() and right.numel():
         # PyTorch multiplies the transposes, for its rows are cuBLAS's columns: the right matrix is the first
-        _multiply(call, [matrix for matrix in (right, left) if not _blas_reads(matrix)])
+        _multiply(call, [matrix for matrix in (right, left) if not _blas_reads(matrix)], by_lt)
 
 
 def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: int) -> bool:
@@ -193,10 +198,10 @@ def _multiply_batches(call: Call, left: torch.Tensor, right: torch.Tensor) -> No
     _multiply(call, [x for x, copy in zip((first, second), copied, strict=True) if copy])
 
 
-def _multiply(call: Call, copied: list[torch.Tensor]) -> None:
+def _multiply(call: Call, copied: list[torch.Tensor], by_lt: bool = False) -> None:
     """Contiguous copies of these operands, in this order, and the workspace while they are there."""
     if call.result.dtype.is_complex and any(isinstance(x, torch.Tensor) and x.is_conj() for x in call.args):
         attached()[-1].not_modelled(f"{call.func.name()} of a conjugate")
     with call.scope():
         call.hold(*(x.numel() * x.element_size() for x in copied))
-        call.hold_workspace()
+        call.hold_workspace(by_lt)

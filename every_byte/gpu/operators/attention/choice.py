@@ -103,7 +103,9 @@ def _efficient(a: Attention, spec: GPUSpec) -> bool:
         return False
     if spec.capability[0] >= 8 and any(x.storage_offset() % alignment and x.numel() for x in a.tensors):
         return False
-    if not a.has_sequences() or not a.last_strides_are_one(False) or not a.batches_and_heads_fit(grouped=False):
+    if not a.has_sequences() or not a.last_strides_are_one(False):
+        return False
+    if not a.batches_and_heads_fit(grouped=spec.rules.efficient_repeats_heads):
         return False
     return a.has_types(
         (torch.float16, torch.float32, *HALF[1:]) if spec.capability[0] >= 8 else (torch.float16, torch.float32)

@@ -13,6 +13,7 @@ from math import prod
 
 import torch
 
+from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 from every_byte.gpu.operators.launch.units import HALF, div_up, must_repeat, round_up
@@ -27,9 +28,14 @@ _LARGEST_KEPT_HEAD = 128
 # -------------------------------------------------------------------------------------------------------------- forward
 
 
+def _seeds_are_on_gpu(spec: GPUSpec, dropout_p: float) -> bool:
+    """Whether seed and offset, which nothing draws from without dropout, lie there."""
+    return spec.rules.seeds_are_on_gpu and dropout_p == 0
+
+
 @returns(aten._scaled_dot_product_efficient_attention.default)
 def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, *, scale=None):
-    """Shapes: output [b,h,s,e] over [b,s,h,e]; logsumexp [b,h,s up to a multiple of 32]; the seeds lie on the CPU."""
+    """Shapes: output [b,h,s,e] over [b,s,h,e]; logsumexp [b,h,s up to a multiple of 32]; a seed, an offset."""
     if bias is not None and bias.dtype != query.dtype:
         raise RuntimeError(
             f"invalid dtype for bias - should match query's dtype: got attn_mask {bias.dtype}, query {query.dtype}; "
@@ -38,16 +44,21 @@ def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=Fals
     b, h, s, _ = query.shape
     out = query.new_empty((b, s, h, value.shape[3])).transpose(1, 2)
     rows = round_up(s, _LOGSUMEXP_ALIGNMENT) if logsumexp else 0
-    seeds = (torch.zeros((), dtype=torch.int64) for _ in range(2))
+    on_gpu = _seeds_are_on_gpu(attached()[-1].memory.spec, dropout_p)
+    seeds = ((query.new_zeros if on_gpu else torch.zeros)((), dtype=torch.int64) for _ in range(2))
     return out, query.new_empty((b, h, rows), dtype=torch.float32), *seeds
 
 
 @takes(aten._scaled_dot_product_efficient_attention.default)
 def efficient_attention(call: Call) -> None:
-    """Output and logsumexp; in half precision, heads of more than 128 are summed up in a float32 output beside it."""
+    """Seed and offset, if they are on the GPU; output and logsumexp; a float32 output beside a half one of large heads.
+
+    Large are heads of more than 128, which are summed up there.
+    """
     query, _, value = call.args[:3]
-    out, logsumexp = call.result[:2]
-    call.place(out, logsumexp)
+    out, logsumexp, *seeds = call.result
+    on_gpu = _seeds_are_on_gpu(call.memory.spec, call.argument(5, "dropout_p", 0.0))
+    call.place(*(seeds if on_gpu else ()), out, logsumexp)
     if query.dtype in HALF and max(query.shape[-1], value.shape[-1]) > _LARGEST_KEPT_HEAD:
         call.while_taken(out.numel() * 4)
 
@@ -150,12 +161,16 @@ def _native_backward(gradient, query, key, value, bias, *rest, **options):
 def efficient_attention_backward(call: Call) -> None:
     """A contiguous copy of the gradient, the gradients, gradient times output summed over each row, the workspace.
 
-    In float32 the product and its sum are operators of their own; in half precision the kernel computes them.
+    Where key and value have fewer heads, their gradients come for all heads of the query first. In float32 the product
+    and its sum are operators of their own; in half precision the kernel computes them.
     """
     gradient, query, key, value = (x.transpose(1, 2) for x in call.args[:4])
     b, s, h, _ = query.shape
     call.hold(*contiguous_copies(gradient))
     call.place_all()
+    for x in (key, value):
+        if x.shape[2] < h:
+            call.hold(x.numel() // x.shape[2] * h * x.element_size())
     if query.dtype in HALF:
         call.hold(b * s * h * 4)
     else:

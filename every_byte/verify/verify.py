@@ -1,0 +1,176 @@
+"""`every-byte verify`: runs every recorded case under the PyTorch that is here, and says what agrees to the byte.
+
+every-byte verify                       all cases, in a clone: some ten minutes
+every-byte verify 'gpt2_tiny_*'         some of them
+every-byte verify --against 2.13        with another version's recordings than those of the version that is here
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from every_byte.gpu.cases.programs import load_cases
+from every_byte.gpu.memory.versions import rules_here
+
+from .recordings import REFERENCE, Recorded, Recordings, files_of_cases, versions
+from .simulated import bytes_off, parting, run_case
+
+MOST_NAMED = 25
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case's run compares with its recording.
+
+    `parts`: where they first part, "" where they agree; `bytes_off`: the most that a figure is off, over all marks;
+    `operations`: those that ran, apart from `unmodelled`; `left`: why it did not run, "" if it did.
+    """
+
+    recorded: Recorded
+    parts: str = ""
+    bytes_off: int = 0
+    operations: frozenset[str] = frozenset()
+    unmodelled: frozenset[str] = frozenset()
+    left: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every figure and every event is that of the recording."""
+        return not self.parts and not self.left
+
+
+def jobs(patterns: Sequence[str], reference: Path = REFERENCE) -> list[Recorded]:
+    """The recorded cases on each of their cards, all or those that a pattern names.
+
+    Raises: ValueError where there are none.
+    """
+    found = []
+    for path, folder in files_of_cases(reference).items():
+        for name, case in _cases(path).items():
+            if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns):
+                found += [Recorded(path, folder, name, card) for card in case.cards]
+    if not found:
+        raise ValueError(f"names must be those of cases, with * and ?: got {', '.join(map(repr, patterns))}.")
+    return found
+
+
+@cache
+def _cases(path: Path) -> dict:
+    return load_cases(path)
+
+
+def outcome(recorded: Recorded, recording: dict) -> Outcome:
+    """Run a case by the rules of the PyTorch that is here, and compare."""
+    case = _cases(recorded.file)[recorded.name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            run = run_case(case, recorded.card, rules_here().torch_version)
+        except ImportError as error:
+            return Outcome(recorded, left=str(error))
+        except Exception as error:  # another PyTorch may refuse anything
+            return Outcome(recorded, f"it raised {type(error).__name__}: {(str(error).splitlines() or [''])[0]}")
+    unmodelled = frozenset(run.gpu.unmodelled)
+    return Outcome(
+        recorded, parting(run, recording), bytes_off(run, recording), run.gpu.operations - unmodelled, unmodelled
+    )
+
+
+def _outcomes_of(work: list[tuple[Recorded, dict]]) -> list[Outcome]:
+    torch.set_num_threads(1)
+    return [outcome(*each) for each in work]
+
+
+def outcomes(chosen: Sequence[Recorded], recordings: Recordings, n_processes: int) -> Iterator[Outcome]:
+    """The outcome of each of them, as they come; of those that were not recorded, that."""
+    there = [recorded for recorded in chosen if recorded in recordings]
+    yield from (Outcome(one, left="not recorded with this version") for one in chosen if one not in recordings)
+    if n_processes == 1:
+        yield from (outcome(one, recordings[one]) for one in there)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(n_processes, context) as pool:
+        parts = [there[at : at + 8] for at in range(0, len(there), 8)]
+        waiting = [pool.submit(_outcomes_of, [(one, recordings[one]) for one in part]) for part in parts]
+        for done in waiting:
+            yield from done.result()
+
+
+def against(wanted: str = "", reference: Path = REFERENCE) -> str:
+    """The recorded version to compare with: the one that is wanted, else that of the rules that are followed here.
+
+    Raises: ValueError for one that was not recorded.
+    """
+    found = versions(reference)
+    minor = ".".join((wanted or rules_here().torch_version).split(".")[:2])
+    if minor not in found:
+        known = ", ".join(found)
+        if wanted:
+            raise ValueError(f"--against must be a recorded version of PyTorch, {known}: got {wanted!r}.")
+        minor = max(found, key=lambda name: [*map(int, name.split("."))])
+    return found[minor]
+
+
+def report(found: Iterable[Outcome], version: str) -> tuple[str, bool]:
+    """What is to be said of all outcomes, and whether all agree."""
+    found = list(found)
+    ran = [one for one in found if not one.left]
+    agree, part = [one for one in ran if one.agrees], [one for one in ran if not one.agrees]
+    lines = [
+        f"simulated under PyTorch {torch.__version__} by the rules of {rules_here().torch_version}, against recordings "
+        f"of the CUDA build of {version}:",
+        f"{len(ran):,d} runs, {len(agree):,d} agree in every figure and event, {len(part):,d} do not.",
+    ]
+    for one in part[:MOST_NAMED]:
+        lines.append(f"  {one.recorded.key}: {one.bytes_off:,d} bytes off at most; {one.parts}")
+    lines += [f"  and {len(part) - MOST_NAMED:,d} more"] * (len(part) > MOST_NAMED)
+    held = frozenset().union(*(one.operations for one in agree))
+    not_held = frozenset().union(*(one.operations | one.unmodelled for one in ran)) - held
+    lines.append(f"Operators that ran: {len(held | not_held):,d}; held by a run that agrees: {len(held):,d}.")
+    if not_held:
+        lines.append(f"Held by none: {', '.join(sorted(not_held))}.")
+    reasons = defaultdict(int)
+    for one in found:
+        if one.left:
+            reasons[one.left] += 1
+    lines += [f"Not run, {n:,d}: {reason}." for reason, n in reasons.items()]
+    return "\n".join(lines), not part
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns 1 if a run does not agree."""
+    parser = argparse.ArgumentParser(
+        prog="every-byte verify", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="names of cases, with * and ?; default: all")
+    parser.add_argument("--against", default="", metavar="VERSION", help="the recordings of this version of PyTorch")
+    parser.add_argument("--reference", type=Path, default=REFERENCE, help="the folder of the cases and recordings")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="how many processes (default: %(default)s)"
+    )
+    options = parser.parse_args(argv)
+    try:
+        version = against(options.against, options.reference)
+        chosen = jobs(options.names, options.reference)
+        recordings = Recordings(version, options.reference)
+    except ValueError as error:
+        parser.error(str(error))
+    found = []
+    for one in outcomes(chosen, recordings, options.jobs):
+        found.append(one)
+        if sys.stderr.isatty():
+            print(f"\r{len(found):,d} of {len(chosen):,d}", end="", file=sys.stderr, flush=True)
+    text, is_whole = report(found, version)
+    print("\r" * sys.stderr.isatty() + text)
+    return 0 if is_whole else 1

@@ -1,0 +1,139 @@
+"""The rules of each version of PyTorch: which are followed, what is said of them, and what differs between them."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from every_byte.account import account, numbers
+from every_byte.gpu.memory import versions
+from every_byte.gpu.memory.specs import by_version, find_spec, spec_here
+from every_byte.gpu.memory.versions import BOOK, VERSIONS, rules_here, rules_of, verified, what_to_know
+from utils import SimulatedGPU
+
+LT_BYTES, BLAS_BYTES = 1 << 20, 8_519_680
+
+
+@pytest.fixture
+def running(monkeypatch):
+    """As if another PyTorch ran, that has said nothing yet."""
+    monkeypatch.setattr(versions, "_said", set())
+    return lambda version: monkeypatch.setattr(torch, "__version__", version)
+
+
+@pytest.mark.parametrize("version", ["2.15", "2.15.0", "2.15.1+cu132"])
+def test_a_version_by_its_first_two_numbers(version):
+    assert rules_of(version) is VERSIONS["2.15"]
+    assert by_version("t4-16gb", version).torch_version == "2.15"
+
+
+def test_the_books_is_the_default_and_is_what_runs_here():
+    assert SimulatedGPU("a100-80gb").spec.torch_version == find_spec("a100-80gb").torch_version == BOOK
+    assert (
+        rules_here().torch_version == spec_here("a100-80gb").torch_version == ".".join(torch.__version__.split(".")[:2])
+    )
+
+
+@pytest.mark.parametrize("version", ["1.13", "2.99", "two", ""])
+def test_a_version_without_rules_is_refused_by_name(version):
+    with pytest.raises(ValueError, match=rf"torch must be a version .*2\.9, .*2\.15: got '{version}'"):
+        rules_of(version)
+
+
+@pytest.mark.parametrize(
+    ("running_version", "followed"),
+    [("2.16.0.dev20261120+cpu", "2.15"), ("3.0.1", "2.15"), ("2.6.0", "2.9"), ("2.12.1", "2.12"), ("2.15.0", "2.15")],
+)
+def test_an_unknown_version_has_the_rules_of_the_one_before_it(running, running_version, followed):
+    running(running_version)
+    rules = rules_here()
+    assert rules.torch_version == followed
+    assert rules.is_verified == (running_version == "2.15.0" and "2.15" in verified())
+
+
+def test_what_is_said_is_said_once(running):
+    running("2.16.0")
+    with pytest.warns(UserWarning, match=r"PyTorch 2\.16\.0 runs here, and a simulated GPU follows the rules of"):
+        with SimulatedGPU("a100-80gb"):
+            pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with SimulatedGPU("h100-80gb"):
+            pass
+
+
+def test_nothing_is_said_where_the_version_that_runs_is_simulated():
+    assert what_to_know(rules_of(BOOK)) == ""
+
+
+def test_an_account_of_an_unknown_version_is_not_exact(running):
+    running("2.16.0")
+    with pytest.warns(UserWarning, match="runs here"):
+        found = account(nn.Linear(8, 8), numbers("b", 8), loss=lambda out, _: out.sum(), b=2)
+    assert not found.report.is_exact
+    assert found.report.torch_version == "2.15"
+    assert "ran under 2.16.0" in repr(found)
+
+
+def taken_by(work, version: str) -> tuple[list[int], SimulatedGPU]:
+    """The sizes that are requested, in order, and the GPU."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that another version runs
+        with SimulatedGPU("a100-80gb", torch=version) as gpu:
+            work(gpu)
+        return [event[1] for event in gpu.trace.sequence() if event[0] == "alloc"], gpu
+
+
+def test_a_workspace_is_kept_or_is_each_products_own():
+    def two_products(gpu):
+        x = torch.empty(64, 64, device=gpu.device)
+        x @ x @ x
+
+    for version, times, kept_bytes in (("2.13", 1, BLAS_BYTES), ("2.15", 2, 0)):
+        sizes, gpu = taken_by(two_products, version)
+        assert (sizes.count(BLAS_BYTES), gpu.memory_allocated()) == (times, kept_bytes)
+
+
+def test_a_linear_with_a_bias_works_in_cublaslts_from_2_15_on():
+    def linear(gpu):
+        nn.Linear(64, 32, device=gpu.device)(torch.empty(8, 64, device=gpu.device))
+
+    assert LT_BYTES not in taken_by(linear, "2.13")[0]
+    sizes, _ = taken_by(linear, "2.15")
+    assert LT_BYTES in sizes
+    assert BLAS_BYTES not in sizes
+
+
+def test_the_environment_brings_the_old_way_back():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        with SimulatedGPU("a100-80gb", settings={"TORCH_CUBLAS_WORKSPACE_CACHE": "1"}, torch="2.15") as gpu:
+            x = torch.empty(64, 64, device=gpu.device)
+            x @ x
+            assert gpu.memory_allocated() == 64 * 64 * 4 + BLAS_BYTES
+
+
+def test_efficient_attention_has_its_seeds_on_the_gpu_and_fewer_heads_of_key_and_value():
+    def attention(gpu, heads=4, dropout=0.0):
+        q, k, v = (torch.empty(2, n, 32, 64, device=gpu.device, dtype=torch.float16) for n in (4, heads, heads))
+        with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+            nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=dropout, enable_gqa=heads < 4)
+
+    assert taken_by(attention, "2.13")[0].count(8) == 0
+    assert taken_by(attention, "2.15")[0].count(8) == 2
+    assert taken_by(lambda gpu: attention(gpu, dropout=0.1), "2.15")[0].count(8) == 0
+    taken_by(lambda gpu: attention(gpu, heads=2), "2.15")
+    with pytest.raises(RuntimeError, match="No available kernel"):
+        taken_by(lambda gpu: attention(gpu, heads=2), "2.13")
+
+
+def test_norms_of_many_tensors_have_a_number_for_each_chunk():
+    def norms(gpu):
+        long, short = (torch.empty(n, device=gpu.device) for n in (200_000, 10))
+        torch._foreach_norm([long, short], 2)
+
+    assert 2 * 4 * 4 in taken_by(norms, "2.13")[0]  # both as many as the long one: four chunks of 65,536
+    sizes, _ = taken_by(norms, "2.15")
+    assert sizes[2:4] == [3 * 8, 5 * 4]  # where each begins; four chunks and one
