@@ -1,4 +1,4 @@
-"""The command `every-byte`, also as `python -m every_byte`: `run` a program, `read` a snapshot, `diff` them."""
+"""The command `every-byte`, or `python -m every_byte`: `run` a program, `read` a snapshot, `diff` them, or `verify`."""
 
 import argparse
 import shlex
@@ -10,9 +10,10 @@ import torch
 from every_byte.account import run
 from every_byte.account.snapshots import diff, read
 from every_byte.gpu.memory.versions import rules_here
+from every_byte.verify import verify
 from every_byte.version import __version__
 
-COMMANDS = {"run": run.main, "read": read.main, "diff": diff.main}
+COMMANDS = {"run": run.main, "read": read.main, "diff": diff.main, "verify": verify.main}
 RULES = f"simulated by the rules of PyTorch {rules_here().torch_version}"
 VERSION = f"every-byte {__version__}, torch {torch.__version__}; {RULES}"
 EPILOG = """\
@@ -20,6 +21,7 @@ commands:
   run         run a training program on a simulated GPU, and report whose each byte of its memory is
   read        say what a snapshot of a real GPU's memory tells, without executing anything in its file
   diff        say where a program on a simulated GPU parts from a snapshot of a real one
+  verify      run the recorded cases of a clone under the PyTorch that is here, and say what agrees
 
   every-byte run train.py                     your script, as it is, on a simulated A100
   every-byte run --gpu list                   the GPUs that can be simulated

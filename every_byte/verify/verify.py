@@ -67,7 +67,9 @@ def jobs(patterns: Sequence[str], reference: Path = REFERENCE) -> list[Recorded]
 
 @cache
 def _cases(path: Path) -> dict:
-    return load_cases(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what libraries import
+        return load_cases(path)
 
 
 def outcome(recorded: Recorded, recording: dict) -> Outcome:
@@ -161,8 +163,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(argv)
     try:
-        version = against(options.against, options.reference)
         chosen = jobs(options.names, options.reference)
+        version = against(options.against, options.reference)
         recordings = Recordings(version, options.reference)
     except ValueError as error:
         parser.error(str(error))

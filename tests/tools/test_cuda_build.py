@@ -9,6 +9,7 @@ from reference_files import WITHOUT_A_CASE
 
 from every_byte.gpu.cases.files import write
 from every_byte.gpu.cases.programs import load_cases
+from every_byte.verify.recordings import files_of_cases
 from tools.cuda_build import label
 from tools.cuda_build import record as tool
 
@@ -32,7 +33,7 @@ def held(folder, stems):
 @pytest.mark.parametrize("folder", [RECORDED, *(RECORDED / name for name in ("operations", "settings", "zoo"))])
 def test_what_is_held_is_what_would_be_recorded(folder):
     """Each case on each of its cards, no file without a case, and events where the case asks for them."""
-    there, cases = held(folder, {path.stem for path, place in tool.all_files().items() if RECORDED / place == folder})
+    there, cases = held(folder, {path.stem for path, place in files_of_cases().items() if RECORDED / place == folder})
     if folder == RECORDED:
         there -= {(name, "a100") for name in WITHOUT_A_CASE}
     assert there == set(tool.jobs([], [], cases))

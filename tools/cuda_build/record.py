@@ -43,6 +43,7 @@ from every_byte.gpu.cases.programs import (  # noqa: E402
 )
 from every_byte.gpu.cases.recorder import record_case  # noqa: E402
 from every_byte.gpu.live.gpu import LiveGPU  # noqa: E402
+from every_byte.verify.recordings import files_of_cases  # noqa: E402
 from tools.cuda_build.forks import Forks, serve  # noqa: E402
 
 CASES = HERE.parent.parent / "tests" / "reference" / "cases.py"
@@ -62,19 +63,6 @@ def jobs(names: Sequence[str], cards: Sequence[str], cases: dict[str, Callable])
         if card not in known:
             raise ValueError(f"--cards must be cards of the chosen cases: got {card!r}; they are {', '.join(known)}.")
     return [(name, card) for name, card in pairs if not cards or card in cards]
-
-
-def all_files() -> dict[Path, str]:
-    """The repository's files of cases, and in which folder of a version's recordings those of each lie."""
-    return {path: _folder(path.stem) for path in sorted(CASES.parent.glob("*cases.py"))}
-
-
-def _folder(stem: str) -> str:
-    if stem in ("cases", "gpt2_cases"):
-        return ""
-    if stem == "settings_cases":
-        return "settings"
-    return "zoo" if stem.startswith("zoo_") else "operations"
 
 
 def keeps_events(case: Callable, card: str) -> bool:
@@ -129,6 +117,11 @@ def answering(answers: list[str], folder: Path) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "ANSWERS": str(told), "ANSWERS_REPORT": str(folder / "report.json")}
 
 
+def _answers_of(case: Callable) -> list[str]:
+    """What a case says of them, or a function that finds it out."""
+    return case.answers() if callable(case.answers) else case.answers
+
+
 def not_as_told(report: Path) -> str:
     """What is wrong if a case has not read just the answers that it was given; "" if it has."""
     if not report.is_file():
@@ -154,7 +147,7 @@ def run(name: str, card: str, cases: Path, out: Path, held: Path | None, forks: 
     command += ["--cases", str(cases), "--out", str(out)]
     with tempfile.TemporaryDirectory() as apart:
         case = load_cases(cases)[name]
-        answers = answering(case.answers(), Path(apart)) if hasattr(case, "answers") else {}
+        answers = answering(_answers_of(case), Path(apart)) if hasattr(case, "answers") else {}
         memory = {"STUB_CUDA_MEM": str(case.memory_bytes)} if hasattr(case, "memory_bytes") else {}
         if settings := memory | settings_of(case) | answers:
             good, said = run_in_a_process(command, (*SETTINGS, *STUB_SETTINGS), **{"STUB_CUDA_GPU": card} | settings)
@@ -207,7 +200,7 @@ def main(argv: list[str] | None = None) -> int:
         serve(lambda path, *_: _kept_cases(path), lambda path, name, out: _record(path, name, out, *cards))
         return 0
     try:
-        files = all_files() if arguments.all else {arguments.cases: ""}
+        files = files_of_cases(CASES.parent) if arguments.all else {arguments.cases: ""}
         work = [(path, *pair) for path in files for pair in jobs(arguments.names, cards, load_cases(path))]
     except ValueError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
