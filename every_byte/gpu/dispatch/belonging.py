@@ -40,7 +40,7 @@ def belongs(mode, operation: Operation, args, kwargs) -> str:
         if is_meta(tensor):
             if tensor.is_sparse:
                 return SPARSE
-            record = RECORDS.get(tensor.untyped_storage()._cdata) or _late_record(mode, tensor)
+            record = RECORDS.get(tensor.untyped_storage()._cdata) or _late_record(mode, operation, tensor)
             if record is None and memory.as_cuda is not None:
                 empty = tensor  # the program's own meta tensor
                 continue
@@ -85,7 +85,7 @@ def _beside_empty(memory: Memory, operation: Operation, asked: str, is_first: bo
     raise empty_refusal(operation.name, memory)
 
 
-def _late_record(mode, tensor: torch.Tensor):
+def _late_record(mode, operation: Operation, tensor: torch.Tensor):
     """Give a place to what PyTorch has made unseen; None for a tensor that is none of this GPU's.
 
     That is a list given as an index; and what `torch.tensor` makes and now detaches, in `inference_mode`.
@@ -94,7 +94,7 @@ def _late_record(mode, tensor: torch.Tensor):
     if mode.meanwhile.making_a_tensor:
         memory.operation = "aten::_to_copy"
         memory.place_if_new(tensor)
-    elif is_list(tensor):
+    elif is_list(tensor, is_lifted=operation.func is aten.lift_fresh.default):
         adopt_list(tensor, memory)
     return RECORDS.get(tensor.untyped_storage()._cdata)
 

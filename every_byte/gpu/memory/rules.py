@@ -40,6 +40,8 @@ class Rules:
     """Whether memory-efficient attention without dropout makes seed and offset on the GPU, first; else on the CPU."""
     efficient_repeats_heads: bool = False
     """Whether memory-efficient attention takes fewer heads of key and value than of query."""
+    group_norm_copies_last: bool = False
+    """Whether `group_norm` makes contiguous copies behind its results; else before them."""
     norms_by_chunk: bool = False
     """Whether norms of many tensors have one number for each chunk, found by offsets; else for each tensor as many as
     the longest has."""
@@ -84,6 +86,7 @@ PYTORCH_2_15 = replace(
     lt_workspace_bytes=1 << 20,
     seeds_are_on_gpu=True,
     efficient_repeats_heads=True,
+    group_norm_copies_last=True,
     norms_by_chunk=True,
     is_verified=False,  # cuDNN attention on Hopper, and products added to a matrix, are not yet as recorded
 )

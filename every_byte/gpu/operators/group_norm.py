@@ -33,8 +33,10 @@ def group_norm(call: Call) -> None:
     if x.numel() == 0:
         call.place_all()
         return
+    if call.memory.spec.rules.group_norm_copies_last:
+        call.place_all()
     call.hold(*contiguous_copies(x, weight, bias))
-    call.place_all()
+    call.place_all()  # what is there stays
     wide = max(x.element_size(), 4)
     if x.dtype in HALF:
         call.hold(*[n * groups * wide] * 2)

@@ -95,12 +95,18 @@ def grouped_product(call: Call) -> None:
     call.place_all()
     left, right = call.args[:2]
     if left.dtype == torch.bfloat16 and call.memory.spec.capability[0] in WORKSPACES:
-        groups = len(left if left.dim() == 3 else right if right.dim() == 3 else call.argument(2, "offs"))
+        groups = _n_groups(call, left, right)
         pointers = 3 * round_up(groups, ALIGNED // POINTER_BYTES) * POINTER_BYTES
         call.hold(pointers + groups * (SIZES_BYTES + 3 * STRIDE_BYTES))
         call.hold(_workspace_bytes(call, left, right, groups))
     elif left.numel() and right.numel():
-        call.memory.use_blas()
+        for _ in range(1 if left.dim() == right.dim() == 3 else _n_groups(call, left, right)):  # one, of batches
+            with call.scope():
+                call.hold_workspace()
+
+
+def _n_groups(call: Call, left: torch.Tensor, right: torch.Tensor) -> int:
+    return len(left if left.dim() == 3 else right if right.dim() == 3 else call.argument(2, "offs"))
 
 
 def _workspace_bytes(call: Call, left: torch.Tensor, right: torch.Tensor, groups: int) -> int:

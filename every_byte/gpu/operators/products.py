@@ -159,7 +159,7 @@ def batched_product(call: Call) -> None:
     """
     call.place_all()
     left, right = call.args
-    if left.numel() and right.numel() and left.shape[2] != 1:
+    if left.numel() and right.numel() and (left.shape[2] != 1 or call.func is aten.bmm.out):
         _multiply_batches(call, left, right)
 
 
