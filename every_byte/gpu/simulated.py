@@ -31,9 +31,9 @@ from every_byte.ledger.trace import Trace
 class SimulatedGPU:
     """A GPU on which PyTorch programs run without one: nothing is computed, every byte is accounted.
 
-    Use it as a scope (`with SimulatedGPU("a100-80gb") as gpu:`), or through `open_gpu` in a notebook. While it is open,
-    tensors made with `device=gpu.device` are allocated in a model of PyTorch's caching allocator, operation by
-    operation. It is open on the thread that opened it; of several open GPUs only the innermost counts.
+    Use it as a scope (`with SimulatedGPU("a100-80gb") as gpu:`), or through `open_gpu` in a notebook. Meanwhile tensors
+    made with `device=gpu.device` are allocated in a model of PyTorch's caching allocator, operation by operation, on the
+    thread that opened it; of several open GPUs only the innermost counts.
 
     `settings` are those of PyTorch's allocator: what would stand in PYTORCH_ALLOC_CONF, as "expandable_segments:True",
     or several variables by name. They are not read from the environment. `holding` are the segments that are there from
@@ -41,7 +41,7 @@ class SimulatedGPU:
     With `cuda=True` it stands for "cuda" while it is open, and programs run unmodified: `device="cuda"`, `.cuda()`,
     `torch.cuda`, `torch.accelerator` and what tensors say of themselves mean it; the machine's own GPUs are out of
     reach meanwhile, and "meta" means PyTorch's meta tensors, which count nowhere. `torch` is the version of PyTorch
-    whose rules it follows, as "2.15": without one the spec's, the book's. Where another runs it is said, once.
+    whose rules it follows, as "2.15", by default the book's. Where another runs it is said, once.
 
     Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
     Raises: ValueError for an unknown name, and for settings as PyTorch does; RuntimeError when opened or closed out of
@@ -59,8 +59,7 @@ class SimulatedGPU:
         cuda: bool | AsCuda = False,
         torch: str = "",
     ) -> None:
-        spec = name if isinstance(name, GPUSpec) else find_spec(name)
-        self.spec = by_version(spec, torch) if torch else spec
+        self.spec = by_version(name, torch) if torch else name if isinstance(name, GPUSpec) else find_spec(name)
         self._memory = Memory(self.spec, Environment.read(settings), AsCuda() if cuda is True else cuda or None)
         self._memory.take_over(holding)
         self._mode = Dispatch(self._memory, owner=self)
@@ -69,8 +68,8 @@ class SimulatedGPU:
         self._thread: int | None = None
 
     def __repr__(self) -> str:
-        state = "open" if self.is_open else "closed"
-        return f"SimulatedGPU({self.spec.name!r}, {state}, {self.memory_allocated():,d} bytes allocated)"
+        state = f"{'open' if self.is_open else 'closed'}, {self.memory_allocated():,d} bytes allocated"
+        return f"SimulatedGPU({self.spec.name!r}, {state})"
 
     # opening and closing
 
@@ -108,13 +107,10 @@ class SimulatedGPU:
             raise RuntimeError(
                 f"a simulated GPU must be closed on the thread that opened it: {self.spec.name}; do so there."
             )
-        if not attached():
-            raise RuntimeError(f"open GPUs must be closed innermost first: close the live one before {self.spec.name}.")
-        if attached()[-1] is not self._mode:
-            inner = attached()[-1].memory.spec.name
+        if not attached() or attached()[-1] is not self._mode:
+            inner = attached()[-1].memory.spec.name if attached() else "the live one"
             raise RuntimeError(f"open GPUs must be closed innermost first: close {inner} before {self.spec.name}.")
-        top = _get_current_dispatch_mode()
-        if top is not self._mode:
+        if (top := _get_current_dispatch_mode()) is not self._mode:
             raise RuntimeError(f"modes must be left innermost first: {type(top).__name__} is on: leave it first.")
         self._thread = None
         if self._memory.as_cuda is not None:
@@ -142,11 +138,9 @@ class SimulatedGPU:
                 f"a simulated GPU counts on the thread that opened it: {self.name} was asked on another; open one "
                 f'there, `with SimulatedGPU("{self.name}") as gpu:`, as what runs for a slider should.'
             )
-        if attached()[-1] is not self._mode:
-            inner = attached()[-1].memory.spec.name
-            raise RuntimeError(
-                f"only the innermost open GPU counts: {self.name} was asked, {inner} is it; close that one first."
-            )
+        if (inner := attached()[-1]) is not self._mode:
+            name = inner.memory.spec.name
+            raise RuntimeError(f"only the innermost open GPU counts: {self.name} was asked, {name} is it; close that.")
         return META if self._memory.as_cuda is None else self._memory.as_cuda.device
 
     def _must_be_open(self) -> None:
@@ -165,9 +159,12 @@ class SimulatedGPU:
 
     @property
     def _allocator(self):
+        return self._settled().allocator
+
+    def _settled(self) -> Memory:
         let_go()
         self._memory.settle()
-        return self._memory.allocator
+        return self._memory
 
     def memory_allocated(self) -> int:
         """Bytes in blocks that are in use, each counted whole."""
@@ -189,8 +186,7 @@ class SimulatedGPU:
         """The allocator's counters under the keys of `torch.cuda.memory_stats`.
 
         Counts: all as on CUDA, but for how many holes came, went and were at most, `inactive_split.*.allocated`,
-                `.freed` and `.peak`: they depend on the order of frees that follow one another directly, which can be
-                another here, as where an autograd graph is the last to hold parameters. No other figure depends on it.
+                `.freed` and `.peak`: they alone depend on the order of frees that follow one another directly.
         """
         return self._allocator.memory_stats()
 
@@ -273,9 +269,7 @@ class SimulatedGPU:
     @property
     def trace(self) -> Trace:
         """Every allocation and free so far, in order."""
-        let_go()
-        self._memory.settle()
-        return self._memory.trace
+        return self._settled().trace
 
     def look_around(self) -> Trace:
         """Its trace, with the owners of what is in use now; once it is closed, of what was then."""
