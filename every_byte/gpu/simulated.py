@@ -32,8 +32,8 @@ class SimulatedGPU:
     """A GPU on which PyTorch programs run without one: nothing is computed, every byte is accounted.
 
     Use it as a scope (`with SimulatedGPU("a100-80gb") as gpu:`), or through `open_gpu` in a notebook. Meanwhile tensors
-    made with `device=gpu.device` are allocated in a model of PyTorch's caching allocator, operation by operation, on the
-    thread that opened it; of several open GPUs only the innermost counts.
+    made with `device=gpu.device` are allocated in a model of PyTorch's caching allocator, operation by operation, on
+    the thread that opened it; of several open GPUs only the innermost counts.
 
     `settings` are those of PyTorch's allocator: what would stand in PYTORCH_ALLOC_CONF, as "expandable_segments:True",
     or several variables by name. They are not read from the environment. `holding` are the segments that are there from
