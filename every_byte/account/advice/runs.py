@@ -14,6 +14,7 @@ from torch import nn
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.requests import ROOMY_BYTES
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.progress import at_work, tell
 from every_byte.remedies.operations import FlopCounter
 
 from ..fits import fits_on, settings_of
@@ -82,6 +83,8 @@ class Bench:
 
         Raises: DoesNotApply for a remedy that cannot be applied; whatever the model raises.
         """
+        sizes = ", ".join(f"{letter}={value:,d}" for letter, value in step.letters.items())
+        tell(f"running {name_of(remedies) or 'the plain step'}, {sizes}".rstrip(", "))
         changed = together(remedies, step, self.settings)
         report = changed.step.run(spec_with_room(self.spec), self.n_steps, changed.settings)
         flops = flops_of_a_step(changed.step, spec_with_room(self.spec)) if counts else 0
@@ -132,9 +135,9 @@ def made_once(step: TrainingStep) -> TrainingStep:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without what libraries warn of and log in each run again: the account's own has said it."""
+    """Without what libraries warn of and log in each run again: the account's own has said it. What runs is told."""
     disabled = logging.root.manager.disable
-    with warnings.catch_warnings():
+    with at_work(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
         try:

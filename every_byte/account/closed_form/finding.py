@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from every_byte.account.training_step import TrainingStep
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.progress import at_work
 
 from .closed_form import Check, ClosedForm, held_at
 from .derive import PRESENCE, Derivation
@@ -38,7 +39,7 @@ def closed_form(
         raise ValueError(f"n_checks must be a whole number from 0 on: got n_checks={n_checks!r}; 8 is usual.")
     start = time.perf_counter()
     samples = Samples(step, spec, n_steps, settings)
-    with samples.passed_over():
+    with at_work(), samples.passed_over():
         derivation, checks, n_runs = _derived(samples, moment, n_checks, seed)
     base = dict(zip(samples.letters, samples.base, strict=True))
     return ClosedForm(

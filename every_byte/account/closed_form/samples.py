@@ -13,6 +13,7 @@ from every_byte.formula.expressions import in_order
 from every_byte.gpu.memory.calls import Called
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.trace import Trace
+from every_byte.progress import tell
 
 from .keys import Instances, Key, Moment, Table, at_mark, instances, peak_of, place_of, table
 from .polynomials import Point
@@ -128,6 +129,8 @@ class Samples:
         point = tuple(point)
         if point not in self._found and point not in self.refused:
             step = replace(self._step, letters=dict(zip(self.letters, point, strict=True)))
+            sizes = ", ".join(f"{letter}={value:,d}" for letter, value in step.letters.items())
+            tell(f"run {len(self._found) + len(self.refused) + 1:,d}: {sizes}")
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # of operations that are not modelled: the closed form names them
