@@ -8,8 +8,9 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-REFERENCE = Path(__file__).resolve().parents[2] / "tests" / "reference"
-FOLDER = max(REFERENCE.glob("[0-9]*"), key=lambda path: [int(part) for part in path.name.split(".")])
+from utils.recordings import RECORDINGS
+
+FOLDER = RECORDINGS  # of the version whose rules the book follows
 KINDS = {"training and parts of it": FOLDER, "many small calls, of random sizes": FOLDER / "operations"}
 
 

@@ -30,6 +30,7 @@ def test_it_has_the_explorers_of_all_chapters_and_no_other():
     assert {shown.make.__name__ for shown in GALLERY.values()} == {f"{name}_explorer" for name in GALLERY}
 
 
+@pytest.mark.filterwarnings("ignore:PyTorch .* runs here, and a simulated GPU follows")
 @pytest.mark.parametrize("name", [name for name in GALLERY if name != "fragmentation"])  # its card is no other's
 def test_an_account_says_whose_rules_it_follows(name, monkeypatch):
     for gpu, spec in SPECS.items():
