@@ -152,7 +152,8 @@ def dot_product(call: Call) -> None:
 
 @takes(aten.bmm.default, aten.bmm.out)
 def batched_product(call: Call) -> None:
-    """As for one product; but an outer product, with one term in each sum, has a kernel of its own without workspace.
+    """As for one product; but an outer product, with one term in each sum, has a kernel of its own without workspace,
+    unless its result is given.
 
     Source: bmm_out_cuda_impl in aten/src/ATen/native/cuda/Blas.cpp; torch/_native/ops/bmm_outer_product, which needs
     Triton, as CUDA builds from PyPI have it.

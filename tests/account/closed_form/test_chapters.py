@@ -55,13 +55,13 @@ def test_chapter_3():
     is_the_books(found, kept, mlp_saved(activation="LeakyReLU", from_output=True), e="4")
 
 
-def trained(precision, kind, regions="none", gpu="a100-80gb", moment="end of forward"):
+def trained(precision, kind, regions="none", gpu="a100-80gb", k=None, L=2):
     def made(V, s, L, a):
-        return set_regions(GPT(V, s, 64 * a, L, a, kind=kind), regions)
+        return set_regions(GPT(V, s, 64 * a, L, a, kind=kind), regions, k=k)
 
     return account(
         made, (WORDS, WORDS), loss=lambda out, _: out[1], optimizer="AdamW, fused", precision=precision, gpu=gpu,
-        b=2, s=96, L=2, a=2, V=300,
+        b=2, s=96, L=L, a=2, V=300,
     )  # fmt: skip
 
 
@@ -88,6 +88,22 @@ def test_chapters_4_and_5(precision, kind, regions):
     rows = Ledger.at(step.report.trace, "end of forward").rows
     formula = held_after_forward(settings_of(step, precision, kind, regions))
     is_the_books(step.formula("end of forward"), rows, formula, d="64*a")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("regions", ["every k-th block", "k segments"])
+def test_chapter_5_with_every_second_block_and_two_segments(regions):
+    """Row by row at sizes not used for deriving; and as many bytes as the book's form says, at even and odd depths.
+
+    Not term by term: the book rounds down or up what a run shows as a multiple of two.
+    """
+    step = trained("float32", "sdpa", regions, k=2, L=4)
+    found = step.formula("end of forward")
+    assert found.is_exact
+    book = held_after_forward(settings_of(step, "float32", "sdpa", regions))
+    for L in (4, 5, 8, 9):
+        at = {"b": 3, "s": 77, "L": L, "a": 3, "V": 500}
+        assert found.bytes(**at) == book.bytes(**at, d=64 * 3, k=2)
 
 
 @pytest.mark.nightly
