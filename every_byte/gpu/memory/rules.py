@@ -40,6 +40,15 @@ class Rules:
     """Whether memory-efficient attention without dropout makes seed and offset on the GPU, first; else on the CPU."""
     efficient_repeats_heads: bool = False
     """Whether memory-efficient attention takes fewer heads of key and value than of query."""
+    one_head_serves_all: bool = False
+    """Whether the fused kernels take one head of key and value for all of query's without `enable_gqa`."""
+    attention_adds_batch: bool = False
+    """Whether attention of three dimensions gets a batch of one, and so a fused kernel; else plain mathematics."""
+    flash_fits_a_grid: bool = False
+    """Whether flash attention leaves alone what has more than 65,535 batches or heads."""
+    cudnn_trains_few_heads: bool = False
+    """Whether cuDNN's attention trains head dimensions beyond 128 only as 192 with 128, and 256; else, on Hopper, any
+    up to 256."""
     group_norm_copies_last: bool = False
     """Whether `group_norm` makes contiguous copies behind its results; else before them."""
     norms_by_chunk: bool = False
@@ -86,6 +95,10 @@ PYTORCH_2_15 = replace(
     lt_workspace_bytes=1 << 20,
     seeds_are_on_gpu=True,
     efficient_repeats_heads=True,
+    one_head_serves_all=True,
+    attention_adds_batch=True,
+    flash_fits_a_grid=True,
+    cudnn_trains_few_heads=True,
     group_norm_copies_last=True,
     norms_by_chunk=True,
     is_verified=False,  # cuDNN attention on Hopper, and products added to a matrix, are not yet as recorded

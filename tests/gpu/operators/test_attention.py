@@ -16,17 +16,37 @@ from every_byte.gpu.operators.attention.efficient import workspace_bytes
 from utils import SimulatedGPU
 
 SEED = 2026  # of record_attention_choices.py
-CHOICES = json.loads((RECORDED / "attention_choices.json").read_text(encoding="utf-8"))
+CHOICES = {
+    (version, card): answers
+    for version in ("2.13", "2.15")
+    for card, answers in json.loads(
+        (RECORDED.parent / f"{version}.0" / "attention_choices.json").read_text(encoding="utf-8")
+    ).items()
+}
 NAMES = GPUS | {"l40s": "l40s-48gb", "b200": "b200-180gb"}
 RECORDED = [(name, card) for name, case in cases("attention_cases").items() for card in case.cards]
 
 
-@pytest.mark.sampled(3, slow=True)
-@pytest.mark.parametrize("card", CHOICES)
-def test_the_backend_is_the_one_that_cuda_takes(card):
-    choices = module_of("attention_cases").choices
-    with SimulatedGPU(NAMES[card]) as gpu:
-        assert choices(gpu.device, SEED, len(CHOICES[card])) == CHOICES[card]
+@pytest.mark.sampled(4, slow=True)
+@pytest.mark.filterwarnings("ignore:PyTorch .* runs here")
+@pytest.mark.parametrize(("version", "card"), CHOICES)
+def test_the_backend_is_the_one_that_cuda_takes(version, card):
+    choices, answers = module_of("attention_cases").choices, CHOICES[version, card]
+    with SimulatedGPU(NAMES[card], torch=version) as gpu:
+        assert choices(gpu.device, SEED, len(answers)) == answers
+
+
+@pytest.mark.filterwarnings("ignore:PyTorch .* runs here")
+@pytest.mark.parametrize(("shape", "backends"), [
+    ((1, 65535, 8, 64), {"2.13": "CUDNN_ATTENTION", "2.15": "CUDNN_ATTENTION"}),
+    ((1, 65536, 8, 64), {"2.13": "FLASH_ATTENTION", "2.15": "EFFICIENT_ATTENTION"}),
+    ((65536, 2, 8, 64), {"2.13": "FLASH_ATTENTION", "2.15": "EFFICIENT_ATTENTION"}),
+])  # fmt: skip
+def test_more_batches_or_heads_than_a_grid_has(shape, backends):
+    """As `torch._fused_sdp_choice` of the CUDA builds answers on an H100."""
+    for version, backend in backends.items():
+        with SimulatedGPU("h100-80gb", torch=version) as gpu:
+            assert torch._fused_sdp_choice(*qkv(gpu, *shape)) == int(getattr(SDPBackend, backend))
 
 
 @pytest.mark.parametrize(("name", "card"), RECORDED)

@@ -7,15 +7,17 @@ on six GPUs, by tests/gpu/operators/test_attention.py.
 Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp; sdp_utils_cpp.h, shipped with torch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.attention import SDPBackend
 
+from every_byte.gpu.memory.rules import Rules
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.launch.units import HALF, must_repeat
 
 AS_IMPORTED = [1, 2, 0, 3, 4]
+_GRID_LIMIT = 65535  # of a CUDA grid's second and third dimension
 _ON_HOPPER_AND_BLACKWELL = [3, 1, 2, 0, 4]
 
 
@@ -42,11 +44,16 @@ class Attention:
     def has_types(self, types) -> bool:
         return self.query.dtype in types and self.query.dtype == self.key.dtype == self.value.dtype
 
-    def batches_and_heads_fit(self, grouped: bool, same_heads: bool = True) -> bool:
-        """One batch size; as many heads everywhere, or with `enable_gqa` a divisor of the query's for key and value."""
+    def batches_and_heads_fit(self, rules: Rules, grouped: bool = True, same_heads: bool = True) -> bool:
+        """One batch size; as many heads everywhere, or with `enable_gqa` a divisor of the query's for key and value.
+
+        From 2.15 on, one head of key and value serves all of the query's, with or without `enable_gqa`.
+        """
         heads = [x.shape[-3] for x in self.tensors]
         if len({x.shape[0] for x in self.tensors}) > 1:
             return False
+        if rules.one_head_serves_all and heads[1] == heads[2] == 1:
+            return True
         if not (self.grouped and grouped):
             return len(set(heads)) == 1
         if same_heads and heads[1] != heads[2]:
@@ -64,6 +71,20 @@ class Attention:
     def has_sequences(self) -> bool:
         return self.query.shape[-2] != 0 and self.key.shape[-2] != 0
 
+    def fits_a_grid(self) -> bool:
+        """Whether batch and heads are within what a kernel with a block for each of them may have."""
+        return max(self.query.shape[:2]) <= _GRID_LIMIT
+
+    def with_batch(self, spec: GPUSpec) -> "Attention":
+        """Three dimensions as four, with a batch of one, where this version of PyTorch takes them so; else itself."""
+        if not spec.rules.attention_adds_batch or any(x.dim() != 3 for x in self.tensors):
+            return self
+        mask = self.mask
+        if mask is not None and mask.dim() in (2, 3):
+            mask = mask[(None,) * (4 - mask.dim())]
+        query, key, value = (x.unsqueeze(0) for x in self.tensors)
+        return replace(self, query=query, key=key, value=value, mask=mask)
+
 
 def _flash(a: Attention, spec: GPUSpec) -> bool:
     """Ampere and newer, half precision, no mask, heads of one size up to 256."""
@@ -77,9 +98,11 @@ def _flash(a: Attention, spec: GPUSpec) -> bool:
         return False
     if a.causal and a.query.shape[-2] != a.key.shape[-2]:
         return False
+    if spec.rules.flash_fits_a_grid and not a.fits_a_grid():
+        return False
     return (
         a.has_types(HALF)
-        and a.batches_and_heads_fit(grouped=True)
+        and a.batches_and_heads_fit(spec.rules)
         and a.has_sequences()
         and a.last_strides_are_one(True)
     )
@@ -105,7 +128,7 @@ def _efficient(a: Attention, spec: GPUSpec) -> bool:
         return False
     if not a.has_sequences() or not a.last_strides_are_one(False):
         return False
-    if not a.batches_and_heads_fit(grouped=spec.rules.efficient_repeats_heads):
+    if not a.batches_and_heads_fit(spec.rules, grouped=spec.rules.efficient_repeats_heads):
         return False
     return a.has_types(
         (torch.float16, torch.float32, *HALF[1:]) if spec.capability[0] >= 8 else (torch.float16, torch.float32)
@@ -121,6 +144,23 @@ def _mask_broadcasts(a: Attention) -> bool:
     return not a.mask.requires_grad and a.mask.dim() in (2, 4) and fits
 
 
+def _cudnn_takes_heads(d: int, d_value: int, trains: bool, spec: GPUSpec) -> bool:
+    """Head dimensions in eights, up to 128; on Hopper and Blackwell larger ones, as the version of PyTorch knows them.
+
+    Source: check_cudnn_tensor_shapes and, from 2.15 on, check_cudnn_d256_bprop_head_dim in sdp_utils.cpp.
+    """
+    if d % 8 or d_value % 8:
+        return False
+    if max(d, d_value) <= 128:
+        return True
+    hopper, blackwell = spec.capability == (9, 0), spec.capability[0] == 10
+    if not spec.rules.cudnn_trains_few_heads:
+        return max(d, d_value) <= 256 if hopper else blackwell and (d, d_value) == (192, 128)
+    if not (hopper or blackwell) or max(d, d_value) > 256:
+        return False
+    return not trains or (d, d_value) in ((192, 128), (256, 256))
+
+
 def _cudnn(a: Attention, spec: GPUSpec) -> bool:
     """Ampere and newer, half precision, head dimensions in eights."""
     if spec.capability < (8, 0) or not torch.backends.cuda.cudnn_sdp_enabled() or not a.is_dense():
@@ -128,16 +168,13 @@ def _cudnn(a: Attention, spec: GPUSpec) -> bool:
     if must_repeat():
         return False
     d, d_value = a.query.shape[-1], a.value.shape[-1]
-    limit = 256 if spec.capability == (9, 0) else 128
-    if spec.capability[0] == 10 and (d, d_value) == (192, 128):
-        limit = 192
-    if max(d, d_value) > limit or d % 8 or d_value % 8 or a.key.shape[2] == 1:
+    if not _cudnn_takes_heads(d, d_value, a.trains, spec) or a.key.shape[2] == 1 or not a.fits_a_grid():
         return False
     if a.dropout * 16 % 1 or (a.dropout and a.query.shape[2] == 1):
         return False
     if not a.has_types(HALF) or not _mask_broadcasts(a) or not a.has_sequences():
         return False
-    return a.last_strides_are_one(True) and a.batches_and_heads_fit(grouped=True, same_heads=False)
+    return a.last_strides_are_one(True) and a.batches_and_heads_fit(spec.rules, same_heads=False)
 
 
 _CONDITIONS = {

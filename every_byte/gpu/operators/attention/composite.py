@@ -62,24 +62,33 @@ def scaled_dot_product_attention(
     if not (query.numel() and key.numel() and value.numel()):
         return _of_nothing(query, key, value)
     spec = _gpu_of(query)
-    attention = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    backend = choose(attention, spec) if spec is not None else SDPBackend.MATH
+    given = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    if spec is None:
+        return _attention_by(SDPBackend.MATH, given, scale)
+    attention = given.with_batch(spec)
+    out = _attention_by(choose(attention, spec), attention, scale)
+    return out if attention is given else out.squeeze(0)
+
+
+def _attention_by(backend: SDPBackend, a: Attention, scale: float | None) -> torch.Tensor:
+    """Attention by that backend, which takes it."""
+    query, key, value = a.tensors
     minus_infinity = _CUDNN_MINUS_INFINITY if backend == SDPBackend.CUDNN_ATTENTION else -math.inf
-    mask = _as_addend(attn_mask, query.dtype, minus_infinity)
+    mask = _as_addend(a.mask, query.dtype, minus_infinity)
     if backend == SDPBackend.MATH:
         return attention_in_mathematics(
-            query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+            query, key, value, mask, a.dropout, a.causal, None, scale=scale, enable_gqa=a.grouped
         )[0]
     if backend == SDPBackend.FLASH_ATTENTION:
-        return _flash_attention(query, key, value, dropout_p, is_causal, scale)
+        return _flash_attention(query, key, value, a.dropout, a.causal, scale)
     if backend == SDPBackend.CUDNN_ATTENTION:
         return aten._scaled_dot_product_cudnn_attention(
-            query, key, value, mask, attention.trains, dropout_p, is_causal, False, scale=scale
+            query, key, value, mask, a.trains, a.dropout, a.causal, False, scale=scale
         )[0]
     if mask is not None:
         mask = _aligned(mask).expand(*query.shape[:3], key.shape[2])
     return aten._scaled_dot_product_efficient_attention(
-        query, key, value, mask, attention.trains, dropout_p, is_causal, scale=scale
+        query, key, value, mask, a.trains, a.dropout, a.causal, scale=scale
     )[0]
 
 
@@ -227,8 +236,10 @@ def safe_softmax(call: Call) -> None:
 def _fused_sdp_choice(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ) -> int:
-    attention = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    return int(choose(attention, _gpu_of(query)))
+    attention, spec = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa), _gpu_of(query)
+    with torch.no_grad():  # asked so, PyTorch forgets which of three dimensions want gradients; the attention does not
+        with_batch = attention.with_batch(spec)
+    return int(choose(with_batch, spec))
 
 
 @takes(aten._fused_sdp_choice.default)
