@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from every_byte.remedies.losses import fused_chunks, half_logits, recomputed_chunks, whole_logits
-from utils.experiments.loss_gradients import TOKENS, errors
+from utils.experiments.loss_gradients import TOKENS, errors, power_above
 
 LOSSES = [whole_logits, recomputed_chunks(64), fused_chunks(64)]
 
@@ -31,9 +31,13 @@ def test_a_sum_of_sums_is_less_exact_in_bfloat16_alone():
 
 
 def test_what_the_chapter_shows_is_not_on_a_boundary():
-    """Another processor adds up in another order, and is off by another percent: the one digit stays."""
+    """Processors add up in orders of their own, and were off by 4 percent from each other: what is shown stays."""
     for loss in (whole_logits, recomputed_chunks(32), fused_chunks(32)):
         for dtype in (torch.float32, torch.bfloat16):
             for error in errors(loss, dtype):
                 shown = error / torch.finfo(dtype).eps
-                assert f"{shown * 0.985:.1g}" == f"{shown * 1.015:.1g}"
+                assert power_above(shown * 0.92) == power_above(shown * 1.08)
+
+
+def test_a_power_above():
+    assert [power_above(x) for x in (0.26, 1.0, 2.4, 4.1)] == [0.5, 1.0, 4.0, 8.0]

@@ -1,5 +1,6 @@
 """How exact a loss's gradients are: beside those of the same numbers in float64, computed on the CPU."""
 
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -24,6 +25,11 @@ def errors(loss: Callable, dtype: torch.dtype) -> tuple[float, float]:
     """
     found = zip(_gradients(loss, dtype), exact_gradients(), strict=True)
     return tuple((_size(one.double() - exact) / _size(exact)).item() for one, exact in found)
+
+
+def power_above(error: float) -> float:
+    """The power of two that an error stays under: the same on every processor, each adding up in an order of its own."""
+    return 2.0 ** math.ceil(math.log2(error))
 
 
 def _gradients(loss: Callable, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
