@@ -49,8 +49,9 @@ class Rules:
     cudnn_trains_few_heads: bool = False
     """Whether cuDNN's attention trains head dimensions beyond 128 only as 192 with 128, and 256; else, on Hopper, any
     up to 256."""
-    group_norm_copies_last: bool = False
-    """Whether `group_norm` makes contiguous copies behind its results; else before them."""
+    group_norm_keeps_layout: bool = False
+    """Whether `group_norm` works in channels-last too, and makes what copies it needs behind its results; else it makes
+    contiguous copies before them."""
     norms_by_chunk: bool = False
     """Whether norms of many tensors have one number for each chunk, found by offsets; else for each tensor as many as
     the longest has."""
@@ -99,7 +100,7 @@ PYTORCH_2_15 = replace(
     attention_adds_batch=True,
     flash_fits_a_grid=True,
     cudnn_trains_few_heads=True,
-    group_norm_copies_last=True,
+    group_norm_keeps_layout=True,
     norms_by_chunk=True,
     is_verified=False,  # cuDNN attention on Hopper, and products added to a matrix, are not yet as recorded
 )

@@ -2,6 +2,7 @@
 
 import torch
 
+from .launch.memory_formats import ORDERS, copies_in, suggested
 from .launch.units import HALF
 from .registry import Call, contiguous_copies, returns, takes
 
@@ -22,10 +23,24 @@ def _group_norm(x, weight, bias, n: int, channels: int, positions: int, groups: 
     return aten.native_group_norm.default(x, weight, bias, n, channels, positions, groups, eps)
 
 
+def _orders(call: Call, x: torch.Tensor) -> tuple[torch.memory_format, bool]:
+    """The order of dimensions in which a kernel wants x, and whether the kernels of channels-last then take it.
+
+    Those of PyTorch before 2.15 want it contiguous. A tensor that lies in both orders counts as channels-last.
+    """
+    if not call.memory.spec.rules.group_norm_keeps_layout:
+        return torch.contiguous_format, False
+    form = suggested(x)
+    if x.dim() not in ORDERS:
+        return form, False
+    _, last = ORDERS[x.dim()]
+    return form, form == last or x.is_contiguous(memory_format=last)
+
+
 @takes(aten.native_group_norm.default)
 def group_norm(call: Call) -> None:
-    """Contiguous copies, the result and each group's statistics; these in float32 for half types, and a scale and a
-    shift for each channel, where positions or parameters make them worth it.
+    """Copies in order, the result and each group's statistics; these in float32 for half types, and a scale and a
+    shift for each channel, where positions or parameters make them worth it, and always in channels-last.
 
     Source: GroupNormKernelImplInternal in aten/src/ATen/native/cuda/group_norm_kernel.cu.
     """
@@ -33,20 +48,21 @@ def group_norm(call: Call) -> None:
     if x.numel() == 0:
         call.place_all()
         return
-    if call.memory.spec.rules.group_norm_copies_last:
+    if call.memory.spec.rules.group_norm_keeps_layout:
         call.place_all()
-    call.hold(*contiguous_copies(x, weight, bias))
+    form, is_last = _orders(call, x)
+    call.hold(*copies_in(form, x), *contiguous_copies(weight, bias))
     call.place_all()  # what is there stays
     wide = max(x.element_size(), 4)
     if x.dtype in HALF:
         call.hold(*[n * groups * wide] * 2)
-    if positions != 1 and (weight is not None or bias is not None):
+    if is_last or positions != 1 and (weight is not None or bias is not None):
         call.while_taken(*[n * channels * wide] * 2)
 
 
 @takes(aten.native_group_norm_backward.default)
 def group_norm_backward(call: Call) -> None:
-    """Contiguous copies and the gradients; two sums for each channel, and two or three factors for the input's.
+    """Copies in order and the gradients; two sums for each channel, and two or three factors for the input's.
 
     Source: GroupNormBackwardKernelImplInternal in group_norm_kernel.cu.
     """
@@ -54,13 +70,15 @@ def group_norm_backward(call: Call) -> None:
     if x.numel() == 0:
         call.place_all()
         return
-    call.hold(*contiguous_copies(gradient, x, mean, rstd, weight))
+    form, is_last = _orders(call, x)
+    call.hold(*copies_in(form, gradient, x), *contiguous_copies(mean, rstd, weight))
     call.place_all()
     wide = max(x.element_size(), 4)
     of_channels, of_groups = n * channels * wide, n * groups * wide
-    call.hold(of_channels, of_channels)
+    if is_last or positions != 1 or not call.memory.spec.rules.group_norm_keeps_layout:
+        call.hold(of_channels, of_channels)
     if mask[0]:
         call.hold(of_groups, of_groups)
-        if positions != 1 and weight is not None:
+        if positions != 1 and weight is not None and not is_last:
             call.hold(of_channels)
             call.fill(wide)

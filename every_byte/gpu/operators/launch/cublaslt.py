@@ -2,23 +2,30 @@
 
 import torch
 
-_TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+from .units import HALF
+
+_TYPES = (torch.float64, torch.float32, *HALF)
 
 
-def goes_to_lt(result: torch.Tensor, bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, beta: float) -> bool:
-    """Whether `beta * bias + left @ right` does: where the bias is a row, or a matrix that stays as it is.
+def goes_to_lt(
+    result: torch.Tensor, bias: torch.Tensor, left: torch.Tensor, right: torch.Tensor, beta: float, activates: bool
+) -> bool:
+    """Whether `beta * bias + left @ right` does, or an activation of it.
 
     Counts: by the rules of PyTorch 2.15, the first in which it matters which of both multiplies.
-    Source: isInputCompliesAddmmCudaLt in aten/src/ATen/native/cuda/Blas.cpp; what of it the recordings of 2.15 show.
+    Source: isInputCompliesAddmmCudaLt in aten/src/ATen/native/cuda/Blas.cpp; what that version does beyond it was asked
+            of its CUDA build, shape by shape.
     """
-    is_row = (
-        bias.is_contiguous() and (bias.dim() == 1 or bias.squeeze().dim() == 1) and bias.shape[-1] == right.shape[1]
-    )
-    is_matrix = bias.dim() == 2 and bias is not result  # copied into the result, and added to it
-    return (
-        result.dim() == 2
-        and result.is_contiguous()
-        and (is_matrix or is_row and beta == 1)
-        and left.dtype in _TYPES
-        and min(right.shape) > 1
-    )
+    if not result.is_contiguous() or result.dim() != 2 or left.dtype not in _TYPES or min(right.shape) <= 1:
+        return False
+    is_row = bias.is_contiguous() and bias.squeeze().dim() <= 1 and bias.shape[-1:] == right.shape[1:]
+    if beta == 1 and (is_row or activates and bias.dim() == 2):
+        return True
+    return left.dtype in HALF and beta != 0 and bias is not result and _is_read_in_place(bias, result)
+
+
+def _is_read_in_place(bias: torch.Tensor, result: torch.Tensor) -> bool:
+    """Whether a bias is a matrix as large as the result, of rows that lie one after another."""
+    if bias.shape != result.shape or len(result) <= 1:
+        return False
+    return bias.stride(1) == 1 and bias.stride(0) >= bias.shape[1]
