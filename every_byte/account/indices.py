@@ -1,6 +1,7 @@
 """Refuses what a GPU would: a row that an embedding does not have, as a position beyond a model's last one."""
 
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -8,21 +9,33 @@ from torch import nn
 from every_byte.gpu.known.reading import known_values
 
 
-def watch_indices(model: nn.Module) -> None:
+@contextmanager
+def watched_indices(model: nn.Module) -> Iterator[None]:
     """Let each embedding of a model on a simulated GPU look at its indices, as far as the host knows them.
 
-    A simulated GPU computes nothing, and would not notice; on CUDA the kernel stops the process.
+    A simulated GPU computes nothing, and would not notice; on CUDA the kernel stops the process. What is looked at is
+    what `nn.Embedding.forward` is given: a subclass may be called with something else, as BART's positions are with the
+    tokens.
     """
-    for path, module in model.named_modules():
-        if isinstance(module, nn.Embedding):
-            module.register_forward_pre_hook(partial(_look_up, path))
+    paths = {module: path for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
+    original = nn.Embedding.forward
+
+    def forward(self: nn.Embedding, input: torch.Tensor) -> torch.Tensor:
+        if self in paths:
+            _look_up(paths[self], self.num_embeddings, input)
+        return original(self, input)
+
+    nn.Embedding.forward = forward
+    try:
+        yield
+    finally:
+        nn.Embedding.forward = original
 
 
-def _look_up(path: str, module: nn.Embedding, args: tuple) -> None:
-    indices = known_values(args[0]) if args and isinstance(args[0], torch.Tensor) else None
+def _look_up(path: str, n_rows: int, given: torch.Tensor) -> None:
+    indices = known_values(given) if isinstance(given, torch.Tensor) else None
     if indices is None or not indices.numel():
         return
     for row in (int(indices.max()), int(indices.min())):
-        if not 0 <= row < module.num_embeddings:
-            where = path or "an embedding"
-            raise IndexError(f"{where} has {module.num_embeddings:,d} rows, and is asked for row {row:,d}")
+        if not 0 <= row < n_rows:
+            raise IndexError(f"{path or 'an embedding'} has {n_rows:,d} rows, and is asked for row {row:,d}")

@@ -14,7 +14,7 @@ from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.simulated import SimulatedGPU
 
 from . import batch as batches
-from .indices import watch_indices
+from .indices import watched_indices
 from .letters import arguments, called_with, of_letters, with_numbers
 from .report import Report
 from .training import Training
@@ -110,8 +110,7 @@ class TrainingStep:
         model = self._model()
         with SimulatedGPU(gpu, cuda=True, settings=settings) as simulated, _reported():
             simulated.trace.calls = {} if notes_calls else None
-            watch_indices(model)
-            with Training(simulated) as training:
+            with watched_indices(model), Training(simulated) as training:
                 try:
                     self._train(model, n_steps, lambda: simulated.trace.mark(END_OF_FORWARD))
                 except torch.OutOfMemoryError as error:

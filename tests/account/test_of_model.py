@@ -241,6 +241,27 @@ def test_a_row_that_an_embedding_does_not_have_is_refused():
         account(Positions, tokens("b", "s", below=100), loss=squares, b=2, s=128)
 
 
+class Places(nn.Embedding):
+    """Positions behind two others, as BART's: it is called with the tokens, and looks up their places."""
+
+    def forward(self, words):
+        return super().forward(torch.arange(words.shape[1], device=self.weight.device) + 2)
+
+
+@pytest.mark.parametrize(("n", "fits"), [(126, True), (127, False)])
+def test_an_embedding_that_is_called_with_something_else(n, fits):
+    """What counts is what it looks up: 128 rows hold 126 places, whatever the tokens are."""
+
+    def run():
+        return account(Places(128, 8), tokens(1, n, below=5000), loss=squares)
+
+    if fits:
+        assert run().requested_bytes > 0
+        return
+    with pytest.raises(IndexError, match="an embedding has 128 rows, and is asked for row 128"):
+        run()
+
+
 def test_some_letters_of_a_function_with_defaults():
     def make(d, V=100):
         return nn.Linear(d, V)
