@@ -25,6 +25,9 @@ _CLAMPS = ("ClampBackward0", "ClampBackward1")
 _ENTROPIES = ("BinaryCrossEntropyWithLogitsBackward0", "BinaryCrossEntropyBackward0")
 _ENTROPY_TWICE = "BinaryCrossEntropyBackwardBackward0"
 _ATAN2 = ("Atan2Backward0",)
+_LIMITS = ("ClampBackward0", "ClampMinBackward1", "ClampMaxBackward1")  # of tensors
+_LARGER_OF_TWO = ("MaximumBackward0", "MinimumBackward0", "FmaxBackward0", "FminBackward0", *_LIMITS)
+"""From PyTorch 2.15 on these fill what `where` has made; before, fmax and fmin fill the gradient, out of place."""
 IN_FORMULAS = {
     aten.scatter.src: (aten.scatter_.src, None),
     aten.scatter_add.default: (aten.scatter_add_.default, None),
@@ -74,6 +77,11 @@ def in_place_form(func: torch._ops.OpOverload, args: tuple) -> torch._ops.OpOver
         if not _is_in_place_in_entropy(func, node, args[0]):
             return func
         return None if func in _KEEPING and torch.is_grad_enabled() and args[1].requires_grad else in_place
+    if node.name() in _LARGER_OF_TWO:
+        if func is aten.masked_fill.Scalar:
+            return in_place if _made_by(node, args[0]) == "aten::where.self" else func
+        if attached()[-1].memory.spec.rules.limits_share_gradients:
+            return func
     if formulas is _ATAN2 and torch.is_grad_enabled():
         return func
     if formulas is None:

@@ -49,6 +49,9 @@ class Rules:
     cudnn_trains_few_heads: bool = False
     """Whether cuDNN's attention trains head dimensions beyond 128 only as 192 with 128, and 256; else, on Hopper, any
     up to 256."""
+    limits_share_gradients: bool = False
+    """Whether a number equal to a limit of `clamp`, as to the other number of `maximum` or `fmax`, shares its gradient
+    with the limit, and how that is computed; else it has all of it, but for `maximum` and `minimum`."""
     group_norm_keeps_layout: bool = False
     """Whether `group_norm` works in channels-last too, and makes what copies it needs behind its results; else it makes
     contiguous copies before them."""
@@ -100,6 +103,7 @@ PYTORCH_2_15 = replace(
     attention_adds_batch=True,
     flash_fits_a_grid=True,
     cudnn_trains_few_heads=True,
+    limits_share_gradients=True,
     group_norm_keeps_layout=True,
     norms_by_chunk=True,
     is_verified=False,  # cuDNN attention on Hopper, and products added to a matrix, are not yet as recorded
