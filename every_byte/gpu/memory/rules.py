@@ -52,6 +52,10 @@ class Rules:
     limits_share_gradients: bool = False
     """Whether a number equal to a limit of `clamp`, as to the other number of `maximum` or `fmax`, shares its gradient
     with the limit, and how that is computed; else it has all of it, but for `maximum` and `minimum`."""
+    multinomial_sums_in_place: bool = False
+    """Whether `multinomial` with replacement writes the running sums of its probabilities over their quotients."""
+    repeats_have_a_least: bool = False
+    """Whether `repeat_interleave` looks at the least of its repeats; else at whether each is negative."""
     group_norm_keeps_layout: bool = False
     """Whether `group_norm` works in channels-last too, and makes what copies it needs behind its results; else it makes
     contiguous copies before them."""
@@ -104,6 +108,8 @@ PYTORCH_2_15 = replace(
     flash_fits_a_grid=True,
     cudnn_trains_few_heads=True,
     limits_share_gradients=True,
+    multinomial_sums_in_place=True,
+    repeats_have_a_least=True,
     group_norm_keeps_layout=True,
     norms_by_chunk=True,
     is_verified=False,  # cuDNN attention on Hopper, and products added to a matrix, are not yet as recorded

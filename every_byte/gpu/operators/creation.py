@@ -241,7 +241,8 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
     drawn = x.new_empty(0, dtype=torch.int64).resize_((*x.shape[:-1], n))
     if replacement and n > 1:
         given, shares = (torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(2))
-        sums = shares.cumsum(-1)
+        in_place = attached()[-1].memory.spec.rules.multinomial_sums_in_place
+        sums = torch.cumsum(shares, -1, out=given) if in_place else shares.cumsum(-1)
         del sums, shares, given
         return drawn
     least, largest = torch.aminmax(x)

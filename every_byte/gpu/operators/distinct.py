@@ -80,8 +80,12 @@ def repeat_interleave(call: Call) -> None:
         call.while_taken(*copies, cub.running_sum(n, INDEX_BYTES, call.memory.spec))
         if call.kwargs.get("output_size") is None:
             with call.scope():
-                call.hold(n, 1)
-                reduce(call, torch.empty(n, dtype=torch.bool, device="meta"), {0}, 1, 1)
+                if call.memory.spec.rules.repeats_have_a_least:
+                    call.hold(repeats.element_size())
+                    reduce(call, repeats, {0}, repeats.element_size(), repeats.element_size())
+                else:
+                    call.hold(n, 1)
+                    reduce(call, torch.empty(n, dtype=torch.bool, device="meta"), {0}, 1, 1)
     call.place_all()
 
 

@@ -19,7 +19,7 @@ SUMMED_PER_THREAD = 16
 SUMS_WITH_KNOWN_SCRATCH = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 
 
-@takes(aten.cumsum.default, aten.cumprod.default)
+@takes(aten.cumsum.default, aten.cumsum.out, aten.cumprod.default, aten.cumprod.out)
 def running_sum(call: Call) -> None:
     """The result; the input in the result's type, then contiguous; and the scratch of CUB if there is one row alone.
 
@@ -44,7 +44,7 @@ def running_sum(call: Call) -> None:
 
 def _sums_in_order(func: torch._ops.OpOverload, dtype: torch.dtype) -> bool:
     """Whether a run must be repeatable, where CUB's sum is not: of floating types."""
-    is_rounded = func is aten.cumsum.default and (dtype.is_floating_point or dtype.is_complex)
+    is_rounded = func.overloadpacket is aten.cumsum and (dtype.is_floating_point or dtype.is_complex)
     return is_rounded and torch.are_deterministic_algorithms_enabled()
 
 
