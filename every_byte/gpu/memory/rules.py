@@ -56,6 +56,8 @@ class Rules:
     """Whether `multinomial` with replacement writes the running sums of its probabilities over their quotients."""
     repeats_have_a_least: bool = False
     """Whether `repeat_interleave` looks at the least of its repeats; else at whether each is negative."""
+    numbers_are_written_unread: bool = False
+    """Whether a number is written at one position on the GPU without reading that position."""
     group_norm_keeps_layout: bool = False
     """Whether `group_norm` works in channels-last too, and makes what copies it needs behind its results; else it makes
     contiguous copies before them."""
@@ -110,6 +112,7 @@ PYTORCH_2_15 = replace(
     limits_share_gradients=True,
     multinomial_sums_in_place=True,
     repeats_have_a_least=True,
+    numbers_are_written_unread=True,
     group_norm_keeps_layout=True,
     norms_by_chunk=True,
     is_verified=False,  # cuDNN attention on Hopper, and products added to a matrix, are not yet as recorded

@@ -23,6 +23,7 @@ from .recurrent import flatten_for_cudnn
 from .repeating import compose_where_repeated
 from .replacing import Changes
 from .unseen import pin_without_a_driver, see_resized_storages, see_what_tensor_makes
+from .writing_by_index import write_without_reading
 
 
 def _watch():
@@ -72,5 +73,6 @@ GATES = _Gates(
         say_where_nothing_is_cast,
         refuse_pools,
         chunk_as_on_cuda,
+        write_without_reading,
     ]
 )
