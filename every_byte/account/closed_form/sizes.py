@@ -22,13 +22,17 @@ FRACTIONS = [Fraction(n) for n in (1, 2, 3, 4, 6, 8, 5, 12, 16)] + [Fraction(1, 
 
 @dataclass(frozen=True)
 class Ranges:
-    """For each letter whether it may be any number, and the least and the largest at which it is tried."""
+    """For each letter whether it may be any number, and the least and the largest at which it is tried.
+
+    `refusals` has what the model says of one more than the largest, where it takes no more.
+    """
 
     letters: tuple[str, ...]
     is_free: tuple[bool, ...]
     values: tuple[tuple[int, ...], ...]
     low: tuple[int, ...]
     high: tuple[int, ...]
+    refusals: tuple[str, ...]
 
     @property
     def ends(self) -> tuple[range, ...]:
@@ -67,18 +71,40 @@ def ranges_of(samples: Samples) -> Ranges:
     """
     if samples.at(samples.base) is None:
         raise ValueError(f"the sizes of the account must be ones that the model takes: {samples.refused[samples.base]}")
-    is_free, values = [], []
-    for i, n in enumerate(samples.base):
-        free = samples.at(_with(samples.base, i, n + 1)) is not None
-        unit = unit_of(n)
-        even = -(-n // unit) * unit
-        near = [even + unit * k for k in range(MOST_ON_A_LINE)] if free else _multiples(n)
-        is_free.append(free)
-        values.append(tuple(near))
-    low = tuple(max(1, n // 2) for n in samples.base)
-    ends = [values[N_ON_A_LINE - 1] if free else 0 for free, values in zip(is_free, values, strict=True)]
-    high = tuple(max(2 * n, end) for n, end in zip(samples.base, ends, strict=True))
-    return Ranges(samples.letters, tuple(is_free), tuple(values), low, high)
+    each = [_tried(samples, i) for i in range(len(samples.base))]
+    return Ranges(samples.letters, *map(tuple, zip(*each, strict=True)))
+
+
+def _tried(samples: Samples, i: int) -> tuple[bool, tuple[int, ...], int, int, str]:
+    """Of one letter: whether it is free, its even values, the least and the largest, and why there is no larger one."""
+    n = samples.base[i]
+    low, high = max(1, n // 2), 2 * n
+    if samples.at(_with(samples.base, i, n + 1)) is None:
+        return False, tuple(_multiples(n)), low, high, ""
+    unit = unit_of(n)
+    high = max(high, -(-n // unit) * unit + (N_ON_A_LINE - 1) * unit)
+    end, refusal = _end(samples, i, high)
+    while unit > 1 and end // unit - n // unit < N_ON_A_LINE:  # in smaller steps, so that a line fits below the end
+        unit //= 2
+    first = -(-n // unit) * unit
+    near = [first + unit * k for k in range(MOST_ON_A_LINE)]
+    near = [value for value in near if value <= end] if refusal else near
+    below = [value for value in range(first - unit, low - 1, -unit)] if refusal else []
+    return True, (*near, *below), low, end, refusal
+
+
+def _end(samples: Samples, i: int, high: int) -> tuple[int, str]:
+    """The largest value of a letter that the model takes, if that is less than `high`, and why it takes no more."""
+    if samples.at(_with(samples.base, i, high)) is not None:
+        return high, ""
+    taken, refused = samples.base[i] + 1, high
+    while refused - taken > 1:
+        middle = (taken + refused) // 2
+        if samples.at(_with(samples.base, i, middle)) is None:
+            refused = middle
+        else:
+            taken = middle
+    return taken, samples.refused[_with(samples.base, i, refused)]
 
 
 def origin_of(samples: Samples, ranges: Ranges) -> Sample:

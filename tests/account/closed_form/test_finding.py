@@ -53,6 +53,28 @@ def test_a_condition_beyond_the_double():
     assert len(found.checks) == 8
 
 
+class Placed(nn.Module):
+    """Rows with a place each, of which there are so many: what comes of it has a term in s that rounds up to 64."""
+
+    def __init__(self, d, n_places=510):
+        super().__init__()
+        self.places, self.linear = nn.Embedding(n_places, d), nn.Linear(d, d)
+
+    def forward(self, x):
+        y = self.linear(x + self.places(torch.arange(x.shape[1], device=x.device)))
+        return torch.nn.functional.pad(y, (0, 0, 0, -x.shape[1] % 64)) * y.new_ones(x.shape[0], 1, 1)
+
+
+def test_a_range_ends_where_the_model_does():
+    """Even sizes are looked for below its end, and it is said what the model says of a larger one."""
+    taken = account(Placed, numbers("b", "s", "d"), loss=lambda y, _: y.square().mean(), b=4, s=256, d=64)
+    found = taken.formula(letters=["b", "s"])
+    assert found.is_exact, found
+    assert found.ranges.high[found.letters.index("s")] == 510
+    assert "s from 128 to 510" in repr(found)
+    assert "At s=511 the model refuses: IndexError: places has 510 rows, and is asked for row 510." in repr(found)
+
+
 def test_fewer_checks_are_said_to_be_fewer():
     found, _ = of_program(Holding(lambda b: 7 * b, most=8), n_checks=8, b=2)
     assert found.is_exact, found

@@ -101,10 +101,7 @@ def _flash(a: Attention, spec: GPUSpec) -> bool:
     if spec.rules.flash_fits_a_grid and not a.fits_a_grid():
         return False
     return (
-        a.has_types(HALF)
-        and a.batches_and_heads_fit(spec.rules)
-        and a.has_sequences()
-        and a.last_strides_are_one(True)
+        a.has_types(HALF) and a.batches_and_heads_fit(spec.rules) and a.has_sequences() and a.last_strides_are_one(True)
     )
 
 
