@@ -89,7 +89,7 @@ def _tried(samples: Samples, i: int) -> tuple[bool, tuple[int, ...], int, int, s
     first = -(-n // unit) * unit
     near = [first + unit * k for k in range(MOST_ON_A_LINE)]
     near = [value for value in near if value <= end] if refusal else near
-    below = [value for value in range(first - unit, low - 1, -unit)] if refusal else []
+    below = range(first - unit, low - 1, -unit) if refusal else ()
     return True, (*near, *below), low, end, refusal
 
 

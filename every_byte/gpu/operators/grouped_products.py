@@ -2,6 +2,7 @@
 
 import torch
 
+from every_byte.gpu.known.reading import known_values
 from every_byte.gpu.memory.attachment import attached
 
 from .launch.units import round_up
@@ -88,7 +89,7 @@ def _shape(left: torch.Tensor, right: torch.Tensor, offs: torch.Tensor | None) -
 def grouped_product(call: Call) -> None:
     """The result; then pointers, strides and sizes of each group for CUTLASS's kernel, or a product for each group.
 
-    Counts: cuBLAS's workspace, as if the offsets, which are values, left no group empty.
+    Counts: cuBLAS's workspace for each group that is not empty, as far as the offsets are known; else for each.
     Source: _grouped_mm_cuda in cuda/GroupedBlas.cpp, bf16bf16_grouped_gemm_impl_sm90_sm100 in cuda/GroupMM.cu,
         _grouped_mm_fallback in GroupedMMUtils.h.
     """
@@ -100,13 +101,22 @@ def grouped_product(call: Call) -> None:
         call.hold(pointers + groups * (SIZES_BYTES + 3 * STRIDE_BYTES))
         call.hold(_workspace_bytes(call, left, right, groups))
     elif left.numel() and right.numel():
-        for _ in range(1 if left.dim() == right.dim() == 3 else _n_groups(call, left, right)):  # one, of batches
+        for _ in range(1 if left.dim() == right.dim() == 3 else _n_filled(call, left, right)):  # one, of batches
             with call.scope():
                 call.hold_workspace()
 
 
 def _n_groups(call: Call, left: torch.Tensor, right: torch.Tensor) -> int:
     return len(left if left.dim() == 3 else right if right.dim() == 3 else call.argument(2, "offs"))
+
+
+def _n_filled(call: Call, left: torch.Tensor, right: torch.Tensor) -> int:
+    """The groups that have rows, columns or terms; all, where the offsets at which they end are not known."""
+    ends = known_values(call.argument(2, "offs"))
+    if ends is None:
+        return _n_groups(call, left, right)
+    ends = ends.tolist()
+    return sum(end > start for start, end in zip([0, *ends], ends, strict=False))
 
 
 def _workspace_bytes(call: Call, left: torch.Tensor, right: torch.Tensor, groups: int) -> int:
