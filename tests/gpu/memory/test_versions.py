@@ -137,3 +137,63 @@ def test_norms_of_many_tensors_have_a_number_for_each_chunk():
     assert 2 * 4 * 4 in taken_by(norms, "2.13")[0]  # both as many as the long one: four chunks of 65,536
     sizes, _ = taken_by(norms, "2.15")
     assert sizes[2:4] == [3 * 8, 5 * 4]  # where each begins; four chunks and one
+
+
+@pytest.mark.parametrize(("bias", "beta", "dtype", "by_lt"), [
+    ("row", 1, torch.float32, True), ("row", 0.5, torch.float32, False), ("row", 0.5, torch.float16, False),
+    ("matrix", 1, torch.float32, False), ("matrix", 0.5, torch.float16, True), ("matrix", 0, torch.float16, False),
+    ("turned", 1, torch.float16, False), ("column", 1, torch.float16, False),
+])  # fmt: skip
+def test_which_sums_go_to_cublaslt_from_2_15_on(bias, beta, dtype, by_lt):
+    """As the CUDA build of 2.15 does each of them, of 32 rows, 64 terms and 48 columns."""
+
+    def added(gpu):
+        def make(*shape):
+            return torch.empty(*shape, device=gpu.device, dtype=dtype)
+
+        biases = {"row": make(48), "matrix": make(32, 48), "turned": make(48, 32).t(), "column": make(32, 1)}
+        torch.addmm(biases[bias], make(32, 64), make(64, 48), beta=beta)
+
+    sizes, _ = taken_by(added, "2.15")
+    assert (LT_BYTES in sizes, BLAS_BYTES in sizes) == (by_lt, not by_lt)
+
+
+def test_group_norm_stays_channels_last_from_2_15_on():
+    """Three pictures of 12 channels in 4 groups, 3 by 3, in float32: by the CUDA builds."""
+    x_bytes, of_channels, of_groups = 3 * 12 * 9 * 4, 3 * 12 * 4, 3 * 4 * 4
+
+    def normed(gpu):
+        x = torch.empty(3, 12, 3, 3, device=gpu.device).contiguous(memory_format=torch.channels_last)
+        torch.native_group_norm(x, None, None, 3, 12, 9, 4, 1e-5)
+
+    given = [x_bytes, x_bytes]
+    assert taken_by(normed, "2.13")[0] == [*given, x_bytes, x_bytes, of_groups, of_groups]
+    assert taken_by(normed, "2.15")[0] == [*given, x_bytes, of_groups, of_groups, of_channels, of_channels]
+
+
+@pytest.mark.parametrize("shapes", [[(4, 256, 64)] * 3, [(1, 4, 256, 64), (1, 1, 256, 64), (1, 1, 256, 64)]])
+def test_attention_of_three_dimensions_and_of_one_head_for_all(shapes):
+    """Plain mathematics in 2.13, whose scores are in memory; flash attention in 2.15."""
+    scores_bytes, made = 4 * 256 * 256 * 4, []
+
+    def attention(gpu):
+        q, k, v = (torch.empty(*shape, device=gpu.device, dtype=torch.bfloat16) for shape in shapes)
+        made.append(nn.functional.scaled_dot_product_attention(q, k, v).shape)
+
+    assert scores_bytes in taken_by(attention, "2.13")[0]
+    assert scores_bytes not in taken_by(attention, "2.15")[0]
+    assert made == [shapes[0]] * 2
+
+
+def test_drawing_and_repeating():
+    def draw(gpu):
+        torch.multinomial(torch.ones(1000, device=gpu.device), 5, replacement=True)
+
+    assert taken_by(draw, "2.13")[0].count(4000) == 4  # probabilities, two of the kind, running sums
+    assert taken_by(draw, "2.15")[0].count(4000) == 3
+
+    def repeat(gpu):
+        torch.repeat_interleave(torch.ones(1000, dtype=torch.int64).to(gpu.device))
+
+    assert 1000 in taken_by(repeat, "2.13")[0]  # of each repeat, whether it is negative
+    assert 1000 not in taken_by(repeat, "2.15")[0]
