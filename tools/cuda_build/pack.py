@@ -1,6 +1,7 @@
 """Packs what record.py wrote of a version of PyTorch into one file, without what is as with the book's version.
 
-python tools/cuda_build/pack.py recordings/2.15.0        writes tests/reference/2.15.0/recordings.json.xz
+python tools/cuda_build/pack.py recordings/2.15.0          writes tests/reference/2.15.0/recordings.json.xz
+python tools/cuda_build/pack.py --add recordings/2.15.0    keeps what it holds of cases that are not in the folder
 """
 
 import argparse
@@ -11,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from every_byte.gpu.cases.files import file_name, read  # noqa: E402
-from every_byte.verify.recordings import BOOK, PACKED, REFERENCE, pack  # noqa: E402
+from every_byte.verify.recordings import BOOK, PACKED, REFERENCE, pack, unpacked  # noqa: E402
 from every_byte.verify.verify import jobs  # noqa: E402
 from tools.cuda_build.record import difference  # noqa: E402
 
@@ -34,9 +35,14 @@ def main() -> None:
     """Packs a folder, and says what it holds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="what record.py --all --out wrote, named after the version")
-    folder = parser.parse_args().folder
+    parser.add_argument("--add", action="store_true", help="keep what was packed before of other cases")
+    options = parser.parse_args()
+    folder = options.folder
     found, missing = packed(folder)
     place = REFERENCE / folder.name / PACKED
+    if options.add:
+        kept = {key: one for key, one in unpacked(place).items() if key in missing}
+        found, missing = found | kept, [key for key in missing if key not in kept]
     pack(found, place)
     own = sum(one is not None for one in found.values())
     print(f"{place}: {len(found):,d} recordings, {own:,d} of them other than {BOOK}'s; {place.stat().st_size:,d} bytes")
