@@ -1,0 +1,161 @@
+"""Writes book/releases.md, what changed in PyTorch's memory from release to release: `python -m tools.releases`.
+
+Every figure is one of a recording; tests/reference says how those are made. What a change is called, and where it is
+spoken of, is in release_changes.py.
+"""
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from every_byte.gpu.memory.versions import VERSIONS
+from every_byte.verify.recordings import BOOK, Recorded, Recordings, versions
+from every_byte.verify.verify import jobs
+from tools.release_changes import CHANGES, LIBRARIES, PROGRAMS, Change
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "book" / "releases.md"
+READINGS = {"peak": "at most", "allocated": "left"}
+"""Which figures of a mark a table has, and what it calls them."""
+
+HEAD = """# What changed in PyTorch's memory, release by release
+
+The same programs were run over the CUDA builds of {names}, and every allocation was recorded; the builds are those on
+PyPI ({libraries}). No GPU was there: stub libraries stand below PyTorch, whose own code asks for the memory
+([how](how_we_know.md)). So these are the bytes that PyTorch's allocator gives out. What cuDNN's kernels ask for in
+addition is not known, and not in them. Written by `python -m tools.releases`.
+
+The book follows PyTorch {book}, whatever you run. `every-byte run`, `account(…)` and
+`SimulatedGPU(name, torch="2.15")` follow the version that you have or name; `every-byte verify` runs all recorded
+programs under your PyTorch and says which agree.
+"""
+STEPS = """
+## What it comes to for a training step
+
+The most that was allocated at a time, in bytes. Each program is a case of `tests/reference`; it runs on the card behind
+its name.
+
+"""
+COUNTED = """
+## How many programs differ
+
+Of each program that both versions ran: whether any figure at any of its marks differs, and how the most that was
+allocated at a time does.
+
+| from | to | programs | no figure differs | peak smaller | peak larger | peak as before, another figure differs |
+|---|---|--:|--:|--:|--:|--:|
+"""
+LINK = "https://github.com/pytorch/pytorch"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    print(PAGE.relative_to(ROOT))
+
+
+def page() -> str:
+    """The page, in Markdown; it reads every recording."""
+    return told() + COUNTED + "".join(_counted(_recorded()))
+
+
+def told() -> str:
+    """The page without the counts of programs, for which every recording is read."""
+    recorded = _recorded()
+    numbers = [recording.version for recording in recorded.values()]
+    names = f"PyTorch {', '.join(numbers[:-1])} and {numbers[-1]}"
+    libraries = "; ".join(f"{number}: {LIBRARIES[number]}" for number in numbers)
+    parts = [HEAD.format(names=names, libraries=libraries, book=BOOK.rsplit(".", 1)[0])]
+    parts += [STEPS, *_steps(recorded)]
+    for version in reversed(list(recorded)):
+        changes = [change for change in CHANGES if change.version == version]
+        if changes:
+            parts.append(f"\n## {version}\n")
+            parts += [_told(change, recorded) for change in changes]
+    return "".join(parts)
+
+
+@cache
+def _recorded() -> dict[str, Recordings]:
+    return {name: Recordings(folder) for name, folder in versions().items()}
+
+
+def _steps(recorded: dict[str, Recordings]) -> Iterator[str]:
+    yield _head("program", recorded)
+    for name, what in PROGRAMS.items():
+        one = _case(name)
+        yield _row(f"{what}, `{name}`", [_most(recordings[one]) for recordings in recorded.values()])
+
+
+def _told(change: Change, recorded: dict[str, Recordings]) -> str:
+    """A heading, what changed, and the figures of its small program before and after."""
+    text = f"\n### {change.title}\n\n{change.text} {_sources(change)}\n"
+    if not change.case:
+        return text
+    before, after = _around(change.version, list(recorded))
+    one = _case(change.case)
+    marks = list(zip(recorded[before][one]["marks"], recorded[after][one]["marks"], strict=True))
+    rows = [
+        (f"{word}, {new['name']}", old[reading], new[reading])
+        for old, new in marks for reading, word in READINGS.items() if old[reading] != new[reading]
+    ]  # fmt: skip
+    body = "".join(f"| {what} | {old:,d} | {new:,d} |\n" for what, old, new in rows)
+    return f"{text}\n| bytes, `{change.case}` | {before} | {after} |\n|---|--:|--:|\n{body}"
+
+
+def _sources(change: Change) -> str:
+    if not change.threads:
+        return "Found in the builds; we know of no thread about it."
+    links = [f"[{number}]({LINK}/{kind}/{number})" for kind, number in change.threads]
+    return f"Spoken of in PyTorch's {'threads' if len(links) > 1 else 'thread'} {', '.join(links)}."
+
+
+def _counted(recorded: dict[str, Recordings]) -> Iterator[str]:
+    names = list(recorded)
+    for before, after in zip(names, names[1:], strict=False):
+        old, new = recorded[before], recorded[after]
+        both = [one for one in jobs([]) if one in old and one in new]
+        pairs = [(old[one], new[one]) for one in both]
+        same = sum(one["marks"] == other["marks"] for one, other in pairs)
+        smaller = sum(_most(other) < _most(one) for one, other in pairs)
+        larger = sum(_most(other) > _most(one) for one, other in pairs)
+        counts = (len(both), same, smaller, larger, len(both) - same - smaller - larger)
+        yield f"| {before} | {after} | " + " | ".join(f"{n:,d}" for n in counts) + " |\n"
+
+
+def _around(version: str, names: list[str]) -> tuple[str, str]:
+    """The recorded versions before and from a change on."""
+    at = names.index(version)
+    return names[at - 1], names[at]
+
+
+def _most(recording: dict) -> int:
+    return max(mark["peak"] for mark in recording["marks"])
+
+
+def _case(name: str) -> Recorded:
+    """The case of a name with its card, "release_linear.a100"."""
+    case, card = name.rsplit(".", 1)
+    return next(one for one in jobs([case]) if one.card == card)
+
+
+def _head(first: str, recorded: dict[str, Recordings]) -> str:
+    return f"| {first} | {' | '.join(recorded)} |\n|---|{'--:|' * len(recorded)}\n"
+
+
+def _row(first: str, numbers: list[int]) -> str:
+    return f"| {first} | {' | '.join(f'{n:,d}' for n in numbers)} |\n"
+
+
+def without_words() -> list[str]:
+    """The rules that differ between versions and that no change names."""
+    named = {name for change in CHANGES for name in change.rules}
+    fields = vars(VERSIONS["2.13"]).keys() - {"torch_version", "is_verified"}
+    return sorted(
+        name for name in fields - named if len({str(getattr(rules, name)) for rules in VERSIONS.values()}) > 1
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
