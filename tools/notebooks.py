@@ -2,12 +2,15 @@
 
 Written is what a reader should find and what nbval compares: sources, outputs, counts 1..N, readable cell ids. Widget
 state, timestamps and the interpreter's version are left out. Running it twice changes nothing, unless a cell tagged
-`nbval-ignore-output` prints a timing. `--only-normalise` rewrites without running.
+`nbval-ignore-output` prints a timing. `--only-normalise` rewrites without running. `--compare` runs and writes nothing:
+it lists the cells that print something else than what is stored, as under another version of PyTorch.
 """
 
 import argparse
+import copy
 import re
 import sys
+from itertools import zip_longest
 from pathlib import Path
 
 import nbformat
@@ -77,7 +80,7 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     return notebook
 
 
-def execute(notebook: NotebookNode, folder: Path) -> NotebookNode:
+def execute(notebook: NotebookNode, folder: Path, **options) -> NotebookNode:
     """Run every cell in a fresh kernel of this interpreter; an error not announced by `raises-exception` stops it."""
     for cell in notebook.cells:
         if cell.cell_type == "code":
@@ -90,8 +93,35 @@ def execute(notebook: NotebookNode, folder: Path) -> NotebookNode:
         coalesce_streams=True,
         store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},
+        **options,
     )
     return client.execute()
+
+
+def lines_of(cell: NotebookNode) -> list[str]:
+    """The text of a cell's outputs, line by line: what it printed, the plain form of what it showed, its error."""
+    found = []
+    for output in cell.outputs:
+        if output.output_type == "error":
+            found.append(f"{output.ename}: {output.evalue}")
+        else:
+            found.append(output.text if output.output_type == "stream" else output.data.get("text/plain", ""))
+    return [line for text in found for line in text.splitlines()]
+
+
+def compare(path: Path) -> list[str]:
+    """What is to be said of each cell that prints something else than what is stored, if a kernel runs them here."""
+    stored = normalise(nbformat.reads(path.read_text(encoding="utf-8"), as_version=4))
+    found = normalise(execute(copy.deepcopy(stored), path.parent, allow_errors=True))
+    said = []
+    for old, new in zip(stored.cells, found.cells, strict=True):
+        if old.cell_type != "code" or "nbval-ignore-output" in old.metadata.get("tags", []):
+            continue
+        were, are = lines_of(old), lines_of(new)
+        if were != are:
+            was, now = next(pair for pair in zip_longest(were, are, fillvalue="") if pair[0] != pair[1])
+            said.append(f"{old.id}: was {was.strip()!r}, is {now.strip()!r}")
+    return said
 
 
 def main(arguments: list[str]) -> int:
@@ -99,7 +129,13 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK")
     parser.add_argument("--only-normalise", action="store_true", help="rewrite without running")
+    parser.add_argument("--compare", action="store_true", help="run, and list the cells that print something else")
     options = parser.parse_args(arguments)
+    if options.compare:
+        differing = {path: compare(path) for path in options.notebooks}
+        for path, said in differing.items():
+            print(f"{path}: {len(said)} cells differ", *said, sep="\n  ")
+        return int(any(differing.values()))
     for path in options.notebooks:
         before = path.read_text(encoding="utf-8")
         notebook = normalise(nbformat.reads(before, as_version=4))

@@ -70,8 +70,8 @@ def what_to_know(rules: Rules) -> str:
     followed = f"the rules of PyTorch {rules.torch_version}"
     if runs_another(rules):
         return (
-            f"PyTorch {torch.__version__} runs here, and a simulated GPU follows {followed}: what PyTorch's own Python "
-            "and dispatch decide is this version's, and no recording holds the two together."
+            f"PyTorch {torch.__version__} runs here, and a simulated GPU follows {followed}: its figures are that "
+            "version's, but for what PyTorch's own Python and dispatch decide, and no recording holds the two together."
         )
     if not rules.is_verified:
         return f"A simulated GPU follows {followed}, which no recording has verified."
@@ -82,11 +82,11 @@ _said: set[str] = set()
 
 
 def say_once(rules: Rules) -> None:
-    """Warn, once for a process, of what should be known of figures by these rules."""
+    """Warn in one line, once for a process, of what should be known of figures by these rules."""
     text = what_to_know(rules)
     if text and text not in _said:
         _said.add(text)
-        warnings.warn(text, UserWarning, stacklevel=3)
+        warnings.warn_explicit(text, UserWarning, "every_byte", 1)  # no line of code, which would be printed below it
 
 
 def _minor(version: str) -> str:

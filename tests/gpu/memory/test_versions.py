@@ -64,6 +64,16 @@ def test_what_is_said_is_said_once(running):
             pass
 
 
+def test_it_is_one_line(running):
+    running("2.16.0")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with SimulatedGPU("a100-80gb"):
+            pass
+    (said,) = caught
+    assert len(warnings.formatwarning(said.message, said.category, said.filename, said.lineno).splitlines()) == 1
+
+
 def test_nothing_is_said_where_the_version_that_runs_is_simulated():
     assert what_to_know(rules_of(BOOK)) == ""
 
