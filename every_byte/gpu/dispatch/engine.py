@@ -12,12 +12,13 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.operators.launch.tensor_iterator import is_dense
+from every_byte.interpreter import OF_THE_QUESTION
 from every_byte.ledger.deep_graphs import looked_at, running_node
 
 aten = torch.ops.aten
 _FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _UNSHARED = (4, 2)  # references in C++, to a gradient and to its storage: `adds_in_place` says whose
-_UNNAMED = 6  # Python's references to a tensor of a call: the call's own, down to the question itself
+_UNNAMED = 5 + OF_THE_QUESTION  # Python's references to a tensor of a call: the call's own, down to the question itself
 
 _EXTREMES = ("MaxBackward1", "MinBackward1", "AmaxBackward0", "AminBackward0", "LinalgVectorNormBackward0")
 _MEDIANS = ("MedianBackward0", "NanmedianBackward0")

@@ -4,7 +4,6 @@ Each function gets the dispatch mode, the operator and its arguments; it answers
 value after all.
 """
 
-import dis
 import sys
 
 import torch
@@ -14,9 +13,9 @@ from every_byte.gpu.known.reading import brought, known_values, read
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.operators.copies import stages
 from every_byte.gpu.operators.selections import MASKS, is_fill
+from every_byte.interpreter import is_storing
 
 aten = torch.ops.aten
-_STORE = dis.opmap["STORE_SUBSCR"]
 
 
 def _item(mode, func, args, kwargs):
@@ -74,7 +73,7 @@ def _came(mode, func, target, source: torch.Tensor, is_known: bool, non_blocking
 def _assigned_number(mode, func, args, kwargs):
     """`x[...] = 1.0` makes a tensor of the number: on the CPU if x is on CUDA, else where x is."""
     frame = sys._getframe(2)
-    if frame.f_lasti < 0 or frame.f_code.co_code[frame.f_lasti] != _STORE:
+    if not is_storing(frame):
         return None
     return torch.full((), args[0], dtype=kwargs.get("dtype"))
 

@@ -1,6 +1,5 @@
 """Tensors that PyTorch makes, unseen, of Python lists that index: `x[:, [0, 1]]`. They are to have their place."""
 
-import dis
 import sys
 from sys import getrefcount
 
@@ -8,11 +7,11 @@ import torch
 
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.memory.storages import Memory
+from every_byte.interpreter import OF_THE_QUESTION, is_subscribing
 
-_UNNAMED = 4  # references to an index of a call: the call's own, down to the question itself
+_UNNAMED = 3 + OF_THE_QUESTION  # references to an index of a call: the call's own, down to the question itself
 _OF_LISTS = (torch.int64, torch.bool)
 _FRAMES_OF_A_HOOK = 13
-_SUBSCRIPTIONS = tuple(dis.opmap[name] for name in ("BINARY_SUBSCR", "STORE_SUBSCR") if name in dis.opmap)
 
 
 def adopt_lists(indices, memory: Memory) -> None:
@@ -44,6 +43,6 @@ def is_list(x: torch.Tensor, is_lifted: bool = False) -> bool:
     frame = sys._getframe(1)
     for _ in range(_FRAMES_OF_A_HOOK):
         frame = frame.f_back
-        if frame is None or frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] in _SUBSCRIPTIONS:
+        if frame is None or is_subscribing(frame):
             return frame is not None
     return False

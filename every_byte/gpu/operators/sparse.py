@@ -8,11 +8,12 @@ from sys import getrefcount
 import torch
 
 from every_byte.gpu.memory.attachment import attached
+from every_byte.interpreter import OF_THE_QUESTION
 
 from .registry import Call, on_sparse, takes
 
 aten = torch.ops.aten
-_UNNAMED = 5  # Python's references to a tensor of a call: the call's own, down to the question itself
+_UNNAMED = 4 + OF_THE_QUESTION  # Python's references to a tensor of a call: the call's own, down to the question itself
 
 
 @takes(aten._sparse_coo_tensor_with_dims_and_tensors.default)
