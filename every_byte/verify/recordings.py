@@ -50,7 +50,7 @@ def _folder(stem: str) -> str:
 
 def versions(reference: Path = REFERENCE) -> dict[str, str]:
     """The recorded versions of PyTorch, "2.13.0", by the first two of their numbers, "2.13"."""
-    folders = (path.name for path in reference.iterdir() if path.name[0].isdigit())
+    folders = (path.name for path in reference.iterdir() if path.name == BOOK or (path / PACKED).is_file())
     return {name.rsplit(".", 1)[0]: name for name in sorted(folders, key=lambda name: [*map(int, name.split("."))])}
 
 

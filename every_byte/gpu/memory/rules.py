@@ -40,6 +40,13 @@ class Rules:
     """Whether memory-efficient attention without dropout makes seed and offset on the GPU, first; else on the CPU."""
     efficient_repeats_heads: bool = False
     """Whether memory-efficient attention takes fewer heads of key and value than of query."""
+    efficient_wants_aligned_starts: bool = True
+    """Whether memory-efficient attention on Ampere and newer cards takes only what begins at a multiple of what it
+    reads at once."""
+    cudnn_drops_by_sixteenths: bool = True
+    """Whether cuDNN's attention takes only probabilities of dropout that are multiples of a sixteenth."""
+    cudnn_leaves_one_query: bool = False
+    """Whether cuDNN's attention on Blackwell leaves alone what has one query."""
     one_head_serves_all: bool = False
     """Whether the fused kernels take one head of key and value for all of query's without `enable_gqa`."""
     attention_adds_batch: bool = False
@@ -96,8 +103,24 @@ PYTORCH_2_13 = Rules(
     select_tiles={(7, 5): 640, (8, 0): 2304, (8, 6): 640, (9, 0): 4224, (10, 0): 3520},
     scan_tiles={2: 3840, 4: 1920, 8: 896},
 )
-PYTORCH_2_11 = replace(PYTORCH_2_13, torch_version="2.11", is_verified=False)
-PYTORCH_2_14 = replace(PYTORCH_2_13, torch_version="2.14", is_verified=False)
+PYTORCH_2_11 = replace(
+    PYTORCH_2_13,
+    torch_version="2.11",
+    efficient_wants_aligned_starts=False,
+    cudnn_drops_by_sixteenths=False,
+    is_verified=False,
+)
+PYTORCH_2_14 = replace(
+    PYTORCH_2_13,
+    torch_version="2.14",
+    efficient_repeats_heads=True,
+    one_head_serves_all=True,
+    attention_adds_batch=True,
+    flash_fits_a_grid=True,
+    cudnn_trains_few_heads=True,
+    cudnn_leaves_one_query=True,
+    is_verified=False,
+)
 PYTORCH_2_15 = replace(
     PYTORCH_2_13,
     torch_version="2.15",

@@ -18,16 +18,16 @@ from utils import SimulatedGPU
 SEED = 2026  # of record_attention_choices.py
 CHOICES = {
     (version, card): answers
-    for version in ("2.13", "2.15")
+    for version, folder in {"2.11": "2.11.0", "2.13": "2.13.0", "2.14": "2.14.1", "2.15": "2.15.0"}.items()
     for card, answers in json.loads(
-        (RECORDED.parent / f"{version}.0" / "attention_choices.json").read_text(encoding="utf-8")
+        (RECORDED.parent / folder / "attention_choices.json").read_text(encoding="utf-8")
     ).items()
 }
 NAMES = GPUS | {"l40s": "l40s-48gb", "b200": "b200-180gb"}
 RECORDED = [(name, card) for name, case in cases("attention_cases").items() for card in case.cards]
 
 
-@pytest.mark.sampled(4, slow=True)
+@pytest.mark.sampled(5, slow=True)
 @pytest.mark.filterwarnings("ignore:PyTorch .* runs here")
 @pytest.mark.parametrize(("version", "card"), CHOICES)
 def test_the_backend_is_the_one_that_cuda_takes(version, card):

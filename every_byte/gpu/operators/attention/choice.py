@@ -121,8 +121,9 @@ def _efficient(a: Attention, spec: GPUSpec) -> bool:
     d, d_value = a.query.shape[-1], a.value.shape[-1]
     if d != a.key.shape[-1] or d % alignment or d_value % alignment or not d or not d_value:
         return False
-    if spec.capability[0] >= 8 and any(x.storage_offset() % alignment and x.numel() for x in a.tensors):
-        return False
+    if spec.capability[0] >= 8 and spec.rules.efficient_wants_aligned_starts:
+        if any(x.storage_offset() % alignment and x.numel() for x in a.tensors):
+            return False
     if not a.has_sequences() or not a.last_strides_are_one(False):
         return False
     if not a.batches_and_heads_fit(spec.rules, grouped=spec.rules.efficient_repeats_heads):
@@ -167,7 +168,9 @@ def _cudnn(a: Attention, spec: GPUSpec) -> bool:
     d, d_value = a.query.shape[-1], a.value.shape[-1]
     if not _cudnn_takes_heads(d, d_value, a.trains, spec) or a.key.shape[2] == 1 or not a.fits_a_grid():
         return False
-    if a.dropout * 16 % 1 or (a.dropout and a.query.shape[2] == 1):
+    if a.dropout and spec.rules.cudnn_drops_by_sixteenths and a.dropout * 16 % 1:
+        return False
+    if a.query.shape[2] == 1 and (a.dropout or spec.rules.cudnn_leaves_one_query and spec.capability[0] == 10):
         return False
     if not a.has_types(HALF) or not _mask_broadcasts(a) or not a.has_sequences():
         return False
