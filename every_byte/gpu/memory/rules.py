@@ -59,6 +59,9 @@ class Rules:
     limits_share_gradients: bool = False
     """Whether a number equal to a limit of `clamp`, as to the other number of `maximum` or `fmax`, shares its gradient
     with the limit, and how that is computed; else it has all of it, but for `maximum` and `minimum`."""
+    multinomial_looks_twice: bool = False
+    """Whether `multinomial` looks at the largest and at the least probability one after the other; else at both at
+    once."""
     multinomial_sums_in_place: bool = False
     """Whether `multinomial` with replacement writes the running sums of its probabilities over their quotients."""
     repeats_have_a_least: bool = False
@@ -108,6 +111,7 @@ PYTORCH_2_11 = replace(
     torch_version="2.11",
     efficient_wants_aligned_starts=False,
     cudnn_drops_by_sixteenths=False,
+    multinomial_looks_twice=True,
     is_verified=False,
 )
 PYTORCH_2_14 = replace(
@@ -119,6 +123,7 @@ PYTORCH_2_14 = replace(
     flash_fits_a_grid=True,
     cudnn_trains_few_heads=True,
     cudnn_leaves_one_query=True,
+    limits_share_gradients=True,
     is_verified=False,
 )
 PYTORCH_2_15 = replace(

@@ -238,15 +238,23 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
     """
     if not x.dtype.is_floating_point:
         raise RuntimeError(f"multinomial wants probabilities of a floating type: got {x.dtype}; try x.float().")
+    rules = attached()[-1].memory.spec.rules
     drawn = x.new_empty(0, dtype=torch.int64).resize_((*x.shape[:-1], n))
     if replacement and n > 1:
         given, shares = (torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(2))
-        in_place = attached()[-1].memory.spec.rules.multinomial_sums_in_place
-        sums = torch.cumsum(shares, -1, out=given) if in_place else shares.cumsum(-1)
+        sums = torch.cumsum(shares, -1, out=given) if rules.multinomial_sums_in_place else shares.cumsum(-1)
         del sums, shares, given
         return drawn
-    least, largest = torch.aminmax(x)
-    valid = (largest < torch.inf) & (least >= 0)
+    if rules.multinomial_looks_twice:
+        largest = x.max()
+        finite = largest < torch.inf
+        least = x.min()
+        positive = least >= 0
+        valid = finite & positive
+        del positive, least, finite, largest
+    else:
+        least, largest = torch.aminmax(x)
+        valid = (largest < torch.inf) & (least >= 0)
     sums = x.sum(-1)
     zero = sums == 0
     none = zero.any() if x.dim() > 1 else zero
@@ -259,5 +267,7 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
         values = x.new_empty(drawn.shape)
         torch.topk(quotients, n, out=(values, drawn))
         del values
-    del quotients, none, valid, least, largest
+    del quotients, none, valid
+    if not rules.multinomial_looks_twice:
+        del least, largest
     return drawn

@@ -50,7 +50,8 @@ def _see_calls(undoings: list) -> None:
     dynamo = sys.modules[_DYNAMO]
     if not hasattr(dynamo._callback_from_stance, "__wrapped__"):
         undoings.append(replaced(dynamo, "_callback_from_stance", _unless_simulated))
-        undoings.append(replaced(dynamo, "set_fullgraph_compiled_frame_count", _content_with_none))
+        if hasattr(dynamo, "set_fullgraph_compiled_frame_count"):  # PyTorch 2.11 does not count them
+            undoings.append(replaced(dynamo, "set_fullgraph_compiled_frame_count", _content_with_none))
 
 
 def _unless_simulated(original):
