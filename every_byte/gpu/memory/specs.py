@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from every_byte.units import MiB
 
 from .rules import PYTORCH_2_13, Rules, of_architecture
-from .versions import rules_here, rules_of
+from .versions import rules_followed, rules_of
 
 CONTEXT_BYTES = 560 * MiB
 """Assumed size of the CUDA context: what the driver and the kernels' code take outside the allocator.
@@ -82,11 +82,11 @@ def by_version(name: "str | GPUSpec", torch_version: str) -> GPUSpec:
 
 
 def spec_here(name: "str | GPUSpec") -> GPUSpec:
-    """A GPU by the rules of the PyTorch that runs here; one that is a spec already keeps its own.
+    """A GPU by the rules that are followed, without a word those of the PyTorch that runs here; a spec keeps its own.
 
     Raises: as `find_spec`.
     """
-    return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=rules_here())
+    return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=rules_followed())
 
 
 def find_spec(name: str) -> GPUSpec:

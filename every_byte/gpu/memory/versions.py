@@ -46,6 +46,24 @@ def rules_here() -> Rules:
     return _rules_for(_minor(torch.__version__))
 
 
+_followed: list[str] = []
+
+
+def follow(version: str = "") -> None:
+    """Let `account` and the commands follow the rules of a version of PyTorch in this process, whichever runs.
+
+    The book's chapters follow "2.13", so that their figures are the same for every reader. "": those of what runs.
+
+    Raises: ValueError for a version that has no rules.
+    """
+    _followed[:] = [rules_of(version).torch_version] if version else []
+
+
+def rules_followed() -> Rules:
+    """The rules that `account` and the commands follow: those that were asked for, else those of what runs here."""
+    return rules_of(_followed[0]) if _followed else rules_here()
+
+
 @cache
 def _rules_for(version: str) -> Rules:
     if found := VERSIONS.get(version):

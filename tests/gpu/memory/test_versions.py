@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from every_byte.account import account, numbers
 from every_byte.gpu.memory import versions
 from every_byte.gpu.memory.specs import by_version, find_spec, spec_here
-from every_byte.gpu.memory.versions import BOOK, VERSIONS, rules_here, rules_of, verified, what_to_know
+from every_byte.gpu.memory.versions import BOOK, VERSIONS, follow, rules_here, rules_of, verified, what_to_know
 from utils import SimulatedGPU
 
 LT_BYTES, BLAS_BYTES = 1 << 20, 8_519_680
@@ -72,6 +72,18 @@ def test_it_is_one_line(running):
             pass
     (said,) = caught
     assert len(warnings.formatwarning(said.message, said.category, said.filename, said.lineno).splitlines()) == 1
+
+
+def test_a_version_is_followed_where_one_asks_for_it():
+    follow("2.15.0")
+    try:
+        assert spec_here("t4-16gb").torch_version == "2.15"
+        assert rules_here().torch_version == BOOK
+    finally:
+        follow()
+    assert spec_here("t4-16gb").torch_version == BOOK
+    with pytest.raises(ValueError, match="torch must be a version"):
+        follow("2.99")
 
 
 def test_nothing_is_said_where_the_version_that_runs_is_simulated():
