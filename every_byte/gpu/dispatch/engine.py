@@ -28,7 +28,7 @@ _ENTROPY_TWICE = "BinaryCrossEntropyBackwardBackward0"
 _ATAN2 = ("Atan2Backward0",)
 _LIMITS = ("ClampBackward0", "ClampMinBackward1", "ClampMaxBackward1")  # of tensors
 _LARGER_OF_TWO = ("MaximumBackward0", "MinimumBackward0", "FmaxBackward0", "FminBackward0", *_LIMITS)
-"""From PyTorch 2.15 on these fill what `where` has made; before, fmax and fmin fill the gradient, out of place."""
+"""From PyTorch 2.14 on these fill what `where` has made; before, fmax and fmin fill the gradient, out of place."""
 IN_FORMULAS = {
     aten.scatter.src: (aten.scatter_.src, None),
     aten.scatter_add.default: (aten.scatter_add_.default, None),

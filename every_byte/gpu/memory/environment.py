@@ -12,7 +12,9 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC
 NO_CACHING, CUBLAS, CUBLASLT = "PYTORCH_NO_CUDA_MEMORY_CACHING", "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE"
 KEEPS_WORKSPACES = "TORCH_CUBLAS_WORKSPACE_CACHE"
 """From PyTorch 2.15 on; before, workspaces are kept in any case."""
-VARIABLES = (*ALLOCATOR, NO_CACHING, CUBLAS, CUBLASLT, KEEPS_WORKSPACES)
+UNIFIES_WORKSPACES = "TORCH_CUBLASLT_UNIFIED_WORKSPACE"
+"""Up to PyTorch 2.11; later cuBLASLt works in cuBLAS's workspace wherever that is kept."""
+VARIABLES = (*ALLOCATOR, NO_CACHING, CUBLAS, CUBLASLT, KEEPS_WORKSPACES, UNIFIES_WORKSPACES)
 
 Settings: TypeAlias = "str | Mapping[str, str] | Environment"
 """A text as of PYTORCH_ALLOC_CONF, as "expandable_segments:True"; or several of `VARIABLES` by name."""
@@ -27,6 +29,7 @@ class Environment:
     cublas_workspace: str | None = None
     cublaslt_workspace: str | None = None
     keeps_workspaces: bool = False
+    unifies_workspaces: bool = False
 
     @classmethod
     def read(cls, settings: Settings) -> "Environment":
@@ -51,6 +54,7 @@ class Environment:
             settings.get(CUBLAS),
             settings.get(CUBLASLT),
             settings.get(KEEPS_WORKSPACES) == "1",
+            settings.get(UNIFIES_WORKSPACES) == "1",
         )
 
     def __str__(self) -> str:
@@ -61,5 +65,6 @@ class Environment:
             CUBLAS: self.cublas_workspace,
             CUBLASLT: self.cublaslt_workspace,
             KEEPS_WORKSPACES: "1" if self.keeps_workspaces else "",
+            UNIFIES_WORKSPACES: "1" if self.unifies_workspaces else "",
         }
         return " ".join(f"{name}={value}" for name, value in said.items() if value)

@@ -35,7 +35,11 @@ class Rules:
     keeps_workspaces: bool = True
     """Whether a thread keeps its cuBLAS workspace in each stream; else each product takes one, and gives it back."""
     lt_workspace_bytes: int = 0
-    """What cuBLASLt is given to work in; 0 where it works in cuBLAS's."""
+    """What cuBLASLt is given to work in, kept or not as cuBLAS's is; 0 where it works in cuBLAS's."""
+    lt_wants_rows: bool = False
+    """Whether cuBLASLt takes only left matrices of two rows or more."""
+    lt_adds_matrices: bool = False
+    """Whether cuBLASLt, in half precision, takes a product that is added to a matrix as large as it."""
     seeds_are_on_gpu: bool = False
     """Whether memory-efficient attention without dropout makes seed and offset on the GPU, first; else on the CPU."""
     efficient_repeats_heads: bool = False
@@ -43,22 +47,24 @@ class Rules:
     efficient_wants_aligned_starts: bool = True
     """Whether memory-efficient attention on Ampere and newer cards takes only what begins at a multiple of what it
     reads at once."""
+    cudnn_fits_a_grid: bool = True
+    """Whether cuDNN's attention leaves alone what has more than 65,535 batches or heads."""
     cudnn_drops_by_sixteenths: bool = True
     """Whether cuDNN's attention takes only probabilities of dropout that are multiples of a sixteenth."""
     cudnn_leaves_one_query: bool = False
     """Whether cuDNN's attention on Blackwell leaves alone what has one query."""
+    cudnn_trains_two_wide_dimensions: bool = False
+    """Whether cuDNN's attention, of head dimensions beyond 128, trains 192 with 128 alone, and 256, and runs any up to
+    256, on Hopper and Blackwell; else it takes any up to 256 on Hopper, and 192 with 128 on Blackwell."""
+    flash_fits_a_grid: bool = False
+    """Whether flash attention leaves alone what has more than 65,535 batches or heads."""
     one_head_serves_all: bool = False
     """Whether the fused kernels take one head of key and value for all of query's without `enable_gqa`."""
     attention_adds_batch: bool = False
     """Whether attention of three dimensions gets a batch of one, and so a fused kernel; else plain mathematics."""
-    flash_fits_a_grid: bool = False
-    """Whether flash attention leaves alone what has more than 65,535 batches or heads."""
-    cudnn_trains_few_heads: bool = False
-    """Whether cuDNN's attention trains head dimensions beyond 128 only as 192 with 128, and 256; else, on Hopper, any
-    up to 256."""
     limits_share_gradients: bool = False
-    """Whether a number equal to a limit of `clamp`, as to the other number of `maximum` or `fmax`, shares its gradient
-    with the limit, and how that is computed; else it has all of it, but for `maximum` and `minimum`."""
+    """Whether two equal numbers of `fmax` or `fmin`, or a number and a limit of `clamp` that are equal, each get half of
+    the gradient, as those of `maximum` do; else the first gets all of it."""
     multinomial_looks_twice: bool = False
     """Whether `multinomial` looks at the largest and at the least probability one after the other; else at both at
     once."""
@@ -68,9 +74,11 @@ class Rules:
     """Whether `repeat_interleave` looks at the least of its repeats; else at whether each is negative."""
     numbers_are_written_unread: bool = False
     """Whether a number is written at one position on the GPU without reading that position."""
+    group_norm_copies_last: bool = False
+    """Whether `group_norm` makes what copies it needs behind its results, and gives them back; else before them, and
+    they are kept for backward. Then its backward also makes no sums for channels of one position."""
     group_norm_keeps_layout: bool = False
-    """Whether `group_norm` works in channels-last too, and makes what copies it needs behind its results; else it makes
-    contiguous copies before them."""
+    """Whether `group_norm` works in channels-last, too; else it makes contiguous copies."""
     norms_by_chunk: bool = False
     """Whether norms of many tensors have one number for each chunk, found by offsets; else for each tensor as many as
     the longest has."""
@@ -109,7 +117,10 @@ PYTORCH_2_13 = Rules(
 PYTORCH_2_11 = replace(
     PYTORCH_2_13,
     torch_version="2.11",
+    lt_workspace_bytes=1 << 20,
+    lt_wants_rows=True,
     efficient_wants_aligned_starts=False,
+    cudnn_fits_a_grid=False,
     cudnn_drops_by_sixteenths=False,
     multinomial_looks_twice=True,
     is_verified=False,
@@ -117,31 +128,28 @@ PYTORCH_2_11 = replace(
 PYTORCH_2_14 = replace(
     PYTORCH_2_13,
     torch_version="2.14",
+    seeds_are_on_gpu=True,
     efficient_repeats_heads=True,
+    cudnn_leaves_one_query=True,
     one_head_serves_all=True,
     attention_adds_batch=True,
-    flash_fits_a_grid=True,
-    cudnn_trains_few_heads=True,
-    cudnn_leaves_one_query=True,
+    cudnn_trains_two_wide_dimensions=True,
     limits_share_gradients=True,
+    group_norm_copies_last=True,
     is_verified=False,
 )
 PYTORCH_2_15 = replace(
-    PYTORCH_2_13,
+    PYTORCH_2_14,
     torch_version="2.15",
     keeps_workspaces=False,
     lt_workspace_bytes=1 << 20,
-    seeds_are_on_gpu=True,
-    efficient_repeats_heads=True,
-    one_head_serves_all=True,
-    attention_adds_batch=True,
+    lt_adds_matrices=True,
+    cudnn_leaves_one_query=False,
     flash_fits_a_grid=True,
-    cudnn_trains_few_heads=True,
-    limits_share_gradients=True,
+    numbers_are_written_unread=True,
     multinomial_sums_in_place=True,
     repeats_have_a_least=True,
-    numbers_are_written_unread=True,
     group_norm_keeps_layout=True,
     norms_by_chunk=True,
-    is_verified=False,  # cuDNN attention on Hopper, and products added to a matrix, are not yet as recorded
+    is_verified=True,
 )

@@ -237,9 +237,9 @@ class Memory:
             for item in result:
                 self.place_results(item)
 
-    def use_blas(self) -> None:
-        """Take this thread's cuBLAS workspace, if it is the first matrix product here, and threads keep theirs."""
-        self.blas_workspaces.use(self)
+    def use_blas(self, by_lt: bool = False) -> None:
+        """Take this thread's workspaces, if it is the first matrix product here, and threads keep theirs."""
+        self.blas_workspaces.use(self, by_lt)
 
     def is_made_by(self, node: torch.autograd.graph.Node, record: StorageRecord) -> bool:
         """Whether a storage was placed while this node, which a backward runs now, has run."""

@@ -36,12 +36,16 @@ class Workspaces:
         self._settings, self._spec = settings, spec
         self._n_bytes: int | None = None
         self.taken: dict[tuple[str | int, int], tuple[Block, int] | None] = {}
+        self._taken_by_lt: dict[tuple[str | int, int], tuple[Block, int]] = {}
         self._handles: dict[int, int] = {}
         self._left: list[int] = []
         self._lock = threading.Lock()
 
-    def use(self, memory) -> None:
-        """Take the workspace of the running thread and stream from this memory, unless it is there, or none is kept."""
+    def use(self, memory, by_lt: bool = False) -> None:
+        """Take the workspace of the running thread and stream from this memory, unless it is there, or none is kept.
+
+        A product in cuBLASLt also takes that one's, where it has one of its own, as up to PyTorch 2.11.
+        """
         if not self.are_kept:
             return
         in_backward = torch._C._current_graph_task_id() != -1
@@ -49,6 +53,8 @@ class Workspaces:
         key = thread, memory.streams.current
         if key not in self.taken:
             self.taken[key] = memory.take(self.n_bytes, WORKSPACE) if self.n_bytes else None
+        if by_lt and self._lt_bytes and key not in self._taken_by_lt:
+            self._taken_by_lt[key] = memory.take(self._lt_bytes, WORKSPACE)
 
     def _handle(self) -> int:
         """The number of the running thread's handle: the last that a thread has left, or a new one."""
@@ -77,9 +83,15 @@ class Workspaces:
         """The bytes that a product takes for itself, in cuBLASLt or in cuBLAS; 0 where threads keep theirs."""
         if self.are_kept:
             return 0
-        if by_lt:
-            return lt_bytes(self._settings) or self._spec.rules.lt_workspace_bytes
-        return self.n_bytes
+        return self._lt_bytes if by_lt else self.n_bytes
+
+    @property
+    def _lt_bytes(self) -> int:
+        """What cuBLASLt works in, where it has a workspace of its own; 0 where it works in cuBLAS's."""
+        rules, settings = self._spec.rules, self._settings
+        if settings.unifies_workspaces if rules.keeps_workspaces else settings.keeps_workspaces:
+            return 0
+        return rules.lt_workspace_bytes and (lt_bytes(settings) or rules.lt_workspace_bytes)
 
     @property
     def n_bytes(self) -> int:
@@ -87,7 +99,7 @@ class Workspaces:
         if self._n_bytes is None:
             asked_bytes = lt_bytes(self._settings)
             self._n_bytes = workspace_bytes(self._settings, self._spec)
-            if self.are_kept:  # then both are one
+            if self.are_kept and not self._lt_bytes:  # then both are one
                 _tell_of_less(asked_bytes, self._n_bytes)
         return self._n_bytes
 
@@ -98,8 +110,8 @@ class Workspaces:
 
     def clear(self, memory) -> None:
         """Give all of them back, as `torch._C._cuda_clearCublasWorkspaces` does; the next product takes a new one."""
-        taken, self.taken = self.taken, {}
-        for block_and_number in filter(None, taken.values()):
+        taken, self.taken, self._taken_by_lt = [*self.taken.values(), *self._taken_by_lt.values()], {}, {}
+        for block_and_number in filter(None, taken):
             memory.give_back(*block_and_number)
 
 

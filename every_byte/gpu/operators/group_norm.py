@@ -23,10 +23,10 @@ def _group_norm(x, weight, bias, n: int, channels: int, positions: int, groups: 
     return aten.native_group_norm.default(x, weight, bias, n, channels, positions, groups, eps)
 
 
-def _orders(call: Call, x: torch.Tensor) -> tuple[torch.memory_format, bool]:
-    """The order of dimensions in which a kernel wants x, and whether the kernels of channels-last then take it.
+def _order_and_kernel(call: Call, x: torch.Tensor) -> tuple[torch.memory_format, bool]:
+    """The order of dimensions in which a kernel wants x, and whether a kernel of channels-last then takes it.
 
-    Those of PyTorch before 2.15 want it contiguous. A tensor that lies in both orders counts as channels-last.
+    Before PyTorch 2.15 there is none. A tensor that lies in both orders goes to it.
     """
     if not call.memory.spec.rules.group_norm_keeps_layout:
         return torch.contiguous_format, False
@@ -48,9 +48,9 @@ def group_norm(call: Call) -> None:
     if x.numel() == 0:
         call.place_all()
         return
-    if call.memory.spec.rules.group_norm_keeps_layout:
+    if call.memory.spec.rules.group_norm_copies_last:
         call.place_all()
-    form, is_last = _orders(call, x)
+    form, is_last = _order_and_kernel(call, x)
     call.hold(*copies_in(form, x), *contiguous_copies(weight, bias))
     call.place_all()  # what is there stays
     wide = max(x.element_size(), 4)
@@ -70,12 +70,12 @@ def group_norm_backward(call: Call) -> None:
     if x.numel() == 0:
         call.place_all()
         return
-    form, is_last = _orders(call, x)
+    form, is_last = _order_and_kernel(call, x)
     call.hold(*copies_in(form, gradient, x), *contiguous_copies(mean, rstd, weight))
     call.place_all()
     wide = max(x.element_size(), 4)
     of_channels, of_groups = n * channels * wide, n * groups * wide
-    if is_last or positions != 1 or not call.memory.spec.rules.group_norm_keeps_layout:
+    if is_last or positions != 1 or not call.memory.spec.rules.group_norm_copies_last:
         call.hold(of_channels, of_channels)
     if mask[0]:
         call.hold(of_groups, of_groups)

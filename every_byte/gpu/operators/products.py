@@ -99,11 +99,8 @@ def matrix_product(call: Call) -> None:
     Source: prepare_matrix_for_cublas in aten/src/ATen/native/cuda/Blas.cpp; mlp_*, chain* in tests/reference.
     """
     left, right = call.args[-2:]
-    packet, beta = call.func.overloadpacket, call.kwargs.get("beta", 1)
-    by_lt = packet is not aten.mm and goes_to_lt(
-        call.result, call.args[0], left, right, beta, packet is aten._addmm_activation
-    )
-    _matrix_product(call, left, right, by_lt)
+    is_sum = call.func.overloadpacket is not aten.mm
+    _matrix_product(call, left, right, is_sum and goes_to_lt(call, call.args[0], left, right))
 
 
 @takes(aten.mm.dtype, aten.mm.dtype_out)

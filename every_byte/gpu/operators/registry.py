@@ -107,7 +107,7 @@ class Call:
 
     def hold_workspace(self, by_lt: bool = False) -> None:
         """What cuBLAS, or cuBLASLt, works in: the thread's own, which stays, or one until the `scope` ends."""
-        self.memory.use_blas()
+        self.memory.use_blas(by_lt)
         if n_bytes := self.memory.blas_workspaces.of_a_product(by_lt):
             self._held.append(self.memory.take(n_bytes, WORKSPACE))
 

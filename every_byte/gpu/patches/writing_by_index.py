@@ -14,7 +14,7 @@ from every_byte.gpu.memory.versions import rules_here
 
 from .replacing import replaced
 
-_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8)
 
 
 def write_without_reading():

@@ -137,6 +137,27 @@ def test_the_environment_brings_the_old_way_back():
             assert gpu.memory_allocated() == 64 * 64 * 4 + BLAS_BYTES
 
 
+@pytest.mark.parametrize(("version", "settings", "kept_bytes"), [
+    ("2.11", {}, BLAS_BYTES + LT_BYTES),
+    ("2.11", {"TORCH_CUBLASLT_UNIFIED_WORKSPACE": "1"}, BLAS_BYTES),
+    ("2.11", {"CUBLASLT_WORKSPACE_SIZE": "2048"}, BLAS_BYTES + 2 * LT_BYTES),
+    ("2.13", {}, BLAS_BYTES),
+    ("2.15", {}, 0),
+    ("2.15", {"TORCH_CUBLAS_WORKSPACE_CACHE": "1"}, BLAS_BYTES),
+])  # fmt: skip
+def test_what_is_kept_behind_a_linear_with_a_bias(version, settings, kept_bytes):
+    """As each CUDA build keeps it on an A100, and gives it back."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        with SimulatedGPU("a100-80gb", cuda=True, settings=settings, torch=version) as gpu:
+            layer, x = nn.Linear(1024, 1024, device="cuda"), torch.zeros(256, 1024, device="cuda")
+            before = gpu.memory_allocated()
+            y = layer(x)
+            assert gpu.memory_allocated() - before - y.nbytes == kept_bytes
+            torch._C._cuda_clearCublasWorkspaces()
+            assert gpu.memory_allocated() - before - y.nbytes == 0
+
+
 def test_efficient_attention_has_its_seeds_on_the_gpu_and_fewer_heads_of_key_and_value():
     def attention(gpu, heads=4, dropout=0.0):
         q, k, v = (torch.empty(2, n, 32, 64, device=gpu.device, dtype=torch.float16) for n in (4, heads, heads))

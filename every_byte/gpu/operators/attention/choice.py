@@ -47,7 +47,7 @@ class Attention:
     def batches_and_heads_fit(self, rules: Rules, grouped: bool = True, same_heads: bool = True) -> bool:
         """One batch size; as many heads everywhere, or with `enable_gqa` a divisor of the query's for key and value.
 
-        From 2.15 on, one head of key and value serves all of the query's, with or without `enable_gqa`.
+        From 2.14 on, one head of key and value serves all of the query's, with or without `enable_gqa`.
         """
         heads = [x.shape[-3] for x in self.tensors]
         if len({x.shape[0] for x in self.tensors}) > 1:
@@ -142,17 +142,17 @@ def _mask_broadcasts(a: Attention) -> bool:
     return not a.mask.requires_grad and a.mask.dim() in (2, 4) and fits
 
 
-def _cudnn_takes_heads(d: int, d_value: int, trains: bool, spec: GPUSpec) -> bool:
+def _cudnn_takes_dimensions(d: int, d_value: int, trains: bool, spec: GPUSpec) -> bool:
     """Head dimensions in eights, up to 128; on Hopper and Blackwell larger ones, as the version of PyTorch knows them.
 
-    Source: check_cudnn_tensor_shapes and, from 2.15 on, check_cudnn_d256_bprop_head_dim in sdp_utils.cpp.
+    Source: check_cudnn_tensor_shapes and, from 2.14 on, check_cudnn_d256_bprop_head_dim in sdp_utils.cpp.
     """
     if d % 8 or d_value % 8:
         return False
     if max(d, d_value) <= 128:
         return True
     hopper, blackwell = spec.capability == (9, 0), spec.capability[0] == 10
-    if not spec.rules.cudnn_trains_few_heads:
+    if not spec.rules.cudnn_trains_two_wide_dimensions:
         return max(d, d_value) <= 256 if hopper else blackwell and (d, d_value) == (192, 128)
     if not (hopper or blackwell) or max(d, d_value) > 256:
         return False
@@ -166,7 +166,9 @@ def _cudnn(a: Attention, spec: GPUSpec) -> bool:
     if must_repeat():
         return False
     d, d_value = a.query.shape[-1], a.value.shape[-1]
-    if not _cudnn_takes_heads(d, d_value, a.trains, spec) or a.key.shape[2] == 1 or not a.fits_a_grid():
+    if not _cudnn_takes_dimensions(d, d_value, a.trains, spec) or a.key.shape[2] == 1:
+        return False
+    if spec.rules.cudnn_fits_a_grid and not a.fits_a_grid():
         return False
     if a.dropout and spec.rules.cudnn_drops_by_sixteenths and a.dropout * 16 % 1:
         return False
