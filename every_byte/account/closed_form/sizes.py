@@ -24,7 +24,8 @@ FRACTIONS = [Fraction(n) for n in (1, 2, 3, 4, 6, 8, 5, 12, 16)] + [Fraction(1, 
 class Ranges:
     """For each letter whether it may be any number, and the least and the largest at which it is tried.
 
-    `refusals` has what the model says of one more than the largest, where it takes no more.
+    `refusals` has the first size that the model refuses, the others being as given, and what it says of it; None where
+    it refused none.
     """
 
     letters: tuple[str, ...]
@@ -32,7 +33,7 @@ class Ranges:
     values: tuple[tuple[int, ...], ...]
     low: tuple[int, ...]
     high: tuple[int, ...]
-    refusals: tuple[str, ...]
+    refusals: tuple[tuple[int, str] | None, ...]
 
     @property
     def ends(self) -> tuple[range, ...]:
@@ -51,12 +52,15 @@ class Ranges:
 
     @property
     def wider(self) -> "Ranges":
-        """The same up to sizes a quarter larger."""
-        return replace(self, high=tuple(high + max(1, high // 4) for high in self.high))
+        """The same up to sizes a quarter larger, but for those of which the model takes no larger ones."""
+        each = zip(self.high, self.refusals, strict=True)
+        return replace(self, high=tuple(high if refusal else high + max(1, high // 4) for high, refusal in each))
 
     def up_to(self, points: Iterable[Point]) -> "Ranges":
-        """The same, up to the largest sizes of points that may lie beyond."""
-        return replace(self, high=tuple(map(max, zip(self.high, *points, strict=True))))
+        """The same, up to the largest sizes of points that may lie beyond; what was refused there is then no end."""
+        high = tuple(map(max, zip(self.high, *points, strict=True)))
+        each = zip(self.refusals, self.high, high, strict=True)
+        return replace(self, high=high, refusals=tuple(said if old == new else None for said, old, new in each))
 
 
 def unit_of(n: int) -> int:
@@ -75,28 +79,36 @@ def ranges_of(samples: Samples) -> Ranges:
     return Ranges(samples.letters, *map(tuple, zip(*each, strict=True)))
 
 
-def _tried(samples: Samples, i: int) -> tuple[bool, tuple[int, ...], int, int, str]:
+def _tried(samples: Samples, i: int) -> tuple[bool, tuple[int, ...], int, int, tuple[int, str] | None]:
     """Of one letter: whether it is free, its even values, the least and the largest, and why there is no larger one."""
     n = samples.base[i]
     low, high = max(1, n // 2), 2 * n
     if samples.at(_with(samples.base, i, n + 1)) is None:
-        return False, tuple(_multiples(n)), low, high, ""
+        return False, tuple(_multiples(n)), low, high, None
     unit = unit_of(n)
-    high = max(high, -(-n // unit) * unit + (N_ON_A_LINE - 1) * unit)
-    end, refusal = _end(samples, i, high)
-    while unit > 1 and end // unit - n // unit < N_ON_A_LINE:  # in smaller steps, so that a line fits below the end
-        unit //= 2
     first = -(-n // unit) * unit
     near = [first + unit * k for k in range(MOST_ON_A_LINE)]
-    near = [value for value in near if value <= end] if refusal else near
-    below = range(first - unit, low - 1, -unit) if refusal else ()
-    return True, (*near, *below), low, end, refusal
+    end, refusal = _end(samples, i, max(high, near[N_ON_A_LINE - 1]))
+    return True, tuple(_even_below(n, low, end) if refusal else near), low, end, refusal
 
 
-def _end(samples: Samples, i: int, high: int) -> tuple[int, str]:
-    """The largest value of a letter that the model takes, if that is less than `high`, and why it takes no more."""
+def _even_below(n: int, low: int, end: int) -> list[int]:
+    """Even values around a size, the nearest first: in smaller steps than usual where too few lie below the end."""
+    unit = unit_of(n)
+    while True:
+        even = range(-(-low // unit) * unit, end + 1, unit)
+        if len(even) >= N_ON_A_LINE or unit == 1:
+            return sorted(even, key=lambda value: (abs(value - n), -value))[:MOST_ON_A_LINE]
+        unit //= 2
+
+
+def _end(samples: Samples, i: int, high: int) -> tuple[int, tuple[int, str] | None]:
+    """The largest value of a letter up to `high` that the model takes, and which it refuses first, with its words.
+
+    Larger ones than one that is refused count as refused, too.
+    """
     if samples.at(_with(samples.base, i, high)) is not None:
-        return high, ""
+        return high, None
     taken, refused = samples.base[i] + 1, high
     while refused - taken > 1:
         middle = (taken + refused) // 2
@@ -104,7 +116,7 @@ def _end(samples: Samples, i: int, high: int) -> tuple[int, str]:
             refused = middle
         else:
             taken = middle
-    return taken, samples.refused[_with(samples.base, i, refused)]
+    return taken, (refused, samples.refused[_with(samples.base, i, refused)])
 
 
 def origin_of(samples: Samples, ranges: Ranges) -> Sample:

@@ -13,9 +13,10 @@ def sentences(form: "ClosedForm") -> Iterator[str]:
     """All of it, a sentence each."""
     yield f"Derived from {form.n_runs:,d} simulated runs in {form.seconds:.1f} s; {_checked(form)}."
     yield f"Looked for at {'; '.join(_range(form, i) for i in range(len(form.letters)))}."
-    for letter, high, refusal in zip(form.letters, form.ranges.high, form.ranges.refusals, strict=True):
+    for letter, refusal in zip(form.letters, form.ranges.refusals, strict=True):
         if refusal:
-            yield f"At {letter}={high + 1:,d} the model refuses: {refusal.rstrip('.')}."
+            value, said = refusal
+            yield f"At {letter}={value:,d}, the other sizes as given, the model refuses: {said.rstrip('.')}."
     if form.conditions:
         yield f"It changes where {'; where '.join(map(str, form.conditions))}."
     if len(form.moments) > 1:

@@ -63,8 +63,8 @@ class Rules:
     attention_adds_batch: bool = False
     """Whether attention of three dimensions gets a batch of one, and so a fused kernel; else plain mathematics."""
     limits_share_gradients: bool = False
-    """Whether two equal numbers of `fmax` or `fmin`, or a number and a limit of `clamp` that are equal, each get half of
-    the gradient, as those of `maximum` do; else the first gets all of it."""
+    """Whether two equal numbers of `fmax` or `fmin`, or a number and an equal limit of `clamp`, each get half of the
+    gradient, as those of `maximum` do; else the first gets all of it."""
     multinomial_looks_twice: bool = False
     """Whether `multinomial` looks at the largest and at the least probability one after the other; else at both at
     once."""

@@ -10,7 +10,11 @@ from torch import nn
 from every_byte.account import account, numbers
 from every_byte.account.closed_form import search
 from every_byte.account.closed_form.finding import MOST_ROUNDS
+from every_byte.account.closed_form.samples import Samples
 from every_byte.account.closed_form.search import MOST_RUNS
+from every_byte.account.closed_form.sizes import ranges_of
+from every_byte.account.training_step import TrainingStep
+from every_byte.gpu.memory.specs import find_spec
 
 
 class Holding:
@@ -72,7 +76,32 @@ def test_a_range_ends_where_the_model_does():
     assert found.is_exact, found
     assert found.ranges.high[found.letters.index("s")] == 510
     assert "s from 128 to 510" in repr(found)
-    assert "At s=511 the model refuses: IndexError: places has 510 rows, and is asked for row 510." in repr(found)
+    assert "At s=511, the other sizes as given, the model refuses: IndexError: places has 510 rows" in repr(found)
+
+
+def tried(n, most):
+    """The sizes of one letter at which a program that takes up to `most` is tried."""
+    step = TrainingStep(lambda n: nn.Linear(n, 1), numbers(1, "n"), letters={"n": n})
+    samples = Samples(step, find_spec("a100-80gb"), 1, "")
+    samples.at = lambda point: point if point[0] <= most else samples.refused.setdefault(tuple(point), "no") and None
+    return ranges_of(samples)
+
+
+@pytest.mark.parametrize(("n", "most", "even"), [
+    (512, 10_000, (512, 768, 1024, 1280, 1536, 1792, 2048)), (64, 10_000, (64, 96, 128, 160, 192, 224, 256)),
+    (510, 512, (512, 448, 384, 320, 256)), (256, 510, (256, 320, 192, 384, 128, 448)),
+])  # fmt: skip
+def test_even_sizes_near_an_end(n, most, even):
+    """Multiples of a power of two, the nearest first, in steps of a half where four do not fit below the end."""
+    assert tried(n, most).values == (even,)
+
+
+def test_ranges_that_end_do_not_grow():
+    found = tried(256, 510)
+    assert found.refusals == ((511, "no"),)
+    assert found.wider.high == found.high == (510,)
+    assert found.up_to([(640,)]).refusals == (None,)
+    assert tried(256, 10_000).wider.high[0] > tried(256, 10_000).high[0]
 
 
 def test_fewer_checks_are_said_to_be_fewer():

@@ -34,8 +34,8 @@ def test_every_setting_is_recorded():
 
 
 def test_a_workspace_of_its_own_for_cublaslt_is_refused():
-    with pytest.raises(ValueError, match="TORCH_CUBLASLT_UNIFIED_WORKSPACE"):
-        SimulatedGPU("a100-80gb", settings={"TORCH_CUBLASLT_UNIFIED_WORKSPACE": "0"})
+    with pytest.raises(ValueError, match="TORCH_CUBLAS_PREFERRED"):
+        SimulatedGPU("a100-80gb", settings={"TORCH_CUBLAS_PREFERRED": "0"})
 
 
 def test_streams_and_threads_have_workspaces_of_their_own():
