@@ -1,4 +1,4 @@
-"""What differs between Python's interpreters of what is asked of them: references to an object, and subscriptions."""
+"""What differs between versions of Python: how references are counted, and how a subscription looks in bytecode."""
 
 import dis
 import opcode

@@ -17,9 +17,10 @@ class Change:
 
 
 LIBRARIES = {
-    "2.11.0": "CUDA 13.0", "2.13.0": "CUDA 13.0, cuDNN 9.20", "2.14.1": "CUDA 13.0", "2.15.0": "CUDA 13.2, cuDNN 9.26",
+    "2.11.0": "CUDA 13.0, cuDNN 9.19", "2.13.0": "CUDA 13.0, cuDNN 9.20", "2.14.1": "CUDA 13.0, cuDNN 9.24",
+    "2.15.0": "CUDA 13.2, cuDNN 9.26",
 }  # fmt: skip
-"""What each build was made with."""
+"""What each build was made with, as it says itself."""
 
 PROGRAMS = {
     "gpt2_small_fp32.a100": "GPT-2 small in float32",
@@ -32,66 +33,34 @@ PROGRAMS = {
 CHANGES = [
     Change(
         "2.15", "A product's workspace is its own",
-        "Until then each thread kept the workspace of its first product, 8.1 MiB, or 32 MiB on Hopper, for good. Now a "
-        "product takes it and gives it back; `TORCH_CUBLAS_WORKSPACE_CACHE=1` brings the old way back.",
+        "Until then each thread kept the workspace of its first product, 8.1 MiB, or 32 MiB on Hopper, for good. "
+        "Now a product takes it and gives it back; `TORCH_CUBLAS_WORKSPACE_CACHE=1` brings the old way back. The "
+        "program is one product of two matrices of 4 MiB.",
         ("keeps_workspaces",), "release_product.h100", (("pull", 194311),),
     ),
     Change(
         "2.15", "A bias is added in 1 MiB",
         "A product with a bias goes to cuBLASLt, which now has 1 MiB to work in instead of cuBLAS's workspace; so "
-        "does, in half precision, a product that is added to a matrix.",
-        ("lt_workspace_bytes",), "release_linear.h100",
-    ),
-    Change(
-        "2.15", "Grouped-query attention in float32, and on older cards",
-        "Memory-efficient attention takes fewer heads of key and value than of query. Where there is no flash "
-        "attention, in float32 or on a T4, that was plain mathematics before, with all scores in memory.",
-        ("efficient_repeats_heads",), "release_fewer_heads.t4", (("pull", 191085),),
-    ),
-    Change(
-        "2.15", "One head of key and value, without being asked",
-        "Key and value of one head serve all of query's in the fused kernels, also where `enable_gqa` is not set.",
-        ("one_head_serves_all",), "release_one_head.a100", (("pull", 191085),),
-    ),
-    Change(
-        "2.15", "Attention without a batch",
-        "Query, key and value of three dimensions get a batch of one, and so a fused kernel.",
-        ("attention_adds_batch",), "release_three_dimensions.a100", (("issues", 187266), ("pull", 192271)),
-    ),
-    Change(
-        "2.15", "Wide heads on Hopper",
-        "cuDNN's attention no longer trains heads of more than 128 numbers, but for 192 with 128, and 256; flash "
-        "attention takes them. For as few heads as here that splits the keys, and adds up parts of the result.",
-        ("cudnn_trains_few_heads",), "release_wide_heads.h100",
-    ),
-    Change(
-        "2.15", "More batches or heads than a grid has",
-        "Flash attention leaves alone what has more than 65,535 batches or heads; memory-efficient attention takes it.",
-        ("flash_fits_a_grid",), "release_many_heads.a100",
-    ),
-    Change(
-        "2.15", "Seed and offset on the GPU",
-        "Memory-efficient attention without dropout makes its two numbers on the GPU and not on the CPU: two blocks of "
-        "512 bytes, kept for each attention until its backward.",
-        ("seeds_are_on_gpu",), "release_seeds.a100",
+        "does, in half precision, a product that is added to a matrix. The program is one linear layer.",
+        ("lt_workspace_bytes", "lt_adds_matrices"), "release_linear.h100",
     ),
     Change(
         "2.15", "Clipping keeps a number a chunk",
-        "The norms of many gradients were added up in a table with as many columns as the longest has chunks of 65,536 "
-        "numbers, for each gradient. Now each has as many as it needs.",
+        "To clip gradients, PyTorch adds up squares in chunks of 65,536 numbers. For each gradient it kept as many "
+        "sums as the longest of all needs; now each has as many as it needs itself.",
         ("norms_by_chunk",), "release_clipping.a100", (("pull", 190549),),
     ),
     Change(
         "2.15", "Group norm in channels-last",
-        "A batch of pictures in channels-last is no longer copied into another order, and its result and gradient stay "
-        "in that order, too.",
+        "Images in channels-last, where a pixel's channels lie together, are no longer copied into another order, "
+        "and the result and the gradient stay in that order.",
         ("group_norm_keeps_layout",), "release_group_norm.a100", (("pull", 191945),),
     ),
     Change(
-        "2.15", "Equal numbers share a gradient",
-        "Where the two numbers of `fmax` or `fmin` are equal, or a number and a limit of `clamp`, each has half of the "
-        "gradient, as with `maximum`; that takes a few more temporary tensors.",
-        ("limits_share_gradients",), "release_limits.a100", (("pull", 191142),),
+        "2.15", "More batches or heads than a grid has",
+        "A kernel's grid has at most 65,535 blocks in its second and third dimension. Flash attention leaves alone "
+        "what has more batches or heads; memory-efficient attention takes it.",
+        ("flash_fits_a_grid",), "release_many_heads.a100",
     ),
     Change(
         "2.15", "Drawing with replacement",
@@ -100,14 +69,88 @@ CHANGES = [
     ),
     Change(
         "2.15", "A number written by a list of positions",
-        "`x[positions] = 1.0` fills, without a tensor for the number; at one position on the GPU it does not wait for "
-        "the position.",
+        "`x[positions] = 1.0` fills, without a tensor for the number; at one position on the GPU it does not wait "
+        "for the position.",
         ("numbers_are_written_unread",), "release_written_numbers.a100", (("pull", 195787), ("pull", 188330)),
     ),
     Change(
-        "2.15", "Repeats are looked at once",
-        "`repeat_interleave` looks at the least of its repeats, and no longer makes a mask of a byte for each.",
+        "2.15", "Repeats are checked by the least of them",
+        "`repeat_interleave` no longer makes a mask of a byte for each repeat.",
         ("repeats_have_a_least",),
     ),
+    Change(
+        "2.14", "Grouped-query attention in float32, and on older cards",
+        "Memory-efficient attention takes fewer heads of key and value than of query. Where there is no flash "
+        "attention, in float32 or on a T4, that was plain mathematics before, with all scores in memory.",
+        ("efficient_repeats_heads",), "release_fewer_heads.t4", (("pull", 191085),),
+    ),
+    Change(
+        "2.14", "One head of key and value, without being asked",
+        "Key and value of one head serve all of query's in the fused kernels, also where `enable_gqa` is not set.",
+        ("one_head_serves_all",), "release_one_head.a100", (("pull", 191085),),
+    ),
+    Change(
+        "2.14", "Attention without a batch",
+        "Query, key and value of three dimensions get a batch of one, and so a fused kernel.",
+        ("attention_adds_batch",), "release_three_dimensions.a100", (("issues", 187266), ("pull", 192271)),
+    ),
+    Change(
+        "2.14", "Wide heads on Hopper and Blackwell",
+        "Beyond head dimensions of 128, cuDNN's attention trains only 192 with 128, and 256; on Hopper it trained "
+        "any up to 256. Flash attention takes the others: for as few heads as here it splits the keys into parts, "
+        "and holds what comes of each. What cuDNN took for itself before is not in the figures.",
+        ("cudnn_trains_two_wide_dimensions",), "release_wide_heads.h100",
+    ),
+    Change(
+        "2.14", "Group norm gives its copy back",
+        "What does not lie as group norm wants it is copied as before, but the copy is no longer kept for backward,"
+        " which makes its own.",
+        ("group_norm_copies_last",), "release_group_norm.h100",
+    ),
+    Change(
+        "2.14", "Equal numbers share a gradient",
+        "Where the two numbers of `fmax` or `fmin` are equal, or a number and a limit of `clamp`, each has half of "
+        "the gradient, as with `maximum`; that takes a few more temporary tensors.",
+        ("limits_share_gradients",), "release_limits.a100", (("pull", 191142),),
+    ),
+    Change(
+        "2.14", "Seed and offset on the GPU",
+        "Memory-efficient attention keeps for its backward where dropout's random numbers began, also without "
+        "dropout. These two numbers lie on the GPU now, in two blocks of 512 bytes for each attention.",
+        ("seeds_are_on_gpu",), "release_seeds.a100",
+    ),
+    Change(
+        "2.14", "One query on Blackwell",
+        "cuDNN's attention on Blackwell leaves alone what has one query; in 2.15 it takes it again.",
+        ("cudnn_leaves_one_query",),
+    ),
+    Change(
+        "2.13", "What begins in the middle",
+        "On Ampere and newer cards memory-efficient attention takes only tensors that begin at a multiple of 16 "
+        "bytes in their storage. A slice that begins elsewhere is plain mathematics, with all scores in memory; a "
+        "copy is not.",
+        ("efficient_wants_aligned_starts",), "release_starts.a100",
+    ),
+    Change(
+        "2.13", "cuBLASLt works in cuBLAS's workspace",
+        "It kept 1 MiB of its own beside it; `TORCH_CUBLASLT_UNIFIED_WORKSPACE=1` asked for what is now always so.",
+        ("lt_workspace_bytes", "lt_wants_rows"), "release_linear.a100",
+    ),
+    Change(
+        "2.13", "Dropout in sixteenths on Hopper and Blackwell",
+        "cuDNN's attention takes only probabilities of dropout that are multiples of a sixteenth; flash attention "
+        "takes the others.",
+        ("cudnn_drops_by_sixteenths",), "release_dropout.h100",
+    ),
+    Change(
+        "2.13", "More batches or heads than a grid has, in cuDNN",
+        "cuDNN's attention leaves alone what has more than 65,535 batches or heads; flash attention takes it.",
+        ("cudnn_fits_a_grid",), "release_many_heads.h100",
+    ),
+    Change(
+        "2.13", "Probabilities are looked at once",
+        "`multinomial` finds the largest and the least of its probabilities in one pass.",
+        ("multinomial_looks_twice",),
+    ),
 ]  # fmt: skip
-"""By version, what weighs most first."""
+"""By version, the newest first, and what weighs most first."""

@@ -16,25 +16,29 @@ from tools.release_changes import CHANGES, LIBRARIES, PROGRAMS, Change
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "book" / "releases.md"
-READINGS = {"peak": "at most", "allocated": "left"}
-"""Which figures of a mark a table has, and what it calls them."""
 
 HEAD = """# What changed in PyTorch's memory, release by release
 
 The same programs were run over the CUDA builds of {names}, and every allocation was recorded; the builds are those on
 PyPI ({libraries}). No GPU was there: stub libraries stand below PyTorch, whose own code asks for the memory
 ([how](how_we_know.md)). So these are the bytes that PyTorch's allocator gives out. What cuDNN's kernels ask for in
-addition is not known, and not in them. Written by `python -m tools.releases`.
+addition is not known, and not in them. Versions between those that were recorded are not told apart. Written by
+`python -m tools.releases`.
 
 The book follows PyTorch {book}, whatever you run. `every-byte run`, `account(…)` and
 `SimulatedGPU(name, torch="2.15")` follow the version that you have or name; `every-byte verify` runs all recorded
 programs under your PyTorch and says which agree.
+
+Attention is computed by one of several kernels. Flash attention, memory-efficient attention and cuDNN's are *fused*:
+they never hold all scores. Plain mathematics holds them, a number for each pair of query and key, several times over.
+Which one is taken decides most of the differences below. In each table *peak* is the most that was allocated at a time
+within the phase, and *held* what was allocated behind it.
 """
 STEPS = """
 ## What it comes to for a training step
 
 The most that was allocated at a time, in bytes. Each program is a case of `tests/reference`; it runs on the card behind
-its name.
+its name. What 2.15 takes less is mostly cuBLAS's workspaces, of which a training kept two.
 
 """
 COUNTED = """
@@ -69,9 +73,9 @@ def told() -> str:
     parts = [HEAD.format(names=names, libraries=libraries, book=BOOK.rsplit(".", 1)[0])]
     parts += [STEPS, *_steps(recorded)]
     for version in reversed(list(recorded)):
-        changes = [change for change in CHANGES if change.version == version]
-        if changes:
-            parts.append(f"\n## {version}\n")
+        if changes := [change for change in CHANGES if change.version == version]:
+            before, _ = _around(version, list(recorded))
+            parts.append(f"\n## {version}, beside {before}\n")
             parts += [_told(change, recorded) for change in changes]
     return "".join(parts)
 
@@ -97,18 +101,26 @@ def _told(change: Change, recorded: dict[str, Recordings]) -> str:
     one = _case(change.case)
     marks = list(zip(recorded[before][one]["marks"], recorded[after][one]["marks"], strict=True))
     rows = [
-        (f"{word}, {new['name']}", old[reading], new[reading])
-        for old, new in marks for reading, word in READINGS.items() if old[reading] != new[reading]
-    ]  # fmt: skip
-    body = "".join(f"| {what} | {old:,d} | {new:,d} |\n" for what, old, new in rows)
-    return f"{text}\n| bytes, `{change.case}` | {before} | {after} |\n|---|--:|--:|\n{body}"
+        (what, old[reading], new[reading])
+        for old, new in marks
+        for reading, what in (("peak", f"peak, {_phase(new['name'])}"), ("allocated", f"held, {new['name']}"))
+        if old[reading] != new[reading]
+    ]
+    body = "".join(f"| {what} | {old:,d} | {new:,d} | {new - old:+,d} |\n" for what, old, new in rows)
+    return f"{text}\n| bytes, `{change.case}` | {before} | {after} | difference |\n|---|--:|--:|--:|\n{body}"
+
+
+def _phase(mark: str) -> str:
+    """What ends with a mark: "in backward" of "after backward"."""
+    return mark.replace("after it", "meanwhile").replace("after ", "in ")
 
 
 def _sources(change: Change) -> str:
     if not change.threads:
         return "Found in the builds; we know of no thread about it."
-    links = [f"[{number}]({LINK}/{kind}/{number})" for kind, number in change.threads]
-    return f"Spoken of in PyTorch's {'threads' if len(links) > 1 else 'thread'} {', '.join(links)}."
+    kinds = {"pull": "pull request", "issues": "issue"}
+    links = [f"{kinds[kind]} [{number}]({LINK}/{kind}/{number})" for kind, number in change.threads]
+    return f"In PyTorch: {', '.join(links)}."
 
 
 def _counted(recorded: dict[str, Recordings]) -> Iterator[str]:
@@ -127,6 +139,8 @@ def _counted(recorded: dict[str, Recordings]) -> Iterator[str]:
 def _around(version: str, names: list[str]) -> tuple[str, str]:
     """The recorded versions before and from a change on."""
     at = names.index(version)
+    if not at:
+        raise ValueError(f"a change must have a recorded version before it: got {version}, of {', '.join(names)}.")
     return names[at - 1], names[at]
 
 
@@ -148,13 +162,18 @@ def _row(first: str, numbers: list[int]) -> str:
     return f"| {first} | {' | '.join(f'{n:,d}' for n in numbers)} |\n"
 
 
-def without_words() -> list[str]:
-    """The rules that differ between versions and that no change names."""
-    named = {name for change in CHANGES for name in change.rules}
-    fields = vars(VERSIONS["2.13"]).keys() - {"torch_version", "is_verified"}
-    return sorted(
-        name for name in fields - named if len({str(getattr(rules, name)) for rules in VERSIONS.values()}) > 1
-    )
+def without_words() -> list[tuple[str, str]]:
+    """The rules that a version changes, and that no change of that version names: (version, rule)."""
+    told = {(change.version, name) for change in CHANGES for name in change.rules}
+    names = list(versions())
+    fields = vars(VERSIONS[names[0]]).keys() - {"torch_version", "is_verified"}
+    changed = {
+        (after, name)
+        for before, after in zip(names, names[1:], strict=False)
+        for name in fields
+        if getattr(VERSIONS[before], name) != getattr(VERSIONS[after], name)
+    }
+    return sorted(changed - told) + sorted(told - changed)
 
 
 if __name__ == "__main__":

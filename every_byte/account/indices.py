@@ -7,29 +7,32 @@ import torch
 from torch import nn
 
 from every_byte.gpu.known.reading import known_values
+from every_byte.gpu.patches.replacing import replaced
 
 
 @contextmanager
 def watched_indices(model: nn.Module) -> Iterator[None]:
-    """Let each embedding of a model on a simulated GPU look at its indices, as far as the host knows them.
+    """Let each embedding that a model on a simulated GPU has look at its indices, as far as the host knows them.
 
     A simulated GPU computes nothing, and would not notice; on CUDA the kernel stops the process. What is looked at is
     what `nn.Embedding.forward` is given: a subclass may be called with something else, as BART's positions are with the
-    tokens.
+    tokens. Calls of `F.embedding` are not seen.
     """
     paths = {module: path for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
-    original = nn.Embedding.forward
 
-    def forward(self: nn.Embedding, input: torch.Tensor) -> torch.Tensor:
-        if self in paths:
-            _look_up(paths[self], self.num_embeddings, input)
-        return original(self, input)
+    def looking(original):
+        def forward(self: nn.Embedding, input: torch.Tensor) -> torch.Tensor:
+            if self in paths:
+                _look_up(paths[self], self.num_embeddings, input)
+            return original(self, input)
 
-    nn.Embedding.forward = forward
+        return forward
+
+    undo = replaced(nn.Embedding, "forward", looking)
     try:
         yield
     finally:
-        nn.Embedding.forward = original
+        undo()
 
 
 def _look_up(path: str, n_rows: int, given: torch.Tensor) -> None:

@@ -120,8 +120,15 @@ def against(wanted: str = "", reference: Path = REFERENCE) -> str:
         known = ", ".join(found)
         if wanted:
             raise ValueError(f"--against must be a recorded version of PyTorch, {known}: got {wanted!r}.")
-        minor = max(found, key=lambda name: [*map(int, name.split("."))])
+        minor = _nearest(minor, found)
     return found[minor]
+
+
+def _nearest(minor: str, recorded: Iterable[str]) -> str:
+    """The newest recorded version before one that was not, or the oldest of all."""
+    numbers = {name: [*map(int, name.split("."))] for name in (*recorded, minor)}
+    before = [name for name in recorded if numbers[name] <= numbers[minor]]
+    return max(before, key=numbers.get) if before else min(recorded, key=numbers.get)
 
 
 def report(found: Iterable[Outcome], version: str) -> tuple[str, bool]:

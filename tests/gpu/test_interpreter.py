@@ -44,9 +44,7 @@ def test_a_call_is_no_subscription():
 
 
 def test_the_question_has_a_reference_of_its_own_or_none():
-    named = object()
-    assert sys.getrefcount(named) == 1 + OF_THE_QUESTION
-    assert OF_THE_QUESTION == (sys.version_info < (3, 14))
+    assert OF_THE_QUESTION == (0 if sys.version_info >= (3, 14) else 1)
 
 
 def sizes(work):
@@ -83,3 +81,17 @@ def test_a_gradient_that_nobody_else_holds_is_added_to_in_place():
         (y * 3 + y * 5).sum().backward()
 
     assert sizes(add).count(1024) == 5 + 2 + 1
+
+
+def test_a_gradient_that_a_hook_has_kept_is_not():
+    """The first of both gradients has a name: what is added up is a tensor of its own."""
+
+    def add(device):
+        x = torch.zeros(256, device=device, requires_grad=True)
+        y, kept = x * 2, []
+        later = y * 5
+        first = y.view(256)
+        first.register_hook(kept.append)
+        (first * 3 + later).sum().backward()
+
+    assert sizes(add).count(1024) == 5 + 2 + 1 + 1

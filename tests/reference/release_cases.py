@@ -1,6 +1,6 @@
-"""More cases in the form of cases.py: one small program for each thing that a release of PyTorch does otherwise.
+"""More cases in the form of cases.py: small programs that show what a release of PyTorch does otherwise.
 
-They are recorded under each version that is; tools/releases.py writes from that what changed.
+They are recorded under each version that has recordings; tools/releases.py writes from that what changed.
 """
 
 import torch
@@ -106,6 +106,29 @@ def release_wide_heads(env):
     del q, k, v, y
 
 
+@case("h100")
+def release_dropout(env):
+    """Dropout of a tenth, which is no multiple of a sixteenth."""
+    q, k, v = _heads(env, *[(1, 8, 1024, 64)] * 3)
+    y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
+    env.mark("after forward")
+    y.backward(torch.zeros_like(y))
+    env.mark("after backward")
+    del q, k, v, y
+
+
+@case("a100")
+def release_starts(env):
+    """Attention in float32 of tensors that begin one number into their storage."""
+    n, shape = 8 * 1024 * 64, (1, 8, 1024, 64)
+    made = [torch.zeros(n + 4, device=env.device)[1 : n + 1].view(shape).requires_grad_() for _ in "qkv"]
+    y = F.scaled_dot_product_attention(*made)
+    env.mark("after forward")
+    y.backward(torch.zeros_like(y))
+    env.mark("after backward")
+    del made, y
+
+
 @case("a100", "h100")
 def release_clipping(env):
     """The norm of many gradients, of which one is long."""
@@ -152,7 +175,7 @@ def release_draws(env):
 
 @case("a100")
 def release_written_numbers(env):
-    """A number written at positions: of a list on the GPU, at one position on the GPU, in a slice."""
+    """A number written at a list of positions on the GPU, at one position, at a list of columns."""
     x, one, some = torch.zeros(1000, 1000, device=env.device), *(
         torch.zeros(shape, device=env.device, dtype=torch.int64) for shape in ((), (500,))
     )  # fmt: skip

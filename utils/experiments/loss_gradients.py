@@ -28,7 +28,7 @@ def errors(loss: Callable, dtype: torch.dtype) -> tuple[float, float]:
 
 
 def power_above(error: float) -> float:
-    """The power of two that an error stays under: the same on every processor, though each adds up in its own order."""
+    """The least power of two that is not below an error: one for all processors, though each adds up in its order."""
     return 2.0 ** math.ceil(math.log2(error))
 
 

@@ -82,7 +82,7 @@ def by_version(name: "str | GPUSpec", torch_version: str) -> GPUSpec:
 
 
 def spec_here(name: "str | GPUSpec") -> GPUSpec:
-    """A GPU by the rules that are followed, without a word those of the PyTorch that runs here; a spec keeps its own.
+    """A GPU by the rules that `follow` named, else by those of the PyTorch that runs here; a spec keeps its own.
 
     Raises: as `find_spec`.
     """

@@ -50,7 +50,7 @@ _followed: list[str] = []
 
 
 def follow(version: str = "") -> None:
-    """Let `account` and the commands follow the rules of a version of PyTorch in this process, whichever runs.
+    """Let `account` follow the rules of a version of PyTorch in this process, whichever runs.
 
     The book's chapters follow "2.13", so that their figures are the same for every reader. "": those of what runs.
 
@@ -60,7 +60,7 @@ def follow(version: str = "") -> None:
 
 
 def rules_followed() -> Rules:
-    """The rules that `account` and the commands follow: those that were asked for, else those of what runs here."""
+    """The rules that `account` follows: those that `follow` named, else those of the PyTorch that runs here."""
     return rules_of(_followed[0]) if _followed else rules_here()
 
 

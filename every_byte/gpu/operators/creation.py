@@ -245,16 +245,7 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
         sums = torch.cumsum(shares, -1, out=given) if rules.multinomial_sums_in_place else shares.cumsum(-1)
         del sums, shares, given
         return drawn
-    if rules.multinomial_looks_twice:
-        largest = x.max()
-        finite = largest < torch.inf
-        least = x.min()
-        positive = least >= 0
-        valid = finite & positive
-        del positive, least, finite, largest
-    else:
-        least, largest = torch.aminmax(x)
-        valid = (largest < torch.inf) & (least >= 0)
+    looked_at = _looked_at(x, rules.multinomial_looks_twice)
     sums = x.sum(-1)
     zero = sums == 0
     none = zero.any() if x.dim() > 1 else zero
@@ -267,7 +258,19 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
         values = x.new_empty(drawn.shape)
         torch.topk(quotients, n, out=(values, drawn))
         del values
-    del quotients, none, valid
-    if not rules.multinomial_looks_twice:
-        del least, largest
+    del quotients, none, looked_at
     return drawn
+
+
+def _looked_at(x: torch.Tensor, looks_twice: bool) -> tuple[torch.Tensor, ...]:
+    """Whether all probabilities are finite and none is negative; behind it what lives as long."""
+    if not looks_twice:
+        least, largest = torch.aminmax(x)
+        return (largest < torch.inf) & (least >= 0), least, largest
+    largest = x.max()
+    finite = largest < torch.inf
+    least = x.min()
+    positive = least >= 0
+    valid = finite & positive
+    del positive, least, finite, largest  # as C++ lets go of an expression's parts, the last first
+    return (valid,)
