@@ -46,6 +46,11 @@ def number_of(node: Node) -> int:
     return RENUMBERED.get(id(node), node._sequence_nr())
 
 
+def run_of(node: Node) -> tuple[int, int, int]:
+    """What tells the run of a node in the backward that runs from all others: an id alone comes again."""
+    return torch._C._current_graph_task_id(), id(node), node._sequence_nr()
+
+
 def looked_at(node: Node) -> Node:
     """The same node, which is held from now on if it is one in a thousand.
 

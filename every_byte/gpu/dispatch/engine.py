@@ -13,7 +13,7 @@ from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.operators.launch.tensor_iterator import is_dense
 from every_byte.interpreter import OF_THE_QUESTION
-from every_byte.ledger.deep_graphs import looked_at, running_node
+from every_byte.ledger.deep_graphs import looked_at, run_of, running_node
 
 aten = torch.ops.aten
 _FROM_ENGINE = torch.autograd.graph._engine_run_backward.__code__
@@ -172,7 +172,7 @@ def _made_by(node, tensor: torch.Tensor) -> str:
 def _has_run(node, operation: str) -> bool:
     """Whether this node, which is running, has allocated something for an operation."""
     memory = attached()[-1].memory
-    if memory.running != (torch._C._current_graph_task_id(), id(node)):
+    if memory.running != run_of(node):
         return False
     made = (e for e in reversed(memory.trace.events) if e.action == "alloc")
     return any(e.operation == operation for e in takewhile(lambda e: e.allocation >= memory.running_from, made))

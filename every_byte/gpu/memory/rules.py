@@ -40,6 +40,8 @@ class Rules:
     """Whether cuBLASLt takes only left matrices of two rows or more."""
     lt_adds_matrices: bool = False
     """Whether cuBLASLt, in half precision, takes a product that is added to a matrix as large as it."""
+    outer_products_have_a_kernel: bool = True
+    """Whether a batched product with one term in each sum has a kernel of its own, without copies and workspace."""
     seeds_are_on_gpu: bool = False
     """Whether memory-efficient attention without dropout makes seed and offset on the GPU, first; else on the CPU."""
     efficient_repeats_heads: bool = False
@@ -119,6 +121,7 @@ PYTORCH_2_11 = replace(
     torch_version="2.11",
     lt_workspace_bytes=1 << 20,
     lt_wants_rows=True,
+    outer_products_have_a_kernel=False,
     efficient_wants_aligned_starts=False,
     cudnn_fits_a_grid=False,
     cudnn_drops_by_sixteenths=False,

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 import torch
 
 from every_byte.ledger.attribution import Role
-from every_byte.ledger.deep_graphs import let_go, running_node
+from every_byte.ledger.deep_graphs import let_go, run_of, running_node
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 
@@ -52,7 +52,7 @@ class Memory:
         self._unread = as_cuda and as_cuda.environment
         self.owners, self.labels, self.streams = self.trace.owners, Labels(self.trace), Streams()
         self.owners.observed, self.owners.roots = True, self.labels.modules.roots
-        self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0), 0
+        self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0, 0), 0
         self.turn: threading.RLock | None = None  # whose it is, where several threads run on this GPU
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
@@ -116,8 +116,8 @@ class Memory:
         """The autograd node that is running, and the module that it or what runs now belongs to."""
         task = torch._C._current_graph_task_id()
         if task != -1 and (running := running_node()):
-            if self.running != (task, id(running)):
-                self.running, self.running_from = (task, id(running)), self._next_number
+            if self.running != (run := run_of(running)):
+                self.running, self.running_from = run, self._next_number
             if self.streams.is_elsewhere(running):
                 attached()[-1].not_modelled("backward across streams", ACROSS_STREAMS)
             return running.name(), self.labels.module_of(running)
@@ -243,7 +243,7 @@ class Memory:
 
     def is_made_by(self, node: torch.autograd.graph.Node, record: StorageRecord) -> bool:
         """Whether a storage was placed while this node, which a backward runs now, has run."""
-        is_running = self.running == (torch._C._current_graph_task_id(), id(node))
+        is_running = self.running == run_of(node)
         return is_running and record.number is not None and record.number >= self.running_from
 
     # what the observer asks

@@ -158,7 +158,8 @@ def batched_product(call: Call) -> None:
     """
     call.place_all()
     left, right = call.args
-    if left.numel() and right.numel() and (left.shape[2] != 1 or call.func is aten.bmm.out):
+    has_kernel = call.memory.spec.rules.outer_products_have_a_kernel and call.func is not aten.bmm.out
+    if left.numel() and right.numel() and not (left.shape[2] == 1 and has_kernel):
         _multiply_batches(call, left, right)
 
 
