@@ -134,7 +134,7 @@ CHANGES = [
     Change(
         "2.13", "cuBLASLt works in cuBLAS's workspace",
         "It kept 1 MiB of its own beside it; `TORCH_CUBLASLT_UNIFIED_WORKSPACE=1` asked for what is now always so.",
-        ("lt_workspace_bytes", "lt_wants_rows"), "release_linear.a100",
+        ("lt_workspace_bytes",), "release_linear.a100",
     ),
     Change(
         "2.13", "Dropout in sixteenths on Hopper and Blackwell",

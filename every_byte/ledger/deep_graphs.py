@@ -23,6 +23,9 @@ HARMLESS = 10_000
 
 _SPREAD, _RANGE = 0x9E3779B1, 1 << 32
 _ONE_IN_A_THOUSAND = _RANGE // 1000
+ACCUMULATORS = (
+    1 << 63
+)  # the numbers of nodes that accumulate a leaf's gradient are above this: autograd runs them first
 _ALONE = 2  # references: the dictionary's, and the question's own
 
 
@@ -47,8 +50,12 @@ def number_of(node: Node) -> int:
 
 
 def run_of(node: Node) -> tuple[int, int, int]:
-    """What tells the run of a node in the backward that runs from all others: an id alone comes again."""
-    return torch._C._current_graph_task_id(), id(node), node._sequence_nr()
+    """What tells the run of a node in the backward that runs from all others: its number, and its id if it has none.
+
+    An id comes again, and PyTorch 2.11 makes a new object of a node each time that one asks for it.
+    """
+    number = node._sequence_nr()
+    return torch._C._current_graph_task_id(), number, id(node) if number >= ACCUMULATORS else 0
 
 
 def looked_at(node: Node) -> Node:

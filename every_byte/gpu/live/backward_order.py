@@ -10,9 +10,9 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 
 from every_byte.gpu.memory.contents import nodes_of
-from every_byte.gpu.observer.graph_walk import ACCUMULATORS, nodes_behind
+from every_byte.gpu.observer.graph_walk import nodes_behind
 from every_byte.ledger.attribution import NEVER
-from every_byte.ledger.deep_graphs import looked_at
+from every_byte.ledger.deep_graphs import ACCUMULATORS, looked_at
 from every_byte.ledger.events import Event
 from every_byte.ledger.saved_tensors import node_name
 

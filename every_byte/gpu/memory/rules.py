@@ -36,8 +36,6 @@ class Rules:
     """Whether a thread keeps its cuBLAS workspace in each stream; else each product takes one, and gives it back."""
     lt_workspace_bytes: int = 0
     """What cuBLASLt is given to work in, kept or not as cuBLAS's is; 0 where it works in cuBLAS's."""
-    lt_wants_rows: bool = False
-    """Whether cuBLASLt takes only left matrices of two rows or more."""
     lt_adds_matrices: bool = False
     """Whether cuBLASLt, in half precision, takes a product that is added to a matrix as large as it."""
     outer_products_have_a_kernel: bool = True
@@ -60,6 +58,8 @@ class Rules:
     256, on Hopper and Blackwell; else it takes any up to 256 on Hopper, and 192 with 128 on Blackwell."""
     flash_fits_a_grid: bool = False
     """Whether flash attention leaves alone what has more than 65,535 batches or heads."""
+    attention_of_nothing_is_zeros: bool = True
+    """Whether attention without a number makes zeros that depend on query, key and value; else a kernel takes it."""
     one_head_serves_all: bool = False
     """Whether the fused kernels take one head of key and value for all of query's without `enable_gqa`."""
     attention_adds_batch: bool = False
@@ -120,8 +120,8 @@ PYTORCH_2_11 = replace(
     PYTORCH_2_13,
     torch_version="2.11",
     lt_workspace_bytes=1 << 20,
-    lt_wants_rows=True,
     outer_products_have_a_kernel=False,
+    attention_of_nothing_is_zeros=False,
     efficient_wants_aligned_starts=False,
     cudnn_fits_a_grid=False,
     cudnn_drops_by_sixteenths=False,

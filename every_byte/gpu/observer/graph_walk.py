@@ -9,14 +9,12 @@ import torch
 from torch.autograd.graph import Node
 
 from every_byte.ledger.attribution import NEVER, GraphNode, Kept, Owners
-from every_byte.ledger.deep_graphs import looked_at, number_of
+from every_byte.ledger.deep_graphs import ACCUMULATORS, looked_at, number_of
 from every_byte.ledger.roots import ModulePath, root_of
 from every_byte.ledger.saved_tensors import node_name, raw_slots
 from every_byte.palette import STATE
 
 from . import checkpoints
-
-ACCUMULATORS = 1 << 63  # their numbers are above this: autograd runs them first
 
 
 class _Life:

@@ -15,8 +15,8 @@ import torch
 from torch.autograd.graph import Node
 
 from every_byte.gpu.memory.contents import nodes_of
-from every_byte.gpu.observer.graph_walk import ACCUMULATORS, nodes_behind
-from every_byte.ledger.deep_graphs import RENUMBERED
+from every_byte.gpu.observer.graph_walk import nodes_behind
+from every_byte.ledger.deep_graphs import ACCUMULATORS, RENUMBERED
 
 made_so_far = torch.autograd._get_sequence_nr
 

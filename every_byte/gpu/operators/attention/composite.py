@@ -59,9 +59,10 @@ def scaled_dot_product_attention(
     Raises: RuntimeError where none of the backends that are enabled takes it.
     """
     _check(query, key, value, attn_mask)
-    if not (query.numel() and key.numel() and value.numel()):
-        return _of_nothing(query, key, value)
     spec = _gpu_of(query)
+    if not (query.numel() and key.numel() and value.numel()):
+        if spec is None or spec.rules.attention_of_nothing_is_zeros:
+            return _of_nothing(query, key, value)
     given = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if spec is None:
         return _attention_by(SDPBackend.MATH, given, scale)

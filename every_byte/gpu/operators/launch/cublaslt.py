@@ -19,8 +19,6 @@ def goes_to_lt(call: Call, bias: torch.Tensor, left: torch.Tensor, right: torch.
     result, rules, beta = call.result, call.memory.spec.rules, call.kwargs.get("beta", 1)
     if not result.is_contiguous() or result.dim() != 2 or left.dtype not in _TYPES or min(right.shape) <= 1:
         return False
-    if rules.lt_wants_rows and len(left) <= 1:
-        return False
     is_row = bias.is_contiguous() and bias.squeeze().dim() <= 1 and bias.shape[-1:] == right.shape[1:]
     activates = call.func.overloadpacket is torch.ops.aten._addmm_activation
     if beta == 1 and (is_row or activates and bias.dim() == 2):
