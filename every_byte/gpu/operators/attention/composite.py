@@ -226,10 +226,11 @@ def safe_softmax(call: Call) -> None:
     call.while_taken(*contiguous_copies(x))
     rows = x.numel() // max(x.shape[dim], 1)
     call.hold(x.numel(), rows)
-    infinite = torch.empty_like(x, dtype=torch.bool)
-    nest = loop_nest(x.shape, infinite.stride(), {dim % x.dim()}, 1, 1)
-    for sizes in staging(nest, call.memory.spec, 1, 4):
-        call.while_taken(*sizes)
+    if x.numel():
+        infinite = torch.empty_like(x, dtype=torch.bool)
+        nest = loop_nest(x.shape, infinite.stride(), {dim % x.dim()}, 1, 1)
+        for sizes in staging(nest, call.memory.spec, 1, 4):
+            call.while_taken(*sizes)
     call.hold(call.result.element_size())
 
 

@@ -100,7 +100,7 @@ def split_buffers(b: int, h: int, s: int, t: int, d: int, spec: GPUSpec) -> tupl
     """
     keys_per_block = 256 if d <= 64 else 128 if d <= 128 else 64
     if not b * h * s * t:
-        return ()
+        return 0, 0
     n = _n_splits(b * h * div_up(s, 64), 2 * spec.multiprocessors, div_up(t, keys_per_block))
     return (n * b * h * s * 4, n * b * h * s * _rounded_head(d) * 4) if n > 1 else (0, 0)
 
