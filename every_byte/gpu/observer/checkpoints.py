@@ -61,11 +61,20 @@ def _enclosed(function, kind: type):
 
 def given(region) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors that a region keeps because it was given them, each with a name."""
-    saved = region.given() if isinstance(region, Region) else region.saved_args
-    for i, one in enumerate(saved):
+    saved = enumerate(region.given()) if isinstance(region, Region) else _saved_inputs(region)
+    for i, one in saved:
         tensor = getattr(one, "data", None)
         if isinstance(tensor, torch.Tensor):
             yield f"inputs[{i}]", tensor
+
+
+def _saved_inputs(frame) -> Iterator[tuple[int, object]]:
+    """The inputs that PyTorch's checkpoint keeps, by place; up to 2.11 as a node's, behind one that stands for none."""
+    if hasattr(frame, "saved_args"):
+        yield from enumerate(frame.saved_args)
+    elif frame.input_saver is not None and (node := frame.input_saver.grad_fn) is not None:
+        places = _enclosed(node.get_args, tuple) or ()
+        yield from ((place - 1, one) for place, one in zip(places, node._raw_saved_tensors, strict=True) if place)
 
 
 def chosen(region) -> Iterator[torch.Tensor]:
