@@ -32,6 +32,8 @@ class Rules:
     """The tiles of CUB's selection of positions by flags, from this architecture on."""
     scan_tiles: Mapping[int, int] = field(hash=False)
     """The tiles of CUB's running sums, by bytes of an item."""
+    sorts_by_all_bits: bool = False
+    """Whether indices are sorted by all of their bits; else by those that the largest one has."""
     keeps_workspaces: bool = True
     """Whether a thread keeps its cuBLAS workspace in each stream; else each product takes one, and gives it back."""
     lt_workspace_bytes: int = 0
@@ -120,6 +122,7 @@ PYTORCH_2_11 = replace(
     PYTORCH_2_13,
     torch_version="2.11",
     lt_workspace_bytes=1 << 20,
+    sorts_by_all_bits=True,
     outer_products_have_a_kernel=False,
     attention_of_nothing_is_zeros=False,
     efficient_wants_aligned_starts=False,

@@ -82,7 +82,7 @@ def chosen(region) -> Iterator[torch.Tensor]:
     function = None if isinstance(region, Region) else region.recompute_fn
     mode = _enclosed(function, checkpoint._CachedTorchDispatchMode)
     for calls in mode.storage.values() if mode else ():
-        yield from _tensors_of(list(calls.values()))
+        yield from _tensors_of(list(calls.values()) if hasattr(calls, "values") else calls)  # a list up to 2.11
 
 
 def _tensors_of(entries) -> Iterator[torch.Tensor]:

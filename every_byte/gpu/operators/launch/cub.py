@@ -36,7 +36,8 @@ def sort_pairs(n: int, item_bytes: int, largest: int, spec: GPUSpec) -> int:
     """
     if n <= spec.rules.sort_in_one_tile[item_bytes]:
         return 1
-    passes = div_up(max(largest, 1).bit_length(), 8)
+    bits = item_bytes * 8 if spec.rules.sorts_by_all_bits else max(largest, 1).bit_length()
+    passes = div_up(bits, 8)
     copies = (n * item_bytes,) * 2 if passes > 1 else ()
     tiles = div_up(n, of_architecture(spec.rules.sort_tiles, spec.capability)[item_bytes])
     return _aligned(passes * DIGITS * 8, tiles * DIGITS * 4, *copies, passes * 4)
