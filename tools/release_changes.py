@@ -148,9 +148,27 @@ CHANGES = [
         ("cudnn_fits_a_grid",), "release_many_heads.h100",
     ),
     Change(
-        "2.13", "Probabilities are looked at once",
-        "`multinomial` finds the largest and the least of its probabilities in one pass.",
-        ("multinomial_looks_twice",),
+        "2.13", "Indices are sorted by the bits that they have",
+        "The gradient of an embedding, and what is added up at indices, sort these by the bits of the largest one, and "
+        "no longer by all 64.",
+        ("sorts_by_all_bits",), "release_sorted_indices.a100",
+    ),
+    Change(
+        "2.13", "An outer product has a kernel of its own",
+        "A batched product with one term in each sum no longer goes to cuBLAS, and so makes no copies for it.",
+        ("outer_products_have_a_kernel",),
+    ),
+    Change(
+        "2.13", "The workspace of cuBLAS on Blackwell",
+        "It is 32 MiB there as on Hopper, where it was 8.1 MiB.",
+        ("cublas_workspace_bytes",),
+    ),
+    Change(
+        "2.13", "Smaller things",
+        "Attention without a number makes zeros, and no kernel runs; group norm of half precision makes its statistics "
+        "in float32 first; the least and the largest of `multinomial`'s probabilities, of `histc`'s numbers and of "
+        "what indexes are found at once.",
+        ("attention_of_nothing_is_zeros", "group_norm_widens_statistics", "extremes_are_found_apart"),
     ),
 ]  # fmt: skip
 """By version, the newest first, and what weighs most first."""

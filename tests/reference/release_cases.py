@@ -166,6 +166,17 @@ def release_limits(env):
 
 
 @case("a100")
+def release_sorted_indices(env):
+    """The gradient of an embedding of 100 rows, by 100,000 tokens."""
+    rows = torch.nn.Embedding(100, 16, device=env.device)
+    y = rows(torch.zeros(100_000, dtype=torch.int64, device=env.device))
+    env.mark("after forward")
+    y.backward(torch.zeros_like(y))
+    env.mark("after backward")
+    del rows, y
+
+
+@case("a100")
 def release_draws(env):
     """Numbers drawn with replacement."""
     drawn = torch.multinomial(torch.ones(1_000_000, device=env.device), 5, replacement=True)

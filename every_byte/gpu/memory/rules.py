@@ -69,9 +69,9 @@ class Rules:
     limits_share_gradients: bool = False
     """Whether two equal numbers of `fmax` or `fmin`, or a number and an equal limit of `clamp`, each get half of the
     gradient, as those of `maximum` do; else the first gets all of it."""
-    multinomial_looks_twice: bool = False
-    """Whether `multinomial` looks at the largest and at the least probability one after the other; else at both at
-    once."""
+    extremes_are_found_apart: bool = False
+    """Whether the least and the largest of `multinomial`'s probabilities, of `histc`'s numbers and of what indexes are
+    found one after the other; else both at once."""
     multinomial_sums_in_place: bool = False
     """Whether `multinomial` with replacement writes the running sums of its probabilities over their quotients."""
     repeats_have_a_least: bool = False
@@ -81,6 +81,8 @@ class Rules:
     group_norm_copies_last: bool = False
     """Whether `group_norm` makes what copies it needs behind its results, and gives them back; else before them, and
     they are kept for backward. Then its backward also makes no sums for channels of one position."""
+    group_norm_widens_statistics: bool = True
+    """Whether `group_norm` of half precision makes its statistics in float32 first."""
     group_norm_keeps_layout: bool = False
     """Whether `group_norm` works in channels-last, too; else it makes contiguous copies."""
     norms_by_chunk: bool = False
@@ -121,6 +123,7 @@ PYTORCH_2_13 = Rules(
 PYTORCH_2_11 = replace(
     PYTORCH_2_13,
     torch_version="2.11",
+    cublas_workspace_bytes={(0, 0): 8_519_680, (9, 0): 33_554_432, (10, 0): 8_519_680},
     lt_workspace_bytes=1 << 20,
     sorts_by_all_bits=True,
     outer_products_have_a_kernel=False,
@@ -128,7 +131,8 @@ PYTORCH_2_11 = replace(
     efficient_wants_aligned_starts=False,
     cudnn_fits_a_grid=False,
     cudnn_drops_by_sixteenths=False,
-    multinomial_looks_twice=True,
+    extremes_are_found_apart=True,
+    group_norm_widens_statistics=False,
     is_verified=False,
 )
 PYTORCH_2_14 = replace(

@@ -245,7 +245,7 @@ def _multinomial(x: torch.Tensor, n: int, replacement: bool = False, *, generato
         sums = torch.cumsum(shares, -1, out=given) if rules.multinomial_sums_in_place else shares.cumsum(-1)
         del sums, shares, given
         return drawn
-    looked_at = _looked_at(x, rules.multinomial_looks_twice)
+    looked_at = _looked_at(x, rules.extremes_are_found_apart)
     sums = x.sum(-1)
     zero = sums == 0
     none = zero.any() if x.dim() > 1 else zero

@@ -2,6 +2,8 @@
 
 import torch
 
+from every_byte.gpu.memory.attachment import attached
+
 from .launch.memory_formats import ORDERS, copies_in, suggested
 from .launch.units import HALF
 from .registry import Call, contiguous_copies, returns, takes
@@ -54,10 +56,21 @@ def group_norm(call: Call) -> None:
     call.hold(*copies_in(form, x), *contiguous_copies(weight, bias))
     call.place_all()  # what is there stays
     wide = max(x.element_size(), 4)
-    if x.dtype in HALF:
+    if x.dtype in HALF and call.memory.spec.rules.group_norm_widens_statistics:
         call.hold(*[n * groups * wide] * 2)
     if is_last or positions != 1 and (weight is not None or bias is not None):
         call.while_taken(*[n * channels * wide] * 2)
+
+
+@returns(aten.native_group_norm_backward.default)
+def _group_norm_backward(gradient, x, mean, rstd, weight, n, channels, positions, groups, mask):
+    """The gradient of an x that needs no copy lies as x does, in dimensions of one, too."""
+    given = gradient, x, mean, rstd, weight, n, channels, positions, groups, mask
+    of_x, *others = aten.native_group_norm_backward.default(*given)
+    rules = attached()[-1].memory.spec.rules
+    if mask[0] and x.is_contiguous() and rules.group_norm_copies_last and not rules.group_norm_keeps_layout:
+        of_x = torch.empty_like(x)
+    return of_x, *others
 
 
 @takes(aten.native_group_norm_backward.default)

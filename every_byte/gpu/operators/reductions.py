@@ -254,9 +254,17 @@ def histogram(call: Call) -> None:
     """The counts; without bounds also the least and the largest value. Source: _histc_template in SummaryOps.cu."""
     call.place_all()
     x = call.args[0]
-    if x.numel() and call.argument(2, "min", 0) == call.argument(3, "max", 0):
+    if not x.numel() or call.argument(2, "min", 0) != call.argument(3, "max", 0):
+        return
+    if not call.memory.spec.rules.extremes_are_found_apart:
         call.hold(x.element_size(), x.element_size())
         _reduce_both(call, x)
+        return
+    for _ in range(2):
+        extreme = call.hold(x.element_size(), *contiguous_copies(x))
+        reduce(call, x.contiguous(), reduced_dims(x, None), x.element_size(), x.element_size())
+        for temporary in extreme:
+            call.let_go(temporary)
 
 
 def _reduce_both(call: Call, x: torch.Tensor) -> None:
