@@ -240,3 +240,47 @@ def test_drawing_and_repeating():
 
     assert 1000 in taken_by(repeat, "2.13")[0]  # of each repeat, whether it is negative
     assert 1000 not in taken_by(repeat, "2.15")[0]
+
+
+def test_the_extremes_of_what_is_drawn_were_found_apart():
+    """2.11: the largest, whether it is finite, the least, whether it is none below 0, and both; then the sum."""
+
+    def draw(gpu):
+        torch.multinomial(torch.ones(1000, device=gpu.device), 1)
+
+    assert taken_by(draw, "2.11")[0][:7] == [4000, 8, 4, 1, 4, 1, 1]
+    assert taken_by(draw, "2.13")[0][:7] == [4000, 8, 4, 4, 1, 1, 1]
+
+
+def test_indices_were_sorted_by_all_of_their_bits():
+    """100,000 tokens of 100 rows, by 7 bits in one pass, or by 64 in eight, of which each but one has a copy."""
+
+    def backward(gpu):
+        rows = nn.Embedding(100, 16, device=gpu.device)
+        y = rows(torch.zeros(100_000, dtype=torch.int64, device=gpu.device))
+        y.backward(torch.zeros_like(y))
+
+    copies_bytes = 2 * 800_000
+    assert max(n for n in taken_by(backward, "2.13")[0] if n not in (6_400_000, 800_000)) < copies_bytes
+    assert any(copies_bytes < n < copies_bytes + 200_000 for n in taken_by(backward, "2.11")[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("shape", [(5000,), (30, 50)])
+def test_a_running_sum_into_a_result_takes_what_one_without_takes(dtype, shape):
+    def summed(gpu, *, out):
+        x = torch.ones(shape, device=gpu.device, dtype=dtype)
+        torch.cumsum(x, -1, **({"out": torch.empty_like(x)} if out else {}))
+
+    one, other = (sorted(taken_by(lambda gpu, out=out: summed(gpu, out=out), "2.13")[0]) for out in (True, False))
+    assert one == other
+
+
+def test_an_empty_group_takes_no_workspace():
+    """Three groups of which the second is empty, as the offsets say, which came from the host."""
+
+    def multiply(gpu):
+        x, weight = (torch.zeros(*s, device=gpu.device, dtype=torch.float16) for s in ((32, 64), (3, 64, 64)))
+        torch._grouped_mm(x, weight, offs=torch.tensor([16, 16, 32], dtype=torch.int32).to(gpu.device))
+
+    assert taken_by(multiply, "2.15")[0].count(BLAS_BYTES) == 2
