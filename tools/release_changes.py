@@ -79,6 +79,11 @@ CHANGES = [
         ("repeats_have_a_least",),
     ),
     Change(
+        "2.15", "One query on Blackwell, again",
+        "cuDNN's attention on Blackwell takes what has one query, which it left alone in 2.14.",
+        ("cudnn_leaves_one_query",),
+    ),
+    Change(
         "2.14", "Grouped-query attention in float32, and on older cards",
         "Memory-efficient attention takes fewer heads of key and value than of query. Where there is no flash "
         "attention, in float32 or on a T4, that was plain mathematics before, with all scores in memory.",
@@ -121,7 +126,7 @@ CHANGES = [
     ),
     Change(
         "2.14", "One query on Blackwell",
-        "cuDNN's attention on Blackwell leaves alone what has one query; in 2.15 it takes it again.",
+        "cuDNN's attention on Blackwell leaves alone what has one query.",
         ("cudnn_leaves_one_query",),
     ),
     Change(
