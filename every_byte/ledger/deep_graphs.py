@@ -23,9 +23,9 @@ HARMLESS = 10_000
 
 _SPREAD, _RANGE = 0x9E3779B1, 1 << 32
 _ONE_IN_A_THOUSAND = _RANGE // 1000
-ACCUMULATORS = (
-    1 << 63
-)  # the numbers of nodes that accumulate a leaf's gradient are above this: autograd runs them first
+ACCUMULATORS = 1 << 63
+"""The numbers of nodes that accumulate a leaf's gradient are above this: autograd runs them first."""
+_KEEPS_OBJECTS = not torch.__version__.startswith(("2.9", "2.10", "2.11"))  # of nodes, as long as a backward runs
 _ALONE = 2  # references: the dictionary's, and the question's own
 
 
@@ -49,13 +49,15 @@ def number_of(node: Node) -> int:
     return RENUMBERED.get(id(node), node._sequence_nr())
 
 
-def run_of(node: Node) -> tuple[int, int, int]:
-    """What tells the run of a node in the backward that runs from all others: its number, and its id if it has none.
+def run_of(node: Node) -> tuple[int, int, int, str]:
+    """What tells the run of a node in the backward that runs from all others.
 
-    An id comes again, and PyTorch 2.11 makes a new object of a node each time that one asks for it.
+    An id alone comes again; and PyTorch 2.11 makes a new object of a node each time that one asks for it, so that there
+    only its number and its name tell, which two may share where a backward made one of them.
     """
     number = node._sequence_nr()
-    return torch._C._current_graph_task_id(), number, id(node) if number >= ACCUMULATORS else 0
+    has_id = _KEEPS_OBJECTS or number >= ACCUMULATORS
+    return torch._C._current_graph_task_id(), number, id(node) if has_id else 0, node.name()
 
 
 def looked_at(node: Node) -> Node:

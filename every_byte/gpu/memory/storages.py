@@ -52,7 +52,7 @@ class Memory:
         self._unread = as_cuda and as_cuda.environment
         self.owners, self.labels, self.streams = self.trace.owners, Labels(self.trace), Streams()
         self.owners.observed, self.owners.roots = True, self.labels.modules.roots
-        self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0, 0), 0
+        self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0, 0, ""), 0
         self.turn: threading.RLock | None = None  # whose it is, where several threads run on this GPU
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Block, int]] = deque()
