@@ -23,6 +23,14 @@ def _heads(env, *shapes, dtype=torch.bfloat16):
     return [torch.zeros(*shape, device=env.device, dtype=dtype, requires_grad=True) for shape in shapes]
 
 
+def _attend(env, q, k, v, **options):
+    """Attention forward and backward."""
+    y = F.scaled_dot_product_attention(q, k, v, **options)
+    env.mark("after forward")
+    y.backward(torch.zeros_like(y))
+    env.mark("after backward")
+
+
 @case("a100", "h100")
 def release_product(env):
     """A product, and what is left of its workspace."""
@@ -54,67 +62,39 @@ def release_seeds(env):
 @case("a100", "t4")
 def release_fewer_heads(env):
     """Grouped-query attention in float32, for which there is no flash attention."""
-    q, k, v = _heads(env, (1, 8, 1024, 64), (1, 2, 1024, 64), (1, 2, 1024, 64), dtype=torch.float32)
-    y = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-    env.mark("after forward")
-    y.backward(torch.zeros_like(y))
-    env.mark("after backward")
-    del q, k, v, y
+    _attend(
+        env, *_heads(env, (1, 8, 1024, 64), (1, 2, 1024, 64), (1, 2, 1024, 64), dtype=torch.float32), enable_gqa=True
+    )
 
 
 @case("a100", "h100")
 def release_one_head(env):
     """One head of key and value for all of query's, without `enable_gqa`."""
-    q, k, v = _heads(env, (1, 8, 1024, 64), (1, 1, 1024, 64), (1, 1, 1024, 64))
-    y = F.scaled_dot_product_attention(q, k, v)
-    env.mark("after forward")
-    y.backward(torch.zeros_like(y))
-    env.mark("after backward")
-    del q, k, v, y
+    _attend(env, *_heads(env, (1, 8, 1024, 64), (1, 1, 1024, 64), (1, 1, 1024, 64)))
 
 
 @case("a100", "h100")
 def release_three_dimensions(env):
     """Attention of heads, positions and numbers, without a batch."""
-    q, k, v = _heads(env, *[(8, 1024, 64)] * 3)
-    y = F.scaled_dot_product_attention(q, k, v)
-    env.mark("after forward")
-    y.backward(torch.zeros_like(y))
-    env.mark("after backward")
-    del q, k, v, y
+    _attend(env, *_heads(env, *[(8, 1024, 64)] * 3))
 
 
 @case("a100", "h100")
 def release_many_heads(env):
     """More batches and heads than a grid of a kernel has."""
-    q, k, v = _heads(env, *[(65_536, 1, 8, 16)] * 3)
-    y = F.scaled_dot_product_attention(q, k, v)
-    env.mark("after forward")
-    y.backward(torch.zeros_like(y))
-    env.mark("after backward")
-    del q, k, v, y
+    _attend(env, *_heads(env, *[(65_536, 1, 8, 16)] * 3))
 
 
 @case("h100")
 def release_wide_heads(env):
     """Heads of 200 numbers, trained."""
-    q, k, v = _heads(env, *[(1, 8, 1024, 200)] * 3)
-    y = F.scaled_dot_product_attention(q, k, v)
-    env.mark("after forward")
-    y.backward(torch.zeros_like(y))
-    env.mark("after backward")
-    del q, k, v, y
+    _attend(env, *_heads(env, *[(1, 8, 1024, 200)] * 3))
 
 
 @case("h100")
 def release_dropout(env):
     """Dropout of a tenth, which is no multiple of a sixteenth."""
-    q, k, v = _heads(env, *[(1, 8, 1024, 64)] * 3)
-    y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.1)
-    env.mark("after forward")
-    y.backward(torch.zeros_like(y))
-    env.mark("after backward")
-    del q, k, v, y
+    _attend(env, *_heads(env, *[(1, 8, 1024, 64)] * 3), dropout_p=0.1)
 
 
 @case("a100")
@@ -122,11 +102,7 @@ def release_starts(env):
     """Attention in float32 of tensors that begin one number into their storage."""
     n, shape = 8 * 1024 * 64, (1, 8, 1024, 64)
     made = [torch.zeros(n + 4, device=env.device)[1 : n + 1].view(shape).requires_grad_() for _ in "qkv"]
-    y = F.scaled_dot_product_attention(*made)
-    env.mark("after forward")
-    y.backward(torch.zeros_like(y))
-    env.mark("after backward")
-    del made, y
+    _attend(env, *made)
 
 
 @case("a100", "h100")
