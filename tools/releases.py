@@ -37,8 +37,8 @@ within the phase, and *held* what was allocated behind it.
 STEPS = """
 ## What it comes to for a training step
 
-The most that was allocated at a time, in bytes. Each program is a case of `tests/reference`; it runs on the card behind
-its name. What 2.15 takes less is mostly cuBLAS's workspaces, of which a training kept two.
+The most that was allocated at a time, in bytes. Each program is a case of `tests/reference`, on the card behind its
+name. What 2.15 takes less is mostly cuBLAS's workspaces, of which a training kept two.
 
 """
 COUNTED = """
@@ -89,7 +89,8 @@ def _steps(recorded: dict[str, Recordings]) -> Iterator[str]:
     yield _head("program", recorded)
     for name, what in PROGRAMS.items():
         one = _case(name)
-        yield _row(f"{what}, `{name}`", [_most(recordings[one]) for recordings in recorded.values()])
+        yield _row(what, [_most(recordings[one]) for recordings in recorded.values()])
+    yield f"\nThe cases are, in this order, {', '.join(f'`{name}`' for name in PROGRAMS)}.\n"
 
 
 def _told(change: Change, recorded: dict[str, Recordings]) -> str:
