@@ -97,3 +97,20 @@ def test_older_notebooks_become_4_5():
     notebook = nbformat.from_dict({"nbformat": 4, "nbformat_minor": 2, "metadata": {"widgets": {"a": 1}}, "cells": []})
     assert normalise(notebook).nbformat_minor == 5
     assert set(notebook.metadata) == {"kernelspec", "language_info"}
+
+
+def test_compare_lists_the_cells_that_print_something_else_and_writes_nothing(chapter, capsys):
+    main([str(chapter)])
+    text = chapter.read_text(encoding="utf-8")
+    assert main(["--compare", str(chapter)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{chapter}: 0 cells differ"
+    assert text.count('"2\\n"') == 1
+    chapter.write_text(text.replace('"2\\n"', '"3\\n"').replace("by zero", "by 0"), encoding="utf-8")
+    changed = chapter.read_bytes()
+    assert main(["--compare", str(chapter)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{chapter}: 2 cells differ",
+        "  count: was '3', is '2'",
+        "  broken: was 'ZeroDivisionError: division by 0', is 'ZeroDivisionError: division by zero'",
+    ]
+    assert chapter.read_bytes() == changed
