@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from every_byte.gpu.cases.files import file_name, write
+from every_byte.gpu.cases.files import write
 from every_byte.verify.recordings import Recorded, Recordings, unpacked
 from tools.cuda_build import pack as tool
 
@@ -18,9 +18,7 @@ def recording(name, allocated, torch):
 
 
 def store(folder, one, allocated, torch="2.15.0+cu132"):
-    path = folder / one.folder / file_name(one.name, one.card)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(recording(one.name, allocated, torch), path)
+    write(recording(one.name, allocated, torch), folder / one.folder)
 
 
 @pytest.fixture

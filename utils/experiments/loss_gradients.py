@@ -1,6 +1,5 @@
 """How exact a loss's gradients are: beside those of the same numbers in float64, computed on the CPU."""
 
-import math
 from collections.abc import Callable
 from functools import cache
 
@@ -27,9 +26,9 @@ def errors(loss: Callable, dtype: torch.dtype) -> tuple[float, float]:
     return tuple((_size(one.double() - exact) / _size(exact)).item() for one, exact in found)
 
 
-def power_above(error: float) -> float:
-    """The least power of two that is not below an error: one for all processors, though each adds up in its order."""
-    return 2.0 ** math.ceil(math.log2(error))
+def beside(error: float, other: float) -> str:
+    """How one error compares with another: differences up to a quarter are the processor's order of adding up."""
+    return "more exact" if error * 1.25 < other else "less exact" if error > other * 1.25 else "as exact"
 
 
 def _gradients(loss: Callable, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

@@ -78,6 +78,9 @@ class Rules:
     """Whether `repeat_interleave` looks at the least of its repeats; else at whether each is negative."""
     numbers_are_written_unread: bool = False
     """Whether a number is written at one position on the GPU without reading that position."""
+    encoder_attention_wants_eighths: bool = False
+    """Whether the one operator of multi-head attention in evaluation takes a fused kernel only where the dimension of
+    a head is a multiple of 8."""
     group_norm_copies_last: bool = False
     """Whether `group_norm` makes what copies it needs behind its results, and gives them back; else before them, and
     they are kept for backward. Then its backward also makes no sums for channels of one position."""
@@ -132,6 +135,7 @@ PYTORCH_2_11 = replace(
     cudnn_fits_a_grid=False,
     cudnn_drops_by_sixteenths=False,
     extremes_are_found_apart=True,
+    encoder_attention_wants_eighths=True,
     group_norm_widens_statistics=False,
     is_verified=False,
 )

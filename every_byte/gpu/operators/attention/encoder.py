@@ -42,8 +42,10 @@ def _split_heads(x: torch.Tensor, heads: int) -> torch.Tensor:
 
 def _takes_fused_kernel(query, heads: int) -> bool:
     """Whether this GPU has a fused kernel for such attention: else it is made of plain products, as with a mask."""
-    q = _split_heads(query, heads)
-    chosen = choose(Attention(q, q, q, None, 0.0, False, False), attached()[-1].memory.spec)
+    q, spec = _split_heads(query, heads), attached()[-1].memory.spec
+    if spec.rules.encoder_attention_wants_eighths and q.shape[-1] % 8:
+        return False
+    chosen = choose(Attention(q, q, q, None, 0.0, False, False), spec)
     return chosen not in (SDPBackend.MATH, SDPBackend.ERROR)
 
 
