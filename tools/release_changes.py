@@ -159,6 +159,12 @@ CHANGES = [
         ("sorts_by_all_bits",), "release_sorted_indices.a100",
     ),
     Change(
+        "2.13", "Heads of any width in evaluation",
+        "`nn.MultiheadAttention` and encoder layers in evaluation, without gradients, are one operator. It took a fused "
+        "kernel where the dimension of a head was a multiple of 8 alone; now wherever there is one.",
+        ("encoder_attention_wants_eighths",), "release_evaluation.a100", (("pull", 176559),),
+    ),
+    Change(
         "2.13", "An outer product has a kernel of its own",
         "A batched product with one term in each sum no longer goes to cuBLAS, and so makes no copies for it.",
         ("outer_products_have_a_kernel",),

@@ -174,3 +174,15 @@ def release_written_numbers(env):
     x[:, some] = 1.0
     env.mark("at a list of columns")
     del x, one, some
+
+
+@case("a100", "h100")
+def release_evaluation(env):
+    """Multi-head attention in evaluation, of heads 36 wide."""
+    layer = torch.nn.MultiheadAttention(288, 8, batch_first=True, device=env.device, dtype=torch.bfloat16).eval()
+    x = torch.zeros(4, 512, 288, device=env.device, dtype=torch.bfloat16)
+    env.mark("before it")
+    with torch.no_grad():
+        y, _ = layer(x, x, x, need_weights=False)
+    env.mark("after it")
+    del layer, x, y

@@ -29,14 +29,8 @@ what a card answers, as in zoo_masked_cases.py."""
 
 
 def case(function):
-    function.cudnn_sdp, function.cards, function.answers = False, ("a100",), ()
+    function.cudnn_sdp, function.cards = False, ("a100",)
     CASES[f"zoo_{function.__name__}"] = function
-    return function
-
-
-def checkpointed(function):
-    function = case(function)
-    function.answers = ONE_SEQUENCE
     return function
 
 
@@ -71,7 +65,7 @@ def lora_on_llama(env):
     zoo.trained(env, model, text())
 
 
-@checkpointed
+@case
 def lora_on_llama_of_bfloat16(env):
     """Adapters of float32 beside weights of bfloat16, and checkpoints that want a gradient of their inputs."""
     from peft import LoraConfig, get_peft_model
@@ -116,14 +110,14 @@ def ia3_on_t5(env):
     zoo.trained(env, get_peft_model(t5(), IA3Config(task_type=TaskType.SEQ_2_SEQ_LM)), translated())
 
 
-@checkpointed
+@case
 def checkpoints_in_llama(env):
     model = llama(attention_dropout=0.1)
     model.gradient_checkpointing_enable({"use_reentrant": False})
     zoo.trained(env, model, text(), autocast=torch.bfloat16, answers=ONE_SEQUENCE)
 
 
-@checkpointed
+@case
 def reentrant_checkpoints_in_llama(env):
     model = llama("eager", attention_dropout=0.1)
     model.gradient_checkpointing_enable({"use_reentrant": True})
