@@ -64,12 +64,13 @@ def group_norm(call: Call) -> None:
 
 @returns(aten.native_group_norm_backward.default)
 def _group_norm_backward(gradient, x, mean, rstd, weight, n, channels, positions, groups, mask):
-    """The gradient of an x that needs no copy lies as x does, in dimensions of one, too."""
+    """In PyTorch 2.14 the gradient lies as a contiguous x does, in dimensions of one, too, or as its contiguous copy."""
     given = gradient, x, mean, rstd, weight, n, channels, positions, groups, mask
     of_x, *others = aten.native_group_norm_backward.default(*given)
     rules = attached()[-1].memory.spec.rules
-    if mask[0] and x.is_contiguous() and rules.group_norm_copies_last and not rules.group_norm_keeps_layout:
-        of_x = torch.empty_like(x)
+    if mask[0] and rules.group_norm_copies_last and not rules.group_norm_keeps_layout:
+        copied = x.contiguous()
+        of_x = torch.empty_strided(copied.shape, copied.stride(), dtype=x.dtype, device=x.device)
     return of_x, *others
 
 
