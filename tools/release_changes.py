@@ -160,8 +160,8 @@ CHANGES = [
     ),
     Change(
         "2.13", "Heads of any width in evaluation",
-        "`nn.MultiheadAttention` and encoder layers in evaluation, without gradients, are one operator. It took a fused "
-        "kernel where the dimension of a head was a multiple of 8 alone; now wherever there is one.",
+        "`nn.MultiheadAttention` and encoder layers in evaluation, without gradients, are one operator. It took a "
+        "fused kernel where the dimension of a head was a multiple of 8 alone; now wherever there is one.",
         ("encoder_attention_wants_eighths",), "release_evaluation.a100", (("pull", 176559),),
     ),
     Change(

@@ -64,7 +64,7 @@ def group_norm(call: Call) -> None:
 
 @returns(aten.native_group_norm_backward.default)
 def _group_norm_backward(gradient, x, mean, rstd, weight, n, channels, positions, groups, mask):
-    """In PyTorch 2.14 the gradient lies as a contiguous x does, in dimensions of one, too, or as its contiguous copy."""
+    """In PyTorch 2.14 the gradient lies as a contiguous x does, in dimensions of one, too, or as its copy."""
     given = gradient, x, mean, rstd, weight, n, channels, positions, groups, mask
     of_x, *others = aten.native_group_norm_backward.default(*given)
     rules = attached()[-1].memory.spec.rules
