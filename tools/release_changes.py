@@ -154,9 +154,9 @@ CHANGES = [
     ),
     Change(
         "2.13", "Indices are sorted by the bits that they have",
-        "The gradient of an embedding, and what is added up at indices, sort these by the bits of the largest one, and "
-        "no longer by all 64.",
-        ("sorts_by_all_bits",), "release_sorted_indices.a100",
+        "The gradient of an embedding sorts its indices by the bits of the largest one, no longer by all 64; CUB finds "
+        "the different ones among them in other tiles on A100, Hopper and Blackwell.",
+        ("rows_sort_by_all_bits", "unique_tiles"), "release_sorted_indices.a100",
     ),
     Change(
         "2.13", "Heads of any width in evaluation",

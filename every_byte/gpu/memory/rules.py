@@ -32,8 +32,8 @@ class Rules:
     """The tiles of CUB's selection of positions by flags, from this architecture on."""
     scan_tiles: Mapping[int, int] = field(hash=False)
     """The tiles of CUB's running sums, by bytes of an item."""
-    sorts_by_all_bits: bool = False
-    """Whether indices are sorted by all of their bits; else by those that the largest one has."""
+    rows_sort_by_all_bits: bool = False
+    """Whether the indices of an embedding's rows are sorted by all of their bits; else by those of the largest one."""
     keeps_workspaces: bool = True
     """Whether a thread keeps its cuBLAS workspace in each stream; else each product takes one, and gives it back."""
     lt_workspace_bytes: int = 0
@@ -128,7 +128,14 @@ PYTORCH_2_11 = replace(
     torch_version="2.11",
     cublas_workspace_bytes={(0, 0): 8_519_680, (9, 0): 33_554_432, (10, 0): 8_519_680},
     lt_workspace_bytes=1 << 20,
-    sorts_by_all_bits=True,
+    unique_tiles={
+        (7, 5): {4: 704, 8: 320},
+        (8, 0): {4: 2816, 8: 1792},
+        (8, 6): {4: 704, 8: 320},
+        (9, 0): {4: 7168, 8: 4480},
+        (10, 0): {4: 7168, 8: 3840},
+    },
+    rows_sort_by_all_bits=True,
     outer_products_have_a_kernel=False,
     attention_of_nothing_is_zeros=False,
     efficient_wants_aligned_starts=False,

@@ -53,12 +53,21 @@ def bincount(call: Call) -> None:
     size = x.element_size()
     if weights is not None and weights.dtype not in (torch.float32, torch.float64):
         call.hold(weights.numel() * 8)
-    if x.numel():
-        call.hold(size, size)
-        with call.scope():
-            call.hold(*contiguous_copies(x))
-            reduce(call, x.contiguous(), {0}, size, 2 * size)
+    if x.numel() and call.memory.spec.rules.extremes_are_found_apart:
+        for _ in range(2):
+            with call.scope():
+                _find(call, x, size)
+    elif x.numel():
+        _find(call, x, size, size)
     call.place_all()
+
+
+def _find(call: Call, x: torch.Tensor, *extremes: int) -> None:
+    """Take so many extremes of these sizes, and what is needed to find them at once."""
+    call.hold(*extremes)
+    with call.scope():
+        call.hold(*contiguous_copies(x))
+        reduce(call, x.contiguous(), {0}, x.element_size(), sum(extremes))
 
 
 @returns(aten.repeat_interleave.Tensor)

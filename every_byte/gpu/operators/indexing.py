@@ -105,7 +105,8 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
         return
     call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     call.fill(INDEX_BYTES)
-    call.while_taken(cub.sort_pairs(n, INDEX_BYTES, (x.numel() - 1) // slice_size, call.memory.spec))
+    largest = (x.numel() - 1) // slice_size
+    call.while_taken(cub.sort_pairs(n, INDEX_BYTES, largest.bit_length(), call.memory.spec))
 
 
 def _is_moved_to_the_front(x: torch.Tensor, used: list[int]) -> bool:
@@ -230,7 +231,8 @@ def add_sorted_rows(call: Call, n: int, index_bytes: int, n_weights: int, by_fre
     spec, size = call.memory.spec, n * index_bytes
     _, _, numbers = call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     call.fill(index_bytes)
-    call.while_taken(cub.sort_pairs(n, index_bytes, n_weights, spec))
+    bits = index_bytes * 8 if spec.rules.rows_sort_by_all_bits else n_weights.bit_length()
+    call.while_taken(cub.sort_pairs(n, index_bytes, bits, spec))
     call.let_go(numbers)
     if by_frequency:
         call.hold(size)

@@ -28,16 +28,15 @@ def _aligned(*sizes: int) -> int:
     return ALIGNMENT - 1 + sum(round_up(size, ALIGNMENT) for size in sizes)
 
 
-def sort_pairs(n: int, item_bytes: int, largest: int, spec: GPUSpec) -> int:
-    """Scratch of a radix sort of n keys of which none exceeds `largest`, each with a value of the same size.
+def sort_pairs(n: int, item_bytes: int, bits: int, spec: GPUSpec) -> int:
+    """Scratch of a radix sort of n keys by so many bits, each with a value of the same size.
 
     Counts: 1 byte where one tile holds everything. Else a histogram per pass over 8 bits, the tiles' states, a
         counter per pass, and from two passes on a second copy of keys and values.
     """
     if n <= spec.rules.sort_in_one_tile[item_bytes]:
         return 1
-    bits = item_bytes * 8 if spec.rules.sorts_by_all_bits else max(largest, 1).bit_length()
-    passes = div_up(bits, 8)
+    passes = div_up(max(bits, 1), 8)
     copies = (n * item_bytes,) * 2 if passes > 1 else ()
     tiles = div_up(n, of_architecture(spec.rules.sort_tiles, spec.capability)[item_bytes])
     return _aligned(passes * DIGITS * 8, tiles * DIGITS * 4, *copies, passes * 4)
