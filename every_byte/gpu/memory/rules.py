@@ -144,7 +144,6 @@ PYTORCH_2_11 = replace(
     extremes_are_found_apart=True,
     encoder_attention_wants_eighths=True,
     group_norm_widens_statistics=False,
-    is_verified=False,
 )
 PYTORCH_2_14 = replace(
     PYTORCH_2_13,
@@ -157,7 +156,6 @@ PYTORCH_2_14 = replace(
     cudnn_trains_two_wide_dimensions=True,
     limits_share_gradients=True,
     group_norm_copies_last=True,
-    is_verified=False,
 )
 PYTORCH_2_15 = replace(
     PYTORCH_2_14,
@@ -172,5 +170,4 @@ PYTORCH_2_15 = replace(
     repeats_have_a_least=True,
     group_norm_keeps_layout=True,
     norms_by_chunk=True,
-    is_verified=True,
 )

@@ -284,3 +284,63 @@ def test_an_empty_group_takes_no_workspace():
         torch._grouped_mm(x, weight, offs=torch.tensor([16, 16, 32], dtype=torch.int32).to(gpu.device))
 
     assert taken_by(multiply, "2.15")[0].count(BLAS_BYTES) == 2
+
+
+def test_what_is_added_at_indices_is_sorted_by_their_bits_and_rows_of_an_embedding_by_all_in_2_11():
+    """The scratch of each sort and of the selection of different indices, as the CUDA builds ask for it on an A100."""
+    n, n_rows = 100_000, 1000
+
+    def added(gpu):
+        at = torch.empty(n, dtype=torch.int64, device=gpu.device)
+        torch.empty(n_rows, 4, device=gpu.device).index_put_((at,), torch.empty(n, 4, device=gpu.device), True)
+
+    def embedded(gpu):
+        rows = nn.Embedding(n_rows, 16, device=gpu.device)
+        rows(torch.empty(n, dtype=torch.int64, device=gpu.device)).sum().backward()
+
+    sorted_by_two_bytes, by_eight = 1_632_255, 1_644_543
+    for version in ("2.11", "2.13"):
+        assert sorted_by_two_bytes in taken_by(added, version)[0]
+    old, new = (taken_by(embedded, version)[0] for version in ("2.11", "2.13"))
+    assert by_eight in old
+    assert by_eight not in new
+    assert sorted_by_two_bytes in new
+    assert (2047 in old, 2303 in old, 2047 in new, 2303 in new) == (True, False, False, True)
+
+
+def test_heads_of_any_width_are_fused_in_evaluation_from_2_13_on():
+    def evaluated(gpu, d):
+        layer = nn.MultiheadAttention(d, 8, batch_first=True, device=gpu.device, dtype=torch.bfloat16).eval()
+        x = torch.empty(4, 512, d, device=gpu.device, dtype=torch.bfloat16)
+        with torch.no_grad():
+            layer(x, x, x, need_weights=False)
+
+    scores = 4 * 8 * 512 * 512 * 2
+    for version, widths in {"2.11": (36,), "2.13": ()}.items():
+        for width in (32, 36, 40):
+            assert (scores in taken_by(lambda gpu, d=8 * width: evaluated(gpu, d), version)[0]) == (width in widths)
+
+
+def test_the_gradient_of_a_group_norm_lies_as_a_contiguous_input_in_2_14_and_as_its_copy_else():
+    def of(version, shape, stride):
+        found = []
+
+        def norm(gpu):
+            x = torch.empty_strided(shape, stride, device=gpu.device)
+            out, mean, rstd = torch.ops.aten.native_group_norm(x, None, None, *shape[:2], 9, 2, 1e-5)
+            given = torch.empty_like(x), x, mean, rstd, None, *shape[:2], 9, 2, [True, False, False]
+            found.append(torch.ops.aten.native_group_norm_backward(*given)[0].stride())
+
+        taken_by(norm, version)
+        return found[0]
+
+    last = (36, 1, 12, 4)
+    assert [of(version, (3, 4, 3, 3), last) for version in ("2.14", "2.15")] == [(36, 9, 3, 1), last]
+
+
+def test_the_least_and_the_largest_number_are_found_apart_in_2_11():
+    def counted(gpu):
+        torch.arange(1000, dtype=torch.int32, device=gpu.device).bincount()
+
+    peaks = [taken_by(counted, v)[1].memory_stats()["requested_bytes.all.peak"] for v in ("2.11", "2.13")]
+    assert peaks == [4000 + 8000, 4000 + 4 + 4 + 8000]
