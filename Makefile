@@ -9,6 +9,7 @@
 #   make chapters                 run every chapter anew and store its outputs; CHAPTERS="chapters/02_x.ipynb" for one
 #   make site                     the book as web pages, and a PDF of each chapter, in build/site/html; needs npm
 #   make screenshots              pictures of all its pages, light and dark, wide and narrow, in build/screenshots
+#   make release VERSION=0.2.0    write a version where it stands; without VERSION, build and try its sdist and wheel
 #   make benchmark                print how fast the simulation, the sliders and the imports are here
 #   make format                   let ruff format the Python code, notebooks too
 #   make clean                    remove .venv and everything else that make built
@@ -20,6 +21,7 @@
 PYTHON ?= python3
 TORCH_INDEX ?=
 PORT ?=
+VERSION ?=
 ARGS ?=
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 
@@ -42,7 +44,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test $(PARTS) nightly chapters site screenshots benchmark format clean
+.PHONY: help lab test $(PARTS) nightly chapters site screenshots release benchmark format clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -142,6 +144,9 @@ site: $(SITE_STAMP)
 screenshots: $(SITE_STAMP)
 	$(PY) -m tools.site --no-pdfs
 	$(PY) -m tools.screenshots
+
+release: $(TEST_STAMP)
+	@TORCH_INDEX=$(TORCH_INDEX) $(PY) -m tools.release $(or $(VERSION),--build)
 
 benchmark: $(TEST_STAMP)
 	$(PY) benchmarks/imports.py

@@ -49,10 +49,15 @@ def report_of(name: str, folder: Path) -> str:
     command = [sys.executable, "-W", "ignore", "-m", "every_byte", *words[1:]]
     variables = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
-    _, is_there, report = run.stderr.partition("\n$ every-byte run")
-    if not is_there:
-        raise RuntimeError(f"{RUNS[name]} must print a report: got exit code {run.returncode}, {run.stderr[-500:]}")
-    return _SECONDS.sub(".", f"$ every-byte run{report}")
+    if found := report_in(run.stderr):
+        return found
+    raise RuntimeError(f"{RUNS[name]} must print a report: got exit code {run.returncode}, {run.stderr[-500:]}")
+
+
+def report_in(said: str) -> str:
+    """The report in what a run says on its standard error, without the seconds that it took; "" if there is none."""
+    _, is_there, report = said.partition("\n$ every-byte run")
+    return _SECONDS.sub(".", f"$ every-byte run{report}") if is_there else ""
 
 
 def examples() -> list[str]:

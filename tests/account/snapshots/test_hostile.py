@@ -50,6 +50,15 @@ def test_each_hostile_file_is_refused_in_a_sentence_or_read_and_costs_little(ope
     assert read <= PLAIN_ENOUGH
 
 
+def test_what_started_the_process_counts_for_nothing(tmp_path):
+    """A process that pytest starts has, by `ru_maxrss`, had all that pytest's own process ever had."""
+    ours = b"x" * MOST_BYTES
+    opening = Opening(tmp_path)
+    found = opening("no_such_file.pickle")
+    opening.close()
+    assert found.peak_bytes < len(ours)
+
+
 def test_a_sentence_says_what_is_wrong_and_where(opening):
     files = all_files()
     for name, said in {

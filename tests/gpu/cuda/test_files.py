@@ -168,7 +168,7 @@ def test_a_file_may_be_saved_over_while_its_tensors_are_held(gpu, tmp_path):
 
 def test_what_fails_to_save_leaves_what_was_there(gpu, tmp_path):
     torch.save({"w": torch.ones(3)}, tmp_path / "m.pt")
-    with pytest.raises(Exception, match="pickle"):
+    with pytest.raises(Exception, match="pickle|Can't get local object"):  # the latter in 3.13
         torch.save({"w": lambda: None}, tmp_path / "m.pt")
     assert [p.name for p in tmp_path.iterdir()] == ["m.pt"]
     assert torch.load(tmp_path / "m.pt")["w"].equal(torch.ones(3))
