@@ -35,14 +35,14 @@ CHANGES = [
         "2.15", "A product's workspace is its own",
         "Until then each thread kept the workspace of its first product, 8.1 MiB, or 32 MiB on Hopper, for good. "
         "Now a product takes it and gives it back; `TORCH_CUBLAS_WORKSPACE_CACHE=1` brings the old way back. The "
-        "program is one product of two matrices of 4 MiB.",
+        "program is one product of a matrix of 4 MiB with itself.",
         ("keeps_workspaces",), "release_product.h100", (("pull", 194311),),
     ),
     Change(
         "2.15", "A bias is added in 1 MiB",
         "A product with a bias goes to cuBLASLt, which now has 1 MiB to work in instead of cuBLAS's workspace; so "
         "does, in half precision, a product that is added to a matrix. The program is one linear layer.",
-        ("lt_workspace_bytes", "lt_adds_matrices"), "release_linear.h100",
+        ("lt_adds_matrices",), "release_linear.h100",
     ),
     Change(
         "2.15", "Clipping keeps a number a chunk",
@@ -138,19 +138,20 @@ CHANGES = [
     ),
     Change(
         "2.13", "cuBLASLt works in cuBLAS's workspace",
-        "It kept 1 MiB of its own beside it; `TORCH_CUBLASLT_UNIFIED_WORKSPACE=1` asked for what is now always so.",
-        ("lt_workspace_bytes",), "release_linear.a100",
+        "It kept 1 MiB of its own beside it; `TORCH_CUBLASLT_UNIFIED_WORKSPACE=1` asked for what is now the default, "
+        "and `=0` brings the old way back.",
+        ("lt_works_in_cublass",), "release_linear.a100", (("pull", 168175), ("pull", 175879)),
     ),
     Change(
         "2.13", "Dropout in sixteenths on Hopper and Blackwell",
         "cuDNN's attention takes only probabilities of dropout that are multiples of a sixteenth; flash attention "
         "takes the others.",
-        ("cudnn_drops_by_sixteenths",), "release_dropout.h100",
+        ("cudnn_drops_by_sixteenths",), "release_dropout.h100", (("pull", 174245),),
     ),
     Change(
         "2.13", "More batches or heads than a grid has, in cuDNN",
         "cuDNN's attention leaves alone what has more than 65,535 batches or heads; flash attention takes it.",
-        ("cudnn_fits_a_grid",), "release_many_heads.h100",
+        ("cudnn_fits_a_grid",), "release_many_heads.h100", (("pull", 180718),),
     ),
     Change(
         "2.13", "Indices are sorted by the bits that they have",
@@ -172,7 +173,7 @@ CHANGES = [
     Change(
         "2.13", "The workspace of cuBLAS on Blackwell",
         "It is 32 MiB there as on Hopper, where it was 8.1 MiB.",
-        ("cublas_workspace_bytes",),
+        ("cublas_workspace_bytes",), threads=(("pull", 175344),),
     ),
     Change(
         "2.13", "Smaller things",

@@ -25,9 +25,9 @@ PyPI ({libraries}). No GPU was there: stub libraries stand below PyTorch, whose 
 addition is not known, and not in them. Versions between those that were recorded are not told apart. Written by
 `python -m tools.releases`.
 
-The book follows PyTorch {book}, whatever you run. `every-byte run`, `account(…)` and
-`SimulatedGPU(name, torch="2.15")` follow the version that you have or name; `every-byte verify` runs all recorded
-programs under your PyTorch and says which agree.
+The book follows PyTorch {book}, whatever you run. `every-byte run` and `account(…)` follow the version that you have,
+`SimulatedGPU(name, torch="2.15")` one that you name; `every-byte verify` runs all recorded programs under your PyTorch
+and says which agree.
 
 Attention is computed by one of several kernels. Flash attention, memory-efficient attention and cuDNN's are *fused*:
 they never hold all scores. Plain mathematics holds them, a number for each pair of query and key, several times over.
@@ -44,7 +44,8 @@ name. What 2.15 takes less is mostly cuBLAS's workspaces, of which a training ke
 COUNTED = """
 ## How many programs differ
 
-Of each program that both versions ran: whether any figure at any of its marks differs, and how the most that was
+Of each program that both versions ran (those that draw settings at random draw others where a version refuses some):
+whether any figure at any of its marks differs, and how the most that was
 allocated at a time does.
 
 | from | to | programs | no figure differs | peak smaller | peak larger | peak as before, another figure differs |

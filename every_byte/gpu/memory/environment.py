@@ -13,7 +13,7 @@ NO_CACHING, CUBLAS, CUBLASLT = "PYTORCH_NO_CUDA_MEMORY_CACHING", "CUBLAS_WORKSPA
 KEEPS_WORKSPACES = "TORCH_CUBLAS_WORKSPACE_CACHE"
 """From PyTorch 2.15 on; before, workspaces are kept in any case."""
 UNIFIES_WORKSPACES = "TORCH_CUBLASLT_UNIFIED_WORKSPACE"
-"""Up to PyTorch 2.11; later cuBLASLt works in cuBLAS's workspace wherever that is kept."""
+"""Whether cuBLASLt works in cuBLAS's workspace, where that is kept: by default from PyTorch 2.13 on."""
 VARIABLES = (*ALLOCATOR, NO_CACHING, CUBLAS, CUBLASLT, KEEPS_WORKSPACES, UNIFIES_WORKSPACES)
 
 Settings: TypeAlias = "str | Mapping[str, str] | Environment"
@@ -29,7 +29,7 @@ class Environment:
     cublas_workspace: str | None = None
     cublaslt_workspace: str | None = None
     keeps_workspaces: bool = False
-    unifies_workspaces: bool = False
+    unifies_workspaces: bool | None = None
 
     @classmethod
     def read(cls, settings: Settings) -> "Environment":
@@ -54,7 +54,7 @@ class Environment:
             settings.get(CUBLAS),
             settings.get(CUBLASLT),
             settings.get(KEEPS_WORKSPACES) == "1",
-            settings.get(UNIFIES_WORKSPACES) == "1",
+            {"0": False, "1": True}.get(settings.get(UNIFIES_WORKSPACES, "")),
         )
 
     def __str__(self) -> str:
@@ -65,6 +65,6 @@ class Environment:
             CUBLAS: self.cublas_workspace,
             CUBLASLT: self.cublaslt_workspace,
             KEEPS_WORKSPACES: "1" if self.keeps_workspaces else "",
-            UNIFIES_WORKSPACES: "1" if self.unifies_workspaces else "",
+            UNIFIES_WORKSPACES: "" if self.unifies_workspaces is None else str(int(self.unifies_workspaces)),
         }
         return " ".join(f"{name}={value}" for name, value in said.items() if value)

@@ -36,8 +36,10 @@ class Rules:
     """Whether the indices of an embedding's rows are sorted by all of their bits; else by those of the largest one."""
     keeps_workspaces: bool = True
     """Whether a thread keeps its cuBLAS workspace in each stream; else each product takes one, and gives it back."""
-    lt_workspace_bytes: int = 0
-    """What cuBLASLt is given to work in, kept or not as cuBLAS's is; 0 where it works in cuBLAS's."""
+    lt_workspace_bytes: int = 1 << 20
+    """What cuBLASLt is given to work in, kept or not as cuBLAS's is, where it does not work in cuBLAS's."""
+    lt_works_in_cublass: bool = True
+    """Whether cuBLASLt works in cuBLAS's workspace, where that is kept; TORCH_CUBLASLT_UNIFIED_WORKSPACE says other."""
     lt_adds_matrices: bool = False
     """Whether cuBLASLt, in half precision, takes a product that is added to a matrix as large as it."""
     outer_products_have_a_kernel: bool = True
@@ -127,7 +129,7 @@ PYTORCH_2_11 = replace(
     PYTORCH_2_13,
     torch_version="2.11",
     cublas_workspace_bytes={(0, 0): 8_519_680, (9, 0): 33_554_432, (10, 0): 8_519_680},
-    lt_workspace_bytes=1 << 20,
+    lt_works_in_cublass=False,
     unique_tiles={
         (7, 5): {4: 704, 8: 320},
         (8, 0): {4: 2816, 8: 1792},
@@ -161,7 +163,6 @@ PYTORCH_2_15 = replace(
     PYTORCH_2_14,
     torch_version="2.15",
     keeps_workspaces=False,
-    lt_workspace_bytes=1 << 20,
     lt_adds_matrices=True,
     cudnn_leaves_one_query=False,
     flash_fits_a_grid=True,

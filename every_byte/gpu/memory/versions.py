@@ -34,7 +34,7 @@ def rules_of(version: str) -> Rules:
         return found
     known = ", ".join(sorted(VERSIONS, key=_numbers))
     raise ValueError(
-        f"torch must be a version of PyTorch that has rules, {known}: got {version!r}; near ones follow each other."
+        f"torch must be a version of PyTorch that has rules, {known}: got {version!r}; name the one next to it."
     )
 
 
@@ -43,7 +43,8 @@ def rules_here() -> Rules:
 
     They are then no verified ones: nothing has held that version to a recording.
     """
-    return _rules_for(_minor(torch.__version__))
+    rules = _rules_for(_minor(torch.__version__))
+    return replace(rules, is_verified=False) if _is_before_release(torch.__version__) else rules
 
 
 _followed: list[str] = []
@@ -86,6 +87,11 @@ def runs_another(rules: Rules) -> bool:
 def what_to_know(rules: Rules) -> str:
     """What should be said of figures by these rules here; "" if that version runs, and they are verified."""
     followed = f"the rules of PyTorch {rules.torch_version}"
+    if _is_before_release(torch.__version__):
+        return (
+            f"PyTorch {torch.__version__} runs here, which is no release: a simulated GPU follows {followed}, and no "
+            "recording holds the two together."
+        )
     if runs_another(rules):
         return (
             f"PyTorch {torch.__version__} runs here, and a simulated GPU follows {followed}: its figures are that "
@@ -105,6 +111,11 @@ def say_once(rules: Rules) -> None:
     if text and text not in _said:
         _said.add(text)
         warnings.warn_explicit(text, UserWarning, "every_byte", 1)  # no line of code, which would be printed below it
+
+
+def _is_before_release(version: str) -> bool:
+    """Whether it is a nightly, a candidate or built from source: "2.15.0.dev20260801+cu132", "2.15.0a0+git1234"."""
+    return bool(re.match(r"[\d.]+\.?(dev|a|b|rc)\d", str(version)))
 
 
 def _minor(version: str) -> str:

@@ -44,17 +44,18 @@ class Workspaces:
     def use(self, memory, by_lt: bool = False) -> None:
         """Take the workspace of the running thread and stream from this memory, unless it is there, or none is kept.
 
-        A product in cuBLASLt also takes that one's, where it has one of its own, as up to PyTorch 2.11.
+        Where cuBLASLt has one of its own, a product in it takes that: up to PyTorch 2.11 beside cuBLAS's.
         """
         if not self.are_kept:
             return
         in_backward = torch._C._current_graph_task_id() != -1
         thread = "backward" if in_backward else "forward" if this_thread.modes else self._handle()
         key = thread, memory.streams.current
-        if key not in self.taken:
+        of_lt = self._lt_bytes if by_lt else 0
+        if key not in self.taken and not (of_lt and self._spec.rules.lt_works_in_cublass):
             self.taken[key] = memory.take(self.n_bytes, WORKSPACE) if self.n_bytes else None
-        if by_lt and self._lt_bytes and key not in self._taken_by_lt:
-            self._taken_by_lt[key] = memory.take(self._lt_bytes, WORKSPACE)
+        if of_lt and key not in self._taken_by_lt:
+            self._taken_by_lt[key] = memory.take(of_lt, WORKSPACE)
 
     def _handle(self) -> int:
         """The number of the running thread's handle: the last that a thread has left, or a new one."""
@@ -89,9 +90,10 @@ class Workspaces:
     def _lt_bytes(self) -> int:
         """What cuBLASLt works in, where it has a workspace of its own; 0 where it works in cuBLAS's."""
         rules, settings = self._spec.rules, self._settings
-        if settings.unifies_workspaces if rules.keeps_workspaces else settings.keeps_workspaces:
+        asked = settings.unifies_workspaces
+        if self.are_kept and (rules.lt_works_in_cublass if asked is None else asked):
             return 0
-        return rules.lt_workspace_bytes and (lt_bytes(settings) or rules.lt_workspace_bytes)
+        return lt_bytes(settings) or rules.lt_workspace_bytes
 
     @property
     def n_bytes(self) -> int:
