@@ -1,6 +1,7 @@
 """What torch.compile keeps for backward: the min-cut partitioner's choice, and the memory budget that moves it."""
 
 import operator
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ _NOTHING_COMPILED = (
     "compiler, unless its ignore_compile_internals() returns True; torch._dynamo.config.disable and "
     "TORCH_COMPILE_DISABLE=1 switch the compiler off."
 )
+# Said by Python 3.13.0 alone, of the speed at which a compiled function is found again, which nothing here depends on.
+warnings.filterwarnings("ignore", "Guards may run slower on Python 3.13.0", RuntimeWarning)
 
 
 @dataclass(frozen=True)

@@ -167,11 +167,11 @@ class _Compared(AtEnd):
             trace.allocator_settings or {},
             ended.is_enough,
         )
-        rules = self._gpu.spec.torch_version
+        rules, release = self._gpu.spec.torch_version, torch.__version__.partition("+")[0]  # not which build of it
         said = Said(
             told.name,
             self._options.gpu,
-            f"every-byte {__version__}, torch {torch.__version__}, rules of PyTorch {rules}",
+            f"every-byte {__version__}, torch {release}, rules of PyTorch {rules}",
             ended.sentence,
             frozenset(told.history.stacks.files()),
             self._notes + tuple(f"not modelled: {name}" for name in trace.unmodelled),

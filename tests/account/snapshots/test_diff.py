@@ -5,6 +5,7 @@ import re
 import shutil
 
 import pytest
+import torch
 from forked_runs import Runs
 from recorded_snapshots import FOLDER, PROGRAM_OF, PROGRAMS
 
@@ -103,6 +104,11 @@ def test_settings_are_those_of_the_snapshot_or_as_they_are_said(diff):
     assert "set otherwise: expandable_segments is True in the snapshot, and False in the simulation" in " ".join(
         found.err.split()
     )
+
+
+def test_the_first_line_names_the_release_and_not_which_build_of_it(diff):
+    first = " ".join(diff("train").err.split()).partition(");")[0]
+    assert first.endswith(f", torch {torch.__version__.partition('+')[0]}, rules of PyTorch 2.13")
 
 
 def test_what_is_to_be_reported_stands_at_the_end(diff):
