@@ -96,20 +96,19 @@ class Browser:
         """The websocket of a kernel, with this user's token; of the user's own server, unless another is given."""
         url = f"{server or self.server}/api/kernels/{kernel_id}/channels".replace("http", "ws", 1)
         request = HTTPRequest(url, headers={"Authorization": f"token {self.token}"}, request_timeout=60)
-        socket = await websocket_connect(request, max_message_size=LARGEST_MESSAGE, ping_interval=None)
-        socket.set_nodelay(True)  # as browsers do
-        return socket
+        return await websocket_connect(request, max_message_size=LARGEST_MESSAGE, ping_interval=None)
 
 
 class Kernel:
     """A running kernel: cells are run in it, widgets' messages are sent to it and heard from it.
 
-    `widgets` has the state of each widget that it has opened, by the widget's id.
+    `widgets` has the state of each widget that it has opened, by the widget's id; `printed` what it has printed.
     """
 
     def __init__(self, kernel_id: str, socket: WebSocketClientConnection) -> None:
         self.id, self.socket, self.session = kernel_id, socket, uuid.uuid4().hex
         self.widgets: dict[str, dict] = {}
+        self.printed: list[str] = []
         self._heard, self._closed = asyncio.Condition(), False
         self._cells: dict[str, tuple[list[NotebookNode], set[str]]] = {}
         self._listens = asyncio.create_task(self._listen())
@@ -163,6 +162,8 @@ class Kernel:
             self.widgets[content["comm_id"]] = content["data"].get("state", {})
         elif kind == "comm_msg" and content["data"].get("method") == "update":
             self.widgets.setdefault(content["comm_id"], {}).update(content["data"]["state"])
+        elif kind == "stream":
+            self.printed.append(content["text"])
         outputs, ended = self._cells.get(message["parent_header"].get("msg_id"), ([], set()))
         if kind in OUTPUTS:
             add_output(outputs, v4.output_from_msg(message))

@@ -3,8 +3,11 @@
 A way that shuts the owner out too proves nothing, so it counts as failed.
 """
 
+import contextlib
 import json
 import os
+import re
+import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +18,7 @@ from tornado.httpclient import HTTPClientError
 from .browser import Browser, Kernel
 from .people import listening_ports
 
+FORGED_S = 5
 IN, REFUSED = "let in", "refused"
 ASK = """
 import urllib.error, urllib.request
@@ -27,6 +31,18 @@ except urllib.error.HTTPError as error:
     raise
 """
 CONNECT = "import socket; socket.socket(socket.AF_UNIX).connect({path!r})"
+# The one TCP port of a kernel by ipc: for the output of processes that it forks, which know a word and sign.
+PORT = "import sys; print(sys.stdout.pub_thread._pipe_port)"
+FORGE = """
+import sys, zmq
+from IPython import get_ipython
+session, word = get_ipython().kernel.session, sys.stdout.pub_thread._pipe_uuid
+message = session.msg("stream", {{"name": "stdout", "text": {text!r}}})
+pipe = zmq.Context.instance().socket(zmq.PUSH)
+pipe.connect("tcp://127.0.0.1:{port}")
+pipe.send_multipart([word, *session.serialize(message, b"stream.stdout")])
+pipe.close(linger=2000)
+"""
 TRY = """
 try:
 {action}
@@ -81,7 +97,7 @@ async def everything(stranger: Seat, owner: Seat, writable_for_root: Path, too_m
     tried.append(Attempt("write to the installation", await in_kernel(stranger.kernel, write), None))
     fill = await in_kernel(stranger.kernel, f"bytearray({too_many_bytes})", "MemoryError")
     tried.append(Attempt("take more memory than the limit", fill, None))
-    return [*tried, Attempt("find a TCP port of another's kernel", ports_of_kernels(owner), None)]
+    return [*tried, Attempt("find a TCP port of another's kernel's channels", ports_of_kernels(owner), None)]
 
 
 async def both(what: str, way: Callable[[Seat], Awaitable[str]], stranger: Seat, owner: Seat) -> Attempt:
@@ -92,7 +108,7 @@ async def both(what: str, way: Callable[[Seat], Awaitable[str]], stranger: Seat,
 def ways(owner: Seat) -> dict[str, Callable[[Seat], Awaitable[str]]]:
     """Each way to what is the owner's, as a function of who goes it."""
     person, server = owner.browser.person, owner.browser.server
-    secret = f"{server}/api/contents/chapters"
+    theirs = f"{server}/api/contents/chapters"
     (connection, *_), (socket, *_) = sorted(owner.runtime.glob("kernel-*.json")), sorted(owner.runtime.glob("*-ipc-1"))
     pid, port = server_of(person.uid)
 
@@ -109,7 +125,7 @@ def ways(owner: Seat) -> dict[str, Callable[[Seat], Awaitable[str]]]:
         return by_status((await seat.browser.ask(f"{seat.browser.server}/api/contents/{up}")).code)
 
     async def by_proxy(seat: Seat) -> str:
-        return by_status((await seat.browser.ask(secret)).code)
+        return by_status((await seat.browser.ask(theirs)).code)
 
     async def websocket(seat: Seat) -> str:
         try:
@@ -121,6 +137,16 @@ def ways(owner: Seat) -> dict[str, Callable[[Seat], Awaitable[str]]]:
     async def new_token(seat: Seat) -> str:
         url = f"{seat.browser.address}/hub/api/users/{person.name}/tokens"
         return by_status((await seat.browser.ask(url, "POST", {})).code)
+
+    async def forge(seat: Seat) -> str:
+        port, text = "".join(one.text for one in await owner.kernel.run(PORT)).strip(), secrets.token_hex(8)
+        outputs = await seat.kernel.run(FORGE.format(port=port, text=text))
+        if outputs:
+            return f"neither: {outputs}"
+        with contextlib.suppress(TimeoutError):
+            await owner.kernel.until(lambda: any(text in printed for printed in owner.kernel.printed), FORGED_S)
+            return IN
+        return REFUSED
 
     directly = ASK.replace("{url!r}", repr(f"http://127.0.0.1:{port}/user/{person.name}/api/contents/chapters"))
     return {
@@ -135,16 +161,18 @@ def ways(owner: Seat) -> dict[str, Callable[[Seat], Awaitable[str]]]:
         "read another's files by a path upward, from one's own server": climb,
         "read another's file by a link, from one's own server": link,
         "make a token in another's name": new_token,
+        "print in another's notebook, by the port for forked processes": forge,
     }
 
 
 def server_of(uid: int) -> tuple[int, int]:
     """Process id and port of a user's own server."""
     for folder in Path("/proc").glob("[0-9]*"):
-        words = (folder / "cmdline").read_bytes().decode().split("\0") if folder.stat().st_uid == uid else []
-        if any(word.endswith("jupyterhub-singleuser") for word in words):
-            (port,) = tcp_ports(uid)
-            return int(folder.name), port
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            words = (folder / "cmdline").read_bytes().split(b"\0") if folder.stat().st_uid == uid else []
+            if any(word.endswith(b"jupyterhub-singleuser") for word in words):
+                told = re.search(rb"\0JUPYTERHUB_SERVICE_URL=http://127.0.0.1:(\d+)", (folder / "environ").read_bytes())
+                return int(folder.name), int(told[1])
     raise RuntimeError(f"user {uid} has no server")
 
 
@@ -155,7 +183,8 @@ def tcp_ports(uid: int) -> set[int]:
 
 
 def ports_of_kernels(owner: Seat) -> str:
-    """Refused, if the owner's kernels say that they listen at sockets, and the owner's one TCP port is the server's."""
+    """Refused, if the owner's kernels listen at sockets, with a TCP port each for forked processes; one is the server's."""
     ports = tcp_ports(owner.browser.person.uid)
-    kinds = {json.loads(path.read_text())["transport"] for path in owner.runtime.glob("kernel-*.json")}
-    return REFUSED if kinds == {"ipc"} and len(ports) == 1 else f"neither: {kinds} and {len(ports)} ports"
+    kernels = [json.loads(path.read_text())["transport"] for path in owner.runtime.glob("kernel-*.json")]
+    expected = set(kernels) == {"ipc"} and len(ports) == 1 + len(kernels)
+    return REFUSED if expected else f"neither: {kernels} and {len(ports)} ports"

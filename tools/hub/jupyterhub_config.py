@@ -1,6 +1,6 @@
 """A JupyterHub for a class on one Linux server: `jupyterhub -f tools/hub/jupyterhub_config.py`, as root.
 
-book/jupyterhub.md explains each part; benchmarks/classroom.py starts a class by this file and tries what it should refuse.
+book/jupyterhub.md explains each part; benchmarks/classroom.py starts a class by it and tries what it should refuse.
 Who may log in: members of the Unix group `class`, or of the one that EVERY_BYTE_GROUP names.
 """
 
@@ -58,13 +58,8 @@ c.ConfigurableHTTPProxy.command = [str(BOOK / "build" / "hub" / "node_modules" /
 c.JupyterHub.shutdown_on_logout = True
 
 # What: JupyterLab on the user's own copy of the chapters. Limits are set before it starts, and cannot be raised.
-c.Spawner.cmd = [
-    "prlimit",
-    f"--data={DATA_BYTES}",
-    f"--nproc={N_TASKS}",
-    "--core=0",
-    str(BIN / "jupyterhub-singleuser"),
-]
+LIMITS = ["prlimit", f"--data={DATA_BYTES}", f"--nproc={N_TASKS}", "--core=0"]
+c.Spawner.cmd = [*LIMITS, str(BIN / "jupyterhub-singleuser")]
 c.Spawner.pre_spawn_hook = lambda spawner: copy_chapters(spawner.user.name)
 c.Spawner.notebook_dir = "~/every-byte"
 c.Spawner.default_url = "/lab/tree/chapters/00_start_here.ipynb"

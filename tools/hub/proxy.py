@@ -1,4 +1,4 @@
-"""Installs the hub's proxy from npm into build/hub, as tools/hub/package-lock.json pins it: `python -m tools.hub.proxy`."""
+"""Installs the hub's proxy into build/hub, as tools/hub/package-lock.json pins it: `python -m tools.hub.proxy`."""
 
 import hashlib
 import shutil
