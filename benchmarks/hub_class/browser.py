@@ -96,7 +96,9 @@ class Browser:
         """The websocket of a kernel, with this user's token; of the user's own server, unless another is given."""
         url = f"{server or self.server}/api/kernels/{kernel_id}/channels".replace("http", "ws", 1)
         request = HTTPRequest(url, headers={"Authorization": f"token {self.token}"}, request_timeout=60)
-        return await websocket_connect(request, max_message_size=LARGEST_MESSAGE, ping_interval=None)
+        socket = await websocket_connect(request, max_message_size=LARGEST_MESSAGE, ping_interval=None)
+        socket.protocol.stream.set_nodelay(True)  # as browsers do
+        return socket
 
 
 class Kernel:

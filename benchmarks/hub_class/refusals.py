@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import re
-import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from tornado.httpclient import HTTPClientError
 from .browser import Browser, Kernel
 from .people import listening_ports
 
-FORGED_S = 5
 IN, REFUSED = "let in", "refused"
 ASK = """
 import urllib.error, urllib.request
@@ -31,18 +29,6 @@ except urllib.error.HTTPError as error:
     raise
 """
 CONNECT = "import socket; socket.socket(socket.AF_UNIX).connect({path!r})"
-# The one TCP port of a kernel by ipc: for the output of processes that it forks, which know a word and sign.
-PORT = "import sys; print(sys.stdout.pub_thread._pipe_port)"
-FORGE = """
-import sys, zmq
-from IPython import get_ipython
-session, word = get_ipython().kernel.session, sys.stdout.pub_thread._pipe_uuid
-message = session.msg("stream", {{"name": "stdout", "text": {text!r}}})
-pipe = zmq.Context.instance().socket(zmq.PUSH)
-pipe.connect("tcp://127.0.0.1:{port}")
-pipe.send_multipart([word, *session.serialize(message, b"stream.stdout")])
-pipe.close(linger=2000)
-"""
 TRY = """
 try:
 {action}
@@ -97,7 +83,7 @@ async def everything(stranger: Seat, owner: Seat, writable_for_root: Path, too_m
     tried.append(Attempt("write to the installation", await in_kernel(stranger.kernel, write), None))
     fill = await in_kernel(stranger.kernel, f"bytearray({too_many_bytes})", "MemoryError")
     tried.append(Attempt("take more memory than the limit", fill, None))
-    return [*tried, Attempt("find a TCP port of another's kernel's channels", ports_of_kernels(owner), None)]
+    return [*tried, Attempt("find a TCP port of another's kernel", ports_of_kernels(owner), None)]
 
 
 async def both(what: str, way: Callable[[Seat], Awaitable[str]], stranger: Seat, owner: Seat) -> Attempt:
@@ -110,15 +96,19 @@ def ways(owner: Seat) -> dict[str, Callable[[Seat], Awaitable[str]]]:
     person, server = owner.browser.person, owner.browser.server
     theirs = f"{server}/api/contents/chapters"
     (connection, *_), (socket, *_) = sorted(owner.runtime.glob("kernel-*.json")), sorted(owner.runtime.glob("*-ipc-1"))
+    (forked, *_) = sorted(owner.runtime.glob("forked-*"))
     pid, port = server_of(person.uid)
 
     def python(action: str):
         return lambda seat: in_kernel(seat.kernel, action.format(token=seat.browser.token))
 
     async def link(seat: Seat) -> str:
-        placed = seat.browser.person.home / "every-byte" / "link.txt"
-        await seat.kernel.run(f"import os; os.symlink({str(person.secret)!r}, {str(placed)!r})")
-        return by_status((await seat.browser.ask(f"{seat.browser.server}/api/contents/link.txt")).code)
+        name = f"to-{person.name}.txt"
+        await seat.kernel.run(f"import os; os.symlink({str(person.secret)!r}, '../{name}')")
+        answer = await seat.browser.ask(f"{seat.browser.server}/api/contents/{name}")
+        if person.secret.read_bytes() in answer.body:
+            return IN
+        return REFUSED if answer.code >= 400 else f"neither: status {answer.code}"  # a server says 500 of such a file
 
     async def climb(seat: Seat) -> str:
         up = quote(f"../../{person.name}/every-byte/chapters", safe="") if seat is not owner else "chapters"
@@ -138,16 +128,6 @@ def ways(owner: Seat) -> dict[str, Callable[[Seat], Awaitable[str]]]:
         url = f"{seat.browser.address}/hub/api/users/{person.name}/tokens"
         return by_status((await seat.browser.ask(url, "POST", {})).code)
 
-    async def forge(seat: Seat) -> str:
-        port, text = "".join(one.text for one in await owner.kernel.run(PORT)).strip(), secrets.token_hex(8)
-        outputs = await seat.kernel.run(FORGE.format(port=port, text=text))
-        if outputs:
-            return f"neither: {outputs}"
-        with contextlib.suppress(TimeoutError):
-            await owner.kernel.until(lambda: any(text in printed for printed in owner.kernel.printed), FORGED_S)
-            return IN
-        return REFUSED
-
     directly = ASK.replace("{url!r}", repr(f"http://127.0.0.1:{port}/user/{person.name}/api/contents/chapters"))
     return {
         "read another's file with open()": python(f"open({str(person.secret)!r}).read()"),
@@ -155,13 +135,13 @@ def ways(owner: Seat) -> dict[str, Callable[[Seat], Awaitable[str]]]:
         "read the environment of another's server": python(f"open('/proc/{pid}/environ').read()"),
         "read the key of another's kernel": python(f"open({str(connection)!r}).read()"),
         "connect to another's kernel's socket": python(CONNECT.format(path=str(socket))),
+        "connect to the socket of another's forked processes": python(CONNECT.format(path=str(forked))),
         "reach another's server at its port, with one's own token": python(directly),
         "reach another's server by the proxy, with one's own token": by_proxy,
         "reach another's kernel by its websocket, with one's own token": websocket,
         "read another's files by a path upward, from one's own server": climb,
         "read another's file by a link, from one's own server": link,
         "make a token in another's name": new_token,
-        "print in another's notebook, by the port for forked processes": forge,
     }
 
 
@@ -183,8 +163,7 @@ def tcp_ports(uid: int) -> set[int]:
 
 
 def ports_of_kernels(owner: Seat) -> str:
-    """Refused, if the owner's kernels listen at sockets, with a TCP port each for forked processes; one is the server's."""
+    """Refused, if the owner's kernels listen at sockets alone: the one TCP port is the server's."""
     ports = tcp_ports(owner.browser.person.uid)
-    kernels = [json.loads(path.read_text())["transport"] for path in owner.runtime.glob("kernel-*.json")]
-    expected = set(kernels) == {"ipc"} and len(ports) == 1 + len(kernels)
-    return REFUSED if expected else f"neither: {kernels} and {len(ports)} ports"
+    kinds = {json.loads(path.read_text())["transport"] for path in owner.runtime.glob("kernel-*.json")}
+    return REFUSED if kinds == {"ipc"} and len(ports) == 1 else f"neither: {kinds} and {len(ports)} ports"

@@ -68,11 +68,13 @@ c.Spawner.start_timeout = c.Spawner.http_timeout = 180  # of a whole class that 
 c.Spawner.environment = THREADS_AND_ARENAS | {
     "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
     "JUPYTER_RUNTIME_DIR": lambda spawner: runtime_folder(spawner.user.name),
+    "JUPYTER_PATH": str(BOOK / "tools" / "hub" / "share"),  # a kernel without a TCP port: tools/hub/kernel.py
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 c.Spawner.args = [
-    "--KernelManager.transport=ipc",  # sockets in the runtime folder, whose file modes keep others out; no TCP port
+    "--KernelManager.transport=ipc",  # sockets in the runtime folder, whose file modes keep others out; no port
     "--ServerApp.contents_manager_class=tools.lab_contents.Chapters",
+    "--ServerApp.kernel_websocket_connection_class=tools.lab_channels.AtOnce",
     f"--LabApp.extra_labextensions_path={lab_extension.build(BOOK / 'build' / 'lab')}",
     f"--MappingKernelManager.cull_idle_timeout={IDLE_KERNEL_S}",
     "--MappingKernelManager.cull_interval=120",  # of kernels that no open tab shows; a reader's own stays
