@@ -46,6 +46,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rest", type=float, default=0.5, metavar="S", help="seconds between answer and move (0.5)")
     parser.add_argument("--stagger", type=float, default=2.0, metavar="S", help="seconds from user to user (2)")
     parser.add_argument("--port", type=int, default=0, help="the hub's, on loopback (default: a free one)")
+    parser.add_argument("--open", action="store_true", help="leave each chapter open, and its kernel with it")
     parser.add_argument("--store", type=Path, metavar="FILE", help="write what is printed to a file, too")
     return parser.parse_args(arguments)
 
@@ -94,7 +95,7 @@ async def run_class(address: str, users: list[Person], asked: argparse.Namespace
 
     async def works(place: int, browser: Browser):
         await asyncio.sleep(place * asked.stagger)
-        return await work(browser, todo, asked.moves, asked.rest, at_work)
+        return await work(browser, todo, asked.moves, asked.rest, at_work, asked.open)
 
     async with watch.looking():
         await asyncio.gather(*map(comes, browsers))
@@ -104,7 +105,8 @@ async def run_class(address: str, users: list[Person], asked: argparse.Namespace
         ended = time.monotonic()
     names, wall = [path.name for path in todo], ended - start
     attempts = await refusals(browsers[:2]) if len(browsers) > 1 else []
-    return Figures(names, asked.cores, done, watch.most, wall, up - start, load_before, watch.load, attempts)
+    loads = (load_before, watch.load)
+    return Figures(names, asked.cores, done, watch.parts, asked.open, wall, up - start, *loads, attempts)
 
 
 async def refusals(browsers: list[Browser]) -> list[Attempt]:

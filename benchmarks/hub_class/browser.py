@@ -90,7 +90,12 @@ class Browser:
         body = {"path": path, "name": PurePosixPath(path).name, "type": "notebook", "kernel": {"name": "python3"}}
         started = await self.asked(f"{self.server}/api/sessions", "POST", body)
         socket = await self.channels(started["kernel"]["id"])
-        return Kernel(started["kernel"]["id"], socket)
+        return Kernel(started["kernel"]["id"], started["id"], socket)
+
+    async def close(self, kernel: "Kernel") -> None:
+        """Closes the notebook, and ends its kernel with it, as the class's JupyterLab does."""
+        await self.asked(f"{self.server}/api/sessions/{kernel.of_notebook}", "DELETE")
+        kernel.close()
 
     async def channels(self, kernel_id: str, server: str = "") -> WebSocketClientConnection:
         """The websocket of a kernel, with this user's token; of the user's own server, unless another is given."""
@@ -104,19 +109,18 @@ class Browser:
 class Kernel:
     """A running kernel: cells are run in it, widgets' messages are sent to it and heard from it.
 
-    `widgets` has the state of each widget that it has opened, by the widget's id; `printed` what it has printed.
+    `widgets` has the state of each widget that it has opened, by the widget's id.
     """
 
-    def __init__(self, kernel_id: str, socket: WebSocketClientConnection) -> None:
-        self.id, self.socket, self.session = kernel_id, socket, uuid.uuid4().hex
+    def __init__(self, kernel_id: str, of_notebook: str, socket: WebSocketClientConnection) -> None:
+        self.id, self.of_notebook, self.socket, self.session = kernel_id, of_notebook, socket, uuid.uuid4().hex
         self.widgets: dict[str, dict] = {}
-        self.printed: list[str] = []
         self._heard, self._closed = asyncio.Condition(), False
         self._cells: dict[str, tuple[list[NotebookNode], set[str]]] = {}
         self._listens = asyncio.create_task(self._listen())
 
     def close(self) -> None:
-        """Leaves the kernel running, as a browser does whose tab is closed."""
+        """Hears no more of the kernel, which goes on."""
         self._listens.cancel()
         self.socket.close()
 
@@ -164,8 +168,6 @@ class Kernel:
             self.widgets[content["comm_id"]] = content["data"].get("state", {})
         elif kind == "comm_msg" and content["data"].get("method") == "update":
             self.widgets.setdefault(content["comm_id"], {}).update(content["data"]["state"])
-        elif kind == "stream":
-            self.printed.append(content["text"])
         outputs, ended = self._cells.get(message["parent_header"].get("msg_id"), ([], set()))
         if kind in OUTPUTS:
             add_output(outputs, v4.output_from_msg(message))

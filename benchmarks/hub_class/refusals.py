@@ -96,7 +96,7 @@ def ways(owner: Seat) -> dict[str, Callable[[Seat], Awaitable[str]]]:
     person, server = owner.browser.person, owner.browser.server
     theirs = f"{server}/api/contents/chapters"
     (connection, *_), (socket, *_) = sorted(owner.runtime.glob("kernel-*.json")), sorted(owner.runtime.glob("*-ipc-1"))
-    (forked, *_) = sorted(owner.runtime.glob("forked-*"))
+    forked = max(owner.runtime.glob("forked-*"), key=os.path.getmtime)
     pid, port = server_of(person.uid)
 
     def python(action: str):

@@ -14,11 +14,14 @@ EVERY_S = 3
 
 @dataclass
 class Watch:
-    """The most that each user's processes took together, in bytes of proportional set size, and the load averages."""
+    """The most that each user's processes took together, and each of them then, in bytes of proportional set size.
+
+    Shared pages count by their share, so that the sum over all users is what they take together. `loads` are averages.
+    """
 
     people: list[Person]
     most: dict[str, int] = field(default_factory=dict)
-    n_processes: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, list[int]] = field(default_factory=dict)
     loads: list[float] = field(default_factory=list)
 
     def look(self) -> None:
@@ -26,7 +29,7 @@ class Watch:
         for person in self.people:
             found = memory_of(person.uid)
             if sum(found.values()) > self.most.get(person.name, 0):
-                self.most[person.name], self.n_processes[person.name] = sum(found.values()), len(found)
+                self.most[person.name], self.parts[person.name] = sum(found.values()), sorted(found.values())
         self.loads.append(os.getloadavg()[0])
 
     @property

@@ -57,22 +57,31 @@ class AtWork:
         return len(self._now - {name})
 
 
-async def work(browser: Browser, chapters: list[Path], n_moves: int, rest_s: float, at_work: AtWork) -> Work:
-    """A user's work from an open server to the last chapter's last cell; whatever fails becomes its `error`."""
+async def work(
+    browser: Browser, chapters: list[Path], n_moves: int, rest_s: float, at_work: AtWork, leaves_open: bool = False
+) -> Work:
+    """A user's work from an open server to the last chapter's last cell; whatever fails becomes its `error`.
+
+    A chapter is closed before the next is opened, unless it is left open.
+    """
     done = Work(browser.person.name)
     try:
         for chapter in chapters:
-            await _one_chapter(browser, chapter, n_moves, rest_s, at_work, done)
+            kernel = await _one_chapter(browser, chapter, n_moves, rest_s, at_work, done)
+            if not leaves_open:
+                await browser.close(kernel)
     except Exception as error:  # the others go on
         done.error = f"{type(error).__name__}: {error}"
     return done
 
 
-async def _one_chapter(browser: Browser, chapter: Path, n_moves: int, rest_s: float, at_work: AtWork, done: Work):
+async def _one_chapter(
+    browser: Browser, chapter: Path, n_moves: int, rest_s: float, at_work: AtWork, done: Work
+) -> Kernel:
     path = f"chapters/{chapter.name}"
     stored = normalise(nbformat.reads(chapter.read_text(encoding="utf-8"), as_version=4))
     opened = await browser.contents(path)
-    kernel = await browser.open_kernel(path)  # it stays until the server ends, as in a tab that is left open
+    kernel = await browser.open_kernel(path)
     found = copy.deepcopy(stored)
     theirs = [cell["source"] for cell in opened["content"]["cells"]]
     assert theirs == [cell.source for cell in stored.cells], f"{path} is no copy of the book's"
@@ -86,6 +95,7 @@ async def _one_chapter(browser: Browser, chapter: Path, n_moves: int, rest_s: fl
             await _move_slider(kernel, widget, chapter.name, n_moves, rest_s, at_work, done)
     done.differing += [f"{chapter.name}, {said}" for said in differences(stored, normalise(found))]
     done.finished.append(chapter.name)
+    return kernel
 
 
 def stops_of(spec: dict, symbol: str, n: int) -> list[int]:

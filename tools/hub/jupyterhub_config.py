@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 BOOK = Path(__file__).resolve().parents[2]  # one installation for all: root's, and nobody else can write to it
-BIN = Path(sys.prefix) / "bin"
+BIN, SHARE = Path(sys.prefix) / "bin", BOOK / "tools" / "hub" / "share"
 sys.path.insert(0, str(BOOK))
 
 from tools import lab_extension  # noqa: E402
@@ -68,7 +68,8 @@ c.Spawner.start_timeout = c.Spawner.http_timeout = 180  # of a whole class that 
 c.Spawner.environment = THREADS_AND_ARENAS | {
     "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",
     "JUPYTER_RUNTIME_DIR": lambda spawner: runtime_folder(spawner.user.name),
-    "JUPYTER_PATH": str(BOOK / "tools" / "hub" / "share"),  # a kernel without a TCP port: tools/hub/kernel.py
+    "JUPYTER_PATH": str(SHARE),  # its kernel has no TCP port: tools/hub/kernel.py
+    "JUPYTER_CONFIG_PATH": str(SHARE),  # JupyterLab ends a kernel when its notebook is closed
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 c.Spawner.args = [

@@ -5,7 +5,9 @@ somebody else is not taken as output, but its text is shown in a warning, in the
 the runtime folder, as all others are.
 """
 
+import atexit
 import os
+from pathlib import Path
 
 import zmq
 from ipykernel import kernelapp
@@ -19,7 +21,10 @@ class PrivateIOPub(IOPubThread):
 
     def _setup_pipe_in(self) -> None:
         self._pipe_uuid, self._pipe_port = os.urandom(16), None
-        self._pipe_address = f"ipc://{jupyter_runtime_dir()}/forked-{os.getpid()}"
+        path = Path(jupyter_runtime_dir()) / f"forked-{os.getpid()}"
+        path.unlink(missing_ok=True)
+        self._pipe_address = f"ipc://{path}"
+        atexit.register(lambda: self._is_master_process() and path.unlink(missing_ok=True))
         pipe = self.socket.context.socket(zmq.PULL)
         pipe.linger = 0
         pipe.bind(self._pipe_address)
