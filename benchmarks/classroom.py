@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.hub_class.browser import Browser  # noqa: E402
-from benchmarks.hub_class.figures import Figures  # noqa: E402
+from benchmarks.hub_class.figures import Figures, many  # noqa: E402
 from benchmarks.hub_class.people import Person, people  # noqa: E402
 from benchmarks.hub_class.refusals import Attempt, Seat, everything  # noqa: E402
 from benchmarks.hub_class.server import hub  # noqa: E402
@@ -100,7 +100,7 @@ async def run_class(address: str, users: list[Person], asked: argparse.Namespace
     async with watch.looking():
         await asyncio.gather(*map(comes, browsers))
         up = time.monotonic()
-        print(f"{len(users)} servers are up", flush=True)
+        print(f"{many(len(users), 'server')} up", flush=True)
         done = await asyncio.gather(*(works(place, browser) for place, browser in enumerate(browsers)))
         ended = time.monotonic()
     names, wall = [path.name for path in todo], ended - start

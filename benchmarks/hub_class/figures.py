@@ -45,19 +45,23 @@ class Figures:
     def text(self) -> str:
         """As it is printed and stored."""
         moves = [move for work in self.works for move in work.moves]
+        others = [move.others for move in moves]
         n_done = sum(work.finished == self.chapters for work in self.works)
         most = sorted(self.memory.values(), key=sum)
         sums = [sum(parts) / 1e6 for parts in most]
         largest = " + ".join(f"{n_bytes / 1e6:,.0f}" for n_bytes in most[-1])
         lines = [
-            f"{len(self.works)} users on {self.n_cores} cores, each its own Unix user and server: "
+            f"{many(len(self.works), 'user')} on {many(self.n_cores, 'core')}, each its own Unix user and server: "
             + (", and then beside it " if self.leaves_open else ", then ").join(map(short, self.chapters)),
             row("finished", f"{n_done} of {len(self.works)}"),
-            row("numbers differ", f"{len({said.split(':')[0] for said in self.differing})} of {len(self.works)} users"),
-            row("memory of a user, at most", f"{max(sums):,.0f} MB (median {statistics.median(sums):,.0f} MB)", AIM_MB),
+            row(
+                "numbers differ",
+                f"{len({said.split(':')[0] for said in self.differing})} of {many(len(self.works), 'user')}",
+            ),
+            row("memory of a user, at most", f"{sums[-1]:,.0f} MB", sums[-1], AIM_MB),
             row("  its processes", f"{largest} MB"),
             *(times(name, [move for move in moves if name == move.chapter]) for name in self.chapters),
-            row("at work beside a move", f"{statistics.median(move.others for move in moves)} others (median)"),
+            *([row("at work beside a move", f"{statistics.median(others):.0f} others (median)")] if moves else []),
             row("all servers up", f"{self.start_s:.0f} s"),
             row("wall time", f"{self.wall_s:.0f} s"),
             row("load average", f"{self.load_before:.1f} before, {self.load:.1f} at work (median)"),
@@ -67,21 +71,28 @@ class Figures:
         return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
+def many(n: int, what: str) -> str:
+    """A count of things: `1 user`, `8 users`."""
+    return f"{n} {what}" + ("" if n == 1 else "s")
+
+
 def short(chapter: str) -> str:
     """A chapter as a report names it."""
     return f"chapter {int(chapter[:2])}"
 
 
-def row(name: str, said: str, aim: int | None = None) -> str:
-    """A line of the report."""
-    return f"{name:30}{said}" + (f"; aim: {aim:,}" if aim else "")
+def row(name: str, said: str, found: float = 0, aim: int = 0) -> str:
+    """A line of the report; with an aim, whether it is met."""
+    return f"{name:28}{said}" + (f"; aim {aim:,}: {'met' if found <= aim else 'missed'}" if aim else "")
 
 
 def times(name: str, moves: list[Move]) -> str:
     """The line of a chapter's moves."""
+    if not moves:
+        return row(f"slider, {short(name)}", "not moved")
     median, p95 = median_and_p95([move.seconds for move in moves])
-    said = f"median {1000 * median:,.0f} ms, 95th percentile {1000 * p95:,.0f} ms ({len(moves)} moves)"
-    return row(f"slider, {short(name)}", said, AIM_MS)
+    said = f"median {1000 * median:,.0f} ms, 95th percentile {1000 * p95:,.0f} ms ({many(len(moves), 'move')})"
+    return row(f"slider, {short(name)}", said, 1000 * median, AIM_MS)
 
 
 def median_and_p95(values: list[float]) -> tuple[float, float]:
