@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +33,7 @@ from benchmarks.hub_class.server import hub  # noqa: E402
 from benchmarks.hub_class.watch import Watch  # noqa: E402
 from benchmarks.hub_class.work import AtWork, work  # noqa: E402
 
-FIRST_MOVES = 20
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOO_MANY_BYTES = 3 * 2**30  # more than tools/hub/jupyterhub_config.py lets a process have
 
 
@@ -42,7 +43,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--users", type=int, default=8, metavar="N", help="how many users (default: 8)")
     parser.add_argument("--cores", type=int, default=2, metavar="N", help="on how many cores (default: 2)")
     parser.add_argument("--chapters", type=int, nargs="+", default=[2, 4], metavar="N", help="in this order (2 4)")
-    parser.add_argument("--moves", type=int, default=FIRST_MOVES, metavar="N", help="of each explorer's slider (20)")
+    parser.add_argument("--moves", type=int, default=20, metavar="N", help="of each explorer's slider (20)")
     parser.add_argument("--rest", type=float, default=0.5, metavar="S", help="seconds between answer and move (0.5)")
     parser.add_argument("--stagger", type=float, default=2.0, metavar="S", help="seconds from user to user (2)")
     parser.add_argument("--port", type=int, default=0, help="the hub's, on loopback (default: a free one)")
@@ -119,30 +120,48 @@ async def refusals(browsers: list[Browser]) -> list[Attempt]:
     return [one for pair in (there, back) for one in await everything(*pair, ROOT / "every_byte", TOO_MANY_BYTES)]
 
 
-def stop(number: int, frame) -> None:
+def stop(number, frame) -> None:
     """Ends as Ctrl-C does."""
     raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def undisturbed_end() -> Iterator[None]:
+    """From its end on a second Ctrl-C is not heard: what was made is being removed."""
+    try:
+        yield
+    finally:
+        for number in ENDS:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def run(asked: argparse.Namespace) -> Figures:
+    """Makes users and a hub, lets them work, and removes all of it."""
+    group = f"class{secrets.token_hex(2)}"
+    with contextlib.ExitStack() as stack, undisturbed_end():
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="class-", ignore_cleanup_errors=True)))
+        folder.chmod(0o755)
+        users = stack.enter_context(people(asked.users, group, folder / "u"))
+        if why := reachable_by(users[0]):
+            raise SystemExit(why)
+        address = stack.enter_context(hub(group, folder / "hub", asked.port))
+        return asyncio.run(run_class(address, users, asked))
 
 
 def main(arguments: list[str] | None = None) -> int:
     """1 if it has failed."""
     asked = options(arguments)
-    chapters(asked.chapters)
+    chapters(asked.chapters)  # unknown ones are refused before anything is made
     if why := cannot_run():
         raise SystemExit(why)
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDS[1:]:
         signal.signal(number, stop)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: asked.cores])
-    group = f"class{secrets.token_hex(2)}"
-    with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="class-", ignore_cleanup_errors=True)))
-        folder.chmod(0o755)
-        stack.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
-        users = stack.enter_context(people(asked.users, group, folder / "u"))
-        if why := reachable_by(users[0]):
-            raise SystemExit(why)
-        address = stack.enter_context(hub(group, folder / "hub", asked.port))
-        figures = asyncio.run(run_class(address, users, asked))
+    try:
+        figures = run(asked)
+    except KeyboardInterrupt:
+        print("Interrupted; users, homes and processes that it made are gone.", file=sys.stderr)
+        return 130
     print(figures.text(), end="")
     if asked.store:
         asked.store.write_text(figures.text(), encoding="utf-8")

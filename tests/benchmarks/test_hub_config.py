@@ -6,6 +6,7 @@ import pwd
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from jupyter_client.manager import KernelManager
@@ -134,7 +135,7 @@ def listening(pid: int) -> int:
     sockets = set()
     for link in os.scandir(f"/proc/{pid}/fd"):
         sockets |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(link.path)))
-    rows = [line.split() for line in open("/proc/net/tcp").read().splitlines()[1:]]
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return sum(row[3] == "0A" and row[9] in sockets for row in rows)
 
 
@@ -181,7 +182,7 @@ def test_the_page_says_what_was_measured_with_both_chapters_open_and_with_one_us
     most = figure("classroom.open.txt", r"at most +([\d,]+) MB")
     median = figure("classroom.one.txt", r"chapter 4 +median ([\d,]+) ms")
     assert f"then it was {most} MB." in said
-    assert f"the median was {median} ms." in said
+    assert f"the median was {median} ms, nearly all" in said
 
 
 @pytest.mark.parametrize("name", ["classroom.txt", "classroom.open.txt"])
