@@ -258,8 +258,10 @@ def test_its_options_have_the_defaults_that_its_help_says():
 
 def test_processes_are_found_by_the_mark_of_their_run(monkeypatch):
     monkeypatch.setenv(server.MARK, "a-word")
-    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    sleeper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        sleeper.stdout.readline()  # it runs
         assert server.marked("a-word") == [sleeper.pid]
         assert server.marked("another-word") == []
     finally:
