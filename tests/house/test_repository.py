@@ -18,7 +18,7 @@ from places import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 OURSELVES = PROJECT["name"]
-OF_NIGHTLY = "zoo"  # an extra that `make nightly` alone installs
+APART = ("zoo", "hub")  # extras that `make test` does not install
 CONDA_NAMES = {"torch": "pytorch"}
 CUDA_BUILD = re.compile(r"(cuda|nvidia|triton)\b")
 
@@ -46,16 +46,24 @@ def is_installed(name: str) -> bool:
     return any(True for _ in metadata.distributions(name=name))
 
 
+def absent() -> list[str]:
+    """The extras that are not installed here, or not all of one."""
+    return [extra for extra in APART if not all(map(is_installed, of_it_alone(extra)))]
+
+
+def of_it_alone(extra: str) -> set[str]:
+    return set(declared()) - set(declared(extra))
+
+
 def installed() -> dict[str, Requirement]:
-    """What pyproject asks for and is installed here: the nightly extra, if all of it is."""
-    of_nightly = set(declared()) - set(declared(OF_NIGHTLY))
-    return declared() if all(map(is_installed, of_nightly)) else declared(OF_NIGHTLY)
+    """What pyproject asks for and is installed here."""
+    return declared(*absent())
 
 
-def pinned_for_nightly() -> set[str]:
-    """The names below the heading of constraints.txt that names the nightly extra."""
+def pinned_for(extra: str) -> set[str]:
+    """The names below the heading of constraints.txt that names an extra."""
     text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
-    below = text.split(f"# what the extra `{OF_NIGHTLY}` brings along")[1].split("\n\n")[0]
+    below = text.split(f"# what the extra `{extra}` brings along")[1].split("\n\n")[0]
     return {name_of(Requirement(line)) for line in below.split("\n")[1:]}
 
 
@@ -99,13 +107,14 @@ def test_constraints_pin_all_that_is_brought_along():
 
 def test_constraints_name_nothing_else():
     here = {name for name, one in constraints().items() if holds(one) and not CUDA_BUILD.match(name)}
-    left_out = pinned_for_nightly() if installed() == declared(OF_NIGHTLY) else set()
+    left_out = set().union(*map(pinned_for, absent()))
     assert not here - left_out - installed_closure(), "pinned, and no requirement brings it"
 
 
-def test_what_stands_below_the_nightly_extra_is_brought_by_nothing_else():
-    assert pinned_for_nightly() >= set(declared()) - set(declared(OF_NIGHTLY))
-    assert not pinned_for_nightly() & installed_closure(declared(OF_NIGHTLY))
+@pytest.mark.parametrize("extra", APART)
+def test_what_stands_below_an_extra_is_brought_by_nothing_else(extra):
+    assert pinned_for(extra) >= of_it_alone(extra)
+    assert not pinned_for(extra) & installed_closure(declared(*APART))
 
 
 def test_constraints_are_what_is_installed():
@@ -130,7 +139,7 @@ def test_environment_asks_for_what_pyproject_asks_for():
     conda, pip = environment()
     by_pip = {name_of(Requirement(line)): str(Requirement(line).specifier) for line in pip if line != "-e ."}
     assert not set(conda) & set(by_pip), "asked of conda and of pip"
-    wanted = {CONDA_NAMES.get(name, name): str(one.specifier) for name, one in declared(OF_NIGHTLY).items()}
+    wanted = {CONDA_NAMES.get(name, name): str(one.specifier) for name, one in declared(*APART).items()}
     beside = {"python": PROJECT["requires-python"], "pip": "", "nodejs": ""}  # node renders the site's mathematics
     assert conda | by_pip == wanted | beside
 
@@ -152,14 +161,15 @@ def test_conda_users_start_the_lab_as_make_lab_does():
 # -------------------------------------------------------------------------------------------------- package-lock.json
 
 
-def test_the_npm_parts_are_locked_by_their_content_and_by_no_address():
+@pytest.mark.parametrize("folder", ["book", "tools/hub"])
+def test_the_npm_parts_are_locked_by_their_content_and_by_no_address(folder):
     """`npm ci` takes them from whatever registry npm is set up for, and compares what comes with `integrity`."""
-    wanted = json.loads((ROOT / "book" / "package.json").read_text(encoding="utf-8"))
-    lock = json.loads((ROOT / "book" / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    wanted = json.loads((ROOT / folder / "package.json").read_text(encoding="utf-8"))
+    lock = json.loads((ROOT / folder / "package-lock.json").read_text(encoding="utf-8"))["packages"]
     parts = {name.removeprefix("node_modules/"): part for name, part in lock.items() if name}
     assert not [name for name, part in parts.items() if "resolved" in part]
     assert not [name for name, part in parts.items() if not part["integrity"].startswith("sha512-")]
-    exact = wanted["dependencies"] | wanted["devDependencies"]
+    exact = wanted["dependencies"] | wanted.get("devDependencies", {})
     assert {name: parts[name]["version"] for name in exact} == exact
 
 
