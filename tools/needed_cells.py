@@ -1,12 +1,51 @@
-"""Which code cells of a notebook one of its cells needs: those that bind the names it reads, and what these read."""
+"""Runs of a notebook what one of its cells needs: the cells that bind the names it reads, and what these read."""
 
 import ast
+import contextlib
+import io
 from collections.abc import Iterable
 
 from nbformat import NotebookNode
 
 _BODIES = ("body", "orelse", "finalbody")
 _OWN_SCOPE = (ast.FunctionDef, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class Running:
+    """A notebook whose cells run as they are asked for, each once, in one set of names."""
+
+    def __init__(self, notebook: NotebookNode):
+        self._notebook = notebook
+        self._names = {"__name__": "running"}
+        self._done: dict[str, object] = {}
+
+    def shown_by(self, cell_id: str) -> object:
+        """What the last line of a cell is, None where it is no expression."""
+        for cell in cells_for(self._notebook, cell_id):
+            self._run(cell)
+        return self._done[cell_id]
+
+    def run_before(self, cell_id: str) -> None:
+        """Runs what a cell needs, and not itself."""
+        for cell in cells_for(self._notebook, cell_id)[:-1]:
+            self._run(cell)
+
+    def _run(self, cell: NotebookNode) -> None:
+        if cell.id in self._done:
+            return
+        self._done[cell.id] = None
+        with contextlib.suppress(Exception if "raises-exception" in cell.metadata.get("tags", []) else ()):
+            self._done[cell.id] = self.value_of(cell.source)
+
+    def value_of(self, source: str) -> object:
+        """The value of a source's last expression; what it prints is dropped."""
+        *before, end = ast.parse(source).body
+        with contextlib.redirect_stdout(io.StringIO()):
+            if not isinstance(end, ast.Expr):
+                exec(source, self._names)
+                return None
+            exec(compile(ast.Module(before, []), "cell", "exec"), self._names)
+            return eval(compile(ast.Expression(end.value), "cell", "eval"), self._names)
 
 
 def cells_for(notebook: NotebookNode, cell_id: str) -> list[NotebookNode]:

@@ -4,8 +4,6 @@ A diagram is taken as its chapter stores it. A figure of matplotlib's is drawn a
 make what it shows. Text stays text. Each file says in itself whose it is, where it stands, and its licence.
 """
 
-import ast
-import contextlib
 import io
 import re
 import sys
@@ -19,7 +17,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from book.extensions.chapters import opening
-from tools.needed_cells import cells_for
+from tools.needed_cells import Running
 
 ROOT = Path(__file__).resolve().parent.parent
 SLIDES = ROOT / "build" / "slides"
@@ -88,32 +86,6 @@ def stored(figure: Figure, mime: str) -> str:
 # ----------------------------------------------------------------------------------------------------------------- draw
 
 
-class Drawing:
-    """A chapter whose cells run as they are asked for, none of them twice."""
-
-    def __init__(self, path: Path):
-        self._notebook = _read(path)
-        self._names = {"__name__": "slides"}
-        self._done: dict[str, object] = {}
-
-    def figure(self, cell_id: str) -> object:
-        """What the cell's last line is: matplotlib's figure."""
-        for cell in cells_for(self._notebook, cell_id):
-            if cell.id not in self._done:
-                self._done[cell.id] = self._value(cell)
-        return self._done[cell_id]
-
-    def _value(self, cell: NotebookNode) -> object:
-        *before, last = ast.parse(cell.source).body
-        may_fail = "raises-exception" in cell.metadata.get("tags", [])
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception if may_fail else ()):
-            if not isinstance(last, ast.Expr):
-                exec(cell.source, self._names)
-                return None
-            exec(compile(ast.Module(before, []), cell.id, "exec"), self._names)
-            return eval(compile(ast.Expression(last.value), cell.id, "eval"), self._names)
-
-
 def drawn(figure: object) -> str:
     """A figure of matplotlib's as SVG: its letters are letters, and it is the same each time."""
     import matplotlib as mpl
@@ -150,12 +122,12 @@ def write(folder: Path = SLIDES, wanted: list[Figure] | None = None) -> list[Pat
     folder.mkdir(parents=True, exist_ok=True)
     for path in [*folder.glob("*.svg"), folder / ZIP]:
         path.unlink(missing_ok=True)
-    chapters: dict[Path, Drawing] = {}
+    chapters: dict[Path, Running] = {}
     for one in figures() if wanted is None else wanted:
         if one.is_diagram:
             svg = stored(one, SVG)
         else:
-            svg = drawn(chapters.setdefault(one.notebook, Drawing(one.notebook)).figure(one.cell))
+            svg = drawn(chapters.setdefault(one.notebook, Running(_read(one.notebook))).shown_by(one.cell))
         (folder / f"{one.name}.svg").write_text(licensed(svg, one), encoding="utf-8")
     files = sorted(folder.glob("*.svg"))
     with zipfile.ZipFile(folder / ZIP, "w", zipfile.ZIP_DEFLATED) as packed:
