@@ -10,6 +10,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from html import escape
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from nbformat import NotebookNode
 
 from book.extensions.chapters import opening
 from tools.needed_cells import Running
+from tools.site_explorers import CODE, digest_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SLIDES = ROOT / "build" / "slides"
@@ -135,6 +137,22 @@ def write(folder: Path = SLIDES, wanted: list[Figure] | None = None) -> list[Pat
         for path in files:
             packed.writestr(zipfile.ZipInfo(f"every_byte_figures/{path.name}"), path.read_text(encoding="utf-8"))
     return [*files, folder / ZIP]
+
+
+def refresh(folder: Path = SLIDES) -> None:
+    """Writes them where what they are made of has changed since they were written."""
+    code = [path for root in CODE for path in root.rglob("*.py")]
+    made_of = [
+        *code,
+        *(ROOT / "chapters").glob("*.ipynb"),
+        ROOT / "tools" / "slides.py",
+        ROOT / "tools" / "needed_cells.py",
+    ]
+    now, stamp = digest_of(made_of, version("matplotlib"), version("torch")), folder / "made_by"
+    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != now:
+        stamp.unlink(missing_ok=True)
+        write(folder)
+        stamp.write_text(now, encoding="utf-8")
 
 
 def main() -> int:
