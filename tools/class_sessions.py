@@ -34,7 +34,7 @@ class Session(NamedTuple):
 PLANS = {
     "One session": [
         Session(
-            "Where the bytes go: blocks and counters, what a layer keeps, what stands between two steps, five checks",
+            "Where the bytes go, from blocks of 512 to a run that does not fit",
             "0.1 0.3 0.4 1.1 2.1 2.2 2.3 2.4 4.1 4.3 7.3",
             "0.1 2.1",
             "1.1 2.4 7.1 7.2",

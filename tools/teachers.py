@@ -135,12 +135,12 @@ def _n_predictions() -> int:
 
 def _plan(sessions: list[Session]) -> Iterator[str]:
     minutes = {number: of_one for number, (_, of_one) in section_minutes().items()}
-    yield "\n| session | sections | exercises in class | minutes | at home |\n|---|---|---|--:|---|\n"
     for number, one in enumerate(sessions, start=1):
-        title = f"{number}. {one.title}" if len(sessions) > 1 else one.title
-        home = f"{_exercises(one.at_home)}: {one.minutes_at_home} minutes" if one.at_home else ""
-        sections = f"Sections {_listed(one.sections.split())}"
-        yield f"| {title} | {sections} | {_exercises(one.exercises)} | {one.minutes(minutes)} | {home} |\n"
+        home = f" At home, {one.minutes_at_home} minutes: {_exercises(one.at_home)}." if one.at_home else ""
+        yield (
+            f"\n{number}. **{one.title}**: {one.minutes(minutes)} minutes.\n"
+            f"   Sections {_listed(one.sections.split())}; {_exercises(one.exercises)}.{home}\n"
+        )
 
 
 def _exercises(numbers: str) -> str:
@@ -149,8 +149,7 @@ def _exercises(numbers: str) -> str:
     for chapter, found in groupby(numbers.split(), key=lambda number: number.split(".")[0]):
         listed = [number.split(".")[1] for number in found]
         parts.append(f"exercise{'s' * (len(listed) > 1)} {_listed(listed)} of chapter {chapter}")
-    text = "; ".join(parts)
-    return text[:1].upper() + text[1:]
+    return "; ".join(parts)
 
 
 def _listed(words: list[str]) -> str:
@@ -185,9 +184,10 @@ def _of_exercise(one: Exercise, wrong: list[Reply]) -> str:
     chapter, number = one.number.split(".")
     sections = where.split(", ")
     place = f"section{'s' * (len(sections) > 1)} {_listed(sections)}"
+    end = "" if one.title.endswith("?") else "."
     rows = "".join(f"| {_cell(reply.answer)} | {_cell(reply.says.removeprefix('Not yet: '))} |\n" for reply in wrong)
     return (
-        f"\nExercise {number} of chapter {chapter}, **{one.title}**. It tests {tests} ({place}).\n\n"
+        f"\nExercise {number} of chapter {chapter}, **{one.title}**{end} It tests {tests} ({place}).\n\n"
         f"| a wrong answer | what is said of it |\n|---|---|\n{rows}"
     )
 
