@@ -37,6 +37,7 @@ def test_there_are_two_questions_for_each_chapter_in_their_order():
     assert found == wanted
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("question", "answer"), QUESTIONS, ids=[answer.id for _, answer in QUESTIONS])
 def test_an_answer_is_folded_says_why_and_is_computed(question, answer):
     assert answer.cell_type == "code"
@@ -55,6 +56,7 @@ def test_an_answer_is_folded_says_why_and_is_computed(question, answer):
     assert question.source.rstrip().endswith("?")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "answer"),
     [

@@ -42,6 +42,7 @@ def test_the_page_has_nothing_else():
 # ---------------------------------------------------------------------------------------------------------------- times
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("path", teachers.chapters(), ids=lambda path: path.stem)
 def test_the_sections_of_a_chapter_add_up_to_the_minutes_that_it_states(path):
     minutes = sum(minutes_by_section(read(path)).values())
@@ -49,6 +50,7 @@ def test_the_sections_of_a_chapter_add_up_to_the_minutes_that_it_states(path):
     assert opening(path).minutes - 5 < minutes <= opening(path).minutes
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "session"), SESSIONS)
 def test_a_session_takes_what_its_sections_and_exercises_take(name, session):
     of_sections = {number: minutes for number, (_, minutes) in teachers.section_minutes().items()}
@@ -59,6 +61,7 @@ def test_a_session_takes_what_its_sections_and_exercises_take(name, session):
     assert f"**{session.title}**: {minutes} minutes." in TEXT
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "session"), SESSIONS)
 def test_a_session_names_each_section_and_exercise_once(name, session):
     named = session.exercises.split() + session.at_home.split()
