@@ -32,18 +32,24 @@ class Reading(NamedTuple):
     exercises: int
 
     @property
-    def minutes(self) -> int:
-        """To read it, with its predictions, without its exercises."""
+    def exact_minutes(self) -> float:
+        """To read it, with its predictions, without its exercises; not rounded."""
         exact = self.words / WORDS_A_MINUTE + self.predictions * MINUTES["prediction"]
-        return _to_five(exact + self.results * MINUTES["result"] + self.equations * MINUTES["equation"])
+        return exact + self.results * MINUTES["result"] + self.equations * MINUTES["equation"]
+
+    @property
+    def minutes(self) -> int:
+        """The same, rounded up."""
+        return to_five(self.exact_minutes)
 
     @property
     def exercise_minutes(self) -> int:
         """For all its exercises."""
-        return _to_five(self.exercises * MINUTES_AN_EXERCISE)
+        return to_five(self.exercises * MINUTES_AN_EXERCISE)
 
 
-def _to_five(minutes: float) -> int:
+def to_five(minutes: float) -> int:
+    """Rounded up to five minutes, as a reader's watch has them."""
     return 5 * math.ceil(minutes / 5)
 
 
@@ -55,10 +61,15 @@ def count_words(text: str) -> int:
     return len(re.findall(r"[^\W\d_][\w'’-]*", text))
 
 
+def before_exercises(notebook: NotebookNode) -> list[NotebookNode]:
+    """The cells that are read: those before the one that has the heading of the exercises."""
+    starts = [i for i, cell in enumerate(notebook.cells) if re.search(r"^## Exercises\b", cell.source, re.MULTILINE)]
+    return notebook.cells[: starts[0]] if starts else notebook.cells
+
+
 def reading(notebook: NotebookNode) -> Reading:
     """What a chapter asks, counted; its exercises, and what stands behind them, are not part of the reading."""
-    starts = [i for i, cell in enumerate(notebook.cells) if re.search(r"^## Exercises\b", cell.source, re.MULTILINE)]
-    before = notebook.cells[: starts[0]] if starts else notebook.cells
+    before = before_exercises(notebook)
     prose = "\n\n".join(cell.source for cell in before if cell.cell_type == "markdown")
     results = [cell for cell in before if cell.cell_type == "code" and cell.outputs]
     everywhere = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
@@ -69,6 +80,22 @@ def reading(notebook: NotebookNode) -> Reading:
         equations=len(re.findall(r"\\tag\{", prose)),
         exercises=len(re.findall(r"^### Exercise\b", everywhere, re.MULTILINE)),
     )
+
+
+def minutes_by_section(notebook: NotebookNode) -> dict[str, float]:
+    """What each section of a chapter takes, without its exercises; not rounded, so that they add up to the chapter.
+
+    The names are the headings: "2.3 What PyTorch really keeps"; "" is what stands before the first one.
+    """
+    heading, found = "", {}
+    for cell in before_exercises(notebook):
+        if cell.cell_type == "code":
+            found.setdefault(heading, []).append(cell)
+            continue
+        for text in re.split(r"^(?=## )", cell.source, flags=re.MULTILINE):
+            heading = text.splitlines()[0].removeprefix("## ") if text.startswith("## ") else heading
+            found.setdefault(heading, []).append(nbformat.v4.new_markdown_cell(text))
+    return {name: reading(nbformat.v4.new_notebook(cells=cells)).exact_minutes for name, cells in found.items()}
 
 
 def main() -> int:

@@ -24,6 +24,7 @@ from tools.chapter_pdfs import print_chapters
 from tools.chromium import NAMES, find_chromium
 from tools.example_runs import PAGE, page_of_the_report
 from tools.site_explorers import FEW, copy_explorers, digest_of, folder_name, store_all
+from tools.slides import SLIDES, refresh
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
@@ -83,16 +84,17 @@ def copy_parts(modules: Path) -> None:
 
 
 def stage() -> None:
-    """The pages' sources side by side in build/site/source: those of book/, its examples, a report, and the chapters.
+    """The pages' sources side by side in build/site/source: those of book/, examples, a report, figures, chapters.
 
     One that is there as it is keeps its time: Sphinx does not read it again.
     """
-    pages = [*BOOK.glob("*.md"), BOOK / "references.bib", *BOOK.glob("*_sheet.html")]
+    pages = [*BOOK.glob("*.md"), *BOOK.glob("*.ipynb"), BOOK / "references.bib", *BOOK.glob("*_sheet.html")]
     sources = {SOURCE / path.name: path for path in pages}
     folders = {
         "images": (BOOK / "images").iterdir(),
         "examples": [*(BOOK / "examples").glob("*.*"), *EXAMPLE.glob(PAGE)],
         "chapters": (ROOT / "chapters").glob("*.ipynb"),
+        "slides": SLIDES.glob("*.*"),
     }
     for folder, paths in folders.items():
         sources |= {SOURCE / folder / path.name: path for path in paths}
@@ -166,6 +168,7 @@ def main() -> None:
     options = ("-D", f"has_pdfs={int(prints)}", "-D", f"explorer_scripts={scripts}")
     timed("parts from npm", lambda: copy_parts(install_parts()))
     timed("a report", lambda: page_of_the_report(EXAMPLE / PAGE))
+    timed("figures", refresh)
     timed("sources", stage)
     with ThreadPoolExecutor(1) as beside:
         accounts = beside.submit(store_all, most=most)  # processes of their own, which take longest

@@ -60,15 +60,21 @@ class Figures:
             ),
             row("memory of a user, at most", f"{sums[-1]:,.0f} MB", sums[-1], AIM_MB),
             row("  its processes", f"{largest} MB"),
-            *(times(name, [move for move in moves if name == move.chapter]) for name in self.chapters),
+            *(line for name in self.chapters for line in times(name, [m for m in moves if m.chapter == name])),
             *([row("at work beside a move", f"{statistics.median(others):.0f} others (median)")] if moves else []),
             row("all servers up", f"{self.start_s:.0f} s"),
             row("wall time", f"{self.wall_s:.0f} s"),
             row("load average", f"{self.load_before:.1f} before, {self.load:.1f} at work (median)"),
-            row("refused", f"{sum(one.holds for one in self.attempts)} of {len(self.attempts)} attempts"),
-            *(f"  {'yes' if one.holds else 'NO '}  {one.what}" for one in unique(self.attempts)),
+            *self._refusals(),
         ]
-        return "\n".join(line.rstrip() for line in lines) + "\n"
+        return "\n".join(lines) + "\n"
+
+    def _refusals(self) -> list[str]:
+        if not self.attempts:
+            return []
+        n_hold = sum(one.holds for one in self.attempts)
+        ways = [f"  {'yes' if one.holds else 'NO '}  {one.what}" for one in unique(self.attempts)]
+        return [row("refused", f"{n_hold} of {len(self.attempts)} attempts"), *ways]
 
 
 def many(n: int, what: str) -> str:
@@ -86,13 +92,14 @@ def row(name: str, said: str, found: float = 0, aim: int = 0) -> str:
     return f"{name:28}{said}" + (f"; aim {aim:,}: {'met' if found <= aim else 'missed'}" if aim else "")
 
 
-def times(name: str, moves: list[Move]) -> str:
-    """The line of a chapter's moves."""
+def times(chapter: str, moves: list[Move]) -> list[str]:
+    """The lines of a chapter's moves."""
+    name = f"slider, {short(chapter)}"
     if not moves:
-        return row(f"slider, {short(name)}", "not moved")
-    median, p95 = median_and_p95([move.seconds for move in moves])
-    said = f"median {1000 * median:,.0f} ms, 95th percentile {1000 * p95:,.0f} ms ({many(len(moves), 'move')})"
-    return row(f"slider, {short(name)}", said, 1000 * median, AIM_MS)
+        return [row(name, "not moved")]
+    median, p95 = (1000 * seconds for seconds in median_and_p95([move.seconds for move in moves]))
+    of = f"{p95:,.0f} ms, of {many(len(moves), 'move')}"
+    return [row(name, f"median {median:,.0f} ms", median, AIM_MS), row("  95th percentile", of)]
 
 
 def median_and_p95(values: list[float]) -> tuple[float, float]:
