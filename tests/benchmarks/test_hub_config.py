@@ -17,7 +17,7 @@ from traitlets.config.loader import Config, PyFileConfigLoader
 HUB = ROOT / "tools" / "hub"
 CONFIG = HUB / "jupyterhub_config.py"
 PAGE = (ROOT / "book" / "jupyterhub.md").read_text(encoding="utf-8")
-EXAMPLES = ROOT / "book" / "examples"
+STORED = ROOT / "book" / "classroom"
 FORKS = """
 import os, time
 if not os.fork():
@@ -170,40 +170,40 @@ def test_the_page_says_the_limits_that_the_file_sets(named):
 
 def test_the_page_shows_what_was_measured():
     (shown,) = re.findall(r"```text\n(.*?)```", PAGE, re.DOTALL)
-    assert shown == (EXAMPLES / "classroom.txt").read_text(encoding="utf-8")
+    assert shown == (STORED / "eight.txt").read_text(encoding="utf-8")
 
 
 def figure(name: str, pattern: str) -> str:
-    return re.search(pattern, (EXAMPLES / name).read_text(encoding="utf-8"))[1]
+    return re.search(pattern, (STORED / name).read_text(encoding="utf-8"))[1]
 
 
 def test_the_page_says_what_was_measured_with_both_chapters_open_and_with_one_user():
     said = " ".join(PAGE.split())
-    most = figure("classroom.open.txt", r"at most +([\d,]+) MB")
-    median = figure("classroom.one.txt", r"chapter 4 +median ([\d,]+) ms")
-    load = figure("classroom.one.txt", r"([\d.]+) at work")
+    most = figure("open.txt", r"at most +([\d,]+) MB")
+    median = figure("one.txt", r"chapter 4 +median ([\d,]+) ms")
+    load = figure("one.txt", r"([\d.]+) at work")
     assert f"then it was {most} MB, and the aim is missed" in said
     assert f"the median was {median} ms, at a load average of {load}," in said
 
 
-@pytest.mark.parametrize("name", ["classroom.txt", "classroom.open.txt"])
+@pytest.mark.parametrize("name", ["eight.txt", "open.txt"])
 def test_in_what_is_stored_nobody_failed_and_everything_was_refused(name):
     assert figure(name, r"finished +(\d+ of \d+)") == "8 of 8"
     assert figure(name, r"differ +(\d+) of 8") == "0"
     refused, tried = figure(name, r"refused +(\d+ of \d+)").split(" of ")
     assert refused == tried != "0"
-    assert "NO " not in (EXAMPLES / name).read_text(encoding="utf-8")
+    assert "NO " not in (STORED / name).read_text(encoding="utf-8")
 
 
 def test_the_page_says_which_aims_are_missed():
-    missed = {name: aims(name) for name in ("classroom.txt", "classroom.open.txt")}
+    missed = {name: aims(name) for name in ("eight.txt", "open.txt")}
     assert missed == {
-        "classroom.txt": ["slider, chapter 4"],
-        "classroom.open.txt": ["memory of a user, at most", "slider, chapter 4"],
+        "eight.txt": ["slider, chapter 4"],
+        "open.txt": ["memory of a user, at most", "slider, chapter 4"],
     }
 
 
 def aims(name: str) -> list[str]:
     """What has missed its aim."""
-    text = (EXAMPLES / name).read_text(encoding="utf-8")
+    text = (STORED / name).read_text(encoding="utf-8")
     return [line[:28].strip() for line in text.splitlines() if line.endswith(": missed")]
