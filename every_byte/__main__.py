@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
         usage="every-byte run [options] (SCRIPT | -m MODULE) [arguments]\n"
         "       every-byte read [options] SNAPSHOT\n"
         "       every-byte diff [options] SNAPSHOT (SCRIPT | -m MODULE) [arguments]\n"
+        "       every-byte verify [options] [NAME ...]\n"
         "       every-byte --version | --help",
         description="Accounts for the GPU memory of a PyTorch program, on a machine without a GPU.",
         epilog=EPILOG,

@@ -74,6 +74,12 @@ CHANGES = [
         ("numbers_are_written_unread",), "release_written_numbers.a100", (("pull", 195787), ("pull", 188330)),
     ),
     Change(
+        "2.15", "The larger of two, not a number",
+        "The gradients of `fmax` and `fmin` ask for each number whether it is NaN, and hold a mask more for it "
+        "meanwhile: a byte for each number.",
+        (), "release_limits.a100",
+    ),
+    Change(
         "2.15", "Repeats are checked by the least of them",
         "`repeat_interleave` no longer makes a mask of a byte for each repeat.",
         ("repeats_have_a_least",),
@@ -97,7 +103,7 @@ CHANGES = [
     Change(
         "2.14", "Attention without a batch",
         "Query, key and value of three dimensions get a batch of one, and so a fused kernel.",
-        ("attention_adds_batch",), "release_three_dimensions.a100", (("issues", 187266), ("pull", 192271)),
+        ("attention_adds_batch",), "release_three_dimensions.a100", (("pull", 192271),),
     ),
     Change(
         "2.14", "Wide heads on Hopper and Blackwell",
@@ -176,7 +182,7 @@ CHANGES = [
         ("cublas_workspace_bytes",), threads=(("pull", 175344),),
     ),
     Change(
-        "2.13", "Smaller things",
+        "2.13", "Attention of nothing, statistics and extremes",
         "Attention without a number makes zeros, and no kernel runs; group norm of half precision makes its statistics "
         "in float32 first; the least and the largest of `multinomial`'s probabilities, of `histc`'s numbers and of "
         "what indexes are found at once.",

@@ -4,6 +4,7 @@ Every figure is one of a recording; tests/reference says how those are made. Wha
 spoken of, is in release_changes.py.
 """
 
+import argparse
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -19,43 +20,49 @@ PAGE = ROOT / "book" / "releases.md"
 
 HEAD = """# What changed in PyTorch's memory, release by release
 
-The same programs were run over the CUDA builds of {names}, and every allocation was recorded; the builds are those on
-PyPI ({libraries}). No GPU was there: stub libraries stand below PyTorch, whose own code asks for the memory
-([how](how_we_know.md)). So these are the bytes that PyTorch's allocator gives out. What cuDNN's kernels ask for in
-addition is not known, and not in them. Versions between those that were recorded are not told apart. Written by
-`python -m tools.releases`.
+The same programs were run over the CUDA builds of {names}, and every allocation was recorded. No GPU was there:
+stub libraries stand below PyTorch, whose own code asks for the memory ([how](how_we_know.md)). So these are the
+bytes that PyTorch's allocator gives out; what cuDNN's kernels ask for in addition is not known, and not in them.
 
-The book follows PyTorch {book}, whatever you run. `every-byte run` and `account(…)` follow the version that you have,
-`SimulatedGPU(name, torch="2.15")` one that you name; `every-byte verify` runs all recorded programs under your PyTorch
-and says which agree.
+The builds are those on PyPI ({libraries}). Versions between those that were recorded are not told apart. Written
+by `python -m tools.releases`.
 
-Attention is computed by one of several kernels. Flash attention, memory-efficient attention and cuDNN's are *fused*:
-they never hold all scores. Plain mathematics holds them, a number for each pair of query and key, several times over.
-Which one is taken decides most of the differences below. In each table *peak* is the most that was allocated at a time
-within the phase, and *held* what was allocated behind it.
+The book follows PyTorch {book}, whatever you run. `every-byte run` and `account(…)` follow the version that you
+have, or one that you name, as `SimulatedGPU` does: `every-byte run --torch 2.15`, `torch="2.15"`. In a clone
+`every-byte verify` runs all recorded programs under your PyTorch, and says which agree.
+
+Attention is computed by one of several kernels. Flash attention, memory-efficient attention and cuDNN's are
+*fused*: they never hold all scores. Plain mathematics holds them, a number for each pair of query and key,
+several times over. Which one is taken decides most of the differences below.
+
+In each table *peak* is the most that was allocated at a time, in the whole program or in the phase that is named,
+and *held* is what was still allocated after it. The card stands behind the program's name.
 """
 STEPS = """
 ## What it comes to for a training step
 
-The most that was allocated at a time, in bytes. Each program is a case of `tests/reference`, on the card behind its
-name. What 2.15 takes less is mostly cuBLAS's workspaces, of which a training kept two.
+The most that was allocated at a time, in bytes. What 2.15 takes less is mostly cuBLAS's workspaces, of which a training
+kept two.
 
 """
 COUNTED = """
 ## How many programs differ
 
-Of each program that both versions ran (those that draw settings at random draw others where a version refuses some):
-whether any figure at any of its marks differs, and how the most that was
-allocated at a time does.
+Of each program that both versions ran, whether any figure at any of its marks differs, and how the most that was
+allocated at a time does. Left out are programs that draw their settings at random, where one version refuses what the
+other runs, so that they draw others from there on.
 
 | from | to | programs | no figure differs | peak smaller | peak larger | peak as before, another figure differs |
 |---|---|--:|--:|--:|--:|--:|
 """
+WHOLE = "after it"
+"""The mark of a program that has no other."""
 LINK = "https://github.com/pytorch/pytorch"
 
 
 def main() -> None:
     """Write the page."""
+    argparse.ArgumentParser(prog="python -m tools.releases", description=__doc__.split("\n")[0]).parse_args()
     PAGE.write_text(page(), encoding="utf-8")
     print(PAGE.relative_to(ROOT))
 
@@ -87,11 +94,12 @@ def _recorded() -> dict[str, Recordings]:
 
 
 def _steps(recorded: dict[str, Recordings]) -> Iterator[str]:
-    yield _head("program", recorded)
+    first, *_, last = recorded
+    yield f"| program | {' | '.join(recorded)} | {first} to {last} |\n|---|{'--:|' * (len(recorded) + 1)}\n"
     for name, what in PROGRAMS.items():
         one = _case(name)
-        yield _row(what, [_most(recordings[one]) for recordings in recorded.values()])
-    yield f"\nThe cases are, in this order, {', '.join(f'`{name}`' for name in PROGRAMS)}.\n"
+        most = [_most(recordings[one]) for recordings in recorded.values()]
+        yield f"| {what}, `{name}` | {' | '.join(f'{n:,d}' for n in most)} | {most[-1] - most[0]:+,d} |\n"
 
 
 def _told(change: Change, recorded: dict[str, Recordings]) -> str:
@@ -105,7 +113,7 @@ def _told(change: Change, recorded: dict[str, Recordings]) -> str:
     rows = [
         (what, old[reading], new[reading])
         for old, new in marks
-        for reading, what in (("peak", f"peak, {_phase(new['name'])}"), ("allocated", f"held, {new['name']}"))
+        for reading, what in (("peak", f"peak{_phase(new['name'])}"), ("allocated", f"held{_moment(new['name'])}"))
         if old[reading] != new[reading]
     ]
     body = "".join(f"| {what} | {old:,d} | {new:,d} | {new - old:+,d} |\n" for what, old, new in rows)
@@ -113,8 +121,13 @@ def _told(change: Change, recorded: dict[str, Recordings]) -> str:
 
 
 def _phase(mark: str) -> str:
-    """What ends with a mark: "in backward" of "after backward"."""
-    return mark.replace("after it", "meanwhile").replace("after ", "in ")
+    """What ends with a mark: ", in backward" of "after backward"; nothing where it is the whole program."""
+    return "" if mark == WHOLE else f", {mark.replace('after ', 'in ')}"
+
+
+def _moment(mark: str) -> str:
+    """When that is: ", after backward"; nothing where the whole program has run."""
+    return "" if mark == WHOLE else f", {mark}"
 
 
 def _sources(change: Change) -> str:
@@ -129,13 +142,17 @@ def _counted(recorded: dict[str, Recordings]) -> Iterator[str]:
     names = list(recorded)
     for before, after in zip(names, names[1:], strict=False):
         old, new = recorded[before], recorded[after]
-        both = [one for one in jobs([]) if one in old and one in new]
-        pairs = [(old[one], new[one]) for one in both]
+        both = [(old[one], new[one]) for one in jobs([]) if one in old and one in new]
+        pairs = [pair for pair in both if _marks(pair[0]) == _marks(pair[1])]
         same = sum(one["marks"] == other["marks"] for one, other in pairs)
         smaller = sum(_most(other) < _most(one) for one, other in pairs)
         larger = sum(_most(other) > _most(one) for one, other in pairs)
-        counts = (len(both), same, smaller, larger, len(both) - same - smaller - larger)
+        counts = (len(pairs), same, smaller, larger, len(pairs) - same - smaller - larger)
         yield f"| {before} | {after} | " + " | ".join(f"{n:,d}" for n in counts) + " |\n"
+
+
+def _marks(recording: dict) -> list[str]:
+    return [mark["name"] for mark in recording["marks"]]
 
 
 def _around(version: str, names: list[str]) -> tuple[str, str]:
@@ -154,14 +171,6 @@ def _case(name: str) -> Recorded:
     """The case of a name with its card, "release_linear.a100"."""
     case, card = name.rsplit(".", 1)
     return next(one for one in jobs([case]) if one.card == card)
-
-
-def _head(first: str, recorded: dict[str, Recordings]) -> str:
-    return f"| {first} | {' | '.join(recorded)} |\n|---|{'--:|' * len(recorded)}\n"
-
-
-def _row(first: str, numbers: list[int]) -> str:
-    return f"| {first} | {' | '.join(f'{n:,d}' for n in numbers)} |\n"
 
 
 def without_words() -> list[tuple[str, str]]:

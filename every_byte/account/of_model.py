@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from every_byte.gpu.memory.specs import GPUSpec, spec_here
+from every_byte.gpu.memory.specs import GPUSpec, beside, spec_here
 from every_byte.ledger.ledger import Ledger
 
 from .report import Report
@@ -119,7 +119,7 @@ class Account:
         """
         from .advice.advice import advice_for
 
-        return advice_for(self.step, self.n_steps, self.settings, gpu or self.report.spec, budget, sizes)
+        return advice_for(self.step, self.n_steps, self.settings, self._or_own(gpu), budget, sizes)
 
     def largest(self, letter: str, gpu: str | GPUSpec | None = None, budget: int | str | None = None) -> "Largest":
         """The largest value of a letter that fits on a GPU, found by running it and its neighbours.
@@ -128,8 +128,11 @@ class Account:
         """
         from .advice.advice import bench_of, largest_of
 
-        bench = bench_of(gpu or self.report.spec, self.n_steps, self.settings, budget)
+        bench = bench_of(self._or_own(gpu), self.n_steps, self.settings, budget)
         return largest_of(bench, self.step, letter)
+
+    def _or_own(self, gpu: str | GPUSpec | None) -> GPUSpec:
+        return beside(gpu, self.report.spec) if gpu else self.report.spec
 
     def __repr__(self) -> str:
         return repr(self.report)
@@ -150,6 +153,7 @@ def account(
     gpu: str | GPUSpec = "a100-80gb",
     steps: int = 2,
     settings: str = "",
+    torch: str = "",
     **letters: int,
 ) -> Account:
     """Train a model for some steps on a simulated GPU, and say whose each byte of its memory is.
@@ -165,10 +169,12 @@ def account(
     each weight in its own type, or one of "float32", "bfloat16" and "float16" (weights, and the batch's floating-point
     numbers), "autocast" (to bfloat16, with weights in float32) and "autocast float16". With `keeps_output` the output
     keeps a name through backward, as in `output = model(x)`; without, it is gone as in `loss = model(x).loss`. The
-    letters are the sizes: `account(model, batch, b=8, s=1024)`.
+    letters are the sizes: `account(model, batch, b=8, s=1024)`. `torch` is the version of PyTorch whose rules are
+    followed, as "2.15", by default the one that runs here; where it is another one, that is said, once.
 
-    Raises: ValueError for a letter without a value, one that nothing uses, a precision or optimizer that there is not,
-            and fewer steps than one; IndexError for a row that an embedding does not have; whatever the model raises.
+    Raises: ValueError for a letter without a value, one that nothing uses, a precision, optimizer or version that
+            there is not, and fewer steps than one; IndexError for a row that an embedding does not have; whatever
+            the model raises.
     """
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps must be a whole number from 1 on: got {steps!r}.")
@@ -182,4 +188,4 @@ def account(
             f"{sorted(unused)[0]!r}; "
             f"they have {', '.join(sorted(step.wanted)) or 'none'}."
         )
-    return Account(step, step.run(spec_here(gpu), steps, settings), steps, settings)
+    return Account(step, step.run(spec_here(gpu, torch), steps, settings), steps, settings)

@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="the allocator's settings, in place of PYTORCH_ALLOC_CONF in the environment",
     )
+    add_torch_option(made)
     add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
     add("--json", type=Path, metavar="FILE", help="write the figures of each step")
     add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")
@@ -74,6 +75,16 @@ def parser() -> argparse.ArgumentParser:
     add("--quiet", action="store_true", help="print no report")
     add("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
     return made  # fmt: skip
+
+
+def add_torch_option(made: argparse.ArgumentParser) -> None:
+    """The option that names the version of PyTorch whose rules are followed."""
+    made.add_argument(
+        "--torch",
+        default="",
+        metavar="VERSION",
+        help="the version of PyTorch whose rules a simulated GPU follows (default: those of the one that runs)",
+    )
 
 
 def number(text: str) -> int:
@@ -161,16 +172,21 @@ def program_of(options: argparse.Namespace) -> Program:
 def gpu_of(options: argparse.Namespace):
     """The GPU, not yet entered.
 
-    Raises: ValueError for a GPU or a rank that there is not, and for settings that cannot be read; RuntimeError for
-            `live` where there is no GPU.
+    Raises: ValueError for a GPU, a rank or a version that there is not, and for settings that cannot be read;
+            RuntimeError for `live` where there is no GPU.
     """
     if options.settings:
         _check_settings(options)
+    if options.torch and options.gpu == LIVE:
+        raise ValueError(
+            f"--torch is the version that a simulated GPU follows: got {options.torch!r} with --gpu live, which runs "
+            "the one that is installed; leave it out."
+        )
     as_cuda = as_rank(options.ranks, options.rank)
     if options.gpu != LIVE:
         said = {ALLOCATOR[0]: options.settings} if options.settings else {}
         as_cuda.environment = ChainMap(said, os.environ)
-        return SimulatedGPU(spec_here(options.gpu), cuda=as_cuda)
+        return SimulatedGPU(spec_here(options.gpu, options.torch), cuda=as_cuda)
     try:
         return LiveGPU()
     except RuntimeError as error:

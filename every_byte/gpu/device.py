@@ -55,24 +55,31 @@ def spec_of(name: str | GPUSpec) -> GPUSpec:
 
 
 def open_gpu(
-    name: str | GPUSpec = "a100-80gb", settings: Settings = "", *, cuda: bool = False
+    name: str | GPUSpec = "a100-80gb", settings: Settings = "", *, cuda: bool = False, torch: str = ""
 ) -> SimulatedGPU | LiveGPU:
     """Open a GPU for the rest of a notebook, and close the one that was opened so before.
 
     `"live"` is this machine's own GPU; any other name is simulated, with the allocator's `settings` as `SimulatedGPU`
     takes them: "expandable_segments:True", say. With `cuda=True` it stands for "cuda", and programs run unmodified; of
-    the machine's own GPU that is so in any case. Running the cell again starts afresh: tensors made before stay on the
+    the machine's own GPU that is so in any case. `torch` is the version whose rules a simulated one follows, as "2.15",
+    by default the book's. Running the cell again starts afresh: tensors made before stay on the
     closed GPU until their names are gone, and the new one refuses them.
 
-    Raises: ValueError for an unknown name, for settings as PyTorch does, and for settings of "live", which PyTorch
-        reads from the environment before it starts; RuntimeError for "live" without a GPU.
+    Raises: ValueError for an unknown name, for settings as PyTorch does, for settings of "live", which PyTorch reads
+        from the environment before it starts, and for a version that has no rules, or of "live"; RuntimeError for
+        "live" without a GPU.
     """
     if name == LIVE and settings:
         raise ValueError(
             f"settings of the machine's own GPU are PyTorch's: got {settings!r}; set PYTORCH_ALLOC_CONF before Python "
             "starts, or simulate the GPU."
         )
-    gpu = LiveGPU() if name == LIVE else SimulatedGPU(name, settings=settings, cuda=cuda)
+    if name == LIVE and torch:
+        raise ValueError(
+            f"torch is the version that a simulated GPU follows: got {torch!r} with {LIVE!r}, which runs the "
+            "one that is installed; leave it out."
+        )
+    gpu = LiveGPU() if name == LIVE else SimulatedGPU(name, settings=settings, cuda=cuda, torch=torch)
     before = getattr(_opened, "gpu", None)
     if before is not None:
         before.close()

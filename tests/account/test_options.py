@@ -51,6 +51,8 @@ def refused(capsys, *words: str) -> str:
     [
         (("--gpu", "h1000"), "name must be a known GPU: got 'h1000'"),
         (("--gpu", "live", "--settings", "a:b"), "--settings are those of a simulated GPU: got 'a:b' with --gpu live"),
+        (("--gpu", "live", "--torch", "2.15"), "--torch is the version that a simulated GPU follows: got '2.15' with"),
+        (("--torch", "2.99"), "torch must be a version of PyTorch that has rules, 2.9, "),
         (("--rank", "2"), "--rank is which of --ranks: got 2 of no ranks; try --ranks 8 --rank 2."),
         (("--ranks", "2", "--rank", "2"), "rank must be one of the 2 ranks, 0 to 1: got 2."),
         (("--ranks", "0"), "ranks must be 1 or more: got 0; try 8."),

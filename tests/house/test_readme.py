@@ -4,10 +4,12 @@ import contextlib
 import io
 import re
 
-import torch
 from places import ROOT
 
 from book.extensions.chapters import opening
+from every_byte.gpu.memory.versions import VERSIONS, verified
+from every_byte.verify.recordings import Recordings, versions
+from every_byte.verify.verify import jobs
 from utils.formulas.gpt import GPTSettings, held_in_loss
 from utils.models.gpt import letters
 
@@ -22,18 +24,21 @@ def test_the_session_prints_what_stands_below_it():
     assert printed.getvalue() == output
 
 
-def test_a_program_of_one_s_own_gives_its_largest_rows(capsys):
-    """The second block, with a training step in the place of the reader's."""
+def test_what_the_command_says_of_memory_that_ran_out_is_in_the_stored_report():
+    command, said = re.search(r"```text\n\$ (.*?)\n(.*?)```", TEXT, re.DOTALL).groups()
+    stored = (ROOT / "book" / "examples" / "train.t4.txt").read_text(encoding="utf-8")
+    assert stored.startswith(f"$ {command}\n")
+    assert said.startswith("Out of memory on t4-16gb: ")
+    assert said in stored
 
-    def train(device):
-        model = torch.nn.TransformerEncoderLayer(64, 4, device=device)
-        model(torch.zeros(16, 2, 64, device=device)).sum().backward()
 
-    _, code = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    exec(compile(code, "README.md", "exec"), {"train": train})
-    said = capsys.readouterr().out
-    assert said.startswith("t4-16gb, simulated, at the peak")
-    assert "linear1" in said
+def test_the_versions_that_it_calls_held_are_those_that_are():
+    row, _ = re.search(r"^\| ([\d., ]+) \| yes: over ([\d,]+) programs", TEXT, re.MULTILINE).groups()
+    assert tuple(row.split(", ")) == verified()
+    assert {name for name, rules in VERSIONS.items() if not rules.is_verified} == {"2.9", "2.10", "2.12"}
+    for version in versions().values():
+        recordings = Recordings(version)
+        assert sum(one in recordings for one in jobs([])) > 1_100
 
 
 def test_the_session_meets_its_prediction():

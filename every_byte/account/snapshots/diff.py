@@ -12,7 +12,16 @@ from pathlib import Path
 
 import torch
 
-from every_byte.account.options import divided, gpu_of, number, parsed, program_of, settle_files, with_program
+from every_byte.account.options import (
+    add_torch_option,
+    divided,
+    gpu_of,
+    number,
+    parsed,
+    program_of,
+    settle_files,
+    with_program,
+)
 from every_byte.account.program import Ended
 from every_byte.account.run import AtEnd, run
 from every_byte.gpu.live.gpu import LIVE
@@ -66,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="the allocator's settings (default: those of the snapshot)",
     )
+    add_torch_option(made)
     add_file_options(made)
     add("--json", type=Path, metavar="FILE", help="write the comparison as JSON")
     add("--quiet", action="store_true", help="print no comparison")

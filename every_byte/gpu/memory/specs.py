@@ -81,12 +81,19 @@ def by_version(name: "str | GPUSpec", torch_version: str) -> GPUSpec:
     return replace(name if isinstance(name, GPUSpec) else find_spec(name), rules=rules_of(torch_version))
 
 
-def spec_here(name: "str | GPUSpec") -> GPUSpec:
-    """A GPU by the rules that `follow` named, else by those of the PyTorch that runs here; a spec keeps its own.
+def spec_here(name: "str | GPUSpec", torch_version: str = "") -> GPUSpec:
+    """A GPU by the rules of that version, or of the one that `follow` named, else of the PyTorch that runs here.
 
-    Raises: as `find_spec`.
+    A spec keeps its own unless a version is named. Raises: as `by_version`.
     """
+    if torch_version:
+        return by_version(name, torch_version)
     return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=rules_followed())
+
+
+def beside(name: "str | GPUSpec", other: GPUSpec) -> GPUSpec:
+    """A GPU by the rules that another one follows; a spec keeps its own. Raises: as `find_spec`."""
+    return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=other.rules)
 
 
 def find_spec(name: str) -> GPUSpec:

@@ -28,8 +28,10 @@ VERSIONS: dict[str, Rules] = {
 def rules_of(version: str) -> Rules:
     """The rules of a version: "2.15", or "2.15.1+cu132".
 
-    Raises: ValueError for one that has none.
+    Raises: ValueError for one that has none, and for a number: 2.10 is 2.1.
     """
+    if not isinstance(version, str):
+        raise ValueError(f"torch must be a version of PyTorch as text: got {version!r}, a number; try '2.15'.")
     if found := VERSIONS.get(_minor(version)):
         return found
     known = ", ".join(sorted(VERSIONS, key=_numbers))

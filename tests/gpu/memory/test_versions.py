@@ -11,7 +11,7 @@ from every_byte.account import account, numbers
 from every_byte.gpu.memory import versions
 from every_byte.gpu.memory.specs import by_version, find_spec, spec_here
 from every_byte.gpu.memory.versions import BOOK, VERSIONS, follow, rules_here, rules_of, verified, what_to_know
-from utils import SimulatedGPU
+from utils import SimulatedGPU, open_gpu
 
 LT_BYTES, BLAS_BYTES = 1 << 20, 8_519_680
 
@@ -84,6 +84,25 @@ def test_a_version_is_followed_where_one_asks_for_it():
     assert spec_here("t4-16gb").torch_version == BOOK
     with pytest.raises(ValueError, match="torch must be a version"):
         follow("2.99")
+
+
+@pytest.mark.filterwarnings("ignore:PyTorch .* runs here, and a simulated GPU follows the rules:UserWarning")
+def test_an_account_and_a_notebooks_gpu_by_another_version():
+    found = account(
+        torch.nn.Linear(64, 64), numbers("b", 64), loss=lambda out, _: out.sum(), b=32, gpu="h100-80gb", torch="2.15"
+    )
+    assert found.at(b=64).report.spec.torch_version == "2.15"
+    assert found.advice("a100-40gb", sizes=False).bench.spec.torch_version == "2.15"
+    gpu = open_gpu("t4-16gb", torch="2.15")
+    gpu.close()
+    assert gpu.spec.torch_version == "2.15"
+
+
+def test_a_version_is_a_text_and_no_version_of_the_machines_own_gpu():
+    with pytest.raises(ValueError, match=r"got 2\.1, a number; try '2\.15'"):
+        SimulatedGPU("a100-80gb", torch=2.10)
+    with pytest.raises(ValueError, match="got '2.15' with 'live', which runs the one that is installed"):
+        open_gpu("live", torch="2.15")
 
 
 def test_nothing_is_said_where_the_version_that_runs_is_simulated():
