@@ -118,6 +118,17 @@ def _keep_what_there_is() -> None:
 @pytest.fixture(autouse=True, scope="module")
 def _of_other_files():
     _keep_what_there_is()
+    yield
+    _undo_a_notebooks_cells()
+
+
+def _undo_a_notebooks_cells() -> None:
+    """Close the GPU that `open_gpu` has opened for the rest of a notebook, and follow no named version any more."""
+    device = sys.modules.get("every_byte.gpu.device")
+    if device is not None and (gpu := vars(device._opened).pop("gpu", None)) is not None:
+        gpu.close()
+    if versions := sys.modules.get("every_byte.gpu.memory.versions"):
+        versions.follow()
 
 
 @pytest.fixture(autouse=True)

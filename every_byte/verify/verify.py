@@ -139,6 +139,7 @@ def report(found: Iterable[Outcome], version: str) -> tuple[str, bool]:
     lines = [
         f"simulated under PyTorch {torch.__version__} by the rules of {rules_here().torch_version}, against recordings "
         f"of the CUDA build of {version}:",
+        *_of_another(version),
         f"{len(ran):,d} runs, {len(agree):,d} agree in every figure and event, {len(part):,d} do not.",
     ]
     for one in part[:MOST_NAMED]:
@@ -155,6 +156,13 @@ def report(found: Iterable[Outcome], version: str) -> tuple[str, bool]:
             reasons[one.left] += 1
     lines += [f"Not run, {n:,d}: {reason}." for reason, n in reasons.items()]
     return "\n".join(lines), not part
+
+
+def _of_another(version: str) -> list[str]:
+    """A line that says so where the recordings are of another version than the one that runs."""
+    if torch.__version__.split(".")[:2] == version.split(".")[:2]:
+        return []
+    return [f"Of PyTorch {torch.__version__} there are no recordings here: what agrees is as {version} has it."]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

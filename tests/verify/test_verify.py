@@ -49,6 +49,14 @@ def test_what_parts_is_named_with_its_bytes(small):
     assert "Held by none: " in text
 
 
+def test_it_says_where_the_recordings_are_of_another_version_than_runs(monkeypatch):
+    assert "no recordings" not in report([], BOOK)[0]
+    monkeypatch.setattr(torch, "__version__", "2.12.1+cpu")
+    assert (
+        f"Of PyTorch 2.12.1+cpu there are no recordings here: what agrees is as {BOOK} has it." in report([], BOOK)[0]
+    )
+
+
 def test_a_case_that_raises_parts_and_one_without_its_libraries_does_not(small, tmp_path):
     file = tmp_path / "wrong_cases.py"
     file.write_text(
