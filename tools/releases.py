@@ -50,7 +50,8 @@ COUNTED = """
 
 Of each program that both versions ran, whether any figure at any of its marks differs, and how the most that was
 allocated at a time does. Left out are programs that draw their settings at random, where one version refuses what the
-other runs, so that they draw others from there on.
+other runs, so that they draw others from there on. A program that fills all that it is given has a larger peak where a
+workspace no longer takes its share.
 
 | from | to | programs | no figure differs | peak smaller | peak larger | peak as before, another figure differs |
 |---|---|--:|--:|--:|--:|--:|
