@@ -12,7 +12,7 @@ from every_byte.widget.gpus import (
 from utils.experiments.gpt_step import ATTENTIONS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
 from utils.formulas.gpt import MOMENTS
 
-from .gpt_controls import MANY_TOKENS, model_and_tokens, timeline_of, verdicts_of
+from .gpt_controls import MANY_TOKENS, judge_of, model_and_tokens, timeline_of
 
 
 def controls() -> list[Control]:
@@ -33,13 +33,13 @@ def controls() -> list[Control]:
 def account(settings: dict) -> Account:
     """A training step on a fresh GPU, as an explorer shows it."""
     run = GPTStep(**settings).run()
-    verdicts = verdicts_of(run)
+    judge = judge_of(run)
     return Account(
         run.account(),
         **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline_of(run),
-        **verdicts,
-        remark="" if verdicts["fit"] else str(run.room),
+        judge=judge,
+        remark="" if judge else str(run.room),
     )
 
 
