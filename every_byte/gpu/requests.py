@@ -147,12 +147,12 @@ class Requests:
         failed_at = _carry_out(self.requests, allocator, live)
         is_settled = not self._step
         while failed_at is None and not is_settled:
-            live = self._found(live)
-            settling.note(live)
+            found = self._found(live)
+            settling.note(found)
             is_settled = settling.is_settled
             if is_settled or settling.n_repeats == at_most:
                 break
-            failed_at = _carry_out(self._step_in(settling.away), allocator, live)
+            failed_at, live = _carry_out(self._step_in(settling.away), allocator, found), found
         if failed_at is None:
             failed_at = _carry_out(self.rest, allocator, live)
         return Outcome(allocator.max_reserved_bytes, allocator.n_retries, failed_at, settling.retries, is_settled)
