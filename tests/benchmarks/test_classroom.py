@@ -191,6 +191,11 @@ def test_an_aim_that_is_missed_is_said():
     assert "median 301 ms; aim 300: missed\n" in of([done("ada", move(seconds=0.301))]).text()
 
 
+def test_a_verdict_that_follows_is_told():
+    works = [done("ada", verdicts={"02_a.ipynb": [0.25, 0.35]}), done("bob", verdicts={"02_a.ipynb": [0.3]})]
+    assert "of 2 moves\n  whether it fits           median 300 ms behind the account\n" in of(works).text()
+
+
 def test_a_report_of_nothing():
     text = of([Work("ada", error="OSError: gone")], attempts=()).text()
     assert "finished                    0 of 1\n" in text
