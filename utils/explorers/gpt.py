@@ -1,5 +1,8 @@
 """The explorer of a GPT's training step: its controls, its prediction, and the account on a GPU."""
 
+from functools import lru_cache
+
+from every_byte.gpu.memory.specs import SPECS
 from every_byte.widget import Account, Control, Explorer
 from every_byte.widget.gpus import (
     allocator_control,
@@ -30,9 +33,22 @@ def controls() -> list[Control]:
     ]
 
 
+N_KEPT = 12  # a slider's stops, there and back; each account has its trace, of some megabytes
+
+
 def account(settings: dict) -> Account:
-    """A training step on a fresh GPU, as an explorer shows it."""
-    run = GPTStep(**settings).run()
+    """A training step on a fresh GPU, as an explorer shows it; of a simulated one that of before, if it is kept."""
+    step = GPTStep(**settings)
+    return _kept(step) if step.gpu in SPECS else _taken(step)
+
+
+@lru_cache(maxsize=N_KEPT)
+def _kept(step: GPTStep) -> Account:
+    return _taken(step)
+
+
+def _taken(step: GPTStep) -> Account:
+    run = step.run()
     judge = judge_of(run)
     return Account(
         run.account(),

@@ -1,6 +1,7 @@
 """What explorers of a GPT's step share: controls of its model and tokens, a limit of formulas, verdicts, a timeline."""
 
 from collections.abc import Callable
+from functools import cache
 
 from every_byte.gpu.capacity import Fit
 from every_byte.gpu.operators.indexing import FEW_INDICES
@@ -30,7 +31,7 @@ def model_and_tokens(**more_letters: dict[str, int]) -> list[Control]:
 
 def judge_of(run: StepRun) -> Callable[[str], Fit] | None:
     """Whether a run fits, by any of `ALLOCATORS`, as an `Account` takes it; None of a measured one, which did."""
-    return None if run.trace.origin == "measured" else run.fit
+    return None if run.trace.origin == "measured" else cache(run.fit)
 
 
 def timeline_of(run: StepRun) -> Timeline:
