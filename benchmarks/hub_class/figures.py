@@ -72,9 +72,15 @@ class Figures:
     def _times(self, chapter: str) -> list[str]:
         """The lines of a chapter's moves, and of what followed them."""
         moves = [move for work in self.works for move in work.moves if move.chapter == chapter]
+        first = [1000 * move.seconds for work in self.works for move in first_visits(work, chapter)]
+        once = f"median {statistics.median(first):,.0f} ms, of {many(len(first), 'move')}" if first else ""
         waits = [1000 * seconds for work in self.works for seconds in work.verdicts.get(chapter, [])]
         said = f"median {statistics.median(waits):,.0f} ms behind the account" if waits else ""
-        return [*times(chapter, moves), *([row("  whether it fits", said)] if waits else [])]
+        return [
+            *times(chapter, moves),
+            *([row("  first at a setting", once)] if len(first) < len(moves) else []),
+            *([row("  whether it fits", said)] if waits else []),
+        ]
 
     def _refusals(self) -> list[str]:
         if not self.attempts:
@@ -107,6 +113,15 @@ def times(chapter: str, moves: list[Move]) -> list[str]:
     median, p95 = (1000 * seconds for seconds in median_and_p95([move.seconds for move in moves]))
     of = f"{p95:,.0f} ms, of {many(len(moves), 'move')}"
     return [row(name, f"median {median:,.0f} ms", median, AIM_MS), row("  95th percentile", of)]
+
+
+def first_visits(work: Work, chapter: str) -> list[Move]:
+    """A user's moves to where the slider has not been."""
+    found: dict[tuple, Move] = {}
+    for move in work.moves:
+        if move.chapter == chapter:
+            found.setdefault(move.setting, move)
+    return list(found.values())
 
 
 def median_and_p95(values: list[float]) -> tuple[float, float]:
