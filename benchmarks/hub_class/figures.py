@@ -73,12 +73,13 @@ class Figures:
         """The lines of a chapter's moves, and of what followed them."""
         moves = [move for work in self.works for move in work.moves if move.chapter == chapter]
         first = [1000 * move.seconds for work in self.works for move in first_visits(work, chapter)]
-        once = f"median {statistics.median(first):,.0f} ms, of {many(len(first), 'move')}" if first else ""
+        median = statistics.median(first) if first else 0
+        once = f"median {median:,.0f} ms, of {many(len(first), 'move')}"
         waits = [1000 * seconds for work in self.works for seconds in work.verdicts.get(chapter, [])]
         said = f"median {statistics.median(waits):,.0f} ms behind the account" if waits else ""
         return [
             *times(chapter, moves),
-            *([row("  first at a setting", once)] if len(first) < len(moves) else []),
+            *([row("  first at a setting", once, median, AIM_MS)] if len(first) < len(moves) else []),
             *([row("  whether it fits", said)] if waits else []),
         ]
 

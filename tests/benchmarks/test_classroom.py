@@ -195,7 +195,7 @@ def test_moves_to_where_the_slider_was_are_told_apart():
     ada = done("ada", move(seconds=0.5), move(setting=(("b", 4),), seconds=0.3), *[move(seconds=0.001)] * 3)
     text = of([ada]).text()
     assert "median 1 ms; aim 300: met\n" in text
-    assert "of 5 moves\n  first at a setting        median 400 ms, of 2 moves\n" in text
+    assert "of 5 moves\n  first at a setting        median 400 ms, of 2 moves; aim 300: missed\n" in text
 
 
 def test_a_verdict_that_follows_is_told():
