@@ -24,6 +24,7 @@ LONGEST = """
     gpu/test_recorded explorers/test_ranks formulas/test_mesh gpu/operators/test_takes
     gpu/dispatch/test_autocast_recorded widget/test_gpus formulas/test_tensor_parallel models/test_regions
     experiments/test_checkpointed_step explorers/test_gallery formulas/test_data_parallel gpu/operators/test_attention
+    tools/test_slides tools/test_teachers
     ledger/test_ledger gpu/test_torchrun gpu/test_ranks_recorded models/test_compiled
     browser/test_site_in_chromium browser/test_explorer_on_a_page browser/test_explorers_of_the_site
     browser/test_activations_explorer_in_lab browser/test_backward_explorer_in_lab browser/test_mlp_chapter

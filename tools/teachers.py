@@ -36,8 +36,8 @@ book, Python 3.11 or newer and `make`; `make lab` installs the rest, and opens t
 `make lab TORCH_INDEX=https://download.pytorch.org/whl/cpu` takes PyTorch's CPU build, a tenth of the other one. Let
 students do it before the first session: the installation takes minutes, and a classroom's network may be slow.
 
-For a class that shares a server, see the page on JupyterHub. Where nothing can be installed, the pages of this site are
-enough to read, to predict and to move the sliders; the exercises are judged in JupyterLab alone.
+For a class that shares a server, see [a class on one server](jupyterhub.md). Where nothing can be installed, the pages
+of this site are enough to read, to predict and to move the sliders; the exercises are judged in JupyterLab alone.
 
 Predictions are to be written down before a cell is run. The book asks for {predictions} of them; in JupyterLab and on
 these pages a result waits until one is there.

@@ -60,7 +60,7 @@ class Figures:
             ),
             row("memory of a user, at most", f"{sums[-1]:,.0f} MB", sums[-1], AIM_MB),
             row("  its processes", f"{largest} MB"),
-            *(line for name in self.chapters for line in times(name, [m for m in moves if m.chapter == name])),
+            *(line for name in self.chapters for line in self._times(name)),
             *([row("at work beside a move", f"{statistics.median(others):.0f} others (median)")] if moves else []),
             row("all servers up", f"{self.start_s:.0f} s"),
             row("wall time", f"{self.wall_s:.0f} s"),
@@ -68,6 +68,20 @@ class Figures:
             *self._refusals(),
         ]
         return "\n".join(lines) + "\n"
+
+    def _times(self, chapter: str) -> list[str]:
+        """The lines of a chapter's moves, and of what followed them."""
+        moves = [move for work in self.works for move in work.moves if move.chapter == chapter]
+        first = [1000 * move.seconds for work in self.works for move in first_visits(work, chapter)]
+        median = statistics.median(first) if first else 0
+        once = f"median {median:,.0f} ms, of {many(len(first), 'move')}"
+        waits = [1000 * seconds for work in self.works for seconds in work.verdicts.get(chapter, [])]
+        said = f"median {statistics.median(waits):,.0f} ms behind the account" if waits else ""
+        return [
+            *times(chapter, moves),
+            *([row("  first at a setting", once, median, AIM_MS)] if len(first) < len(moves) else []),
+            *([row("  whether it fits", said)] if waits else []),
+        ]
 
     def _refusals(self) -> list[str]:
         if not self.attempts:
@@ -100,6 +114,15 @@ def times(chapter: str, moves: list[Move]) -> list[str]:
     median, p95 = (1000 * seconds for seconds in median_and_p95([move.seconds for move in moves]))
     of = f"{p95:,.0f} ms, of {many(len(moves), 'move')}"
     return [row(name, f"median {median:,.0f} ms", median, AIM_MS), row("  95th percentile", of)]
+
+
+def first_visits(work: Work, chapter: str) -> list[Move]:
+    """A user's moves to where the slider has not been."""
+    found: dict[tuple, Move] = {}
+    for move in work.moves:
+        if move.chapter == chapter:
+            found.setdefault(move.setting, move)
+    return list(found.values())
 
 
 def median_and_p95(values: list[float]) -> tuple[float, float]:

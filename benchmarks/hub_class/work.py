@@ -14,6 +14,7 @@ from .browser import Browser, Kernel, shown_widget
 
 SLIDER = "b"  # the batch's: each explorer has it
 ANSWER_S = 120
+JUDGE_S = 0.2  # JUDGE_MS of page/explorer.js: so long a setting rests before the page asks whether it fits
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,16 @@ class Move:
 
 @dataclass
 class Work:
-    """What a user did: chapters that are finished, cells that print something else, moves."""
+    """What a user did: chapters that are finished, cells that print something else, moves.
+
+    `verdicts` has of each chapter the seconds from accounts to their verdicts, where these are asked for.
+    """
 
     name: str
     finished: list[str] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
+    verdicts: dict[str, list[float]] = field(default_factory=dict)
     error: str = ""
 
 
@@ -109,26 +114,50 @@ def stops_of(spec: dict, symbol: str, n: int) -> list[int]:
 async def _move_slider(
     kernel: Kernel, widget: str, chapter: str, n_moves: int, rest_s: float, at_work: AtWork, done: Work
 ) -> None:
-    """The page's own first request, which is no move, then move after move, with a rest behind each answer."""
+    """The page's own first request, which is no move, then move after move, with a rest behind each answer.
+
+    In the rest the page asks for the verdict; a move meanwhile waits for it, as a page has one request under way.
+    """
     state = kernel.widgets[widget]
     await at_work.of(done.name, _answered(kernel, widget, state["value"]))
     for stop in stops_of(state["spec"], SLIDER, n_moves):
+        judging = asyncio.create_task(_judged(kernel, widget, chapter, at_work, done))
         await asyncio.sleep(rest_s)
-        setting, others = state["value"] | {SLIDER: stop}, at_work.others(done.name)
-        seconds = await at_work.of(done.name, _answered(kernel, widget, setting))
-        answer = state["answer"]
+        setting, others, start = state["value"] | {SLIDER: stop}, at_work.others(done.name), time.perf_counter()
+        await judging
+        await at_work.of(done.name, _answered(kernel, widget, setting))
+        seconds, answer = time.perf_counter() - start, state["answer"]
         if answer["error"]:
             raise RuntimeError(f"{chapter}: {answer['error']}")
         done.moves.append(Move(chapter, tuple(sorted(setting.items())), seconds, others, str(answer["terms"])))
 
 
-async def _answered(kernel: Kernel, widget: str, setting: dict) -> float:
-    """Sends a setting and asks for its account, as page/explorer.js does; seconds until it is there."""
-    state = kernel.widgets[widget]
-    request, start = state["answer"]["request"] + 1, time.perf_counter()
+async def _judged(kernel: Kernel, widget: str, chapter: str, at_work: AtWork, done: Work) -> None:
+    """When the setting has rested: the chosen verdict, of an account that has none yet."""
+    state, start = kernel.widgets[widget], time.perf_counter()
+    choices = [one for one in state["spec"]["controls"] if one.get("judges")]
+    await asyncio.sleep(JUDGE_S)
+    if choices and state["answer"]["fit_with"] is not None and not _has_verdict(state, choices[0]):
+        await at_work.of(done.name, _asked(kernel, widget, judge=True))
+        done.verdicts.setdefault(chapter, []).append(time.perf_counter() - start)
+
+
+def _has_verdict(state: dict, choice: dict) -> bool:
+    option, answer = state["value"][choice["symbol"]], state["answer"]
+    return bool(answer["fit"] if option == choice["options"][0] else answer["fit_with"].get(option))
+
+
+async def _answered(kernel: Kernel, widget: str, setting: dict) -> None:
+    """Sends a setting and asks for its account, as page/explorer.js does."""
+    kernel.widgets[widget]["value"] = setting
     data = {"method": "update", "state": {"value": setting}, "buffer_paths": []}
     await kernel.send("comm_msg", {"comm_id": widget, "data": data})
-    asks = {"method": "custom", "content": {"request": request, "settings": setting}}
-    await kernel.send("comm_msg", {"comm_id": widget, "data": asks})
+    await _asked(kernel, widget)
+
+
+async def _asked(kernel: Kernel, widget: str, **more) -> None:
+    state = kernel.widgets[widget]
+    request = state["answer"]["request"] + 1
+    asks = {"request": request, "settings": state["value"]} | more
+    await kernel.send("comm_msg", {"comm_id": widget, "data": {"method": "custom", "content": asks}})
     await kernel.until(lambda: state["answer"]["request"] >= request, ANSWER_S)
-    return time.perf_counter() - start

@@ -1,14 +1,19 @@
 """What a run asked of an allocator, carried out again by one of another size, its last step again and again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import itemgetter
 
 from every_byte.gpu.memory.allocator import CachingAllocator
-from every_byte.gpu.memory.blocks import Block
+from every_byte.gpu.memory.blocks import Block, BlockPool
 from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.ledger.trace import Trace
+from every_byte.rounding import LARGEST_SMALL_BYTES
 from every_byte.units import MiB
+
+from .settling import Settling
 
 SEGMENT_STEP_BYTES = 2 * MiB
 """Every segment is a multiple of it, as is what expandable ones grow by, so that a byte more or less than a multiple
@@ -122,31 +127,60 @@ class Requests:
         """All requests on an allocator of this capacity, the last step again and again until nothing new comes of it.
 
         That is where it leaves everything as it lay after an earlier one, be it the one before or not: two buffers that
-        take turns lie as they did two steps ago. Segments may take this fraction of `total_bytes`, and no more than the
-        capacity. The step is repeated `at_most` so often, if it never leads to where all lay before; None: as a step of
-        its length is worth.
+        take turns lie as they did two steps ago; or where each pool does so on its own, as `Settling` says. Segments
+        may take this fraction of `total_bytes`, and no more than the capacity. The step is repeated `at_most` so often,
+        if it never comes to that; None: as a step of its length is worth.
         """
-        allocator = CachingAllocator(capacity_bytes, settings=self.settings, total_bytes=total_bytes)
-        allocator.set_memory_fraction(fraction)
-        live: dict[int, Block] = {}
-        step = self.requests[self.start :]
-        seen: dict[tuple, int] = {}  # where all lay, and how many retries there had been
-        failed_at, in_last_step, is_settled = _carry_out(self.requests, allocator, live), False, not step
         if at_most is None:
-            at_most = min(MOST_REPEATS, max(FEW_REPEATS, MOST_REPEATED // max(len(step), 1)))
-        n_before = 0
-        while failed_at is None and not is_settled:
-            found, n_retries = self._found(live), _n_retries(allocator)
-            layout = _layout(allocator, found)
-            is_settled = layout in seen
-            in_last_step = bool(seen) and n_retries > seen.get(layout, n_before)
-            if is_settled or len(seen) == at_most:
+            at_most = min(MOST_REPEATS, max(FEW_REPEATS, MOST_REPEATED // max(len(self._step), 1)))
+        for may_part in (not (self.rest or self.collects_garbage), False):
+            allocator = CachingAllocator(capacity_bytes, settings=self.settings, total_bytes=total_bytes)
+            allocator.set_memory_fraction(fraction)
+            settling = Settling(allocator, list(self.renamed), may_part=may_part)
+            outcome = self._replayed(allocator, settling, at_most)
+            if not settling.misleads(outcome.failed_at is not None):
                 break
-            seen[layout] = n_before = n_retries
-            failed_at, live = _carry_out(step, allocator, found), found
+        return outcome
+
+    def _replayed(self, allocator: CachingAllocator, settling: Settling, at_most: int) -> Outcome:
+        live: dict[int, Block] = {}
+        failed_at = _carry_out(self.requests, allocator, live)
+        is_settled = not self._step
+        while failed_at is None and not is_settled:
+            found = self._found(live)
+            settling.note(found)
+            is_settled = settling.is_settled
+            if is_settled or settling.n_repeats == at_most:
+                break
+            failed_at, live = _carry_out(self._step_in(settling.away), allocator, found), found
         if failed_at is None:
             failed_at = _carry_out(self.rest, allocator, live)
-        return Outcome(allocator.max_reserved_bytes, _n_retries(allocator), failed_at, in_last_step, is_settled)
+        return Outcome(allocator.max_reserved_bytes, allocator.n_retries, failed_at, settling.retries, is_settled)
+
+    def _step_in(self, pools: Sequence[BlockPool]) -> list[tuple[int, int, int, int]]:
+        """The requests of the last step that these pools serve."""
+        if len(pools) > 1:
+            return self._step
+        return self._step_of_small if pools[0].is_small else self._step_of_large
+
+    @cached_property
+    def _step(self) -> list[tuple[int, int, int, int]]:
+        return self.requests[self.start :]
+
+    @cached_property
+    def _step_of_small(self) -> list[tuple[int, int, int, int]]:
+        return [request for request in self._step if request[1] in self._small]
+
+    @cached_property
+    def _step_of_large(self) -> list[tuple[int, int, int, int]]:
+        return [request for request in self._step if request[1] not in self._small]
+
+    @cached_property
+    def _small(self) -> set[int]:
+        """The allocations that the small pool serves."""
+        round_size = self.settings.round_size
+        asked = [(number, n_bytes) for _, number, n_bytes, _ in self.requests if n_bytes]
+        return {number for number, n_bytes in asked if round_size(n_bytes) <= LARGEST_SMALL_BYTES}
 
     def _found(self, live: dict[int, Block]) -> dict[int, Block]:
         """What is in use after the last step, by the numbers that it has where the step finds it."""
@@ -163,26 +197,6 @@ def _listed(trace: Trace, first: int, until: int | None = None) -> list[tuple[in
         if event.action in ("alloc", "free")
     ]
     return sorted(listed, key=itemgetter(0))  # the cache is emptied before the event of that position
-
-
-def _n_retries(allocator: CachingAllocator) -> int:
-    return allocator.memory_stats()["num_alloc_retries"]
-
-
-def _layout(allocator: CachingAllocator, live: dict[int, Block]) -> tuple:
-    """Where everything lies, and where more may, by the order of addresses.
-
-    From the same layout, the same step leads to the same one.
-    """
-    numbers = {block.address: number for number, block in live.items()}
-    found = [
-        (block["address"], segment["stream"], segment["segment_type"], block["size"], numbers.get(block["address"]))
-        for segment in allocator.memory_snapshot()
-        for block in segment["blocks"]
-    ]
-    for pool in allocator.pools:
-        found += [(each.address, each.stream, "unmapped", each.size_bytes, None) for *_, each in pool.unmapped]
-    return tuple(each[1:] for each in sorted(found, key=itemgetter(0)))
 
 
 def _carry_out(

@@ -1,7 +1,8 @@
 """What an explorer sets beside its prediction: an account of the bytes, or one sentence that says why there is none."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from every_byte.gpu.capacity import Fit
 from every_byte.gpu.replay import Replay
@@ -20,8 +21,9 @@ class Account:
     Counts: `terms` in the order of the formula; a name that the formula lacks becomes a row without a prediction. For
             a formula in stages they are {stage: {term: bytes}}, with every stage of it. `timeline`, `moving_map` and
             `fit` are shown above them: a step event by event, the allocator's map request by request, and whether it
-            all fits on the GPU; `fit_with` has the verdicts for the other options of a choice that judges. `remark` is
-            what else there is to say. `beside`, of a measured account: the same, simulated.
+            all fits on the GPU; with a choice that judges, `judge(value)` gives the verdict for a value of it, once
+            that is asked for, and `fit` is that of the first, if it is known. `remark` is what else there is to say.
+            `beside`, of a measured account: the same, simulated.
     Unit:   bytes, exact.
     Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
     """
@@ -35,7 +37,7 @@ class Account:
     fit: Fit | Replay | None = None
     remark: str = ""
     beside: "Account | None" = None
-    fit_with: Mapping[str, Fit] = field(default_factory=dict)
+    judge: Callable[[Any], Fit] | None = None
 
     def __post_init__(self):
         if self.origin not in ORIGINS:
@@ -55,11 +57,11 @@ class Account:
         return f"{place}, {self.note}" if self.note else place
 
     def answer(self) -> dict:
-        """What a page gets of it."""
+        """What a page gets of it, without the verdicts that are still to be asked for."""
         return self._counted() | {
             "error": "", "timeline": self.timeline and self.timeline.spec(),
             "map": self.moving_map and self.moving_map.spec(), "fit": self.fit and _verdict(self.fit),
-            "fit_with": {option: _verdict(fit) for option, fit in self.fit_with.items()} or None,
+            "fit_with": None if self.judge is None else {},
             "remark": self.remark, "beside": self.beside and self.beside._counted(),
         }  # fmt: skip
 
@@ -72,14 +74,25 @@ def _verdict(fit: Fit | Replay) -> dict:
     return {"fits": fit.fits, "headline": fit.headline, "reasons": fit.reasons}
 
 
-def check_verdicts(account: Account, judge: ChoiceControl | None) -> None:
-    """Raises ValueError for verdicts that are not one for each option of the choice that judges, and none without."""
-    _, *others = judge.values if judge else [""]
-    if account.fit and list(account.fit_with) != others:
+def check_verdicts(account: Account, choice: ChoiceControl | None) -> None:
+    """Raises ValueError for an account that judges without a choice to do so by, and for one that cannot."""
+    if (choice is None and account.judge) or (choice is not None and account.fit and not account.judge):
+        there = f"the choice {choice.symbol!r}" if choice else "no such choice"
         raise ValueError(
-            f"fit_with must have a verdict for each option of a choice that judges, but the first, whose is fit: got "
-            f"{list(account.fit_with)} for {others}."
+            "judge must give the verdict for each option of a choice that judges, and be left out without one: got "
+            f"judge={account.judge!r} and {there}."
         )
+
+
+def judged(answer: dict, judge: Callable[[Any], Fit], choice: ChoiceControl, options: Iterable[str]) -> dict:
+    """An answer with the verdicts for these options: that of the first option is `fit`, others are in `fit_with`."""
+    first, fit, others = next(iter(choice.values)), answer["fit"], dict(answer["fit_with"])
+    for option in options:
+        if option == first:
+            fit = fit or _verdict(judge(choice.values[option]))
+        elif option not in others:
+            others[option] = _verdict(judge(choice.values[option]))
+    return answer | {"fit": fit, "fit_with": others}
 
 
 def failed(error: str) -> dict:

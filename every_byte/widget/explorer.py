@@ -2,12 +2,13 @@
 
 The page evaluates the formula itself, at once. It asks for an account with a custom message {request, settings}; the
 answer, a synced trait, carries the request's number and the settings that it is for. The page has one request under
-way at most and asks again when the settings have moved on, so the newest setting wins. With {again: true} it asks for
-an answer that is of no setting, so that it has to ask for its own once more.
+way at most and asks again when the settings have moved on, so the newest setting wins. Where a choice judges, the
+verdict is work of its own: the page asks for it when its setting rests, with {request, settings, judge: true}. With
+{again: true} it asks for an answer that is of no setting, so that it has to ask for its own once more.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import anywidget
@@ -17,7 +18,7 @@ from ipywidgets import ValueWidget
 from every_byte.failures import release, sentence
 from every_byte.formula.formula import Formula
 
-from .account import Account, check_verdicts, failed, said_of
+from .account import Account, check_verdicts, failed, judged, said_of
 from .controls import Control, judging, named, of_the_account
 from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module
@@ -77,7 +78,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
     predicts nothing.
     `curves(settings)` gives the curves to draw, a list of Curve; it is called once for each combination of the choices
     in `curves_of` (of all that are no letter, unless given), with the settings of these alone.
-    A choice that judges has no say in either: they are called without it, and the Account has its verdicts.
+    A choice that judges has no say in either: they are called without it, and the Account judges by it.
     `formula_of_each=True` says that there are too many combinations for that: `formula` is called with a whole setting,
     the page predicts what has an account, and its categories are those of a ledger.
     `capacity` says how many bytes there are, for a page without an account to say what cannot fit: a number, or the
@@ -116,6 +117,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         self.measure = measure
         self._newest_request = 0
         self._one_at_a_time = threading.Lock()
+        self._judge: Callable | None = None  # of the account that `answer` is of
         self.add_traits(**{symbol: _Setting(control) for symbol, control in self.controls.items()})
         start = {symbol: control.default for symbol, control in self.controls.items()}
         self.limits = limits_by_stage(limits)
@@ -148,13 +150,15 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         return reasons_beyond(self.limits, letters_of(self.controls, settings), to_page(settings, self))
 
     def answer_at(self, settings: dict) -> dict:
-        """The account of a setting, or why there is none, as a page gets it; the explorer stays where it is.
+        """The account of a setting with all verdicts, or why there is none; the explorer stays where it is.
 
         Raises: ValueError for an item that its control refuses.
         """
         settings = {symbol: control.check(settings[symbol]) for symbol, control in self.controls.items()}
         with self._one_at_a_time:
-            return self._account(to_page(settings, self))
+            answer, judge = self._account(to_page(settings, self))
+            choice = judging(self.controls)
+            return self._judged(answer, judge, choice.values if choice else ())
 
     def table(self) -> SettingTable:
         """The present setting as a plain table: predicted, accounted, difference."""
@@ -203,19 +207,24 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         if content.get("again"):
             self.answer = self.answer | {"settings": None}
         else:
-            self._serve(content["request"], content["settings"])
+            self._serve(content["request"], content["settings"], content.get("judge", False))
 
-    def _serve(self, request: int, settings_of_page: dict) -> None:
+    def _serve(self, request: int, settings_of_page: dict, has_account: bool = False) -> None:
         """Answers one request, unless a newer one has come in while it waited or ran."""
         self._newest_request = max(self._newest_request, request)
         with self._one_at_a_time:
             if request < self._newest_request:
                 return
-            answer = {"request": request, "settings": settings_of_page, **self._account(settings_of_page)}
+            if has_account and self._is_answered(settings_of_page):
+                answer, judge = self._judged_at(settings_of_page), self._judge
+            else:
+                answer, judge = self._account(settings_of_page)
             if request == self._newest_request:
-                self.answer = answer
+                self._judge = judge
+                self.answer = answer | {"request": request, "settings": settings_of_page}
 
-    def _account(self, settings_of_page: dict) -> dict:
+    def _account(self, settings_of_page: dict) -> tuple[dict, Callable | None]:
+        """The answer without a number, and what judges its account."""
         try:
             account = self.measure(of_the_account(self.controls, from_page(settings_of_page, self)))
             if not isinstance(account, Account):
@@ -226,8 +235,23 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         except Exception as error:  # whatever it is: the reader needs a sentence, the kernel has to live
             text = sentence(error)
             release(error)
-            return failed(text)
-        return account.answer() | self._formula_for_page(settings_of_page)
+            return failed(text), None
+        return account.answer() | self._formula_for_page(settings_of_page), account.judge
+
+    def _judged_at(self, settings_of_page: dict) -> dict:
+        """The present answer with the verdict for the chosen option."""
+        choice = judging(self.controls)
+        return self._judged(self.answer, self._judge, [settings_of_page[choice.symbol]] if choice else ())
+
+    def _judged(self, answer: dict, judge: Callable | None, options: Iterable[str]) -> dict:
+        if judge is None:
+            return answer
+        try:
+            return judged(answer, judge, judging(self.controls), options)
+        except Exception as error:
+            text = sentence(error)
+            release(error)
+            return answer | failed(text)
 
     def _formula_for_page(self, settings_of_page: dict) -> dict:
         """The formula of one setting, where the page has none; stages beyond their limits are left out."""
@@ -239,11 +263,12 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         return {"formula": evaluated(there, letters_of(self.controls, settings)) if there else []}
 
     def _answer_now(self, settings_of_page: dict) -> dict:
-        """The answer for a setting, taken at once if the last one is of another; it keeps the last one's number."""
+        """The answer for a setting with its verdict, what is missing taken at once; it keeps the last one's number."""
         with self._one_at_a_time:
             if not self._is_answered(settings_of_page):
-                request = self.answer["request"]
-                self.answer = {"request": request, "settings": settings_of_page, **self._account(settings_of_page)}
+                answer, self._judge = self._account(settings_of_page)
+                self.answer = {"request": self.answer["request"], "settings": settings_of_page, **answer}
+            self.answer = self._judged_at(settings_of_page)
             return self.answer
 
     def _is_answered(self, settings_of_page: dict) -> bool:

@@ -169,7 +169,7 @@ def done(name, *moves, **given):
 
 
 def test_a_report_by_hand():
-    text = of([done("ada", move(), move(seconds=0.4)), done("bob", move(seconds=0.2))]).text()
+    text = of([done("ada", move(), move(setting=(("b", 4),), seconds=0.4)), done("bob", move(seconds=0.2))]).text()
     assert text == (
         "2 users on 2 cores, each its own Unix user and server: chapter 2\n"
         "finished                    2 of 2\n"
@@ -189,6 +189,18 @@ def test_a_report_by_hand():
 
 def test_an_aim_that_is_missed_is_said():
     assert "median 301 ms; aim 300: missed\n" in of([done("ada", move(seconds=0.301))]).text()
+
+
+def test_moves_to_where_the_slider_was_are_told_apart():
+    ada = done("ada", move(seconds=0.5), move(setting=(("b", 4),), seconds=0.3), *[move(seconds=0.001)] * 3)
+    text = of([ada]).text()
+    assert "median 1 ms; aim 300: met\n" in text
+    assert "of 5 moves\n  first at a setting        median 400 ms, of 2 moves; aim 300: missed\n" in text
+
+
+def test_a_verdict_that_follows_is_told():
+    works = [done("ada", verdicts={"02_a.ipynb": [0.25, 0.35]}), done("bob", verdicts={"02_a.ipynb": [0.3]})]
+    assert "of 2 moves\n  whether it fits           median 300 ms behind the account\n" in of(works).text()
 
 
 def test_a_report_of_nothing():

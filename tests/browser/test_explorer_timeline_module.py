@@ -26,7 +26,9 @@ def shown(explorer):
 
 @pytest.fixture(scope="module")
 def small(explorer):
-    return state(explorer, **SMALL)
+    """With all verdicts, as a page stores it."""
+    spec, value, answer = state(explorer, **SMALL)
+    return [spec, value, answer | json.loads(json.dumps(explorer.answer_at(explorer.value)))]
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +130,10 @@ def test_while_another_setting_is_trained_its_verdict_is_not_shown_as_this_ones(
 
 def test_before_the_first_account_and_without_one_there_is_neither(page, shown):
     spec, value, answer = shown
-    draw(page, [spec, value | {"b": 3}, answer], timeline=None, fit=None)
+    draw(page, [spec, value | {"b": 3}, answer], timeline=None, fit=None, fit_with=None)
     assert not page.locator(".eb-fit").is_visible()
     assert not page.locator(".eb-timeline").is_visible()
-    draw(page, shown, error="No.", terms=None, timeline=None, fit=None, badge="")
+    draw(page, shown, error="No.", terms=None, timeline=None, fit=None, fit_with=None, badge="")
     assert not page.locator(".eb-fit").is_visible()
     assert not page.locator(".eb-timeline").is_visible()
     assert page.locator(".eb-status").inner_text().startswith("No.")
@@ -283,6 +285,24 @@ def test_a_setting_is_shown_as_busy_within_a_few_milliseconds(page, shown):
     )
     assert min(times) < 20
     assert page.locator(".eb").get_attribute("data-state") == "waiting"
+
+
+def test_a_verdict_that_is_still_to_come_is_announced(page, small):
+    """Of the chosen option, while another one's is there; then the account is ready all the same."""
+    spec, value, answer = small
+    draw(page, [spec, value, answer | {"fit": None, "fit_with": {}}])
+    fit = page.locator(".eb-fit")
+    assert (fit.get_attribute("data-fits"), fit.inner_text().strip()) == (
+        "waiting", "Does it fit? Training on the simulated GPU…"
+    )  # fmt: skip
+    assert page.locator(".eb").get_attribute("data-state") == "ready"
+    option, *_ = answer["fit_with"]
+    page.evaluate(
+        "([value, answer]) => view.draw(value, answer)", [value | {"allocator": option}, answer | {"fit_with": {}}]
+    )
+    assert fit.get_attribute("data-fits") == "waiting"
+    page.evaluate("([value, answer]) => view.draw(value, answer)", [value | {"allocator": option}, answer])
+    assert fit.get_attribute("data-fits") == "true"
 
 
 def test_the_allocator_changes_the_verdict_at_once_and_nothing_else(page, small):

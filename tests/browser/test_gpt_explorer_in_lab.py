@@ -25,7 +25,8 @@ def test_it_shows_what_python_computes(explorer):
         expected = account(settings)
         for (stage, predicted, simulated), terms in zip(explorer.stages(), expected.terms.values(), strict=True):
             assert simulated == predicted == sum(terms.values()), stage
-        assert explorer.root.locator(".eb-fit").inner_text() == f"{expected.fit.headline}. {expected.fit.reasons}"
+        fit = expected.judge("")
+        assert explorer.root.locator(".eb-fit").inner_text() == f"{fit.headline}. {fit.reasons}"
         assert explorer.root.locator(".eb-areas").get_attribute("aria-label") == expected.timeline.caption
     explorer.set(explorer.value | {"precision": "autocast", "attention": "fused", "gpu": "a100-80gb"})
 

@@ -38,6 +38,9 @@ RUSH = """async (root) => {
   return shown;
 }"""
 
+SETTLED = """(node) =>
+  node.dataset.state !== "waiting" && !node.querySelector('.eb-fit[data-fits="waiting"]:not([hidden])')
+"""
 TYPES = """(root, symbols) => Object.fromEntries(
   symbols.map((symbol) => [symbol, root.querySelector(`[data-symbol="${symbol}"]`).type]),
 )"""
@@ -93,9 +96,9 @@ class ExplorerPage:
         assert self.value == settings | kept
 
     def settle(self, timeout_s: int = 60) -> None:
-        """Waits until the account of the shown setting is there, or the sentence in its place."""
+        """Waits until the account of the shown setting and its verdict are there, or the sentence in their place."""
         handle = self.root.element_handle()
-        self.page.wait_for_function("node => node.dataset.state !== 'waiting'", arg=handle, timeout=timeout_s * 1000)
+        self.page.wait_for_function(SETTLED, arg=handle, timeout=timeout_s * 1000)
 
     def rows(self) -> list[tuple[str, int | None, int | None]]:
         """Term, predicted and simulated bytes of each row but totals, from the text that a reader sees."""

@@ -32,6 +32,7 @@ def lab_server(folder: Path, scratch: Path):
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
         "--ServerApp.port_retries=0", f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}",
         "--ServerApp.contents_manager_class=tools.lab_contents.Chapters",
+        "--ServerApp.kernel_websocket_connection_class=tools.lab_channels.AtOnce",
         f"--LabApp.extra_labextensions_path={lab_extension.build(scratch / 'extensions')}",
     ]  # fmt: skip
     log_path = scratch / "server.log"

@@ -152,9 +152,9 @@ def test_environment_installs_the_book_itself():
 def test_conda_users_start_the_lab_as_make_lab_does():
     """But for the first page, the port and root, which belong to one machine's setting or the reader's."""
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").split("\nlab:")[1].split("\n\n")[0]
-    options = set(re.findall(r"--ServerApp\.(?:root_dir|contents_manager_class)=\S+", recipe))
+    options = set(re.findall(r"--ServerApp\.(?:root_dir|\w+_class)=\S+", recipe))
     (command,) = re.findall(r"python -m jupyterlab .*", (ROOT / "environment.yml").read_text(encoding="utf-8"))
-    assert len(options) == 2
+    assert len(options) == 3
     assert set(command.split()[3:]) == options
 
 

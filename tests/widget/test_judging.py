@@ -18,15 +18,14 @@ def verdict(settings) -> Fit:
     return Fit("a100-80gb", 85_097_971_712, 587_202_560, 1 << 30, 0, "" if settings else "step 1", settings)
 
 
-def make(measure=None, settings_seen=None):
+def make(measure=None, settings_seen=None, asked=None):
     def account(settings):
         (settings_seen if settings_seen is not None else []).append(settings)
         return Account(
             {"x": settings["n"]},
             device="a100-80gb",
             timeline=TIMELINE,
-            fit=verdict(""),
-            fit_with={"expandable": verdict(SETTINGS["expandable"])},
+            judge=lambda option: verdict((asked if asked is not None else []).append(option) or option),
         )
 
     return Explorer(
@@ -48,6 +47,44 @@ def test_neither_the_formula_nor_the_account_sees_it():
     assert answers[0] == answers[1]
     assert seen == [{"n": 2}, {"n": 2}]
     assert explorer.predict(start) == explorer.predict(start | {"allocator": SETTINGS["expandable"]}) == {"x": 2}
+
+
+def test_a_move_waits_for_no_verdict_and_a_rest_asks_for_the_chosen_one_alone():
+    asked = []
+    explorer = make(asked=asked)
+    explorer._heard({"request": 1, "settings": {"n": 4, "allocator": "default"}})
+    assert (explorer.answer["terms"], explorer.answer["fit"], explorer.answer["fit_with"], asked) == (
+        {"x": 4},
+        None,
+        {},
+        [],
+    )
+    explorer._heard({"request": 2, "settings": {"n": 4, "allocator": "expandable"}, "judge": True})
+    assert (explorer.answer["request"], explorer.answer["terms"], explorer.answer["fit"]) == (2, {"x": 4}, None)
+    assert explorer.answer["fit_with"]["expandable"]["fits"] is True
+    explorer._heard({"request": 3, "settings": {"n": 4, "allocator": "default"}, "judge": True})
+    assert (explorer.answer["fit"]["fits"], list(explorer.answer["fit_with"])) == (False, ["expandable"])
+    explorer._heard({"request": 4, "settings": {"n": 4, "allocator": "default"}, "judge": True})
+    assert asked == [SETTINGS["expandable"], ""]
+
+
+def test_a_verdict_of_a_setting_that_is_not_answered_begins_with_its_account():
+    explorer = make()
+    explorer._heard({"request": 1, "settings": {"n": 4, "allocator": "default"}})
+    explorer._heard({"request": 2, "settings": {"n": 8, "allocator": "default"}, "judge": True})
+    assert (explorer.answer["settings"]["n"], explorer.answer["terms"], explorer.answer["fit"]) == (8, {"x": 8}, None)
+
+
+def test_a_verdict_that_fails_is_a_sentence():
+    def judge(option):
+        raise ValueError("the last step must be steady.")
+
+    explorer = make(lambda settings: Account({"x": settings["n"]}, judge=judge))
+    setting = {"n": 4, "allocator": "default"}
+    explorer._heard({"request": 1, "settings": setting})
+    explorer._heard({"request": 2, "settings": setting, "judge": True})
+    assert explorer.answer["error"] == "the last step must be steady."
+    assert (explorer.answer["terms"], explorer.answer["request"]) == (None, 2)
 
 
 def test_the_answer_is_taken_once_and_the_table_says_the_chosen_verdict():
@@ -77,10 +114,10 @@ def test_a_page_stores_one_account_for_all_options():
     assert data["spec"]["controls"][1]["judges"] is True
 
 
-def test_verdicts_must_be_those_of_the_other_options():
-    answer = make(lambda settings: Account({"x": 1}, fit=verdict(""))).answer_at({"n": 2, "allocator": ""})
-    assert "fit_with must have a verdict for each option of a choice that judges" in answer["error"]
-    assert "got [] for ['expandable']" in answer["error"]
+def test_an_account_judges_where_there_is_a_choice_and_only_there():
+    answer = make(lambda settings: Account({"x": 2}, fit=verdict(""))).answer_at({"n": 2, "allocator": ""})
+    assert "judge must give the verdict for each option of a choice that judges" in answer["error"]
+    assert "got judge=None and the choice 'allocator'" in answer["error"]
     measured = make(lambda settings: Account({"x": 2}, origin="measured")).answer_at({"n": 2, "allocator": ""})
     assert (measured["error"], measured["fit_with"]) == ("", None)
 

@@ -1,5 +1,8 @@
 """The explorer of a GPT's training step: its controls, its prediction, and the account on a GPU."""
 
+from functools import lru_cache
+
+from every_byte.gpu.memory.specs import SPECS
 from every_byte.widget import Account, Control, Explorer
 from every_byte.widget.gpus import (
     allocator_control,
@@ -12,7 +15,7 @@ from every_byte.widget.gpus import (
 from utils.experiments.gpt_step import ATTENTIONS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
 from utils.formulas.gpt import MOMENTS
 
-from .gpt_controls import MANY_TOKENS, model_and_tokens, timeline_of, verdicts_of
+from .gpt_controls import MANY_TOKENS, judge_of, model_and_tokens, timeline_of
 
 
 def controls() -> list[Control]:
@@ -30,16 +33,29 @@ def controls() -> list[Control]:
     ]
 
 
+N_KEPT = 12  # a slider's stops, there and back; each account has its trace, of some megabytes
+
+
 def account(settings: dict) -> Account:
-    """A training step on a fresh GPU, as an explorer shows it."""
-    run = GPTStep(**settings).run()
-    verdicts = verdicts_of(run)
+    """A training step on a fresh GPU, as an explorer shows it; of a simulated one that of before, if it is kept."""
+    step = GPTStep(**settings)
+    return _kept(step) if step.gpu in SPECS else _taken(step)
+
+
+@lru_cache(maxsize=N_KEPT)
+def _kept(step: GPTStep) -> Account:
+    return _taken(step)
+
+
+def _taken(step: GPTStep) -> Account:
+    run = step.run()
+    judge = judge_of(run)
     return Account(
         run.account(),
         **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline_of(run),
-        **verdicts,
-        remark="" if verdicts["fit"] else str(run.room),
+        judge=judge,
+        remark="" if judge else str(run.room),
     )
 
 

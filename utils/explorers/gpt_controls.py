@@ -1,9 +1,11 @@
 """What explorers of a GPT's step share: controls of its model and tokens, a limit of formulas, verdicts, a timeline."""
 
+from collections.abc import Callable
+from functools import cache
+
 from every_byte.gpu.capacity import Fit
 from every_byte.gpu.operators.indexing import FEW_INDICES
 from every_byte.widget import Control, Limit, Timeline
-from every_byte.widget.gpus import ALLOCATORS
 from utils.experiments.step_run import StepRun
 from utils.models.gpt import SIZES, letters
 
@@ -27,10 +29,9 @@ def model_and_tokens(**more_letters: dict[str, int]) -> list[Control]:
     ]
 
 
-def verdicts_of(run: StepRun) -> dict[str, Fit | None | dict[str, Fit]]:
-    """Whether a run fits, by each of `ALLOCATORS`, as an `Account` takes it; nothing of a measured one, which did."""
-    fit, *others = (run.fit(settings) for settings in ALLOCATORS.values())
-    return {"fit": fit, "fit_with": dict(zip(list(ALLOCATORS)[1:], others, strict=True)) if fit else {}}
+def judge_of(run: StepRun) -> Callable[[str], Fit] | None:
+    """Whether a run fits, by any of `ALLOCATORS`, as an `Account` takes it; None of a measured one, which did."""
+    return None if run.trace.origin == "measured" else cache(run.fit)
 
 
 def timeline_of(run: StepRun) -> Timeline:

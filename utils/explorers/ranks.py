@@ -14,7 +14,7 @@ from every_byte.widget.gpus import (
 from utils.experiments.mesh_step import SHAPES, MeshRun, MeshStep
 from utils.formulas.mesh import ATTENTIONS, MOMENTS, RECOMPUTE, SEQUENCE, STAGES
 
-from .gpt_controls import timeline_of, verdicts_of
+from .gpt_controls import judge_of, timeline_of
 
 WITH_BFLOAT16 = (8, 0)
 """The compute capability from which on a GPU computes in bfloat16."""
@@ -64,14 +64,14 @@ def limits() -> dict[str, list[Limit]]:
 def account(settings: dict) -> Account:
     """A training step as rank 0, on a fresh GPU, as an explorer shows it."""
     run = MeshStep(**settings).run()
-    timeline, verdicts = timeline_of(run), verdicts_of(run)
-    fit = verdicts["fit"]
+    timeline, fit = timeline_of(run), run.fit()
     more = _of_the_figure(max(timeline.reserved), fit) if fit else f" {_AS_RANK_0} {run.room}"
     return Account(
         run.account(),
         **origin_of(run.trace.origin, run.trace.gpu, run.step.spec),
         timeline=timeline,
-        **verdicts,
+        fit=fit,
+        judge=judge_of(run),
         remark=remark(run) + more,
     )
 

@@ -50,6 +50,16 @@ class Counters:
         """The most that `reserved_bytes` was, since the start or the last reset of the peaks."""
         return self._stats.reserved_bytes.peak
 
+    @property
+    def n_retries(self) -> int:
+        """How often the cache was emptied because a segment found no room: `num_alloc_retries`."""
+        return self._events["num_alloc_retries"]
+
+    @property
+    def dealings(self) -> tuple[int, int]:
+        """How often the driver has sold memory, and taken some back: `num_device_alloc`, `num_device_free`."""
+        return self._driver.n_alloc, self._driver.n_free
+
     def memory_stats(self) -> dict[str, int]:
         """All figures under the keys of `torch.cuda.memory_stats()`, in its order."""
         views = {"all": self._stats, "small_pool": self._small_stats, "large_pool": self._large_stats}

@@ -1,21 +1,30 @@
 // An explorer in JupyterLab: ties a view to the kernel's widget.
 
-import { liveAt, same } from "./formula.js";
+import { judged, liveAt, same } from "./formula.js";
 import { createView } from "./view.js";
 
 const REST_MS = 400; // so long nothing moves before this machine's own GPU is asked
 
+const JUDGE_MS = 200; // so long before it is asked whether it fits
+
 /** One request under way at most; when it is answered and the setting has moved on, the newest setting goes next. What is
- * measured on this machine's own GPU is so when the setting rests. */
+ * measured on this machine's own GPU is so when the setting rests; then it is asked whether it fits, too. */
 function initialize({ model }) {
   let underWay = 0; // number of the request, 0 for none
   let moving = 0; // the timer of a setting that may move on, 0 for none
+  let judging = 0; // that of a verdict to ask for
+  const send = (more) => {
+    underWay = model.get("answer").request + 1;
+    model.send({ request: underWay, settings: model.get("value"), ...more });
+  };
   const ask = () => {
     const answer = model.get("answer");
+    const [spec, value] = [model.get("spec"), model.get("value")];
     if (answer.request >= underWay) underWay = 0;
-    if (moving || underWay || same(model.get("spec"), answer.settings, model.get("value"))) return;
-    underWay = answer.request + 1;
-    model.send({ request: underWay, settings: model.get("value") });
+    clearTimeout(judging);
+    if (moving || underWay) return;
+    if (!same(spec, answer.settings, value)) send();
+    else if (judged(spec, value, answer).isToAsk) judging = setTimeout(send, JUDGE_MS, { judge: true });
   };
   const rest = () => {
     moving = 0;

@@ -13,7 +13,7 @@
 //   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, map, fit,
 //            fit_with, remark, beside}: an account and the value it is for; timeline and map as timeline.js and moving_map.js draw
 //            them, fit: {fits, headline, reasons}, or null; fit_with: {option: fit} for the other options of a choice that judges,
-//            or null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
+//            as far as they were asked for, or null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
 
 import { exact, sum } from "./numbers.js";
 
@@ -26,11 +26,13 @@ export const enabled = ({ options, disabled }) => options.filter((name) => !(nam
 /** Have two values of one explorer the same account? */
 export const same = (spec, a, b) => !!a && !!b && spec.controls.every(({ symbol, judges }) => judges || a[symbol] === b[symbol]);
 
-/** The verdict of an answer for the option that is chosen of what judges; and the `first` option in words, where it is another. */
+/** The verdict of an answer for the option that is chosen of what judges, whether it is still to be asked for, and the `first`
+ * option in words, where it is another. */
 export function judged({ controls }, value, answer) {
-  const judge = controls.find(({ judges }) => judges);
-  const fit = judge && answer?.fit_with?.[value[judge.symbol]];
-  return fit ? { fit, first: `${judge.label} ${judge.options[0]}` } : { fit: answer?.fit, first: "" };
+  const judge = answer?.fit_with && controls.find(({ judges }) => judges);
+  const isFirst = !judge || value[judge.symbol] === judge.options[0];
+  const fit = isFirst ? answer?.fit : answer.fit_with[value[judge.symbol]];
+  return { fit, isToAsk: !!judge && !fit && !answer.error, first: isFirst ? "" : `${judge.label} ${judge.options[0]}` };
 }
 
 /** The name of this machine's GPU where a value has it chosen, or "": then accounts are measured. */

@@ -86,16 +86,17 @@ function foretold(most) {
   return { fits: "unknown", headline: "It may fit", reasons: `${reasons} ${what} the allocator keeps unused, an account alone tells.` };
 }
 
-/** `element` for the page, empty as long as there is no verdict, and `draw(compared, fit, most)`: `most` as fullest says. */
+/** `element` for the page, empty as long as there is no verdict, and `draw(compared, fit, isToAsk, most)`: `isToAsk`, whether
+ * it is still to come, `most` as fullest says. */
 export function createFit() {
   const headline = build("strong", {});
   const reasons = build("span", {});
   const element = build("p", { class: "eb-fit", "aria-live": "polite", hidden: "" }, headline, " ", reasons);
-  function draw({ state, live }, known, most) {
+  function draw({ state, live }, known, isToAsk, most) {
     const fit = known ?? (state === "absent" ? foretold(most) : null);
-    element.hidden = !fit;
-    if (!fit) return;
-    const isWaiting = state === "waiting"; // then the verdict is another setting's
+    element.hidden = !fit && !isToAsk;
+    if (element.hidden) return;
+    const isWaiting = !fit || state === "waiting"; // of a setting that waits the verdict is another's
     element.dataset.fits = isWaiting ? "waiting" : String(fit.fits);
     const text = isWaiting ? `Does it fit? Training on ${live || "the simulated GPU"}…` : `${fit.headline}.`;
     if (headline.textContent !== text) headline.textContent = text;

@@ -68,8 +68,8 @@ export function createView(spec, onChange, onAgain) {
     element.dataset.value = JSON.stringify(value);
     element.dataset.alarm = String(compared.state === "failed" || compared.misfit !== "");
     element.setAttribute("aria-busy", String(compared.state === "waiting"));
-    const { fit: verdictThere, first } = judged(spec, value, answer);
-    fit.draw(compared, verdictThere, fullest(spec, value, compared));
+    const { fit: known, isToAsk, first } = judged(spec, value, answer);
+    fit.draw(compared, known, isToAsk, fullest(spec, value, compared));
     remark.draw(answer?.remark);
     timeline.draw(width, compared, answer?.timeline, first);
     map.draw(width, compared, answer?.map);
