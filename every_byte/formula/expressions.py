@@ -1,4 +1,4 @@
-"""Sizes as expressions in the book's letters: evaluated in exact integers, printed for people and LaTeX, told to pages."""
+"""Sizes as expressions in the book's letters: evaluated in exact integers, printed for people, told to pages."""
 
 import ast
 import math

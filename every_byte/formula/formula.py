@@ -98,7 +98,7 @@ class Comparison:
 
 @dataclass(frozen=True, repr=False)
 class Formula:
-    """A sum of terms with a title: exact integers, mathematics, what a page computes with and a table, from one definition.
+    """A sum of terms with a title: exact integers, mathematics, a page's numbers and a table from one definition.
 
     Letters that a formula does not have are ignored, so that one set of letters serves several.
 
@@ -156,7 +156,7 @@ class Formula:
         return plain(self.expression)
 
     def for_a_page(self) -> list[dict]:
-        """For each term {"name", "why", "text", "letters", "size"}: `size` is its bytes as `Expression.tree` has them."""
+        """For each term {"name", "why", "text", "letters", "size"}: `size` is its bytes, by `Expression.tree`."""
         return [
             {
                 "name": term.name,

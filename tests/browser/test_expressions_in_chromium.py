@@ -1,4 +1,4 @@
-"""Sizes as a page evaluates them, in Chromium: for expressions and letters drawn at random, the integers that Python computes."""
+"""Sizes as a page evaluates them, in Chromium: for expressions and letters drawn at random, Python's integers."""
 
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
@@ -7,7 +7,7 @@ from every_byte.formula.expressions import Expression
 
 LETTERS = ("b", "s", "d", "L", "f")
 EVALUATE = """([tree, named]) => {
-  const value = explorers.sizeOf(tree)(named);
+  const value = explorers.sizeAt(tree)(named);
   return Number.isNaN(value) ? "NaN" : value;
 }"""
 WITHOUT_BIGINT = f"""(given) => {{

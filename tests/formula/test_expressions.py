@@ -194,7 +194,7 @@ def run_by_the_page(cases: list[tuple[str, dict]]) -> list:
     script = (PAGE / "sizes.js").read_text(encoding="utf-8").replace("export function", "function")
     program = """
         const cases = JSON.parse(require("fs").readFileSync(0, "utf8"));
-        const run = ([tree, named]) => sizeOf(tree)(named);
+        const run = ([tree, named]) => sizeAt(tree)(named);
         console.log(JSON.stringify(cases.map((one) => { const n = run(one); return Number.isNaN(n) ? "NaN" : n; })));
     """
     told = json.dumps([(Expression(text).tree(), named) for text, named in cases])

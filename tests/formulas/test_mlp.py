@@ -13,6 +13,7 @@ from places import RECORDED
 from torch import nn
 from torch.nn.modules import activation as torch_activations
 
+from every_byte.formula.expressions import Expression
 from every_byte.ledger.saved_tensors import SavedTensor
 from utils import MLP, SavedTensorContext, SimulatedGPU
 from utils.experiments.first_programs import mlp_forward

@@ -16,7 +16,7 @@
 //            or null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
 
 import { exact, sum } from "./numbers.js";
-import { sizeOf } from "./sizes.js";
+import { sizeAt } from "./sizes.js";
 
 /** Does a control have an effect at this value, or a limit a say? */
 export const isMeant = ({ when }, value) => Object.entries(when).every(([symbol, names]) => names.includes(value[symbol]));
@@ -50,7 +50,7 @@ export function letters(spec, value) {
 const compiled = new WeakMap(); // term or limit -> function: each is compiled once
 
 function evaluate(term, named) {
-  if (!compiled.has(term)) compiled.set(term, sizeOf(term.size));
+  if (!compiled.has(term)) compiled.set(term, sizeAt(term.size));
   return compiled.get(term)(named);
 }
 

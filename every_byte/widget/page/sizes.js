@@ -54,7 +54,7 @@ function inFractions(tree) {
 }
 
 /** A function of {letter: number} that gives the size: exact below 2**53, NaN where it is no whole number or negative. */
-export function sizeOf(tree) {
+export function sizeAt(tree) {
   if (!hasParts(tree)) return inNumbers(tree);
   const fraction = inFractions(tree);
   return (named) => {
