@@ -61,7 +61,7 @@ def give_policies(html: Path) -> int:
     Raises: ValueError for a page with a script in an attribute, as `onclick`, which would not run.
     """
     styles: dict[str, str] = {}
-    pages = sorted(html.rglob("*.html"))
+    pages = sorted(path for path in html.rglob("*.html") if SHEET.parent.name not in path.parts)
     for page in pages:
         text = page.read_text(encoding="utf-8")
         if not _OWN.search(text):
