@@ -1,0 +1,71 @@
+"""Each page of the site under its policy, in Chromium: all of its own works, and what comes to it does not run."""
+
+import re
+
+import pytest
+from site_pages import FILES, book_pages, names, served, visit
+
+pytestmark = pytest.mark.usefixtures("site")
+
+NOTE = """window.refused = [];
+document.addEventListener("securitypolicyviolation", (one) => {
+  window.refused.push(`${one.effectiveDirective}: ${one.blockedURI} ${one.sample}`);
+});"""
+POLICY = "document.querySelector('meta[http-equiv=Content-Security-Policy]')?.content"
+# What one could write into a page, each with the directive that is to refuse it.
+INTRUDERS = {
+    "script-src-elem": "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)",
+    "script-src-attr": "document.body.insertAdjacentHTML('beforeend', '<img src=\"data:,\" onerror=\"window.ran = 1\">')",
+    "script-src": "setTimeout('window.ran = 1'); try { new Function('window.ran = 1')() } catch {}",
+    "style-src-attr": "document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">')",
+    "style-src-elem": "const s = document.createElement('style'); s.textContent = 'p {}'; document.body.append(s)",
+    "img-src": "document.body.insertAdjacentHTML('beforeend', '<img src=\"https://127.0.0.1:9/x.png\">')",
+    "connect-src": "fetch('https://127.0.0.1:9/x').catch(() => {})",
+    "frame-src": "document.body.insertAdjacentHTML('beforeend', '<iframe src=\"https://127.0.0.1:9/\">')",
+    "form-action": "document.body.insertAdjacentHTML('beforeend', '<form action=\"https://127.0.0.1:9/\">');"
+    "document.forms[document.forms.length - 1].submit()",
+    "base-uri": "document.head.insertAdjacentHTML('beforeend', '<base href=\"https://127.0.0.1:9/\">')",
+}  # fmt: skip
+
+
+def test_every_page_has_a_policy_without_unsafe_and_nothing_of_it_is_refused():
+    with visit(FILES) as seen:
+        seen.context.add_init_script(NOTE)
+        for name in names():
+            page = seen.open(name)
+            policy = page.evaluate(POLICY)
+            assert "unsafe" not in policy, name
+            assert re.match("default-src '(self|none)'; ", policy), name
+            assert page.evaluate("window.refused") == [], name
+            assert page.locator("[style]:not(.eb *)").count() == 0 or page.evaluate(CSSOM), name
+
+
+CSSOM = "[...document.querySelectorAll('[style]')].every((one) => one.style.length)"  # set by a script, not written
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_what_is_written_into_a_page_does_nothing(scheme):
+    with served() as address, visit(address if scheme == "http" else FILES) as seen:
+        seen.context.add_init_script(NOTE)
+        for directive, script in INTRUDERS.items():
+            page = seen.open("glossary.html")
+            page.evaluate(f"() => {{ {script} }}")
+            page.wait_for_function("window.refused.length", timeout=10_000)
+            assert {one.split(":")[0] for one in page.evaluate("window.refused")} == {directive}
+            assert page.evaluate("window.ran") is None
+            assert page.url == seen.root + "glossary.html"
+        assert all("Content Security Policy" in said for said in seen.wrong)
+        assert seen.outside == []
+        seen.wrong.clear()
+
+
+def test_a_style_that_a_script_sets_is_its_own():
+    """What `element.style` says is stronger than what was a `style` attribute, as it was before."""
+    with visit(FILES) as seen:
+        page = seen.open(next(name for name in book_pages() if "gpt" in name))
+        assert page.evaluate("""() => {
+          const cell = document.querySelector("td[class*='s-']");
+          const before = getComputedStyle(cell).textAlign;
+          cell.style.textAlign = "center";
+          return [before, getComputedStyle(cell).textAlign];
+        }""") == ["right", "center"]
