@@ -115,14 +115,22 @@ def _by_class(tag: str, styles: dict[str, str]) -> str:
     first = next(_ATTRIBUTE.finditer(tag)).start()
     values = {name.lower(): unescape(value.strip("\"'") if value else "") for name, value, _ in attributes}
     style = values["style"].strip()
+    classes = " ".join(filter(None, (values.get("class", ""), _named(style, styles) if style else "")))
+    said_of_class = f' class="{escape(classes)}"' if classes else ""
+    kept = "".join(said for attribute, _, said in attributes if attribute.lower() not in ("style", "class"))
+    end = "/>" if tag.endswith("/>") else ">"
+    return f"{tag[:first]}{said_of_class}{kept}{end}"
+
+
+def _named(style: str, styles: dict[str, str]) -> str:
+    """The class that says what a `style` did."""
+    if {"{", "}"} & {*style}:
+        raise ValueError(f"a style must be declarations alone: got {style!r}.")
     name = f"s-{hashlib.sha256(style.encode()).hexdigest()[:8]}"
     if styles.setdefault(name, style) != style:
         raise ValueError(f"two styles have the digest {name}: {style!r} and {styles[name]!r}.")
-    classes = " ".join(filter(None, (values.get("class", ""), name if style else "")))
-    kept = "".join(said for attribute, _, said in attributes if attribute.lower() not in ("style", "class"))
-    end = "/>" if tag.endswith("/>") else ">"
-    return f'{tag[:first]} class="{escape(classes)}"{kept}{end}'
+    return name
 
 
 def _sheet(styles: dict[str, str]) -> str:
-    return "".join(f".{name}{_AS_STRONG} {{{style}}}\n" for name, style in sorted(styles.items()) if style)
+    return "".join(f".{name}{_AS_STRONG} {{{style}}}\n" for name, style in sorted(styles.items()))

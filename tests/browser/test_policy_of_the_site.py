@@ -14,18 +14,23 @@ document.addEventListener("securitypolicyviolation", (one) => {
 POLICY = "document.querySelector('meta[http-equiv=Content-Security-Policy]')?.content"
 # What one could write into a page, each with the directive that is to refuse it.
 INTRUDERS = {
-    "script-src-elem": "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)",
-    "script-src-attr": "document.body.insertAdjacentHTML('beforeend', '<img src=\"data:,\" onerror=\"window.ran = 1\">')",
+    "script-src-elem": "put('script', { textContent: 'window.ran = 1' })",
+    "script-src-attr": 'write(\'<img src="data:," onerror="window.ran = 1">\')',
     "script-src": "setTimeout('window.ran = 1'); try { new Function('window.ran = 1')() } catch {}",
-    "style-src-attr": "document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">')",
-    "style-src-elem": "const s = document.createElement('style'); s.textContent = 'p {}'; document.body.append(s)",
-    "img-src": "document.body.insertAdjacentHTML('beforeend', '<img src=\"https://127.0.0.1:9/x.png\">')",
-    "connect-src": "fetch('https://127.0.0.1:9/x').catch(() => {})",
-    "frame-src": "document.body.insertAdjacentHTML('beforeend', '<iframe src=\"https://127.0.0.1:9/\">')",
-    "form-action": "document.body.insertAdjacentHTML('beforeend', '<form action=\"https://127.0.0.1:9/\">');"
-    "document.forms[document.forms.length - 1].submit()",
-    "base-uri": "document.head.insertAdjacentHTML('beforeend', '<base href=\"https://127.0.0.1:9/\">')",
-}  # fmt: skip
+    "style-src-attr": "write('<p style=\"color: red\">')",
+    "style-src-elem": "put('style', { textContent: 'p {}' })",
+    "img-src": "put('img', { src: ELSEWHERE })",
+    "connect-src": "fetch(ELSEWHERE).catch(() => {})",
+    "frame-src": "put('iframe', { src: ELSEWHERE })",
+    "form-action": "put('form', { action: ELSEWHERE }).submit()",
+    "base-uri": "put('base', { href: ELSEWHERE })",
+}
+WITH = """() => {
+  const ELSEWHERE = "https://127.0.0.1:9/x";
+  const write = (html) => document.body.insertAdjacentHTML("beforeend", html);
+  const put = (tag, said) => document.body.appendChild(Object.assign(document.createElement(tag), said));
+  INTRUDER;
+}"""
 
 
 def test_every_page_has_a_policy_without_unsafe_and_nothing_of_it_is_refused():
@@ -49,7 +54,7 @@ def test_what_is_written_into_a_page_does_nothing(scheme):
         seen.context.add_init_script(NOTE)
         for directive, script in INTRUDERS.items():
             page = seen.open("glossary.html")
-            page.evaluate(f"() => {{ {script} }}")
+            page.evaluate(WITH.replace("INTRUDER", script))
             page.wait_for_function("window.refused.length", timeout=10_000)
             assert {one.split(":")[0] for one in page.evaluate("window.refused")} == {directive}
             assert page.evaluate("window.ran") is None

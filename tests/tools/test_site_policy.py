@@ -1,4 +1,4 @@
-"""The policy of a page: what is in it may run, what comes to it may not; a style stays what it was, without an attribute."""
+"""The policy of a page: what is in it may run, what comes to it may not; a style stays what it was."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ PAGE = f"""{HEAD}<script data-cfasync="false">
 </script><script src="_static/a.js"></script><script type="application/json">{{"a": 1}}</script>
 <noscript><style>.a {{ color: red }}</style></noscript></head>
 <body><p class="b" style="color: blue" id="c">&lt;p style="x"&gt; &amp; <code>onclick="x"</code></p>
-<svg style='width: 1&quot;px'><rect style="color: blue"/></svg><td style="text-align:left">1</td><i style>e</i></body></html>
+<svg style='width: 1&quot;px'><rect style="color: blue"/></svg><td style="text-align:left">1</td><i style>e</i></body>
 """
 
 
@@ -54,7 +54,7 @@ def test_a_style_is_a_class_and_all_else_stays():
     body = page[page.index("<body>") :]
     assert body == (
         f'<body><p class="b {blue}" id="c">&lt;p style="x"&gt; &amp; <code>onclick="x"</code></p>\n'
-        f'<svg class="{wide}"><rect class="{blue}"/></svg><td class="{left}">1</td><i class="">e</i></body></html>\n'
+        f'<svg class="{wide}"><rect class="{blue}"/></svg><td class="{left}">1</td><i>e</i></body>\n'
     )
 
 
@@ -67,6 +67,11 @@ def test_a_script_in_an_attribute_stops_the_build(wrong):
 def test_a_page_without_charset_stops_the_build():
     with pytest.raises(ValueError, match="a page must say its charset before its policy: got '<html>'"):
         with_policy("<html>", {}, "")
+
+
+def test_a_style_that_ends_its_rule_stops_the_build():
+    with pytest.raises(ValueError, match="a style must be declarations alone: got 'a: b} p {c: d'"):
+        with_policy(f'{HEAD}<p style="a: b} p {{c: d">', {}, "")
 
 
 def test_two_styles_of_one_digest_stop_the_build():
