@@ -71,7 +71,7 @@ def test_a_page_without_charset_stops_the_build():
 
 def test_a_style_that_ends_its_rule_stops_the_build():
     with pytest.raises(ValueError, match="a style must be declarations alone: got 'a: b} p {c: d'"):
-        with_policy(f'{HEAD}<p style="a: b} p {{c: d">', {}, "")
+        with_policy(f'{HEAD}<p style="a: b}} p {{c: d">', {}, "")
 
 
 def test_two_styles_of_one_digest_stop_the_build():
