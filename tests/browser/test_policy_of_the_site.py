@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from site_pages import FILES, book_pages, names, served, visit
+from site_pages import FILES, PAINTED, book_pages, names, served, visit
 
 pytestmark = pytest.mark.usefixtures("site")
 
@@ -16,7 +16,7 @@ POLICY = "document.querySelector('meta[http-equiv=Content-Security-Policy]')?.co
 INTRUDERS = {
     "script-src-elem": "put('script', { textContent: 'window.ran = 1' })",
     "script-src-attr": 'write(\'<img src="data:," onerror="window.ran = 1">\')',
-    "script-src": "setTimeout('window.ran = 1'); try { new Function('window.ran = 1')() } catch {}",
+    "script-src": "setTimeout('window.ran = 1'); setTimeout(() => new Function('window.ran = 1')())",
     "style-src-attr": "write('<p style=\"color: red\">')",
     "style-src-elem": "put('style', { textContent: 'p {}' })",
     "img-src": "put('img', { src: ELSEWHERE })",
@@ -56,10 +56,11 @@ def test_what_is_written_into_a_page_does_nothing(scheme):
             page = seen.open("glossary.html")
             page.evaluate(WITH.replace("INTRUDER", script))
             page.wait_for_function("window.refused.length", timeout=10_000)
+            page.evaluate(PAINTED)
             assert {one.split(":")[0] for one in page.evaluate("window.refused")} == {directive}
             assert page.evaluate("window.ran") is None
             assert page.url == seen.root + "glossary.html"
-        assert all("Content Security Policy" in said for said in seen.wrong)
+        assert [said for said in seen.wrong if "Content Security Policy" not in said] == []
         assert seen.outside == []
         seen.wrong.clear()
 
@@ -69,7 +70,7 @@ def test_a_style_that_a_script_sets_is_its_own():
     with visit(FILES) as seen:
         page = seen.open(next(name for name in book_pages() if "gpt" in name))
         assert page.evaluate("""() => {
-          const cell = document.querySelector("td[class*='s-']");
+          const cell = document.querySelector("td[class^='s-']:last-child");
           const before = getComputedStyle(cell).textAlign;
           cell.style.textAlign = "center";
           return [before, getComputedStyle(cell).textAlign];

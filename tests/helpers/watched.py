@@ -2,7 +2,7 @@
 
 PROGRAM is a notebook, whose code cells run one after the other, or a module's name with its arguments. Counts what
 Python's own audit events tell: which addresses it asked for, which programs it started, which files it opened to write,
-made, moved or removed. What a library does below Python is not seen.
+made, moved or removed. What a library does below Python, as torch.save, is not seen.
 """
 
 import contextlib
@@ -36,6 +36,7 @@ def watched(folder: Path, *program: str | Path) -> dict[str, list[str]]:
     found, root = folder.parent / f"{folder.name}.json", Path(__file__).resolve().parent.parent.parent
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "LANG") if name in os.environ}
     own = {"HOME": str(folder / "home"), "TMPDIR": str(folder / "temporary"), "PYTHONPATH": str(root)}
+    own["IPYTHONDIR"] = str(folder / "temporary" / "ipython")
     command = [sys.executable, "-W", "ignore", __file__, str(found), *map(str, program)]
     run = subprocess.run(
         command, cwd=folder, env=kept | own | {"PYTHONDONTWRITEBYTECODE": "1", "MPLBACKEND": "agg"},
