@@ -16,7 +16,8 @@ POLICY = "document.querySelector('meta[http-equiv=Content-Security-Policy]')?.co
 INTRUDERS = {
     "script-src-elem": "put('script', { textContent: 'window.ran = 1' })",
     "script-src-attr": 'write(\'<img src="data:," onerror="window.ran = 1">\')',
-    "script-src": "setTimeout('window.ran = 1'); setTimeout(() => new Function('window.ran = 1')())",
+    # later, since what Chromium evaluates for a test may run text
+    "script-src": "setTimeout('window.ran = 1'); setTimeout(() => { try { eval('window.ran = 1') } catch {} })",
     "style-src-attr": "write('<p style=\"color: red\">')",
     "style-src-elem": "put('style', { textContent: 'p {}' })",
     "img-src": "put('img', { src: ELSEWHERE })",
@@ -60,7 +61,7 @@ def test_what_is_written_into_a_page_does_nothing(scheme):
             assert {one.split(":")[0] for one in page.evaluate("window.refused")} == {directive}
             assert page.evaluate("window.ran") is None
             assert page.url == seen.root + "glossary.html"
-        assert [said for said in seen.wrong if "Content Security Policy" not in said] == []
+        assert [one for one in seen.wrong if "Content Security Policy" not in one and "csp: " not in one] == []
         assert seen.outside == []
         seen.wrong.clear()
 
