@@ -230,7 +230,7 @@ def test_names_of_the_program_do_nothing(tmp_path, theme):
         steps.end()
         return steps.found
 
-    report = reported(program, ended=HOSTILE, exit_code=1, command=["every-byte", "run", HOSTILE])
+    report = reported(program, ended=HOSTILE, exit_code=1, command=["every-byte", "run", "train.py", HOSTILE])
     with chromium(viewport={"width": 1000, "height": 900}, color_scheme=theme) as page:
         shown = Opened(page, report, tmp_path / "report.html")
         title = page.title()
