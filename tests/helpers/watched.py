@@ -11,6 +11,7 @@ import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 REACHES = (
@@ -22,7 +23,6 @@ REACHES = (
     "urllib.Request",
 )
 STARTS = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn")
-CHANGES = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "shutil.rmtree")
 _TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -44,6 +44,18 @@ def watched(folder: Path, *program: str | Path) -> dict[str, list[str]]:
     )  # fmt: skip
     assert run.returncode == 0, run.stderr[-3000:]
     return json.loads(found.read_text(encoding="utf-8"))
+
+
+def _changed(event: str, args: tuple) -> Iterator[str | bytes]:
+    """The places that an event changes, but within a folder that is removed whole, whose own event says so."""
+    if event == "open" and isinstance(args[2], int) and args[2] & _TO_WRITE and not isinstance(args[0], int):
+        yield args[0]
+    elif event in ("os.remove", "os.rmdir") and args[1] == -1:
+        yield args[0]
+    elif event in ("os.rename", "os.link", "os.symlink"):
+        yield from args[:2]
+    elif event in ("os.mkdir", "os.truncate", "shutil.rmtree"):
+        yield args[0]
 
 
 def _cells(path: str) -> None:
@@ -72,9 +84,8 @@ def main() -> None:
             found["reaches"].append(f"{event} {args[1:] if event.startswith('socket.') else args[0]}")
         elif event in STARTS:
             found["starts"].append(f"{event} {args[0]} {args[1] if len(args) > 1 else ''}")
-        elif event in CHANGES or (event == "open" and isinstance(args[2], int) and args[2] & _TO_WRITE):
-            if not isinstance(args[0], int):
-                found["writes"].append(os.path.abspath(os.fsdecode(args[0])))
+        else:
+            found["writes"] += [os.path.abspath(os.fsdecode(place)) for place in _changed(event, args)]
 
     sys.addaudithook(hook)
     try:
