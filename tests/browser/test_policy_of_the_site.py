@@ -11,6 +11,10 @@ NOTE = """window.refused = [];
 document.addEventListener("securitypolicyviolation", (one) => {
   window.refused.push(`${one.effectiveDirective}: ${one.blockedURI} ${one.sample}`);
 });"""
+UNTIL_REFUSED = """() => new Promise((done) => {
+  const look = () => (window.refused.length ? done() : setTimeout(look, 20));
+  look();
+})"""
 POLICY = "document.querySelector('meta[http-equiv=Content-Security-Policy]')?.content"
 # What one could write into a page, each with the directive that is to refuse it.
 INTRUDERS = {
@@ -56,7 +60,7 @@ def test_what_is_written_into_a_page_does_nothing(scheme):
         for directive, script in INTRUDERS.items():
             page = seen.open("glossary.html")
             page.evaluate(WITH.replace("INTRUDER", script))
-            page.wait_for_function("window.refused.length", timeout=10_000)
+            page.evaluate(UNTIL_REFUSED)  # what playwright waits for is text that the page may not run
             page.evaluate(PAINTED)
             assert {one.split(":")[0] for one in page.evaluate("window.refused")} == {directive}
             assert page.evaluate("window.ran") is None
