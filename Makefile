@@ -67,15 +67,17 @@ $(PY):
 	  { echo '$(PYTHON) cannot make a virtual environment. On Debian or Ubuntu: apt-get install python3-venv'; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The lab's packages are those of locks/, by their hashes; pip takes no other file. torch too, if it is PyPI's: from TORCH_INDEX it
-# comes without. Where the right torch is there, of any build, it stays, and no CUDA library comes to it.
-# The clone itself is set up by the setuptools of locks/lab.txt, and not by one that pip fetches for it.
+# The lab's packages are those of locks/, by their hashes; pip takes no other file. torch too, if it is PyPI's: from TORCH_INDEX, or
+# from a folder of wheels that pip is set up with, it comes without. The right torch that is there stays, of whatever build. Last the
+# clone itself, by the setuptools of locks/lab.txt, not one that pip fetches for it; and what another build of torch asks for.
+TORCH_IS_THERE = from importlib.metadata import version; \
+  assert "torch==" + version("torch").split("+")[0] in open("constraints.txt").read().split()
 define install_lab
 $(torch_from_index)
-@$(PY) -c "from importlib.metadata import version as v; assert 'torch==' + v('torch').split('+')[0] in open('constraints.txt').read().split()" \
-  2>/dev/null || $(PY) -m pip install --require-hashes -r locks/lab.txt -r locks/torch.txt
+@$(PY) -c '$(TORCH_IS_THERE)' 2>/dev/null || $(PY) -m pip install --no-deps --no-index -c constraints.txt torch >/dev/null 2>&1 || \
+  $(PY) -m pip install --require-hashes -r locks/lab.txt -r locks/torch.txt
 $(PY) -m pip install --require-hashes -r locks/lab.txt
-$(PY) -m pip install --no-deps --no-build-isolation -e .
+$(PY) -m pip install --no-build-isolation -c constraints.txt -e .
 $(no_announcements)
 endef
 
