@@ -10,13 +10,15 @@
 #   make site                     the book as web pages, and a PDF of each chapter, in build/site/html; needs npm
 #   make screenshots              pictures of all its pages, light and dark, wide and narrow, in build/screenshots
 #   make release VERSION=0.2.0    write a version where it stands; without VERSION, build and try its sdist and wheel
+#   make lock                     write locks/ anew, the hashes of what the lab installs, after a change of constraints.txt
+#   make audit                    ask whether a known vulnerability is in what constraints.txt, locks/ and npm's locks name
 #   make benchmark                print how fast the simulation, the sliders and the imports are here
 #   make format                   let ruff format the Python code, notebooks too
 #   make clean                    remove .venv and everything else that make built
 #
 # On Linux, PyPI's torch is the CUDA build: several GB. For the CPU build, the first time, on either command:
 #
-#   make lab TORCH_INDEX=https://download.pytorch.org/whl/cpu
+#   make lab TORCH_INDEX=https://download.pytorch.org/whl/cpu      or a folder of wheels
 
 PYTHON ?= python3
 TORCH_INDEX ?=
@@ -46,7 +48,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test $(PARTS) nightly chapters site screenshots release benchmark format clean
+.PHONY: help lab test $(PARTS) nightly chapters site screenshots release lock audit benchmark format clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -58,6 +60,7 @@ LAB_STAMP := $(VENV)/.installed-lab
 SITE_STAMP := $(VENV)/.installed-site
 TEST_STAMP := $(VENV)/.installed-test
 ZOO_STAMP := $(VENV)/.installed-zoo
+TOOLS_STAMP := build/tools/.installed
 
 $(PY):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -66,17 +69,34 @@ $(PY):
 	  { echo '$(PYTHON) cannot make a virtual environment. On Debian or Ubuntu: apt-get install python3-venv'; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# The lab's packages are those of locks/, by their hashes; pip takes no other file. torch too, if it is PyPI's: from TORCH_INDEX, or
+# from a folder of wheels that pip is set up with, it comes without. The right torch that is there stays, of whatever build. Last the
+# clone itself, by the setuptools of locks/lab.txt, not one that pip fetches for it; and what another build of torch asks for.
+TORCH_IS_THERE = from importlib.metadata import version; \
+  assert "torch==" + version("torch").split("+")[0] in open("constraints.txt").read().split()
+define install_lab
+$(torch_from_index)
+@$(PY) -c '$(TORCH_IS_THERE)' 2>/dev/null || $(PY) -m pip install --no-deps --no-index -c constraints.txt torch >/dev/null 2>&1 || \
+  $(PY) -m pip install --require-hashes -r locks/lab.txt -r locks/torch.txt
+$(PY) -m pip install --require-hashes -r locks/lab.txt
+$(PY) -m pip install --no-build-isolation -c constraints.txt -e .
+$(no_announcements)
+endef
+
 # torch alone is taken from TORCH_INDEX, and alone (--no-deps): that index holds other, older packages too. `torch==2.13.0`
 # in constraints.txt admits 2.13.0+cpu, and where pip also sees PyPI's 2.13.0 it prefers 2.13.0+cpu, which sorts above it.
 # The second step finds torch there and leaves it as it is.
+torch_from_index = $(if $(TORCH_INDEX),$(PY) -m pip install --no-deps $(TORCH_SOURCE) "$(TORCH_INDEX)" -c constraints.txt torch)
+TORCH_SOURCE = $(if $(wildcard $(TORCH_INDEX)/.),--no-index --find-links,--index-url)
+no_announcements = @$(PY) -m jupyter labextension disable "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true
 define install
-$(if $(TORCH_INDEX),$(PY) -m pip install --no-deps --index-url "$(TORCH_INDEX)" -c constraints.txt torch)
+$(torch_from_index)
 $(PY) -m pip install -c constraints.txt -e ".[$(1)]"
-@$(PY) -m jupyter labextension disable "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true
+$(no_announcements)
 endef
 
-$(LAB_STAMP): pyproject.toml constraints.txt | $(PY)
-	$(call install,lab)
+$(LAB_STAMP): pyproject.toml constraints.txt locks/lab.txt locks/torch.txt | $(PY)
+	$(install_lab)
 	@touch $@
 
 $(SITE_STAMP): pyproject.toml constraints.txt | $(PY)
@@ -90,6 +110,12 @@ $(TEST_STAMP): pyproject.toml constraints.txt | $(PY)
 $(ZOO_STAMP): pyproject.toml constraints.txt | $(PY)
 	$(call install,zoo)
 	@touch $(LAB_STAMP) $(SITE_STAMP) $(TEST_STAMP) $@
+
+# What the maintainers' two programs need stands apart, in no reader's environment.
+$(TOOLS_STAMP): locks/tools.txt
+	$(PYTHON) -m venv build/tools
+	build/tools/bin/python -m pip install --require-hashes -r locks/tools.txt
+	@touch $@
 
 # ----------------------------------------------------------------------------------------------------------------- read
 
@@ -150,6 +176,12 @@ screenshots: $(SITE_STAMP)
 
 release: $(TEST_STAMP)
 	@TORCH_INDEX=$(TORCH_INDEX) $(PY) -m tools.release $(or $(VERSION),--build)
+
+lock: $(TOOLS_STAMP)
+	build/tools/bin/python -m tools.lock build/tools/bin/uv
+
+audit: $(TOOLS_STAMP)
+	build/tools/bin/python -m tools.audit
 
 benchmark: $(TEST_STAMP)
 	$(PY) benchmarks/imports.py

@@ -24,6 +24,7 @@ from tools.chapter_pdfs import print_chapters
 from tools.chromium import NAMES, find_chromium
 from tools.example_runs import PAGE, page_of_the_report
 from tools.site_explorers import FEW, copy_explorers, digest_of, folder_name, store_all
+from tools.site_policy import give_policies
 from tools.slides import SLIDES, refresh
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -119,7 +120,8 @@ def made_by() -> str:
 
 
 def build_pages(*options: str) -> None:
-    """Runs Sphinx: no cell is run, no reference may miss, no warning may pass; without scripts a page is light.
+    """Runs Sphinx: no cell is run, no reference may miss, no warning may pass; without scripts a page is light;
+    no script runs there but the page's own.
 
     It reads the sources that have changed since it last passed, or all, where what makes pages of them has. It writes
     all pages, since each may speak of any other.
@@ -136,6 +138,7 @@ def build_pages(*options: str) -> None:
     for page in HTML.rglob("*.html"):  # `auto` is for the theme's script; without scripts it is no colour at all
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace('data-theme="auto"', 'data-theme="light"', 1), encoding="utf-8")
+    give_policies(HTML)
 
 
 def can_print() -> bool:

@@ -1,4 +1,4 @@
-"""Sizes as expressions in the book's letters: evaluated in exact integers, printed for people, LaTeX and JavaScript."""
+"""Sizes as expressions in the book's letters: evaluated in exact integers, printed for people, told to pages."""
 
 import ast
 import math
@@ -22,6 +22,9 @@ _SIGNS = {  # as written, how tightly it binds, and how tightly what stands on i
     ast.Div: ("/", 2, 4),
     ast.Mult: ("·", 3, 3),
 }
+_TOLD = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "^"}
+_MOST_NUMBER = 2**53 - 1  # up to which JavaScript has each whole number
+Tree = int | str | list
 BRACKETS = (r"\lceil", "⌈")  # how a rounded size begins, in LaTeX and in text: in a product it comes after the letters
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
@@ -77,14 +80,13 @@ class Expression:
 
         return _evaluate(self._tree, sympy.Integer, lambda name: sympy.Symbol(name), up_of_sympy())
 
-    def javascript(self) -> str:
-        """The same as an expression of JavaScript, with a Number for each letter.
+    def tree(self) -> "Tree":
+        """The same as plain lists, which a page evaluates (page/sizes.js) without running any text.
 
-        Counts: exact for results below 2**53; NaN where the value is no whole number or negative.
+        A whole number, a letter, or [sign, left, right]: the sign is one of `+ - * /`, `^` with a number on its right,
+        or `up`, with the multiple there. A number of 2**53 or more, which JSON would round, is its digits.
         """
-        if not any(isinstance(node, ast.Sub | ast.Div) for node in ast.walk(self._tree)):
-            return _in_numbers(self._tree)
-        return _IN_FRACTIONS.format(*_in_fractions(self._tree))
+        return _told(self._tree)
 
     def __str__(self) -> str:
         return _pretty(self._tree, 0)
@@ -187,58 +189,12 @@ def _pretty(node: ast.AST, around: int) -> str:
     return f"({text})" if around > own else text
 
 
-def _in_numbers(node: ast.AST) -> str:
-    """JavaScript in Numbers, for a tree without - and /: its parts stay below its result, so they are as exact.
-
-    (Except beside a factor of 0.) A quotient of two such numbers that is not whole is far enough from it for Math.ceil.
-    A power is a product, because JavaScript's own may be off by a last digit.
-    """
+def _told(node: ast.AST) -> Tree:
     if isinstance(node, ast.Call):
         size, multiple = _rounding(node)
-        return f"{multiple}*Math.ceil(({_in_numbers(size)})/{multiple})"
-    if not isinstance(node, ast.BinOp):
-        return ast.unparse(node)
-    if isinstance(node.op, ast.Add):
-        return f"{_in_numbers(node.left)} + {_in_numbers(node.right)}"
-    factors = [node.left] * node.right.value if isinstance(node.op, ast.Pow) else [node.left, node.right]
-    return "*".join(f"({_in_numbers(factor)})" if _is_sum(factor) else _in_numbers(factor) for factor in factors) or "1"
-
-
-def _is_sum(node: ast.AST) -> bool:
-    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
-
-
-# Whatever throws (a division by zero, a fraction where a whole number should be) is no size. No letter has a $ in it.
-_IN_FRACTIONS = (
-    "(($size, $divisor, $up) => {{ try {{ return Number($size({}, {})); }} catch {{ return NaN; }} }})("
-    "(n, m) => {{ if (n % m || n / m < 0n) throw n; return n / m; }}, (n) => {{ if (!n) throw n; return n; }}, "
-    "(n, m) => {{ if (n * m < 0n) throw n; return n / m + (n % m ? 1n : 0n); }})"
-)
-
-
-def _in_fractions(node: ast.AST) -> tuple[str, str]:
-    """Numerator and denominator, each in BigInt. A denominator is a product of what $divisor has let pass: never 0."""
-    if isinstance(node, ast.Call):
-        size, multiple = _rounding(node)
-        above, below = _in_fractions(size)
-        if multiple == 1:
-            return f"$up({above}, {below})", "1n"
-        return f"(($size({above}, {below}) + {multiple - 1}n)/{multiple}n*{multiple}n)", "1n"
+        return ["up", _told(size), multiple]
+    if isinstance(node, ast.BinOp):
+        return [_TOLD[type(node.op)], _told(node.left), _told(node.right)]
     if isinstance(node, ast.Name):
-        return f"BigInt({node.id})", "1n"
-    if isinstance(node, ast.Constant):
-        return f"{node.value}n", "1n"
-    above, below = _in_fractions(node.left)
-    if isinstance(node.op, ast.Pow):
-        return tuple(js if js == "1n" else f"({js})**{node.right.value}n" for js in (above, below))
-    other_above, other_below = _in_fractions(node.right)
-    if isinstance(node.op, ast.Mult):
-        return _product(above, other_above), _product(below, other_below)
-    if isinstance(node.op, ast.Div):
-        return _product(above, other_below), _product(below, f"$divisor({other_above})")
-    sign = "+" if isinstance(node.op, ast.Add) else "-"
-    return f"({_product(above, other_below)} {sign} {_product(other_above, below)})", _product(below, other_below)
-
-
-def _product(*factors: str) -> str:
-    return "*".join(factor for factor in factors if factor != "1n") or "1n"
+        return node.id
+    return node.value if node.value <= _MOST_NUMBER else str(node.value)

@@ -98,7 +98,7 @@ class Comparison:
 
 @dataclass(frozen=True, repr=False)
 class Formula:
-    """A sum of terms with a title: exact integers, mathematics, JavaScript and a table from one definition.
+    """A sum of terms with a title: exact integers, mathematics, a page's numbers and a table from one definition.
 
     Letters that a formula does not have are ignored, so that one set of letters serves several.
 
@@ -155,18 +155,15 @@ class Formula:
         """The whole in plain text, multiplied out: "18·b·s·d + 4·a·b·s"."""
         return plain(self.expression)
 
-    def javascript(self) -> list[dict[str, str]]:
-        """For each term {"name", "why", "text", "letters", "js"}: `js` is its bytes as an expression in the letters.
-
-        Counts: exact for results below 2**53; NaN where a size is no whole number or negative.
-        """
+    def for_a_page(self) -> list[dict]:
+        """For each term {"name", "why", "text", "letters", "size"}: `size` is its bytes, by `Expression.tree`."""
         return [
             {
                 "name": term.name,
                 "why": term.why,
                 "text": str(term.size),
                 "letters": list(term.size.letters),
-                "js": term.size.javascript(),
+                "size": term.size.tree(),
             }
             for term in self.terms
         ]

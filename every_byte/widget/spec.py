@@ -1,4 +1,4 @@
-"""What a page gets of an explorer once: its controls, and its formulas as JavaScript, one for each set of choices."""
+"""What a page gets of an explorer once: its controls, and its formulas as plain lists, one for each set of choices."""
 
 from collections.abc import Callable, Mapping
 
@@ -62,7 +62,7 @@ def evaluated(found: Stages, letters: Mapping[str, int]) -> list[dict]:
     """
     return [
         {"stage": stage, "name": term.name, "why": term.why, "text": str(term.size), "letters": [],
-         "js": str(term.size.value(dict(letters)))}
+         "size": term.size.value(dict(letters))}
         for stage, formula in formulas_by_stage(found).items()
         for term in formula.terms
     ]  # fmt: skip
@@ -129,5 +129,5 @@ class _Formulas:
                 f"each letter of a formula needs a control: got {missing[0]!r} in {term.name!r}, but the "
                 f"controls give {', '.join(self.letters)}; add Control.range({missing[0]!r}, …)."
             )
-        [described] = Formula("", (term,)).javascript()
+        [described] = Formula("", (term,)).for_a_page()
         return described if stage == UNNAMED else {"stage": stage, **described}

@@ -33,10 +33,10 @@ class Limit:
         return True
 
     def spec(self) -> dict:
-        """What a page needs to decide it: `js` is NaN where the formula does not hold."""
+        """What a page needs to decide it: `size` is none where the formula does not hold."""
         room = Expression(self.room)
         when = {symbol: list(options) for symbol, options in self.when.items()}
-        return {"when": when, "letters": list(room.letters), "js": room.javascript(), "reason": self.reason}
+        return {"when": when, "letters": list(room.letters), "size": room.tree(), "reason": self.reason}
 
 
 Limits = Mapping[str, Sequence[Limit]]

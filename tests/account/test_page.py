@@ -212,6 +212,11 @@ def test_text_of_the_program_stays_text():
     assert page.count("</script>") == 2
     assert any("onerror" in text for text in data_in(page)["texts"])
     assert "&lt;/script&gt;&lt;img" in page  # how it ended
+    in_a_notebook = (report, report.peak.by("module"), report.peak.by("module", "category"))
+    for html in (one._repr_html_() for one in in_a_notebook):
+        assert "<img" not in html
+        assert "</script" not in html
+        assert "&lt;img" in html
 
 
 def test_a_page_is_saved(tmp_path):

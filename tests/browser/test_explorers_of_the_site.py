@@ -120,7 +120,7 @@ def test_a_setting_survives_that_the_page_is_loaded_again():
         shown.control("activation").select_option("tanh")
         chosen = shown.value
         assert (chosen["s"], chosen["activation"]) == (128, "tanh")
-        page.wait_for_function("location.hash.includes('s=128') && location.hash.includes('activation=tanh')")
+        page.wait_for_url(lambda url: "s=128" in url and "activation=tanh" in url)
         page.reload()
         assert ExplorerPage(page).value == chosen
         again = seen.context.new_page()

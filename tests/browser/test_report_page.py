@@ -214,7 +214,8 @@ def test_it_is_light_or_dark_as_the_system_is_and_light_in_print(tmp_path, theme
         assert page.locator(".eb-areas").is_visible()
 
 
-def test_names_of_the_program_do_nothing(opened):
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_names_of_the_program_do_nothing(tmp_path, theme):
     class Named(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -229,13 +230,18 @@ def test_names_of_the_program_do_nothing(opened):
         steps.end()
         return steps.found
 
-    shown = opened(reported(program, ended=HOSTILE, exit_code=1))
-    title = shown.page.title()
-    shown.open_all()
-    assert shown.page.get_by_text("onerror").count() > 1  # it is there, as text
-    assert shown.page.locator("img").count() == 0
-    assert shown.page.title() == title == "train.py on a100-80gb: where its memory goes"
-    assert shown.said == []
+    report = reported(program, ended=HOSTILE, exit_code=1, command=["every-byte", "run", "train.py", HOSTILE])
+    with chromium(viewport={"width": 1000, "height": 900}, color_scheme=theme) as page:
+        shown = Opened(page, report, tmp_path / "report.html")
+        title = page.title()
+        shown.open_all()
+        assert page.get_by_text("onerror").count() > 1  # it is there, as text
+        assert page.locator("img").count() == 0
+        assert page.title() == title == "train.py on a100-80gb: where its memory goes"
+        slider = page.get_by_label(LABEL)  # and the page works
+        slider.press("Home")
+        assert slider.input_value() == "0"
+        assert shown.said == []
 
 
 def test_what_is_injected_all_the_same_may_not_run(opened):

@@ -195,7 +195,7 @@ def test_the_menus_open_where_there_is_no_room_for_them(width):
             page.locator(f".{kind}-toggle:visible").click()
             assert page.locator("dialog[open]").get_by_role("link", name=link).is_visible()
             page.keyboard.press("Escape")
-            page.wait_for_function("document.querySelector('dialog[open]') === null")
+            page.locator("dialog[open]").wait_for(state="detached")
         if width < 1000:
             page.locator(".primary-toggle:visible").click()
             page.locator("dialog[open]").get_by_role("link", name="Glossary").click()

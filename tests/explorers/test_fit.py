@@ -52,7 +52,7 @@ def test_it_predicts_what_the_simulated_gpu_accounts_for(explorer, changed):
     assert set(answer["terms"]) == set(MOMENTS)
     assert explorer.predict(settings) == answer["terms"]
     for term in answer["formula"]:  # what a page shows as predicted
-        assert answer["terms"][term["stage"]][term["name"]] == int(term["js"])
+        assert answer["terms"][term["stage"]][term["name"]] == term["size"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Expressions: exact values, and the same values by sympy and by JavaScript."""
+"""Expressions: exact values, and the same values by sympy and by a page's script."""
 
 import json
 import re
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from every_byte.formula.expressions import Expression, in_order
 from every_byte.formula.notation import latex, monomials, parseable, plain
 from every_byte.rounding import round_size
+from every_byte.widget.scripts import PAGE
 
 TEXTS = [
     "4*b*s*d",
@@ -185,21 +186,23 @@ def test_values_that_are_no_sizes_are_refused():
         monomials(Expression("b/(s + d)").sympy())
 
 
-def run_javascript(cases: list[tuple[str, dict]]) -> list:
-    """What node makes of each expression with each setting; a skip where there is no node."""
+def run_by_the_page(cases: list[tuple[str, dict]]) -> list:
+    """What the page's script makes of each expression with each setting, in node; a skip where there is none."""
     node = shutil.which("node")
     if node is None:
-        pytest.skip("no node to evaluate JavaScript with; the browser test evaluates the same expressions")
+        pytest.skip("no node to evaluate with; the browser test evaluates the same expressions")
+    script = (PAGE / "sizes.js").read_text(encoding="utf-8").replace("export function", "function")
     program = """
         const cases = JSON.parse(require("fs").readFileSync(0, "utf8"));
-        const run = ([js, named]) => new Function(...Object.keys(named), `"use strict"; return (${js});`)(...Object.values(named));
+        const run = ([tree, named]) => sizeAt(tree)(named);
         console.log(JSON.stringify(cases.map((one) => { const n = run(one); return Number.isNaN(n) ? "NaN" : n; })));
-    """  # noqa: E501
-    answer = subprocess.run([node, "-e", program], input=json.dumps(cases), capture_output=True, text=True, check=True)
+    """
+    told = json.dumps([(Expression(text).tree(), named) for text, named in cases])
+    answer = subprocess.run([node, "-e", script + program], input=told, capture_output=True, text=True, check=True)
     return json.loads(answer.stdout)
 
 
-def test_javascript_gives_the_same_integers():
+def test_the_page_gives_the_same_integers():
     settings = [
         dict(zip(LETTERS, values, strict=True))
         for values in [
@@ -219,21 +222,21 @@ def test_javascript_gives_the_same_integers():
             except ValueError:
                 value = "NaN"
             if value == "NaN" or value < 2**53:
-                cases.append((Expression(text).javascript(), letters))
+                cases.append((text, letters))
                 expected.append(value)
     assert "NaN" in expected
     assert max(value for value in expected if value != "NaN") > 2**50
-    assert run_javascript(cases) == expected
+    assert run_by_the_page(cases) == expected
 
 
-def test_javascript_is_exact_where_a_quotient_passes_2_to_the_53():
+def test_the_page_is_exact_where_a_quotient_passes_2_to_the_53():
     letters = {"b": 2**30 + 1, "s": 2**30 - 1, "d": 2**30 - 1}
-    assert run_javascript([(Expression("b*s/d").javascript(), letters)]) == [2**30 + 1]
+    assert run_by_the_page([("b*s/d", letters)]) == [2**30 + 1]
 
 
-def test_javascript_is_exact_where_a_minuend_passes_2_to_the_53():
+def test_the_page_is_exact_where_a_minuend_passes_2_to_the_53():
     letters = {"b": 2**27 + 1, "s": 2**27 + 1, "d": 2**54}
-    assert run_javascript([(Expression("b*s - d").javascript(), letters)]) == [2**28 + 1]
+    assert run_by_the_page([("b*s - d", letters)]) == [2**28 + 1]
 
 
 def test_a_product_may_be_written_as_tables_show_it():
@@ -246,6 +249,12 @@ def test_blocks_are_those_of_the_caching_allocator():
     assert found == [0, 512, 512, 512, 1024, 1024, 2**60 + 512] == [round_size(size) for size in sizes]
 
 
+def test_a_number_that_json_would_round_is_told_by_its_digits():
+    text = f"b*{2**60 + 1}/{2**60 + 1} + s"
+    assert Expression(text).tree() == ["+", ["/", ["*", "b", str(2**60 + 1)], str(2**60 + 1)], "s"]
+    assert run_by_the_page([(text, {"b": 7, "s": 1})]) == [8]
+
+
 def test_a_letter_may_be_called_as_something_in_the_script():
     letters = {"n": 7, "m": 3, "size": 2, "blocks": 5}
-    assert run_javascript([(Expression("(n - m)/size*blocks(blocks)").javascript(), letters)]) == [1024]
+    assert run_by_the_page([("(n - m)/size*blocks(blocks)", letters)]) == [1024]

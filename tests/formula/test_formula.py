@@ -75,7 +75,7 @@ class TestFormula:
     def test_mathematics(self):
         assert self.TWO.latex() == r"\frac{b \, s \, e}{2} + 2 \, b \, s"
         assert self.TWO.latex(e=4) == r"4 \, b \, s"
-        assert [term["text"] for term in self.TWO.javascript()] == ["2·b·s", "(b·s/2)·e"]
+        assert [term["text"] for term in self.TWO.for_a_page()] == ["2·b·s", "(b·s/2)·e"]
 
     def test_tables(self):
         assert repr(self.TWO).splitlines() == [

@@ -13,6 +13,7 @@ from places import RECORDED
 from torch import nn
 from torch.nn.modules import activation as torch_activations
 
+from every_byte.formula.expressions import Expression
 from every_byte.ledger.saved_tensors import SavedTensor
 from utils import MLP, SavedTensorContext, SimulatedGPU
 from utils.experiments.first_programs import mlp_forward
@@ -224,9 +225,10 @@ class TestMLPFormula:
         with pytest.raises(ValueError, match=rf"dropout must lie in \[0, 1\), .*: got dropout={dropout}"):
             mlp_saved(activation="gelu", dropout=dropout)
 
-    def test_javascript_of_every_activation(self):
+    def test_what_a_page_gets_of_every_activation(self):
+        first, second, last = (Expression(text).tree() for text in ("b*s*d*e", "4*b*s*d*e", "b*s*d"))
         for name in ACTIVATIONS:
-            terms = mlp_saved(activation=name, dropout=True).javascript()
-            assert [term["js"] for term in terms] == ["b*s*d*e", *["4*b*s*d*e"] * (len(terms) - 2), "b*s*d"]
+            terms = mlp_saved(activation=name, dropout=True).for_a_page()
+            assert [term["size"] for term in terms] == [first, *[second] * (len(terms) - 2), last]
             assert [term["text"] for term in terms][0] == "b·s·d·e"
             assert all(term["why"] and term["name"] for term in terms)

@@ -59,7 +59,7 @@ def reported(program, *arguments, gpu: str = "a100-80gb", settings: str = "", **
     """The report of `program(gpu, …)`, which gives its steps."""
     with SimulatedGPU(gpu, settings=settings) as opened:
         steps = program(opened, *arguments)
-    return Report.of(opened, steps=steps, command=COMMAND, seconds=1.25, **about)
+    return Report.of(opened, steps=steps, **({"command": COMMAND, "seconds": 1.25} | about))
 
 
 @cache

@@ -139,7 +139,7 @@ def test_spec_says_which_formula_each_combination_of_choices_has():
     ]  # the last one fastest
     for (activation, dropout), place in zip(chosen, spec["which"], strict=True):
         terms = [spec["terms"][place] for place in spec["formulas"][place]]
-        assert terms == mlp_saved(activation=activation, dropout=dropout).javascript()
+        assert terms == mlp_saved(activation=activation, dropout=dropout).for_a_page()
     assert len(spec["terms"]) == len({json.dumps(term) for term in spec["terms"]})  # shared among the formulas
 
 
@@ -177,7 +177,7 @@ def test_a_formula_of_each_setting_comes_with_its_answer_and_not_with_the_page()
     assert (explorer.spec["stages"], explorer.spec["terms"], explorer.spec["asked"]) == (["forward"], [], True)
     assert "activations" in explorer.spec["colours"]
     answer = explorer.answer_at({"b": 4, "d": 5})
-    term = {"stage": "forward", "name": "activations", "why": "kept", "text": "4·d·2", "letters": [], "js": "40"}
+    term = {"stage": "forward", "name": "activations", "why": "kept", "text": "4·d·2", "letters": [], "size": 40}
     assert answer["formula"] == [term]
     assert explorer.predict({"b": 4, "d": 5}) == {"forward": {"activations": 40}}
     assert explorer.answer_at({"b": 4, "d": 9})["formula"] == []

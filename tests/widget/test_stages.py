@@ -34,7 +34,7 @@ def test_the_page_gets_the_stages_and_each_term_with_its_own():
     assert [(term["stage"], term["name"]) for term in terms][:4] == [
         ("model to device", "weights"), ("forward", "weights"), ("forward", "kept inputs"), ("backward", "weights"),
     ]  # fmt: skip
-    assert terms[2] == {"stage": "forward", **formula({"optimizer": "Adam"})["forward"].javascript()[1]}
+    assert terms[2] == {"stage": "forward", **formula({"optimizer": "Adam"})["forward"].for_a_page()[1]}
 
 
 def test_a_plain_formula_is_one_stage_without_a_name():

@@ -1,14 +1,14 @@
 // What an explorer computes: the formula at a setting, and predicted beside accounted.
 //
 // Plain functions of three plain objects, which the other files pass on; a page without a kernel calls them too.
-//   spec    {title, controls, stages: [name], parts, limits: {stage: [{when, letters, js, reason}]},
-//            terms: [{stage, name, why, text, letters, js}], formulas: [[place of a term]], which: [place of a formula],
+//   spec    {title, controls, stages: [name], parts, limits: {stage: [{when, letters, size, reason}]},
+//            terms: [{stage, name, why, text, letters, size}], formulas: [[place of a term]], which: [place of a formula],
 //            curves: [{when, curves}], colours: {name: {light, dark, hatch}}, capacity: {symbol, bytes} or null};
 //            what has no stages has one, "", and its terms leave it out; parts: the stages add up to one whole; which: for
 //            each combination of the choices that select, as if counting with them, the last choice fastest; an option that is
 //            disabled, {name: reason}, is not counted; live: {name: the GPU's} are the options measured on this machine; of a
 //            choice that judges the verdict alone depends, and an account, of its first option, has one for each; asked: there are
-//            no formulas here, and an answer has that of its own setting, `formula`: terms whose js is a number
+//            no formulas here, and an answer has that of its own setting, `formula`: terms whose size is a number
 //   value   {symbol: number or name of an option}
 //   answer  {request, settings, terms: {name: bytes}, {stage: {name: bytes}} or null, origin, badge, error, timeline, map, fit,
 //            fit_with, remark, beside}: an account and the value it is for; timeline and map as timeline.js and moving_map.js draw
@@ -16,6 +16,7 @@
 //            as far as they were asked for, or null; remark: what else there is to say of it, or ""; beside: another account, {terms, origin, badge}, or null
 
 import { exact, sum } from "./numbers.js";
+import { sizeAt } from "./sizes.js";
 
 /** Does a control have an effect at this value, or a limit a say? */
 export const isMeant = ({ when }, value) => Object.entries(when).every(([symbol, names]) => names.includes(value[symbol]));
@@ -51,8 +52,8 @@ export function letters(spec, value) {
 const compiled = new WeakMap(); // term or limit -> function: each is compiled once
 
 function evaluate(term, named) {
-  if (!compiled.has(term)) compiled.set(term, new Function(...Object.keys(named), `"use strict"; return (${term.js});`));
-  return compiled.get(term)(...Object.values(named));
+  if (!compiled.has(term)) compiled.set(term, sizeAt(term.size));
+  return compiled.get(term)(named);
 }
 
 /** Of several entries with a `when`, the one for the choices of this value. */
@@ -83,7 +84,7 @@ const formulaOf = (spec, value, answer) => (same(spec, answer?.settings, value) 
  * the formula of its stage does not hold. */
 export function predict(spec, value, answer) {
   const named = letters(spec, value);
-  if (spec.asked) return (formulaOf(spec, value, answer) ?? []).map((term) => ({ ...term, bytes: Number(term.js) }));
+  if (spec.asked) return (formulaOf(spec, value, answer) ?? []).map((term) => ({ ...term, bytes: term.size }));
   const out = beyond(spec, value).map(({ stage }) => stage);
   const terms = placesAt(spec, value).map((place) => spec.terms[place]);
   return terms.map((term) => ({ stage: "", ...term, bytes: out.includes(term.stage) ? NaN : evaluate(term, named) }));
