@@ -136,6 +136,7 @@ nightly: $(ZOO_STAMP)
 # ---------------------------------------------------------------------------------------------------------------- write
 
 chapters: $(TEST_STAMP)
+	@$(PY) -m tools.first_cell
 	$(PY) tools/notebooks.py $(or $(CHAPTERS),$(error There is no chapter in chapters/))
 
 site: $(SITE_STAMP)
