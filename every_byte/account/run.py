@@ -17,6 +17,7 @@ from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
+from every_byte.whole_files import write_whole
 
 from .notes import Note
 from .options import gpu_of, parser, program_of, remark, settle_files, understood
@@ -147,9 +148,9 @@ class _Report(AtEnd):
         if options.html:
             report.save(options.html)
         if options.json:
-            options.json.write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
+            write_whole(options.json, json.dumps(report.to_json(), indent=1))
         if options.trace:
-            options.trace.write_text(_events_as_json(self._gpu.trace), encoding="utf-8")
+            write_whole(options.trace, _events_as_json(self._gpu.trace))
         if options.viz:
             self._gpu.trace.save_memory_viz(options.viz)
         return ended.exit_code
