@@ -71,9 +71,14 @@ def put_into(notebook: dict, address: str) -> None:
 
 
 def install() -> None:
-    """Install what a chapter needs and this Python lacks, as constraints.txt has it; what is there stays as it is."""
-    here = {_name(one.metadata["Name"]) for one in metadata.distributions()}
-    lacking = [line for line in needed() if _name(line) not in here]
+    """Install what a chapter needs and this Python lacks, as constraints.txt has it.
+
+    What is there stays as it is, torch above all, unless it is older than pyproject.toml asks for; ipywidgets even then,
+    for what shows the notebook has the other half of it.
+    """
+    here = {_name(one.metadata["Name"]): one.version for one in metadata.distributions()}
+    lacking = [line for line in needed() if _is_lacking(line, here.get(_name(line)))]
+    here = here.keys() - set(map(_name, lacking))
     if lacking:
         print(f"Installing {', '.join(map(_name, lacking))}.", flush=True)
         pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -91,6 +96,13 @@ def needed() -> list[str]:
     extras = project["optional-dependencies"]
     lines = [*project["dependencies"], *extras["figures"], *extras["widgets"], *extras["lab"]]
     return [line for line in lines if _name(line) not in BESIDE | {project["name"]}]
+
+
+def _is_lacking(requirement: str, version: str | None) -> bool:
+    if version is None or _name(requirement) == "ipywidgets":
+        return version is None
+    wanted, found = (list(map(int, re.findall(r"\d+", text))) for text in (requirement.partition(">=")[2], version))
+    return found < wanted
 
 
 def _name(requirement: str) -> str:

@@ -112,18 +112,19 @@ def test_it_installs_what_is_missing_as_pinned_and_leaves_the_rest(monkeypatch):
         said["command"], said["pins"] = command, Path(command[command.index("-c") + 1]).read_text()
 
     class Found:
-        def __init__(self, name):
-            self.metadata = {"Name": name}
+        def __init__(self, name, version):
+            self.metadata, self.version = {"Name": name}, version
 
-    there = [Found(name) for name in ("torch", "matplotlib", "ipywidgets", "Typing_Extensions")]
+    found = {"torch": "2.10.0+cu128", "matplotlib": "3.9", "ipywidgets": "7.7.1", "Typing_Extensions": "4.1"}
+    there = [Found(*pair) for pair in (found | {"transformers": "4.57.6", "tokenizers": "0.22.0"}).items()]
     monkeypatch.setattr(first_cell.subprocess, "run", run)
     monkeypatch.setattr(first_cell.metadata, "distributions", lambda: there)
     monkeypatch.setenv("PYTHONPATH", "before")
     first_cell.install()
     assert said["command"][-2:] == ["anywidget>=0.9.18", "transformers>=5.0"]
     names = {line.split("==")[0] for line in said["pins"].splitlines()}
-    assert {"anywidget", "psygnal"} <= names
-    assert not {"torch", "ipywidgets", "typing-extensions"} & names
+    assert {"anywidget", "psygnal", "transformers"} <= names
+    assert not {"torch", "ipywidgets", "typing-extensions", "tokenizers"} & names
     assert os.environ["PYTHONPATH"] == os.pathsep.join([str(ROOT), "before"])
 
 
