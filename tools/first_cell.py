@@ -73,8 +73,8 @@ def put_into(notebook: dict, address: str) -> None:
 def install() -> None:
     """Install what a chapter needs and this Python lacks, as constraints.txt has it.
 
-    What is there stays as it is, torch above all, unless it is older than pyproject.toml asks for; ipywidgets even then,
-    for what shows the notebook has the other half of it.
+    What is there stays as it is, torch above all, unless it is older than pyproject.toml asks for; ipywidgets even
+    then, for what shows the notebook has the other half of it.
     """
     here = {_name(one.metadata["Name"]): one.version for one in metadata.distributions()}
     lacking = [line for line in needed() if _is_lacking(line, here.get(_name(line)))]
