@@ -113,17 +113,19 @@ def main() -> None:
     """Write the address, where one is given, and the cell into each chapter."""
     import nbformat  # which a reader's Python need not have
 
+    from tools.whole_files import write_whole
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--address", help="the repository's, for CITATION.cff")
     wished = parser.parse_args().address
     text = CITATION.read_text(encoding="utf-8")
     if wished is not None:
         text = with_address(text, wished)
-        CITATION.write_text(text, encoding="utf-8")
+        write_whole(CITATION, text)
     for path in sorted((ROOT / "chapters").glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         put_into(notebook, address_in(text))
-        path.write_text(nbformat.writes(nbformat.from_dict(notebook)).rstrip("\n") + "\n", encoding="utf-8")
+        write_whole(path, nbformat.writes(nbformat.from_dict(notebook)).rstrip("\n") + "\n")
         print(f"{path.relative_to(ROOT)}: {address_in(text) or 'no address yet'}")
 
 

@@ -20,6 +20,7 @@ from reference_files import all_files, load  # noqa: E402
 from running import Environment, cases, run_case, up_to_last_mark  # noqa: E402
 
 from every_byte.gpu.cases.files import file_name, read  # noqa: E402
+from every_byte.whole_files import write_whole  # noqa: E402
 from utils import Trace  # noqa: E402
 
 PAGE = ROOT / "book" / "verified_operations.md"
@@ -92,7 +93,7 @@ def main() -> None:
             for operation in sorted(run.gpu.operations - run.gpu.unmodelled):
                 verified.setdefault(operation, f"{name}.{card}")
     rows = [f"| `{operation}` | {case} |\n" for operation, case in sorted(verified.items())]
-    PAGE.write_text(HEAD + database() + PROGRAMS + "".join(rows), encoding="utf-8")
+    write_whole(PAGE, HEAD + database() + PROGRAMS + "".join(rows))
     print(f"{PAGE.relative_to(ROOT)}: {len(verified)} operations")
 
 
