@@ -57,35 +57,44 @@ SITE_STAMP := $(VENV)/.installed-site
 TEST_STAMP := $(VENV)/.installed-test
 ZOO_STAMP := $(VENV)/.installed-zoo
 
-$(PY):
+# An environment that was left half-made, as by Ctrl-C, has no pip, or one without the list of its files, which comes last: it
+# is made whole, or anew where that fails. One that is whole stays, whoever made it.
+HAS_PIP = $(PY) -c 'import importlib.metadata as m; all(f.locate().exists() for f in m.files("pip") if f.suffix == ".py") or 1/0'
+$(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'Every Byte needs Python 3.11 or newer; PYTHON=$(PYTHON) is older or missing. Try: make lab PYTHON=python3.12'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo '$(PYTHON) cannot make a virtual environment. On Debian or Ubuntu: apt-get install python3-venv'; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo '1 of 3: a virtual environment in $(VENV), a few seconds'
+	@$(HAS_PIP) 2>/dev/null || { $(PYTHON) -m venv $(VENV) && $(HAS_PIP) 2>/dev/null; } || $(PYTHON) -m venv --clear $(VENV)
+	@touch $@
 
 # torch alone is taken from TORCH_INDEX, and alone (--no-deps): that index holds other, older packages too. `torch==2.13.0`
 # in constraints.txt admits 2.13.0+cpu, and where pip also sees PyPI's 2.13.0 it prefers 2.13.0+cpu, which sorts above it.
-# The second step finds torch there and leaves it as it is.
+# The second step finds torch there and leaves it as it is. After Ctrl-C pip installs anew what was not there as a whole.
+TORCH_SIZE := $(if $(TORCH_INDEX),of TORCH_INDEX; the CPU build takes 190 MB,$(if $(filter Linux,$(shell uname -s)),\
+  the CUDA build, several GB: see README.md for another,some 100 MB))
 define install
-$(if $(TORCH_INDEX),$(PY) -m pip install --no-deps --index-url "$(TORCH_INDEX)" -c constraints.txt torch)
+@echo '2 of 3: PyTorch, $(TORCH_SIZE); then a minute or two'
+$(PY) -m pip install $(if $(TORCH_INDEX),--no-deps --index-url "$(TORCH_INDEX)") -c constraints.txt torch
+@echo '3 of 3: the other packages, between 110 and 180, which take 150 to 250 MB and some minutes'
 $(PY) -m pip install -c constraints.txt -e ".[$(1)]"
 @$(PY) -m jupyter labextension disable "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true
 endef
 
-$(LAB_STAMP): pyproject.toml constraints.txt | $(PY)
+$(LAB_STAMP): pyproject.toml constraints.txt | $(VENV)/.made
 	$(call install,lab)
 	@touch $@
 
-$(SITE_STAMP): pyproject.toml constraints.txt | $(PY)
+$(SITE_STAMP): pyproject.toml constraints.txt | $(VENV)/.made
 	$(call install,site)
 	@touch $(LAB_STAMP) $@
 
-$(TEST_STAMP): pyproject.toml constraints.txt | $(PY)
+$(TEST_STAMP): pyproject.toml constraints.txt | $(VENV)/.made
 	$(call install,test)
 	@touch $(LAB_STAMP) $(SITE_STAMP) $@
 
-$(ZOO_STAMP): pyproject.toml constraints.txt | $(PY)
+$(ZOO_STAMP): pyproject.toml constraints.txt | $(VENV)/.made
 	$(call install,zoo)
 	@touch $(LAB_STAMP) $(SITE_STAMP) $(TEST_STAMP) $@
 

@@ -23,16 +23,18 @@ for step in range(2):
 print("trained", flush=True)
 """
 NEVER_ENDING = """
-import sys, time
+import signal, sys, time
 from every_byte import whole_files
 from every_byte.__main__ import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process in the background ignores
 moment = sys.argv.pop(1)
 write = whole_files._write
 def slowly(place, data):
     write(place, data[: len(data) // 2])
     print("writing", flush=True)
     time.sleep(60)
-whole_files._write = slowly
+if moment != "program":
+    whole_files._write = slowly
 if moment == "report":
     from every_byte.account.report import Report
     def __repr__(self):
@@ -114,7 +116,7 @@ def test_ctrl_c_in_its_own_work_ends_it_in_a_line_and_leaves_the_files(folder, m
 
 
 def test_ctrl_c_in_the_program_ends_the_program_and_the_report_follows(folder):
-    command = [sys.executable, "-m", "every_byte", "run", "--json", "figures.json", "train.py", "60"]
+    command = [sys.executable, "-c", NEVER_ENDING, "program", "run", "--json", "figures.json", "train.py", "60"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "made\n"
         time.sleep(0.5)

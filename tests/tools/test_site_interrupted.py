@@ -13,7 +13,7 @@ from tools import site
 
 # The site's own `main`, whose parts do nothing, or wait at one of them.
 PROGRAM = """
-import multiprocessing, sys, time
+import multiprocessing, signal, sys, time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from tools import site, site_explorers
@@ -42,6 +42,7 @@ def wait(part):
         time.sleep(60)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process in the background ignores
     folder, wait_at = Path(sys.argv[1]), sys.argv[2]
     sys.argv[1:] = ["--no-pdfs"]
     site.ROOT = site.BUILD = folder
