@@ -52,6 +52,20 @@ def _is_terminal(stream) -> bool:
     return stream is not None and stream.isatty()
 
 
+class Counted:
+    """How far work of many parts is, in words: what is done, of how many, and by the pace so far what is left."""
+
+    def __init__(self, what: str, n: int) -> None:
+        self._what, self._n, self._start, self.n_done = what, n, time.monotonic(), 0
+
+    def __call__(self) -> str:
+        words = f"{self._what}: {self.n_done} of {self._n}"
+        if not self.n_done:
+            return words
+        left_s = (time.monotonic() - self._start) / self.n_done * (self._n - self.n_done)
+        return f"{words}, some {left_s / 60:.0f} min left" if left_s >= 90 else f"{words}, some {left_s:.0f} s left"
+
+
 class Beside:
     """Within it, says in one line what somebody else's program is at, where that has written nothing for a second.
 

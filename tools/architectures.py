@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT)]
 import torch  # noqa: E402
 
 from every_byte.whole_files import write_whole  # noqa: E402
+from tools.whole_files import plainly  # noqa: E402
 from utils.experiments.architecture_rows import row_of, versions  # noqa: E402
 from utils.experiments.architecture_table import STORED, ArchitectureTable  # noqa: E402
 from utils.experiments.architectures import ARCHITECTURES  # noqa: E402
@@ -81,4 +82,4 @@ def _quiet() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(plainly(main))

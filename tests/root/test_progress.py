@@ -11,7 +11,7 @@ from torch import nn
 
 from every_byte import progress
 from every_byte.account import account, numbers
-from every_byte.progress import Beside, at_work, tell
+from every_byte.progress import Beside, Counted, at_work, tell
 
 
 class Terminal(io.StringIO):
@@ -179,3 +179,14 @@ def test_a_fork_of_the_program_writes_as_it_likes(screen):
         if not process:
             os._exit(out.write("four") - 4)
         assert os.waitpid(process, 0)[1] == 0
+
+
+def test_what_is_left_follows_from_the_pace_so_far(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    counted = Counted("recorded", 10)
+    assert counted() == "recorded: 0 of 10"
+    now[0], counted.n_done = 120.0, 4
+    assert counted() == "recorded: 4 of 10, some 30 s left"
+    now[0] = 500.0
+    assert counted() == "recorded: 4 of 10, some 10 min left"
