@@ -72,12 +72,12 @@ $(VENV)/.made:
 # torch alone is taken from TORCH_INDEX, and alone (--no-deps): that index holds other, older packages too. `torch==2.13.0`
 # in constraints.txt admits 2.13.0+cpu, and where pip also sees PyPI's 2.13.0 it prefers 2.13.0+cpu, which sorts above it.
 # The second step finds torch there and leaves it as it is. After Ctrl-C pip installs anew what was not there as a whole.
-TORCH_SIZE := $(if $(TORCH_INDEX),of TORCH_INDEX; the CPU build takes 190 MB,$(if $(filter Linux,$(shell uname -s)),\
-  the CUDA build, several GB: see README.md for another,some 100 MB))
+TORCH_SIZE = $(if $(TORCH_INDEX),190 MB for the CPU build,$(if $(filter Linux,$(shell uname -s)),several GB for the CUDA \
+  build; README.md has the CPU build,some 100 MB))
 define install
-@echo '2 of 3: PyTorch, $(TORCH_SIZE); then a minute or two'
+@echo '2 of 3: PyTorch: $(strip $(TORCH_SIZE))'
 $(PY) -m pip install $(if $(TORCH_INDEX),--no-deps --index-url "$(TORCH_INDEX)") -c constraints.txt torch
-@echo '3 of 3: the other packages, between 110 and 180, which take 150 to 250 MB and some minutes'
+@echo '3 of 3: the other packages, 110 to 180 of them: 150 to 250 MB, some minutes'
 $(PY) -m pip install -c constraints.txt -e ".[$(1)]"
 @$(PY) -m jupyter labextension disable "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true
 endef
