@@ -130,6 +130,8 @@ def write(folder: Path = SLIDES, wanted: list[Figure] | None = None) -> list[Pat
         if one.is_diagram:
             svg = stored(one, SVG)
         else:
+            if one.notebook not in chapters:
+                print(f"        figures of {one.notebook.stem}", flush=True)
             svg = drawn(chapters.setdefault(one.notebook, Running(_read(one.notebook))).shown_by(one.cell))
         (folder / f"{one.name}.svg").write_text(licensed(svg, one), encoding="utf-8")
     files = sorted(folder.glob("*.svg"))
