@@ -62,12 +62,35 @@ TEST_STAMP := $(VENV)/.installed-test
 ZOO_STAMP := $(VENV)/.installed-zoo
 TOOLS_STAMP := build/tools/.installed
 
-$(PY):
+# An environment that was left half-made, as by Ctrl-C, has no pip, or one without the list of its files, which comes last: it
+# is made whole, or anew where that fails. One that is whole stays, whoever made it.
+HAS_PIP = $(PY) -c 'import importlib.metadata as m; all(f.locate().exists() for f in m.files("pip") if f.suffix == ".py") or 1/0'
+$(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo 'Every Byte needs Python 3.11 or newer; PYTHON=$(PYTHON) is older or missing. Try: make lab PYTHON=python3.12'; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 	  { echo '$(PYTHON) cannot make a virtual environment. On Debian or Ubuntu: apt-get install python3-venv'; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo '1 of 3: a virtual environment in $(VENV), a few seconds'
+	@$(HAS_PIP) 2>/dev/null || { $(PYTHON) -m venv $(VENV) && $(HAS_PIP) 2>/dev/null; } || $(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+# torch alone is taken from TORCH_INDEX, and alone (--no-deps): that index holds other, older packages too. `torch==2.13.0`
+# in constraints.txt admits 2.13.0+cpu, and where pip also sees PyPI's 2.13.0 it prefers 2.13.0+cpu, which sorts above it.
+# The last step finds torch there and leaves it as it is. After Ctrl-C pip installs anew what was not there as a whole.
+TORCH_SIZE = $(if $(TORCH_INDEX),190 MB for the CPU build,$(if $(filter Linux,$(shell uname -s)),several GB for the CUDA \
+  build; README.md has the CPU build,some 100 MB))
+TORCH_SOURCE = $(if $(wildcard $(TORCH_INDEX)/.),--no-index --find-links,--index-url)
+torch_from_index = $(if $(TORCH_INDEX),$(PY) -m pip install --no-deps $(TORCH_SOURCE) "$(TORCH_INDEX)" -c constraints.txt torch)
+say_torch = @echo '2 of 3: PyTorch: $(strip $(TORCH_SIZE))'
+say_others = @echo '3 of 3: the other packages, 110 to 180 of them: 150 to 250 MB, some minutes'
+no_announcements = @$(PY) -m jupyter labextension disable "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true
+define install
+$(say_torch)
+$(or $(torch_from_index),$(PY) -m pip install -c constraints.txt torch)
+$(say_others)
+$(PY) -m pip install -c constraints.txt -e ".[$(1)]"
+$(no_announcements)
+endef
 
 # The lab's packages are those of locks/, by their hashes; pip takes no other file. torch too, if it is PyPI's: from TORCH_INDEX, or
 # from a folder of wheels that pip is set up with, it comes without. The right torch that is there stays, of whatever build. Last the
@@ -75,39 +98,29 @@ $(PY):
 TORCH_IS_THERE = from importlib.metadata import version; \
   assert "torch==" + version("torch").split("+")[0] in open("constraints.txt").read().split()
 define install_lab
+$(say_torch)
 $(torch_from_index)
 @$(PY) -c '$(TORCH_IS_THERE)' 2>/dev/null || $(PY) -m pip install --no-deps --no-index -c constraints.txt torch >/dev/null 2>&1 || \
   $(PY) -m pip install --require-hashes -r locks/lab.txt -r locks/torch.txt
+$(say_others)
 $(PY) -m pip install --require-hashes -r locks/lab.txt
 $(PY) -m pip install --no-build-isolation -c constraints.txt -e .
 $(no_announcements)
 endef
 
-# torch alone is taken from TORCH_INDEX, and alone (--no-deps): that index holds other, older packages too. `torch==2.13.0`
-# in constraints.txt admits 2.13.0+cpu, and where pip also sees PyPI's 2.13.0 it prefers 2.13.0+cpu, which sorts above it.
-# The second step finds torch there and leaves it as it is.
-torch_from_index = $(if $(TORCH_INDEX),$(PY) -m pip install --no-deps $(TORCH_SOURCE) "$(TORCH_INDEX)" -c constraints.txt torch)
-TORCH_SOURCE = $(if $(wildcard $(TORCH_INDEX)/.),--no-index --find-links,--index-url)
-no_announcements = @$(PY) -m jupyter labextension disable "@jupyterlab/apputils-extension:announcements" >/dev/null 2>&1 || true
-define install
-$(torch_from_index)
-$(PY) -m pip install -c constraints.txt -e ".[$(1)]"
-$(no_announcements)
-endef
-
-$(LAB_STAMP): pyproject.toml constraints.txt locks/lab.txt locks/torch.txt | $(PY)
+$(LAB_STAMP): pyproject.toml constraints.txt locks/lab.txt locks/torch.txt | $(VENV)/.made
 	$(install_lab)
 	@touch $@
 
-$(SITE_STAMP): pyproject.toml constraints.txt | $(PY)
+$(SITE_STAMP): pyproject.toml constraints.txt | $(VENV)/.made
 	$(call install,site)
 	@touch $(LAB_STAMP) $@
 
-$(TEST_STAMP): pyproject.toml constraints.txt | $(PY)
+$(TEST_STAMP): pyproject.toml constraints.txt | $(VENV)/.made
 	$(call install,test)
 	@touch $(LAB_STAMP) $(SITE_STAMP) $@
 
-$(ZOO_STAMP): pyproject.toml constraints.txt | $(PY)
+$(ZOO_STAMP): pyproject.toml constraints.txt | $(VENV)/.made
 	$(call install,zoo)
 	@touch $(LAB_STAMP) $(SITE_STAMP) $(TEST_STAMP) $@
 
@@ -165,6 +178,7 @@ nightly: $(ZOO_STAMP)
 # ---------------------------------------------------------------------------------------------------------------- write
 
 chapters: $(TEST_STAMP)
+	@$(PY) -m tools.first_cell
 	$(PY) tools/notebooks.py $(or $(CHAPTERS),$(error There is no chapter in chapters/))
 
 site: $(SITE_STAMP)

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from every_byte.account import run
+from every_byte.account.program import INTERRUPTED
 from every_byte.account.snapshots import diff, read
 from every_byte.gpu.memory.versions import rules_here
 from every_byte.verify import verify
@@ -52,10 +53,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; returns the exit code. What it does not understand raises SystemExit, with code 2."""
+    """The command line; returns the exit code. What it does not understand raises SystemExit, with code 2.
+
+    Ctrl-C ends a program that is run, and its report follows; at any other moment it ends the command.
+    """
     argv = sys.argv[1:] if argv is None else argv
     if argv and argv[0] in COMMANDS:
-        return COMMANDS[argv[0]](argv[1:])
+        try:
+            return COMMANDS[argv[0]](argv[1:])
+        except KeyboardInterrupt:
+            print(f"every-byte {argv[0]}: interrupted; no file is half-written.", file=sys.stderr)
+            return INTERRUPTED
     _, unknown = parser().parse_known_args(argv)  # --version and --help end here
     got = repr(unknown[0]) if unknown else "none"
     parser().error(

@@ -1,12 +1,16 @@
 """Says on a terminal what long work is at: one line on standard error, written over, and gone when the work is done."""
 
+import os
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 _EVERY_S = 0.1
+_SILENT_S = 1.0
+"""So long a program beside which something is said must have written nothing."""
 
 
 class _Line:
@@ -40,5 +44,92 @@ def at_work() -> Iterator[None]:
 def tell(words: str) -> None:
     """What is done now; nobody is told where standard error is no terminal, nor more than ten times a second."""
     is_time = time.monotonic() - _LINE.written_at >= _EVERY_S
-    if _LINE.depth and is_time and sys.stderr is not None and sys.stderr.isatty():
+    if _LINE.depth and is_time and _is_terminal(sys.stderr):
         _LINE.write(words)
+
+
+def _is_terminal(stream) -> bool:
+    return stream is not None and stream.isatty()
+
+
+class Counted:
+    """How far work of many parts is, in words: what is done, of how many, and by the pace so far what is left."""
+
+    def __init__(self, what: str, n: int) -> None:
+        self._what, self._n, self._start, self.n_done = what, n, time.monotonic(), 0
+
+    def __call__(self) -> str:
+        words = f"{self._what}: {self.n_done} of {self._n}"
+        if not self.n_done:
+            return words
+        left_s = (time.monotonic() - self._start) / self.n_done * (self._n - self.n_done)
+        return f"{words}, some {left_s / 60:.0f} min left" if left_s >= 90 else f"{words}, some {left_s:.0f} s left"
+
+
+class Beside:
+    """Within it, says in one line what somebody else's program is at, where that has written nothing for a second.
+
+    The line goes before the program writes the next time, and does not come while a line of the program's is
+    unfinished, as a progress bar's or a question's is. What other processes write, or C, is not seen.
+    """
+
+    def __init__(self, words: Callable[[], str]) -> None:
+        self._words, self._process = words, os.getpid()
+        self._turn, self._is_over = threading.RLock(), threading.Event()
+        self._width, self._written_at, self._is_whole = 0, time.monotonic(), True
+        self._undoings: list[Callable[[], None]] = []
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> "Beside":
+        if _is_terminal(sys.stderr):
+            self._stream, self._write = sys.stderr, sys.stderr.write
+            for stream in filter(_is_terminal, (sys.stdout, sys.stderr)):
+                self._follow(stream)
+            self._thread = threading.Thread(target=self._say, name="every_byte.progress", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *exception) -> None:
+        if self._thread is not None and os.getpid() == self._process:
+            self._is_over.set()
+            self._thread.join()
+            self._show("")
+        for undo in self._undoings:
+            undo()
+
+    def _follow(self, stream) -> None:
+        """Have a stream's `write` take the line away first."""
+        original = stream.write
+
+        def write(text: str) -> int:
+            if os.getpid() != self._process:  # a fork of this process, without the thread
+                return original(text)
+            with self._turn:
+                self._show("")
+                self._written_at = time.monotonic()
+                self._is_whole = text[-1:] == "\n" if text else self._is_whole
+                return original(text)
+
+        with suppress(AttributeError):  # of a stream that is not Python's own
+            before = stream.__dict__.pop("write", None)
+            stream.write = write
+            self._undoings.append(lambda: _restore(stream, before))
+
+    def _say(self) -> None:
+        while not self._is_over.wait(_SILENT_S / 2):
+            with self._turn, suppress(Exception):  # the program goes on meanwhile, and closes what it likes
+                if self._is_whole and time.monotonic() - self._written_at >= _SILENT_S:
+                    self._show(self._words())
+
+    def _show(self, words: str) -> None:
+        if words or self._width:
+            words = words[: shutil.get_terminal_size().columns - 1]
+            self._write(f"\r{words.ljust(self._width)}\r")
+            self._stream.flush()
+            self._width = len(words)
+
+
+def _restore(stream, write: Callable[[str], int] | None) -> None:
+    del stream.write
+    if write is not None:  # a stream that was seen to before
+        stream.write = write

@@ -8,6 +8,8 @@ import textwrap
 from html import escape
 from pathlib import Path
 
+from tools.whole_files import write_whole
+
 ROOT = Path(__file__).resolve().parent.parent
 DRAWING = ROOT / "book" / "images" / "architecture.svg"
 PATH = {
@@ -82,7 +84,7 @@ def drawing() -> str:
 
 def main() -> None:
     """Writes the drawing."""
-    DRAWING.write_text(drawing(), encoding="utf-8")
+    write_whole(DRAWING, drawing())
 
 
 if __name__ == "__main__":

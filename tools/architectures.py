@@ -22,6 +22,8 @@ sys.path[:0] = [str(ROOT)]
 
 import torch  # noqa: E402
 
+from every_byte.whole_files import write_whole  # noqa: E402
+from tools.whole_files import plainly  # noqa: E402
 from utils.experiments.architecture_rows import row_of, versions  # noqa: E402
 from utils.experiments.architecture_table import STORED, ArchitectureTable  # noqa: E402
 from utils.experiments.architectures import ARCHITECTURES  # noqa: E402
@@ -61,7 +63,7 @@ def _stored() -> dict[str, dict]:
 def _store(rows: dict[str, dict]) -> None:
     ordered = {name: rows[name] for name in ARCHITECTURES if name in rows}
     found = {"versions": versions(), "architectures": ordered}
-    STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_whole(STORED, json.dumps(found, indent=1) + "\n")
 
 
 def _row(name: str) -> tuple[str, dict]:
@@ -80,4 +82,4 @@ def _quiet() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(plainly(main))

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 from tools.chromium import chromium
+from tools.whole_files import write_whole
 
 # On paper nothing unfolds: the answer in one sentence and the solutions come last, these under the names of their
 # exercises, other answers lie open, and what is folded to look behind, checks and bodies of functions, is left out.
@@ -75,4 +76,4 @@ def _print(page, chapter: Path, place: Path) -> None:
         outline=True,
         tagged=True,
     )
-    place.write_bytes(pdf)
+    write_whole(place, pdf)

@@ -15,6 +15,7 @@ from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula
 from every_byte.remedies.eight_bit import BLOCK
 from every_byte.units import short
+from every_byte.whole_files import write_whole
 from utils.experiments.remedy_step import ROWS
 from utils.formulas.llama_block import llama_block_saved
 from utils.formulas.llama_counts import llama_parameter_count
@@ -180,7 +181,7 @@ table.remedies :is(th, td):nth-child(3) { width: 27%; }
 
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(page(), encoding="utf-8")
+    write_whole(PAGE, page())
 
 
 def page() -> str:

@@ -20,6 +20,7 @@ import tempfile
 from pathlib import Path
 
 from tools.chromium import browser
+from tools.whole_files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES, IMAGES = ROOT / "book" / "examples", ROOT / "book" / "images"
@@ -125,7 +126,7 @@ def page_of_the_report(place: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         report_of(PICTURED, Path(folder))
         shutil.copy(Path(folder, PAGE), place)
-    stamp.write_text(now, encoding="utf-8")
+    write_whole(stamp, now)
 
 
 def main() -> None:
@@ -135,9 +136,9 @@ def main() -> None:
             text = report_of(name, Path(folder))
             if name == PICTURED and not all(map(_is_of(text), THEMES)):
                 _photograph(Path(folder, PAGE), text)
-        (EXAMPLES / f"{name}.txt").write_text(text, encoding="utf-8")
+        write_whole(EXAMPLES / f"{name}.txt", text)
     for name in examples():
-        (EXAMPLES / f"{name}.txt").write_text(printed_by(name), encoding="utf-8")
+        write_whole(EXAMPLES / f"{name}.txt", printed_by(name))
     print(f"{len(RUNS) + len(examples())} texts in {EXAMPLES.relative_to(ROOT)}, {len(THEMES)} pictures")
 
 

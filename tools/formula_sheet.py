@@ -13,6 +13,7 @@ from every_byte import rounding
 from every_byte.formula.expressions import LETTER_ORDER, ROUNDING_BYTES, Expression
 from every_byte.formula.formula import Formula, Term
 from every_byte.units import short
+from every_byte.whole_files import write_whole
 from utils.formulas.block import ATTENTIONS, PARTS, block_parts, block_saved
 from utils.formulas.estimates import (
     autocast_activations,
@@ -68,7 +69,7 @@ table.numbers { font-size: 5.9pt; white-space: nowrap; } table.numbers td + td {
 
 def main() -> None:
     """Write the page."""
-    PAGE.write_text(page(), encoding="utf-8")
+    write_whole(PAGE, page())
 
 
 def page() -> str:

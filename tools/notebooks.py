@@ -18,6 +18,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 
+from tools.whole_files import plainly, write_whole
+
 WIDGET_MIMES = ("application/vnd.jupyter.widget-view+json", "application/vnd.jupyter.widget-state+json")
 NOTEBOOK_METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -98,6 +100,23 @@ def execute(notebook: NotebookNode, folder: Path, **options) -> NotebookNode:
     return client.execute()
 
 
+def tell(words: str) -> None:
+    """What is done now, on a terminal, in a line that the next one is written over."""
+    if sys.stderr.isatty():
+        print(f"\r{words[:78]:78}", end="\r", file=sys.stderr, flush=True)
+
+
+class Told:
+    """Tells of each cell that starts."""
+
+    def __init__(self, path: Path, notebook: NotebookNode) -> None:
+        self._words, self._n = str(path), len(notebook.cells)
+
+    def __call__(self, cell: NotebookNode, cell_index: int) -> None:
+        """Called by nbclient."""
+        tell(f"{self._words}, cell {cell_index + 1} of {self._n}")
+
+
 def lines_of(cell: NotebookNode) -> list[str]:
     """The text of a cell's outputs, line by line: what it printed, the plain form of what it showed, its error."""
     found = []
@@ -140,22 +159,24 @@ def main(arguments: list[str]) -> int:
         for path, said in differing.items():
             print(f"{path}: {len(said)} cells differ", *said, sep="\n  ")
         return int(any(differing.values()))
-    for path in options.notebooks:
+    for number, path in enumerate(options.notebooks, start=1):
+        tell(f"{path}, {number} of {len(options.notebooks)}")
         before = path.read_text(encoding="utf-8")
         notebook = normalise(nbformat.reads(before, as_version=4))
         try:
             if not options.only_normalise:
-                notebook = normalise(execute(notebook, path.parent))
+                notebook = normalise(execute(notebook, path.parent, on_cell_start=Told(path, notebook)))
         except CellExecutionError as error:
             print(f"{path}: left as it was; a cell failed.\n{error}", file=sys.stderr)
             return 1
         nbformat.validate(notebook)
         after = nbformat.writes(notebook).rstrip("\n") + "\n"
         if after != before:
-            path.write_text(after, encoding="utf-8")
+            write_whole(path, after)
+        tell("")
         print(f"{path}: {'unchanged' if after == before else 'written'}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(plainly(lambda: main(sys.argv[1:]), "what was written stays, and the rest is as it was"))

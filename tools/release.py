@@ -26,6 +26,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from tools.example_runs import EXAMPLES, PICTURED, PROGRAM, RUNS, report_in
+from tools.whole_files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "build" / "dist"
@@ -73,7 +74,7 @@ def prepare(version: str, root: Path, today: date) -> None:
         _replaced(root / "CITATION.cff", lambda text: _cited(text, version, today)),
     ]
     for path, text in files:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
         say(f"{path.relative_to(root)}: {version}")
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from every_byte.gpu.memory.versions import VERSIONS
 from every_byte.verify.recordings import BOOK, Recorded, Recordings, versions
 from every_byte.verify.verify import jobs
+from every_byte.whole_files import write_whole
 from tools.release_changes import CHANGES, LIBRARIES, PROGRAMS, Change
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,7 +65,7 @@ LINK = "https://github.com/pytorch/pytorch"
 def main() -> None:
     """Write the page."""
     argparse.ArgumentParser(prog="python -m tools.releases", description=__doc__.split("\n")[0]).parse_args()
-    PAGE.write_text(page(), encoding="utf-8")
+    write_whole(PAGE, page())
     print(PAGE.relative_to(ROOT))
 
 

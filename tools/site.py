@@ -5,19 +5,22 @@ Mathematics and type come from npm, as book/package-lock.json pins them, and are
 nobody for anything. Then Chromium, where there is one, prints each chapter to a PDF. Nothing is written outside build/.
 
 Where only chapters and pages have changed since the last time, the others are not read again, and not printed again.
+Until the new site is whole the last one stands; Ctrl-C leaves it so.
 """
 
 import argparse
 import contextlib
 import hashlib
+import multiprocessing
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from tools.chapter_pdfs import print_chapters
@@ -26,11 +29,13 @@ from tools.example_runs import PAGE, page_of_the_report
 from tools.site_explorers import FEW, copy_explorers, digest_of, folder_name, store_all
 from tools.site_policy import give_policies
 from tools.slides import SLIDES, refresh
+from tools.whole_files import plainly, write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
 BUILD = ROOT / "build" / "site"
 NPM, STATIC, SOURCE, KEPT, HTML = (BUILD / name for name in ("npm", "static", "source", "kept", "html"))
+NEW = BUILD / "new"  # what is to be build/site/html once it is whole
 EXAMPLE = BUILD / "example"  # the report of the example program, as a page
 FONTS = ("source-serif-4", "source-sans-3", "source-code-pro")
 
@@ -130,12 +135,12 @@ def build_pages(*options: str) -> None:
     if not stamp.is_file() or stamp.read_text(encoding="utf-8") != now:
         shutil.rmtree(KEPT, ignore_errors=True)
     stamp.unlink(missing_ok=True)  # what is not read again does not warn again: it must have passed
-    shutil.rmtree(HTML, ignore_errors=True)
+    shutil.rmtree(NEW, ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-n", "-W", "--keep-going", "-a", "-q"]
-    command += ["-c", str(BOOK), "-d", str(KEPT / "doctrees"), *options, str(SOURCE), str(HTML)]
+    command += ["-c", str(BOOK), "-d", str(KEPT / "doctrees"), *options, str(SOURCE), str(NEW)]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, check=True)
-    stamp.write_text(now, encoding="utf-8")
-    for page in HTML.rglob("*.html"):  # `auto` is for the theme's script; without scripts it is no colour at all
+    write_whole(stamp, now)
+    for page in NEW.rglob("*.html"):  # `auto` is for the theme's script; without scripts it is no colour at all
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace('data-theme="auto"', 'data-theme="light"', 1), encoding="utf-8")
     give_policies(HTML)
@@ -149,11 +154,43 @@ def can_print() -> bool:
     return True
 
 
-def timed(words: str, part: Callable[[], object]) -> None:
-    """Does a part, and says how long it took."""
-    start = time.perf_counter()
-    part()
-    print(f"{words:16}{time.perf_counter() - start:6.1f} s", flush=True)
+def put_in_place() -> None:
+    """The new site for the last one: not even Ctrl-C leaves none."""
+    old = BUILD / "old"
+    shutil.rmtree(old, ignore_errors=True)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    if HTML.exists():
+        HTML.rename(old)
+    NEW.rename(HTML)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    shutil.rmtree(old, ignore_errors=True)
+
+
+class Stages:
+    """Does one part after the other, and says which of how many it is, and how long it took."""
+
+    def __init__(self, n: int) -> None:
+        self._n, self._done = n, 0
+
+    def __call__(self, words: str, part: Callable[[], object]) -> None:
+        """Do one part."""
+        self._done += 1
+        print(f"{self._done} of {self._n}  {words}", flush=True)
+        start = time.perf_counter()
+        part()
+        print(f"        {words}: {time.perf_counter() - start:.1f} s", flush=True)
+
+
+@contextlib.contextmanager
+def at_the_same_time(work: Callable[[], object]) -> Iterator[Future]:
+    """Does work that starts processes beside the block; where the block is interrupted, they end."""
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            yield beside.submit(work)
+        except KeyboardInterrupt:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
 
 
 def main() -> None:
@@ -169,19 +206,19 @@ def main() -> None:
     prints, most = not wished.no_pdfs and can_print(), FEW if wished.few else None
     scripts = folder_name()
     options = ("-D", f"has_pdfs={int(prints)}", "-D", f"explorer_scripts={scripts}")
-    timed("parts from npm", lambda: copy_parts(install_parts()))
-    timed("a report", lambda: page_of_the_report(EXAMPLE / PAGE))
-    timed("figures", refresh)
-    timed("sources", stage)
-    with ThreadPoolExecutor(1) as beside:
-        accounts = beside.submit(store_all, most=most)  # processes of their own, which take longest
-        timed("pages", lambda: build_pages(*options))
+    stage_of = Stages(7 + prints)
+    stage_of("parts from npm", lambda: copy_parts(install_parts()))
+    stage_of("a report", lambda: page_of_the_report(EXAMPLE / PAGE))
+    stage_of("figures", refresh)
+    stage_of("sources", stage)
+    with at_the_same_time(lambda: store_all(most=most)) as accounts:  # which take longest
+        stage_of("pages, and explorers beside", lambda: build_pages(*options))
         if prints:
-            timed("PDFs", lambda: print_chapters(HTML, KEPT / "pdfs"))  # on paper explorers are tables
-        timed("explorers", accounts.result)
-    copy_explorers(HTML / "_static" / scripts, most)
+            stage_of("PDFs", lambda: print_chapters(NEW, KEPT / "pdfs"))  # on paper explorers are tables
+        stage_of("explorers, the rest", accounts.result)
+    stage_of("all in its place", lambda: (copy_explorers(NEW / "_static" / scripts, most), put_in_place()))
     print(f"The site is {(HTML / 'index.html').relative_to(ROOT)}.")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(plainly(main, "build/site/html is as it was"))

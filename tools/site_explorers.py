@@ -9,6 +9,7 @@ import gc
 import hashlib
 import multiprocessing
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -16,11 +17,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.metadata import version
 from pathlib import Path
 
+from tools.whole_files import write_whole
+
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "explorers"
 CODE = tuple(ROOT / name for name in ("every_byte", "utils"))
 PAGE = ROOT / "every_byte" / "widget" / "page"
 FIRST = ("ranks", "gpt", "fit", "block", "checkpoint")  # take longest, in this order
+QUIETLY = (signal.signal, (signal.SIGINT, signal.SIG_DFL))  # how a process of the pool begins: Ctrl-C ends it at once
 FEW = 4  # accounts of each explorer that are enough to look at its page
 MAY_BE_SAID = ("CUDA out of memory", "No available kernel", "PyTorch has no engine")
 
@@ -73,7 +77,7 @@ def store(name: str, most: int | None = None) -> tuple[str, float, int]:
     script = script_of(name, explorer, settings)
     if unexpected:
         raise unexpected[0]
-    (KEPT / f"{name}.js").write_text(script, encoding="utf-8")
+    write_whole(KEPT / f"{name}.js", script)
     return name, time.perf_counter() - start, len(settings)
 
 
@@ -93,15 +97,18 @@ def store_all(*, n_processes: int = 2, most: int | None = None) -> list[tuple[st
     shutil.rmtree(KEPT, ignore_errors=True)
     KEPT.mkdir(parents=True)
     # Spawned, not forked: this process may have imported torch, whose threads a fork would not have.
-    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn"), *QUIETLY) as pool:
         started = [pool.submit(_names) for _ in range(n_processes)]  # each imports it, side by side
         names = sorted(started[0].result(), key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
         done = []
         for found in as_completed([pool.submit(store, name, most) for name in names]):
             done.append(found.result())
             name, seconds, n_settings = done[-1]
-            print(f"  {name:14}{seconds:6.1f} s{n_settings:6} accounts", flush=True)
-    stamp.write_text(this, encoding="utf-8")
+            print(
+                f"        {name}: {n_settings} accounts in {seconds:.1f} s, {len(done)} of {len(names)} explorers",
+                flush=True,
+            )
+    write_whole(stamp, this)
     return done
 
 

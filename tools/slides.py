@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 from book.extensions.chapters import opening
 from tools.needed_cells import Running
 from tools.site_explorers import CODE, digest_of
+from tools.whole_files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 SLIDES = ROOT / "build" / "slides"
@@ -129,6 +130,8 @@ def write(folder: Path = SLIDES, wanted: list[Figure] | None = None) -> list[Pat
         if one.is_diagram:
             svg = stored(one, SVG)
         else:
+            if one.notebook not in chapters:
+                print(f"        figures of {one.notebook.stem}", flush=True)
             svg = drawn(chapters.setdefault(one.notebook, Running(_read(one.notebook))).shown_by(one.cell))
         (folder / f"{one.name}.svg").write_text(licensed(svg, one), encoding="utf-8")
     files = sorted(folder.glob("*.svg"))
@@ -152,7 +155,7 @@ def refresh(folder: Path = SLIDES) -> None:
     if not stamp.is_file() or stamp.read_text(encoding="utf-8") != now:
         stamp.unlink(missing_ok=True)
         write(folder)
-        stamp.write_text(now, encoding="utf-8")
+        write_whole(stamp, now)
 
 
 def main() -> int:

@@ -20,6 +20,7 @@ from tools.needed_cells import Running
 from tools.reading_time import MINUTES, MINUTES_AN_EXERCISE, WORDS_A_MINUTE, minutes_by_section
 from tools.slides import ZIP, figures
 from tools.tested import TESTED
+from tools.whole_files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "book" / "teachers.md"
@@ -85,7 +86,7 @@ are folded below the exercises. Numbers are bytes where nothing else is said.
 
 def main() -> int:
     """Write the page."""
-    PAGE.write_text(page(), encoding="utf-8")
+    write_whole(PAGE, page())
     print(PAGE.relative_to(ROOT))
     return 0
 

@@ -20,6 +20,9 @@ from reference_files import all_files, load  # noqa: E402
 from running import Environment, cases, run_case, up_to_last_mark  # noqa: E402
 
 from every_byte.gpu.cases.files import file_name, read  # noqa: E402
+from every_byte.progress import Beside, Counted  # noqa: E402
+from every_byte.whole_files import write_whole  # noqa: E402
+from tools.whole_files import plainly  # noqa: E402
 from utils import Trace  # noqa: E402
 
 PAGE = ROOT / "book" / "verified_operations.md"
@@ -86,13 +89,18 @@ def main() -> None:
     """Run everything and write the page."""
     warnings.simplefilter("ignore")
     verified: dict[str, str] = {}
-    for name, case, card, recording in recorded():
-        run = run_case(case, card)
-        if agrees(run, recording):
-            for operation in sorted(run.gpu.operations - run.gpu.unmodelled):
-                verified.setdefault(operation, f"{name}.{card}")
+    programs = recorded()
+    counted = Counted("programs", len(programs))
+    with Beside(counted):
+        for counted.n_done, (name, case, card, recording) in enumerate(programs):
+            run = run_case(case, card)
+            if agrees(run, recording):
+                for operation in sorted(run.gpu.operations - run.gpu.unmodelled):
+                    verified.setdefault(operation, f"{name}.{card}")
     rows = [f"| `{operation}` | {case} |\n" for operation, case in sorted(verified.items())]
-    PAGE.write_text(HEAD + database() + PROGRAMS + "".join(rows), encoding="utf-8")
+    with Beside(lambda: "PyTorch's own samples, the longer part"):
+        samples = database()
+    write_whole(PAGE, HEAD + samples + PROGRAMS + "".join(rows))
     print(f"{PAGE.relative_to(ROOT)}: {len(verified)} operations")
 
 
@@ -119,4 +127,4 @@ def database() -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(plainly(main))

@@ -8,6 +8,7 @@ from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import SPECS, GPUSpec
 from every_byte.gpu.requests import ROOMY_BYTES, Requests
 from every_byte.ledger.trace import Trace
+from every_byte.progress import tell
 
 from .steps import Step, turns_of
 from .where import Place
@@ -93,13 +94,15 @@ def fits_on(
     Counts: the requests of the GPU it ran on: another architecture has other workspaces and kernels.
     """
     run, basis = _requests(trace, steps, refused_at, settings or settings_of(trace))
+    tell(f"asking for the same where there is room for all, {len(trace):,d} allocations and frees")
     roomy = run.replay(ROOMY_BYTES, ROOMY_BYTES)
     if not roomy.is_settled:
         basis += UNSETTLED
     in_use_bytes = run.peak_bytes
     others = (spec for spec in others if spec.name != own.name)
     verdicts = []
-    for spec in _by_size(own, others):
+    for number, spec in enumerate(judged := _by_size(own, others), start=1):
+        tell(f"asking for the same on {spec.name}, {number} of {len(judged)} GPUs")
         room_bytes, _ = room_on(spec, run.settings)
         is_alike = spec.capability == own.capability
         about = spec.name, spec.device_name, spec.total_bytes, spec.context_bytes, room_bytes, is_alike

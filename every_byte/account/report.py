@@ -10,6 +10,7 @@ from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.trace import Trace
+from every_byte.whole_files import write_whole
 from every_byte.widget.timeline import reserved_after
 
 from . import notebook, page, text
@@ -209,7 +210,7 @@ class Report:
     def save(self, path: str | Path) -> Path:
         """Write that page to a file."""
         path = Path(path)
-        path.write_text(self.html(), encoding="utf-8")
+        write_whole(path, self.html())
         return path
 
 

@@ -17,9 +17,12 @@ from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
+from every_byte.progress import Beside, at_work, tell
+from every_byte.units import GiB
+from every_byte.whole_files import write_whole
 
 from .notes import Note
-from .options import gpu_of, parser, program_of, remark, settle_files, understood
+from .options import REPORTS, gpu_of, parser, program_of, remark, settle_files, understood
 from .program import Ended, Program
 from .report import Report
 from .training import Training
@@ -61,10 +64,21 @@ def run(program: Program, gpu, options: argparse.Namespace, at_end: Callable[...
         last = at_end(gpu, training)
         stack.enter_context(last.before_exit())
         training.insist = last.insist
-        ended = program.run()
+        with Beside(partial(_at, gpu, training, time.monotonic())):
+            ended = program.run()
         if ended.is_enough or training.n_stops and not ended.exit_code:
             ended = replace(ended, sentence=last.stopped, is_enough=True)
         return last.write(ended)
+
+
+def _at(gpu, training: Training, start: float) -> str:
+    """What the program is at, in a line."""
+    events = gpu.trace.events
+    sizes = (event.allocated_bytes for event in reversed(events[-100:]) if event.allocated_bytes is not None)
+    took = f"every-byte: {training.at}, {time.monotonic() - start:.0f} s"
+    if gpu.origin != "simulated" or not events:  # what is recorded of a real one is read at the end
+        return took
+    return f"{took}, {next(sizes, 0) / GiB:.1f} GiB allocated, {len(events):,d} allocations and frees"
 
 
 class AtEnd:
@@ -130,7 +144,18 @@ class _Report(AtEnd):
 
     def do(self, ended: Ended) -> int:
         """Write it; the exit code is the program's."""
-        report = Report.of(
+        with at_work():
+            tell("every-byte: whose each byte is")
+            report = self._of(ended)
+            said = "" if self._options.quiet else f"\n{report!r}"
+        if said:
+            print(said, file=sys.stderr or sys.__stderr__)
+        with at_work():
+            self._write_files(report)
+        return ended.exit_code
+
+    def _of(self, ended: Ended) -> Report:
+        return Report.of(
             self._gpu,
             steps=self._training.steps(),
             command=self._command,
@@ -141,18 +166,18 @@ class _Report(AtEnd):
             rank=None if self._options.ranks is None else (self._options.rank, self._options.ranks),
             was_stopped=ended.is_enough,
         )
-        options = self._options
-        if not options.quiet:
-            print(f"\n{report!r}", file=sys.stderr or sys.__stderr__)
-        if options.html:
-            report.save(options.html)
-        if options.json:
-            options.json.write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
-        if options.trace:
-            options.trace.write_text(_events_as_json(self._gpu.trace), encoding="utf-8")
-        if options.viz:
-            self._gpu.trace.save_memory_viz(options.viz)
-        return ended.exit_code
+
+    def _write_files(self, report: Report) -> None:
+        writing = {
+            "html": report.save,
+            "json": lambda path: write_whole(path, json.dumps(report.to_json(), indent=1)),
+            "trace": lambda path: write_whole(path, _events_as_json(self._gpu.trace)),
+            "viz": lambda path: self._gpu.trace.save_memory_viz(path),
+        }
+        for name in REPORTS:
+            if path := getattr(self._options, name):
+                tell(f"every-byte: writing {path.name}")
+                writing[name](path)
 
 
 def _notes(gpu, was_stopped: bool) -> list[Note]:

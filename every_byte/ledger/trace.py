@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from every_byte.whole_files import write_whole
+
 from .attribution import Attribution, Owners
 from .events import Event
 from .formats import events_of_recording, events_of_snapshot, viewer_snapshot
@@ -233,4 +235,4 @@ class Trace:
         Raises: ValueError for a trace without addresses, as recordings are.
         """
         content = pickle.dumps(viewer_snapshot(self.events, self.allocator_settings))
-        Path(path).write_bytes(content)
+        write_whole(path, content)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from every_byte.gpu.cases.files import file_name, read
+from every_byte.whole_files import write_whole
 
 REFERENCE = Path(__file__).resolve().parents[2] / "tests" / "reference"
 BOOK = "2.13.0"
@@ -90,4 +91,4 @@ def pack(own: Mapping[str, dict | None], path: Path) -> None:
     """Write a packed file: the same content gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = json.dumps(dict(sorted(own.items())), separators=(",", ":")).encode()
-    path.write_bytes(lzma.compress(content, preset=9))
+    write_whole(path, lzma.compress(content, preset=9))

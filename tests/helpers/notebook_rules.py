@@ -13,6 +13,7 @@ from prediction_rules import is_folded, the_folds, the_predictions
 from book.extensions.chapters import MINUTES, QUESTION
 from book.extensions.explorers import OTHER_WIDGETS
 from book.extensions.page_notes import STORED_RESULTS
+from tools.first_cell import CELL_ID
 from tools.notebooks import is_readable
 from tools.reading_time import count_words, reading
 
@@ -201,12 +202,15 @@ def the_length(notebook: NotebookNode) -> Iterator[str]:
 
 
 def the_order(notebook: NotebookNode) -> Iterator[str]:
-    """The opening says what it takes, one import cell follows; takeaways, exercises and sources close the chapter."""
+    """The opening says what it takes, one import cell follows; takeaways, exercises and sources close the chapter.
+
+    Before the imports stands what fetches the book where it is not: see tools/first_cell.py.
+    """
     opening = notebook.cells[0]
     if opening.cell_type != "markdown" or not opening.source.startswith("# "):
         yield "the first cell must be prose and begin with the title: # Title"
     yield from (f"the opening must have: {words}" for words in OPENING if not OPENING[words].search(opening.source))
-    first = next(iter(code_cells(notebook)), None)
+    first = next((cell for cell in code_cells(notebook) if cell.id != CELL_ID), None)
     if first is None or not re.search(r"^(from|import) utils\b", first.source, re.MULTILINE):
         yield "the first code cell must be the import cell, and import from utils"
     headings = re.findall(

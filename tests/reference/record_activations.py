@@ -23,6 +23,7 @@ sys.path[:0] = [str(HERE.parent / "helpers"), str(HERE.parents[1])]
 
 from activation_variants import variants  # noqa: E402
 
+from every_byte.whole_files import write_whole  # noqa: E402
 from utils.contexts import SavedTensorContext  # noqa: E402
 from utils.layers import MLP  # noqa: E402
 
@@ -70,7 +71,7 @@ def main() -> None:
     lines = ",\n".join(json.dumps(case) for case in cases)
     head = json.dumps({"torch": torch.__version__, "device_name": torch.cuda.get_device_name()})[:-1]
     file = HERE / torch.__version__.split("+")[0] / "activations_saved.cuda.json"
-    file.write_text(f'{head}, "cases": [\n{lines}\n]}}\n')
+    write_whole(file, f'{head}, "cases": [\n{lines}\n]}}\n')
     print(f"{len(cases)} cases of torch {torch.__version__}")
 
 

@@ -17,6 +17,8 @@ sys.path[:0] = [str(HERE.parent / "helpers"), str(HERE.parents[1])]
 import as_cuda  # noqa: E402
 import torch  # noqa: E402
 
+from every_byte.whole_files import write_whole  # noqa: E402
+
 
 def record(subject: str) -> None:
     """Print what the programs of a subject are told and take, a line of JSON each."""
@@ -36,7 +38,7 @@ def main() -> None:
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(found)}" for name, found in rows)
         parts.append(f"{json.dumps(subject)}: {{\n{lines}\n}}")
     text = json.dumps(head)[:-1] + ', "subjects": {\n' + ",\n".join(parts) + "\n}}\n"
-    as_cuda.FILE.write_text(text, encoding="utf-8")
+    write_whole(as_cuda.FILE, text)
 
 
 if __name__ == "__main__":

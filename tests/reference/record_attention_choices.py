@@ -17,6 +17,8 @@ sys.path.insert(0, str(HERE))
 import torch  # noqa: E402
 from attention_cases import choices  # noqa: E402
 
+from every_byte.whole_files import write_whole  # noqa: E402
+
 SEED, N = 2026, 4000
 FILE = HERE / torch.__version__.split("+")[0] / "attention_choices.json"
 
@@ -25,4 +27,4 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     answers = json.loads(FILE.read_text()) if FILE.exists() else {}
     answers[sys.argv[1]] = choices(torch.device("cuda"), SEED, N)
-    FILE.write_text(json.dumps(dict(sorted(answers.items())), indent=1) + "\n")
+    write_whole(FILE, json.dumps(dict(sorted(answers.items())), indent=1) + "\n")

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import torch
 
+from every_byte.whole_files import write_whole
+
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "snapshot_programs"
 CASES = {
@@ -80,7 +82,7 @@ def record(name: str) -> None:
         print(name, str(error).partition(". GPU")[0])
     snapshot = Neutral().snapshot(torch.cuda.memory._snapshot())
     folder = HERE / torch.__version__.split("+")[0] / "snapshots"
-    (folder / f"{name}.a100.pickle").write_bytes(pickle.dumps(snapshot))
+    write_whole(folder / f"{name}.a100.pickle", pickle.dumps(snapshot))
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 import torch
 
 from every_byte.units import MiB
+from every_byte.whole_files import write_whole
 
 HERE = Path(__file__).resolve().parent
 FLAGS = (
@@ -202,7 +203,7 @@ def main():
         f'"{key}": [\n{chr(10).join(json.dumps(row) + "," for row in rows)[:-1]}\n]' for key, rows in result.items()
     )
     file = HERE / torch.__version__.split("+")[0] / "settings_texts.json"
-    file.write_text(f"{json.dumps(head)[:-1]}, {', '.join(parts)}}}\n")
+    write_whole(file, f"{json.dumps(head)[:-1]}, {', '.join(parts)}}}\n")
     print(f"{len(texts)} texts of torch {torch.__version__}")
 
 

@@ -70,7 +70,7 @@ def small_site(monkeypatch, tmp_path):
     for name in ("book/index.md", "book/references.bib", "book/formula_sheet.html", "chapters/00_first.ipynb"):
         (tmp_path / name).write_text(name, encoding="utf-8")
     places = {"ROOT": tmp_path, "BOOK": tmp_path / "book", "SOURCE": tmp_path / "source", "KEPT": tmp_path / "kept"}
-    for name, place in (places | {"HTML": tmp_path / "html"}).items():
+    for name, place in (places | {"HTML": tmp_path / "html", "NEW": tmp_path / "new"}).items():
         monkeypatch.setattr(site, name, place)
     monkeypatch.setattr(site_explorers, "ROOT", tmp_path)
     return tmp_path

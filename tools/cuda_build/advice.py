@@ -27,6 +27,7 @@ from record import answering  # noqa: E402
 
 from every_byte.account.advice.advice import bench_of, offers  # noqa: E402
 from every_byte.account.advice.remedy import Remedy, together  # noqa: E402
+from every_byte.whole_files import write_whole  # noqa: E402
 
 MOST_READS = 100  # by far more than two steps have
 TRIES = 3  # a process may be aborted at its very end: "terminate called without an active exception"
@@ -100,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.out:
             arguments.out.mkdir(parents=True, exist_ok=True)
             path = arguments.out / f"{model}.{CARD}.json"
-            path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            write_whole(path, json.dumps(found, indent=1) + "\n")
     return 0 if good else 1
 
 

@@ -43,8 +43,10 @@ from every_byte.gpu.cases.programs import (  # noqa: E402
 )
 from every_byte.gpu.cases.recorder import record_case  # noqa: E402
 from every_byte.gpu.live.gpu import LiveGPU  # noqa: E402
+from every_byte.progress import Beside, Counted  # noqa: E402
 from every_byte.verify.recordings import files_of_cases  # noqa: E402
 from tools.cuda_build.forks import Forks, serve  # noqa: E402
+from tools.whole_files import plainly  # noqa: E402
 
 CASES = HERE.parent.parent / "tests" / "reference" / "cases.py"
 
@@ -213,11 +215,17 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as apart, forks() as kept, ThreadPoolExecutor(arguments.jobs) as pool:
         out, held = Path(apart) if arguments.check else arguments.out, arguments.check
 
-        def one(path: Path, name: str, card: str) -> bool:
-            return run(name, card, path, out / files[path], held and held / files[path], kept)
+        counted = Counted("recorded", len(work))
 
-        return report(list(pool.map(lambda each: one(*each), work)))
+        def one(path: Path, name: str, card: str) -> bool:
+            good = run(name, card, path, out / files[path], held and held / files[path], kept)
+            counted.n_done += 1
+            return good
+
+        with Beside(counted):
+            outcomes = list(pool.map(lambda each: one(*each), work))
+        return report(outcomes)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(plainly(main, "no file is half-written; --missing records the rest"))

@@ -115,12 +115,20 @@ def main() -> None:
         return
     from operator_samples import MODES, operators
 
+    from every_byte.progress import Beside, Counted
+    from every_byte.whole_files import write_whole
+
     names = [name for name in operators() if any(fnmatch.fnmatch(name, pattern) for pattern in arguments.names)]
     arguments.out.mkdir(parents=True, exist_ok=True)
     for mode in MODES:
-        found = {name: rows for name, rows in record_all(mode, names) if rows}
+        found, counted = {}, Counted(mode, len(names))
+        with Beside(counted):
+            for name, rows in record_all(mode, names):
+                counted.n_done = names.index(name) + 1
+                if rows:
+                    found[name] = rows
         text = "\n".join(json.dumps([name, rows]) for name, rows in found.items()) + "\n"
-        (arguments.out / f"{mode}.a100.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+        write_whole(arguments.out / f"{mode}.a100.jsonl.gz", gzip.compress(text.encode(), mtime=0))
         print(f"{mode}: {len(found)} operators, {sum(map(len, found.values())):,d} samples")
 
 
@@ -141,4 +149,6 @@ def record_all(mode: str, waiting: list[str]):
 
 
 if __name__ == "__main__":
-    main()
+    from tools.whole_files import plainly
+
+    sys.exit(plainly(main))

@@ -28,6 +28,7 @@ from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.patches.replacing import replaced
 from every_byte.version import __version__
+from every_byte.whole_files import write_whole
 
 from .comparison import Comparison
 from .comparison_text import Said, comparison_text
@@ -189,5 +190,5 @@ class _Compared(AtEnd):
         if not self._options.quiet:
             print(f"\n{comparison_text(comparison, said)}", file=sys.stderr or sys.__stderr__)
         if self._options.json:
-            self._options.json.write_text(json.dumps(comparison.to_json(), indent=1), encoding="utf-8")
+            write_whole(self._options.json, json.dumps(comparison.to_json(), indent=1))
         return AGREE if comparison.agrees else PART

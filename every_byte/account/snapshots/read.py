@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from every_byte.whole_files import write_whole
+
 from .options import add_file_options, opened
 from .page import html_of
 from .text import text_of
@@ -79,6 +81,6 @@ def _keep_apart(options: argparse.Namespace) -> None:
 
 def _write(option: str, path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     except OSError as error:
         raise OSError(f"{option} must be a file that can be written: got {str(path)!r}, {error.strerror}.") from None

@@ -1,8 +1,11 @@
 """The files that hold recordings, such as those of tests/reference: their names, and how they are read and written."""
 
 import gzip
+import io
 import json
 from pathlib import Path
+
+from every_byte.whole_files import write_whole
 
 
 def file_name(case: str, card: str) -> str:
@@ -18,8 +21,10 @@ def read(path: Path) -> dict:
 def save(content: dict, path: Path) -> None:
     """Write a file that `read` reads: the same content gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
-        zipped.write(json.dumps(content, separators=(",", ":")).encode())
+    zipped = io.BytesIO()
+    with gzip.GzipFile("", "wb", 9, zipped, mtime=0) as file:
+        file.write(json.dumps(content, separators=(",", ":")).encode())
+    write_whole(path, zipped.getvalue())
 
 
 def write(result: dict, folder: Path) -> Path:

@@ -1,0 +1,47 @@
+"""Each chapter's explorer in a Jupyter kernel, at a thousand random settings, a fifth of which there cannot be: it
+answers each, to the byte or with a sentence, and the kernel lives."""
+
+import pytest
+from kernel_explorer import KernelExplorer, random_settings
+
+EXPLORERS = {
+    "fragmentation": "fragmentation_explorer", "phases": "phases_explorer", "mlp": "mlp_explorer",
+    "block": "block_explorer", "gpt": "gpt_explorer", "checkpoint": "checkpoint_explorer", "ranks": "ranks_explorer",
+    "fit": "fit_explorer",
+}  # fmt: skip
+
+
+def hold(module: str, n: int, seed: int) -> tuple[int, int]:
+    """Ask n settings; returns how many had an account, and how many a sentence though each item is possible."""
+    with KernelExplorer(module, EXPLORERS[module]) as explorer:
+        settings = list(random_settings(explorer.controls, n, seed))
+        answers = [explorer.answer(one) for one, _ in settings]
+        there = [(one, answer) for (one, is_possible), answer in zip(settings, answers) if is_possible]
+        predicted = explorer.predicted([one for one, _ in there])
+        assert explorer.is_alive
+    for (one, is_possible), answer in zip(settings, answers):
+        assert answer["settings"] == one
+        assert (answer["terms"] is None) == bool(answer["error"])
+        assert is_possible or answer["error"], f"{one} is not possible, and has an account"
+    n_accounts = 0
+    for (one, answer), of_formula in zip(there, predicted):
+        if answer["terms"] is None or isinstance(of_formula, str):
+            continue
+        n_accounts += 1
+        terms = answer["terms"] if isinstance(next(iter(answer["terms"].values()), 0), dict) else {"": answer["terms"]}
+        for stage, by_term in of_formula.items():
+            assert {k: v for k, v in by_term.items() if v} == {k: v for k, v in terms[stage].items() if v}, one
+    return n_accounts, len(there) - n_accounts
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("module", EXPLORERS)
+def test_a_thousand_settings(module):
+    n_accounts, n_sentences = hold(module, 1_000, seed=7)
+    assert n_accounts > n_sentences
+
+
+@pytest.mark.parametrize("module", ["mlp", "fit"])
+def test_some_settings(module):
+    n_accounts, _ = hold(module, 20, seed=11)
+    assert n_accounts > 8
