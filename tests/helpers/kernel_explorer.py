@@ -87,15 +87,7 @@ def random_settings(controls: list[dict], n: int, seed: int) -> Iterator[tuple[d
             yield settings, is_possible
             continue
         spec = draw.choice(controls)
-        wrong = draw.choice(_beyond(spec))
-        yield {**settings, spec["symbol"]: wrong} if wrong != MISSING else _without(settings, spec), False
-
-
-MISSING = "left out"
-
-
-def _without(settings: dict, spec: dict) -> dict:
-    return {symbol: item for symbol, item in settings.items() if symbol != spec["symbol"]}
+        yield {**settings, spec["symbol"]: draw.choice(_beyond(spec))}, False
 
 
 def _within(spec: dict, draw: random.Random):
@@ -108,7 +100,7 @@ def _within(spec: dict, draw: random.Random):
 
 def _beyond(spec: dict) -> list:
     """Items that no page has: of another kind, out of range, between two steps."""
-    of_any = [None, [], {}, 0.5, "no such option", MISSING]
+    of_any = [None, [], {}, 0.5, "no such option"]
     if spec["kind"] != "range":
         return [*of_any, 7, *spec["disabled"]]
     between = [spec["minimum"] + 1] * (spec["step"] > 1)
