@@ -1,5 +1,6 @@
 """The explorer of a GPT's training step: its controls, its prediction, and the account on a GPU."""
 
+from dataclasses import replace
 from functools import lru_cache
 
 from every_byte.gpu.memory.specs import SPECS
@@ -39,7 +40,7 @@ N_KEPT = 12  # a slider's stops, there and back; each account has its trace, of 
 def account(settings: dict) -> Account:
     """A training step on a fresh GPU, as an explorer shows it; of a simulated one that of before, if it is kept."""
     step = GPTStep(**settings)
-    return _kept(step) if step.gpu in SPECS else _taken(step)
+    return _kept(replace(step, gpu=step.spec)) if step.gpu in SPECS else _taken(step)
 
 
 @lru_cache(maxsize=N_KEPT)
