@@ -83,7 +83,10 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
 
 
 def execute(notebook: NotebookNode, folder: Path, **options) -> NotebookNode:
-    """Run every cell in a fresh kernel of this interpreter; an error not announced by `raises-exception` stops it."""
+    """Run every cell in a fresh kernel of this interpreter; an error not announced by `raises-exception` stops it.
+
+    Raises: CellExecutionError for such an error; KeyboardInterrupt.
+    """
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.execution_count, cell.outputs = None, []
@@ -97,7 +100,12 @@ def execute(notebook: NotebookNode, folder: Path, **options) -> NotebookNode:
         resources={"metadata": {"path": str(folder)}},
         **options,
     )
-    return client.execute()
+    try:
+        return client.execute()
+    except Exception:
+        if getattr(client, "_async_cleanup_kernel_future", None) is not None:  # what nbclient makes of Ctrl-C
+            raise KeyboardInterrupt from None
+        raise
 
 
 def tell(words: str) -> None:

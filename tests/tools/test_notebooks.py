@@ -1,11 +1,15 @@
 """The tool that runs and writes chapters: what it keeps, what it drops, and that twice is the same as once."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import nbformat
 import notebook_rules as rules
 import pytest
 from nbformat import v4
+from places import ROOT
 
 from tools.notebooks import is_readable, main, name_cells, normalise
 
@@ -114,3 +118,29 @@ def test_compare_lists_the_cells_that_print_something_else_and_writes_nothing(ch
         "  broken: was 'ZeroDivisionError: division by 0', is 'ZeroDivisionError: division by zero'",
     ]
     assert chapter.read_bytes() == changed
+
+
+WAITING = """
+import signal, sys
+sys.path.insert(0, "tools")
+import notebooks
+from tools.whole_files import plainly
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a process in the background ignores
+notebooks.Told.__call__ = lambda self, cell, cell_index: "sleep" in cell.source and print("asleep", flush=True)
+sys.exit(plainly(lambda: notebooks.main(sys.argv[1:])))
+"""
+
+
+def test_ctrl_c_leaves_the_chapter_as_it_was(tmp_path):
+    path = tmp_path / "waits.ipynb"
+    nbformat.write(v4.new_notebook(cells=[v4.new_code_cell("import time\ntime.sleep(60)", id="waits")]), path)
+    before = path.read_bytes()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", WAITING, str(path)], cwd=ROOT, **pipes) as process:
+        assert process.stdout.readline() == "asleep\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.endswith("\nInterrupted: no file is half-written.\n")
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["waits.ipynb"]
