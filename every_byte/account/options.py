@@ -115,7 +115,7 @@ def parsed(made: argparse.ArgumentParser, own: list[str]) -> argparse.Namespace:
     """
     options, unknown = made.parse_known_args(own)
     if unknown:
-        near = get_close_matches(unknown[0], made._option_string_actions, n=1)
+        near = get_close_matches(unknown[0], made._option_string_actions, n=1, cutoff=0.75)
         made.error(
             f"an option in front of the program must be one of this command's: got {unknown[0]!r}"
             f"{f'; did you mean {near[0]!r}?' if near else '.'} The program's own stand behind its name."

@@ -91,7 +91,7 @@ def test_how_a_signature_is_written():
     assert "_attributed" not in text
     opened = signature(every_byte.open_gpu, "open_gpu")
     assert opened.startswith("open_gpu(name: str | GPUSpec = 'a100-80gb', settings: ")
-    assert opened.endswith("*, cuda: bool = False) -> SimulatedGPU | LiveGPU")
+    assert opened.endswith("*, cuda: bool = False, torch: str = '') -> SimulatedGPU | LiveGPU")
 
 
 def test_a_docstring_is_its_text_and_its_contract():
