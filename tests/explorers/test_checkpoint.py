@@ -46,7 +46,7 @@ def test_the_answer_has_both_steps_and_is_small(explorer):
     )
     assert timeline["caption"].endswith(f"The peak {WITHOUT}: 13,324,775,424 bytes (12.4 GiB) allocated.")
     assert len(json.dumps(explorer.answer)) < 50_000
-    assert len(json.dumps(explorer.spec)) < 125_000  # each GPU's attention kernels are there
+    assert len(json.dumps(explorer.spec)) < 130_000  # each GPU's attention kernels are there
 
 
 def test_without_regions_there_is_no_second_step(explorer):

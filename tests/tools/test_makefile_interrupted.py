@@ -26,7 +26,8 @@ def folder(tmp_path):
 
 def make(folder, *words: str) -> subprocess.CompletedProcess:
     command = ["make", "--no-print-directory", f"PYTHON={sys.executable}", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    alone = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=alone)
 
 
 def has_pip(folder) -> bool:
