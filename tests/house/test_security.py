@@ -113,12 +113,17 @@ def within(folder: Path, names: list[str]) -> set[str]:
     return {str(place.relative_to(folder) if place.is_relative_to(folder) else place) for place in places}
 
 
+def started(found: dict) -> list[str]:
+    """The programs that were started, but for those by which matplotlib looks for fonts and a CUDA build for libraries."""
+    return [one for one in found["starts"] if "fc-list" not in one and "ldconfig" not in one]
+
+
 def test_a_run_writes_its_report_and_what_the_script_does_and_connects_nowhere(tmp_path):
     folder = tmp_path / "run"
     script, pages = tmp_path / "train.py", ("--html", "report.html", "--json", "figures.json")
     script.write_text(TRAIN, encoding="utf-8")
     found = watched(folder, "every_byte", "run", *pages, str(script))
-    assert (found["reaches"], found["starts"]) == ([], [])
+    assert (found["reaches"], started(found)) == ([], [])
     assert within(folder, found["writes"]) == {"report.html", "figures.json"}
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert files == {"report.html", "figures.json", "model.pt"}
@@ -142,7 +147,7 @@ def test_reading_a_snapshot_writes_what_is_named_and_runs_nothing(tmp_path):
     entry = {"action": "alloc", "addr": 512, "size": 512, "stream": 0, "frames": [], "time_us": 1}
     snapshot.write_bytes(pickle.dumps(snapshot_of([entry])))
     found = watched(folder, "every_byte", "read", "--html", "told.html", str(snapshot))
-    assert (found["reaches"], found["starts"]) == ([], [])
+    assert (found["reaches"], started(found)) == ([], [])
     assert within(folder, found["writes"]) == {"told.html"}
 
 
@@ -172,7 +177,7 @@ def test_a_chapter_that_runs_connects_nowhere_and_writes_caches_alone(notebook, 
     folder = tmp_path / "book"
     found = watched(folder, notebook)
     assert found["reaches"] == []
-    others = [one for one in found["starts"] if "fc-list" not in one]  # by which matplotlib looks for fonts
+    others = started(found)
     starts = {"08": "every_byte", "05": ""}.get(notebook.stem[:2])  # chapter 5 compiles, by any compiler that is there
     assert all(starts is not None and starts in one for one in others), others
     left = [str(path) for path in folder.rglob("*") if path.is_file()]
