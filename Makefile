@@ -182,6 +182,7 @@ chapters: $(TEST_STAMP)
 	$(PY) tools/notebooks.py $(or $(CHAPTERS),$(error There is no chapter in chapters/))
 
 site: $(SITE_STAMP)
+	@echo 'Some ten minutes the first time, most of them for the stored accounts of the explorers.'
 	$(PY) -m tools.site
 
 screenshots: $(SITE_STAMP)

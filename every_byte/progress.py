@@ -1,5 +1,6 @@
 """Says on a terminal what long work is at: one line on standard error, written over, and gone when the work is done."""
 
+import builtins
 import os
 import shutil
 import sys
@@ -85,6 +86,7 @@ class Beside:
             self._stream, self._write = sys.stderr, sys.stderr.write
             for stream in filter(_is_terminal, (sys.stdout, sys.stderr)):
                 self._follow(stream)
+            self._wait_for_answers()
             self._thread = threading.Thread(target=self._say, name="every_byte.progress", daemon=True)
             self._thread.start()
         return self
@@ -114,6 +116,23 @@ class Beside:
             before = stream.__dict__.pop("write", None)
             stream.write = write
             self._undoings.append(lambda: _restore(stream, before))
+
+    def _wait_for_answers(self) -> None:
+        """Say nothing while `input` waits: its question is written by C, and so are a debugger's."""
+        original = builtins.input
+
+        def asking(*prompt) -> str:
+            with self._turn:
+                self._show("")
+                self._is_whole = False
+            try:
+                return original(*prompt)
+            finally:
+                with self._turn:
+                    self._is_whole, self._written_at = True, time.monotonic()
+
+        builtins.input = asking
+        self._undoings.append(lambda: setattr(builtins, "input", original))
 
     def _say(self) -> None:
         while not self._is_over.wait(_SILENT_S / 2):

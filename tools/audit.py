@@ -31,7 +31,9 @@ class Answer(NamedTuple):
 
 def of_pip_audit(source: str, told: str) -> Answer:
     """What pip-audit's JSON says."""
-    packages = json.loads(told)["dependencies"]
+    packages = parsed(told).get("dependencies")
+    if packages is None:
+        return Answer(source, 0, [], ["all of it: no answer in JSON"])
     found = [
         f"{one['name']} {one['version']}: {known['id']}, mended in {', '.join(known['fix_versions']) or 'no version'}"
         for one in packages
@@ -43,11 +45,20 @@ def of_pip_audit(source: str, told: str) -> Answer:
 
 def of_npm_audit(source: str, told: str, packages: list[str]) -> Answer:
     """What npm's JSON says; npm asks of all packages at once."""
-    answer = json.loads(told or "{}")
+    answer = parsed(told)
     if "vulnerabilities" not in answer:
         return Answer(source, 0, [], packages)
     found = [f"{name}: {one['severity']}, {one['range']}" for name, one in answer["vulnerabilities"].items()]
     return Answer(source, len(packages), found, [])
+
+
+def parsed(told: str) -> dict:
+    """JSON as an auditor prints it; what is none says nothing."""
+    try:
+        found = json.loads(told or "{}")
+    except ValueError:
+        found = {}
+    return found if isinstance(found, dict) else {}
 
 
 def ask_pip(source: str) -> Answer:

@@ -4,7 +4,7 @@
     locks/torch.txt    torch as PyPI has it, and the CUDA libraries that its build for Linux brings
     locks/tools.txt    what `make lock` and `make audit` run, in an environment of their own
 
-Versions are those of constraints.txt. pip refuses a file that has another hash than its lock says.
+Versions of the first two are those of constraints.txt. pip refuses a file that has another hash than its lock says.
 """
 
 import argparse

@@ -2,7 +2,8 @@
 
 The pages are the stored chapters and book/*.md; no notebook is run, but explorers take their accounts anew.
 Mathematics and type come from npm, as book/package-lock.json pins them, and are copied beside the pages: a page asks
-nobody for anything. Then Chromium, where there is one, prints each chapter to a PDF. Nothing is written outside build/.
+nobody for anything. Then Chromium, where there is one, prints each chapter to a PDF. Nothing is written outside
+build/, but npm's own files.
 
 Where only chapters and pages have changed since the last time, the others are not read again, and not printed again.
 Until the new site is whole the last one stands; Ctrl-C leaves it so.
@@ -143,7 +144,7 @@ def build_pages(*options: str) -> None:
     for page in NEW.rglob("*.html"):  # `auto` is for the theme's script; without scripts it is no colour at all
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace('data-theme="auto"', 'data-theme="light"', 1), encoding="utf-8")
-    give_policies(HTML)
+    give_policies(NEW)
 
 
 def can_print() -> bool:

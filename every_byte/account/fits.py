@@ -18,6 +18,7 @@ IN_TURN = (
     "the last {n} steps, one of each optimizer, again and again until they change nothing, then what came after them"
 )
 UNSETTLED = "; it kept changing where things lie, so that with more steps it may need more"
+UP_TO_AN_ERROR = "what it asked for up to where it ended, before its first step was done: it may need more"
 ONCE = "what it asked for, once: no last step that leaves what it found, to be repeated"
 UP_TO_A_REFUSAL = "what it asked for up to where memory ran out: it may need more"
 _TEXT = "PYTORCH_CUDA_ALLOC_CONF"
@@ -75,7 +76,7 @@ class Fits:
     @property
     def is_partial(self) -> bool:
         """Whether more might be asked for than is known."""
-        return self.basis == UP_TO_A_REFUSAL
+        return self.basis in (UP_TO_A_REFUSAL, UP_TO_AN_ERROR)
 
 
 def fits_on(

@@ -13,7 +13,7 @@ from every_byte.rounding import round_size
 from .owners import Owner, kind_of, owners_of
 from .steps import Step, turns_of
 
-MOST_STEPS = 10_000
+MOST_STEPS = 100_000
 """What would take more further steps to use up memory is not told."""
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 INTERRUPTED = 128 + signal.SIGINT
+STARTERS = ("python", "python3", "torchrun", "accelerate", "deepspeed", "colossalai", "composer", "mpirun", "srun")
+"""Programs that start others, in processes of their own."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class Program:
     def check(self) -> None:
         """See that it is there, before anything runs.
 
-        Raises: FileNotFoundError, IsADirectoryError, PermissionError or ValueError for a script that cannot be run;
+        Raises: FileNotFoundError, IsADirectoryError, PermissionError or ValueError for a script that cannot be run, or
+                a launcher of others;
                 ModuleNotFoundError for a module of which not even the outermost package is there.
         """
         if self.is_module:
@@ -49,6 +52,11 @@ class Program:
                 )
             return
         path = Path(self.name)
+        if path.name in STARTERS and path.suffix != ".py":
+            raise ValueError(
+                f"the program must be a script of Python: got {self.name!r}, which starts others; leave it and its "
+                "options out, every-byte run train.py, and for several ranks say every-byte run --ranks 8 train.py."
+            )
         if path.is_dir():
             raise IsADirectoryError(
                 f"the program must be a file: got {self.name!r}, a folder; try {path / 'train.py'}, or -m and a module."

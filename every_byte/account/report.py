@@ -15,7 +15,7 @@ from every_byte.widget.timeline import reserved_after
 
 from . import notebook, page, text
 from .figures import figures
-from .fits import Fits, fits_on, settings_of
+from .fits import UP_TO_AN_ERROR, Fits, fits_on, settings_of
 from .growth import Growth, growth_of
 from .notes import Note, notes_of, of_version
 from .roots import look_for, names_of
@@ -161,7 +161,8 @@ class Report:
     def fits(self) -> Fits:
         """Whether its requests fit on this GPU, and on the others that are known."""
         refused_at = self.shortage.position if self.ran_out else None
-        return fits_on(self.trace, self.steps, self.spec, refused_at, self._settings)
+        found = fits_on(self.trace, self.steps, self.spec, refused_at, self._settings)
+        return replace(found, basis=UP_TO_AN_ERROR) if self.exit_code and not (self.steps or self.ran_out) else found
 
     @property
     def _settings(self) -> AllocatorSettings:

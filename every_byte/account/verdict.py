@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _IN_ONE_PIECE = (
     "try --settings expandable_segments:True here, and PYTORCH_ALLOC_CONF=expandable_segments:True on a card"
 )
+_NOT_ALL = "What the program asks for after it is not known, and may not fit."
 _TO_READ = "chapter 7 of the book says what takes less"
 NOTHING = (
     "No tensor was ever made on the GPU. As a rule the program chose the CPU: it asked for a device by another name, "
@@ -139,7 +140,7 @@ def _out_of_memory(report: "Report") -> Said:
     if more := _as_the_first_step(report):
         reasons.append(more)
     elif shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes and not is_expandable:
-        reasons.append(f"All that is free would be enough, in one piece: {_IN_ONE_PIECE}.")
+        reasons.append(f"For this request all that is free would be enough, in one piece: {_IN_ONE_PIECE}. {_NOT_ALL}")
     earlier = f"{before[0][:-1]}; then it ran out for good." if (before := survived(report)) else ""
     reasons += [*filter(None, [earlier]), *grows(report)]
     return Said(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .report import Report
 
 ANOTHER = (
-    "* By the requests of {gpu}: of another architecture, it takes other workspaces and kernels; `{option}` gives its "
-    "own."
+    "* By the requests of {gpu}. Of another architecture, it takes other workspaces and kernels; another kernel of "
+    "attention can be gigabytes more or less. `{option}` gives its own."
 )
 GOES_ON = (
     "On which other GPUs it fits is not told: the program goes on where memory runs out, and so does something else on "

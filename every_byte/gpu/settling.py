@@ -36,8 +36,9 @@ class Settling:
         """Look at what is in use, and at what is free, before the next repeat."""
         self.n_repeats += 1
         dealings, self.retries = self.allocator.dealings, False
-        if dealings != self._dealings or not self._may_part:
+        if dealings != self._dealings or dealings[1] or not self._may_part:  # what has gone back counts as retries
             self._note_all(live)
+        if dealings != self._dealings:
             self._dealings, self._seen_in = dealings, {pool: set() for pool in self.allocator.pools}
         if self._may_part:
             self.away = tuple(pool for pool in self.allocator.pools if not self._is_back(pool, live))

@@ -2,6 +2,7 @@
 
 import json
 import lzma
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 from every_byte.gpu.cases.files import file_name, read
 from every_byte.whole_files import write_whole
 
-REFERENCE = Path(__file__).resolve().parents[2] / "tests" / "reference"
+_IN_A_CLONE = Path("tests") / "reference"
+_BESIDE = Path(__file__).resolve().parents[2] / _IN_A_CLONE
+REFERENCE = _BESIDE if _BESIDE.is_dir() or not _IN_A_CLONE.is_dir() else _IN_A_CLONE.resolve()
+"""Those of the clone that this package lies in; of an installed one, those of the clone in which it is called."""
 BOOK = "2.13.0"
 """The version of which each recording has a file of its own; others are packed, and hold what differs from it."""
 PACKED = "recordings.json.xz"
@@ -37,7 +41,12 @@ def files_of_cases(reference: Path = REFERENCE) -> dict[Path, str]:
     """
     found = {path: _folder(path.stem) for path in sorted(reference.glob("*cases.py"))}
     if not found:
-        raise ValueError(f"recordings must be those of a clone, in tests/reference: {reference} has no *cases.py.")
+        raise ValueError(
+            f"recordings must be those of a clone, in tests/reference: {reference} has no *cases.py; go into a clone."
+        )
+    clone = str(reference.resolve().parents[1])
+    if clone not in sys.path:
+        sys.path.append(clone)  # whose `utils` the cases use
     return found
 
 

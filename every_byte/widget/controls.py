@@ -107,7 +107,7 @@ class RangeControl(Control):
     def check(self, value) -> int:
         """The value as int. Raises ValueError outside the range or between steps, and names the nearest that fits."""
         try:
-            number = operator.index(value)
+            number = operator.index(None if isinstance(value, bool) else value)
         except TypeError:
             raise ValueError(f"{self._rule()}: got {self.symbol}={value!r}; try {self.default}.") from None
         inside = min(max(number, self.minimum), self.maximum)

@@ -244,7 +244,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):
         return self._judged(self.answer, self._judge, [settings_of_page[choice.symbol]] if choice else ())
 
     def _judged(self, answer: dict, judge: Callable | None, options: Iterable[str]) -> dict:
-        if judge is None:
+        if judge is None or answer["error"]:
             return answer
         try:
             return judged(answer, judge, judging(self.controls), options)

@@ -106,6 +106,8 @@ def test_a_place_within_a_sentence(place, said):
 def test_a_program_that_was_interrupted_before_its_first_step_did_not_fail():
     report = reported(mlp, 0, exit_code=130, ended="interrupted")
     assert "It ended on a100-80gb before its first step was done." in in_lines(report)
+    assert "up to where it ended, before its first step was done: it may need more" in in_lines(report)
+    assert "Gets at least that far on " in in_lines(report)
 
 
 def test_notes_are_below_on_the_page_and_above_in_the_text():

@@ -5,6 +5,8 @@ import pytest
 from kernel_explorer import KernelExplorer, random_settings
 
 from every_byte.widget.stages import terms_by_stage
+from tools.site_explorers import MAY_BE_SAID
+from utils.explorers.gallery import GALLERY
 
 EXPLORERS = {
     "fragmentation": "fragmentation_explorer", "phases": "phases_explorer", "mlp": "mlp_explorer",
@@ -25,6 +27,9 @@ def hold(module: str, n: int, seed: int) -> tuple[int, int]:
         assert answer["settings"] == one
         assert (answer["terms"] is None) == bool(answer["error"])
         assert is_possible or answer["error"], f"{one} is not possible, and has an account"
+        of_a_rule = " must be " in answer["error"] or answer["error"].startswith(MAY_BE_SAID)
+        assert not is_possible or not answer["error"] or of_a_rule, answer["error"]
+        assert answer["error"] or answer["fit_with"] is None or answer["fit"] or answer["fit_with"], one
     n_accounts = 0
     for (one, answer), of_formula in zip(there, predicted):
         if answer["terms"] is None or isinstance(of_formula, str):
@@ -34,6 +39,10 @@ def hold(module: str, n: int, seed: int) -> tuple[int, int]:
         for stage, by_term in of_formula.items():
             assert {k: v for k, v in by_term.items() if v} == {k: v for k, v in terms[stage].items() if v}, one
     return n_accounts, len(there) - n_accounts
+
+
+def test_they_are_all_that_the_site_has():
+    assert set(EXPLORERS) == set(GALLERY)
 
 
 @pytest.mark.nightly

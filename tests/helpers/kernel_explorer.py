@@ -59,9 +59,13 @@ class KernelExplorer:
         return "".join(parts)
 
     def answer(self, settings: dict) -> dict:
-        """What the widget answers a page that stands at these settings."""
+        """What the widget answers a page that stands at these settings, and whether it fits if it judges that."""
+        found = self._asked({"settings": settings})
+        return found if found["fit_with"] is None else self._asked({"settings": settings, "judge": True})
+
+    def _asked(self, words: dict) -> dict:
         self._n += 1
-        asked = {"request": self._n, "settings": settings}
+        asked = {"request": self._n, **words}
         data = {"method": "custom", "content": asked}
         session, channel = self._client.session, self._client.shell_channel
         channel.send(session.msg("comm_msg", {"comm_id": self._comm, "data": data}))

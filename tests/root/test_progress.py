@@ -140,6 +140,24 @@ def test_beside_an_unfinished_line_nothing_is_said(screen, unfinished):
     assert shown.shown == [unfinished.strip("\r").rstrip(), ""]
 
 
+def test_beside_a_question_that_c_writes_nothing_is_said(screen, monkeypatch):
+    """`input` on a terminal writes its prompt by itself."""
+    shown, _, _ = screen
+
+    def asked(prompt):
+        shown.write(prompt)
+        time.sleep(0.2)
+        assert shown.shown == ["Your name:"]
+        shown.write("\n")
+        return "Ada"
+
+    monkeypatch.setattr("builtins.input", asked)
+    with Beside(lambda: "words"):
+        assert input("Your name: ") == "Ada"
+        until(lambda: shown.shown[-1] == "words")
+    assert input is asked
+
+
 def test_beside_a_program_that_prints_elsewhere_its_output_is_not_touched(screen):
     _, out, err = screen
     writes = out.write, err.write

@@ -1,10 +1,14 @@
 """`every-byte verify`: which cases it runs, where their recordings lie, and what it says of those that part."""
 
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
-from places import REFERENCE
+from places import REFERENCE, ROOT
 
 from every_byte.__main__ import main as every_byte
 from every_byte.gpu.cases.files import file_name, read, save
@@ -55,6 +59,19 @@ def test_it_says_where_the_recordings_are_of_another_version_than_runs(monkeypat
     assert (
         f"Of PyTorch 2.12.1+cpu there are no recordings here: what agrees is as {BOOK} has it." in report([], BOOK)[0]
     )
+
+
+def test_an_installed_package_takes_the_clone_in_which_it_is_called(tmp_path):
+    """As behind `pip install .`: the package lies elsewhere, and so does nothing else of the clone."""
+    shutil.copytree(ROOT / "every_byte", tmp_path / "every_byte", ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-W", "ignore", "-m", "every_byte", "verify", SMALL, "--jobs", "1"]
+    known = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
+    ran = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert " agree in every figure and event, 0 do not." in ran.stdout
+    elsewhere = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True)
+    assert elsewhere.returncode == 2
+    assert "has no *cases.py; go into a clone." in elsewhere.stderr
 
 
 def test_a_case_that_raises_parts_and_one_without_its_libraries_does_not(small, tmp_path):

@@ -84,3 +84,8 @@ def test_a_capacity_is_a_number_or_one_for_each_option():
     parts = {"one": Formula("", (Term("t", "3", 1),))}
     with pytest.raises(ValueError, match="capacity is for stages, one after the other: got parts=True"):
         Explorer(title="", controls=[], formula=lambda s: parts, measure=None, parts=True, capacity=7)
+
+
+def test_a_truth_is_no_number():
+    with pytest.raises(ValueError, match=r"b \(batch\) must be a whole number from 1 to 9: got b=True; try 2"):
+        Control.range("b", "batch", 1, 9, value=2).check(True)

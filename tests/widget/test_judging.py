@@ -85,6 +85,11 @@ def test_a_verdict_that_fails_is_a_sentence():
     explorer._heard({"request": 2, "settings": setting, "judge": True})
     assert explorer.answer["error"] == "the last step must be steady."
     assert (explorer.answer["terms"], explorer.answer["request"]) == (None, 2)
+    explorer._heard({"request": 3, "settings": setting, "judge": True})
+    assert explorer.answer["error"] == "the last step must be steady."
+    explorer.n = 4
+    assert "the last step must be steady." in repr(explorer.table())
+    assert "the last step must be steady." in repr(explorer.table())
 
 
 def test_the_answer_is_taken_once_and_the_table_says_the_chosen_verdict():

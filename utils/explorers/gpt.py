@@ -3,6 +3,8 @@
 from dataclasses import replace
 from functools import lru_cache
 
+import torch
+
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.widget import Account, Control, Explorer
 from every_byte.widget.gpus import (
@@ -40,11 +42,17 @@ N_KEPT = 12  # a slider's stops, there and back; each account has its trace, of 
 def account(settings: dict) -> Account:
     """A training step on a fresh GPU, as an explorer shows it; of a simulated one that of before, if it is kept."""
     step = GPTStep(**settings)
-    return _kept(replace(step, gpu=step.spec)) if step.gpu in SPECS else _taken(step)
+    return _kept(replace(step, gpu=step.spec), _switches()) if step.gpu in SPECS else _taken(step)
+
+
+def _switches() -> tuple[bool, ...]:
+    """Which kernels of attention a program has allowed, for the whole process."""
+    allowed = torch.backends.cuda
+    return allowed.flash_sdp_enabled(), allowed.mem_efficient_sdp_enabled(), allowed.cudnn_sdp_enabled()
 
 
 @lru_cache(maxsize=N_KEPT)
-def _kept(step: GPTStep) -> Account:
+def _kept(step: GPTStep, switches: tuple[bool, ...]) -> Account:
     return _taken(step)
 
 

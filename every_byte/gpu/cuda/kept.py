@@ -23,6 +23,7 @@ def saved_over(path: str | os.PathLike, save: Callable[[str | os.PathLike], None
     """
     place, saving.left_hole = os.path.realpath(path), False
     if not os.path.isfile(place):
+        WRITTEN.add(place)  # `save` may write it in two parts
         save(path)
     else:
         try:

@@ -64,6 +64,17 @@ def test_the_library_is_changed_also_where_it_is_imported_later(tmp_path, monkey
     assert (module.save_file, module.load_file) == before
 
 
+def test_a_new_file_that_is_written_in_two_parts_leaves_nothing_beside_it(tmp_path, monkeypatch):
+    """As the library does on a card: it writes the file by itself, before the places of the tensors are written."""
+    module = ModuleType("safetensors.torch")
+    module.save_file = lambda tensors, filename, metadata=None: os.close(os.open(filename, os.O_CREAT | os.O_WRONLY))
+    module.load_file = None
+    monkeypatch.setitem(sys.modules, "safetensors.torch", module)
+    with SimulatedGPU("a100-80gb", cuda=True):
+        module.save_file({"x": torch.zeros(3, device="cuda")}, tmp_path / "new.safetensors")
+    assert [path.name for path in tmp_path.iterdir()] == ["new.safetensors"]
+
+
 def test_what_is_written_by_the_library_keeps_what_was_there_too(tmp_path, monkeypatch):
     """A type of which nothing is known here: its zeros do not take the place of a checkpoint."""
     module = ModuleType("safetensors.torch")
