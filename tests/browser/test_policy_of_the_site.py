@@ -12,7 +12,8 @@ document.addEventListener("securitypolicyviolation", (one) => {
   window.refused.push(`${one.effectiveDirective}: ${one.blockedURI} ${one.sample}`);
 });"""
 UNTIL_REFUSED = """() => new Promise((done) => {
-  const look = () => (window.refused.length ? done() : setTimeout(look, 20));
+  const start = performance.now();
+  const look = () => (window.refused.length || performance.now() > start + 10000 ? done() : setTimeout(look, 20));
   look();
 })"""
 POLICY = "document.querySelector('meta[http-equiv=Content-Security-Policy]')?.content"
