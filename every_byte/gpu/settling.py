@@ -11,9 +11,12 @@ class Settling:
 
     All lies as after an earlier repeat: then the same step leads where it led before, and nothing new comes of it.
     That may take long where two things take turns in different rhythms: one is back after 3 steps, the other after 14,
-    both after 42. But pools hear of each other only by the driver, when it has too little for one. So with
-    `may_part=True` it is enough that each pool is back at a layout of its own, if nothing was bought or sold meanwhile;
-    and a pool that is back stays as it lies, while the step goes on in those that are `away`.
+    both after 42. With `may_part=True` it is enough that each pool is back at a layout of its own, while the driver has
+    neither given nor taken memory; a pool that is back stays as it lies, and the step goes on in those that are `away`.
+
+    NOTE That is exact: what a pool does next depends on its own blocks, and on whether the driver refuses. So while it
+    is not asked, pools cannot tell of each other; and where memory runs short after all, the replay `misleads`, and is
+    carried out whole. How many repeats it takes to settle is not the same.
 
     `moving` are the allocations that the step frees, by the numbers that they have where it begins: what else it finds
     stays where it is.
