@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 
+import pytest
 from places import ROOT
 
 from book.extensions.chapters import opening
@@ -36,6 +37,10 @@ def test_the_versions_that_it_calls_held_are_those_that_are():
     row, _ = re.search(r"^\| ([\d., ]+) \| yes: over ([\d,]+) programs", TEXT, re.MULTILINE).groups()
     assert tuple(row.split(", ")) == verified()
     assert {name for name, rules in VERSIONS.items() if not rules.is_verified} == {"2.9", "2.10", "2.12"}
+
+
+@pytest.mark.nightly
+def test_of_each_there_are_so_many_recordings():
     for version in versions().values():
         recordings = Recordings(version)
         assert sum(one in recordings for one in jobs([])) > 1_100

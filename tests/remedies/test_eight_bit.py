@@ -67,6 +67,7 @@ def test_small_parameters_are_stepped_as_by_adamw():
     torch.testing.assert_close(mine, theirs, rtol=1e-6, atol=1e-7)  # float32, in another order of operations
 
 
+@pytest.mark.nightly
 def test_it_learns_a_regression_nearly_as_adamw_does():
     losses = {}
     for make in (torch.optim.AdamW, AdamW8bit):
