@@ -14,7 +14,7 @@ import { createFit, createRemark, verdict } from "./verdict.js";
 /** One number for each term, the same in all stages: in order of appearance, those that the formula lacks last. */
 function numbered(compared) {
   const all = compared.stages.flatMap(({ rows }) => rows);
-  const names = [...new Set([...all.filter(({ js }) => js), ...all].map(({ name }) => name))];
+  const names = [...new Set([...all.filter(({ size }) => size !== undefined), ...all].map(({ name }) => name))];
   const number = (row) => ({ ...row, number: names.indexOf(row.name) + 1 });
   return { ...compared, stages: compared.stages.map((stage) => ({ ...stage, rows: stage.rows.map(number) })) };
 }
