@@ -7,6 +7,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import nbformat
+from kernel_explorer import item_within
 
 from every_byte.failures import sentence
 from every_byte.widget.stages import terms_by_stage
@@ -74,12 +75,4 @@ def _rows(of_page: dict) -> tuple[list[Row], str]:
 def _random_settings(n: int, seed: int) -> list[dict]:
     draw = random.Random(seed)
     specs = [control.spec() for control in _of_this_process["explorer"].controls.values()]
-    return [{spec["symbol"]: _one(spec, draw) for spec in specs} for _ in range(n)]
-
-
-def _one(spec: dict, draw: random.Random):
-    if spec["kind"] != "range":
-        return draw.choice([name for name in spec["options"] if name not in spec["disabled"]])
-    if spec["stops"] and draw.random() < 0.5:
-        return draw.choice(spec["stops"])
-    return draw.randrange(spec["minimum"], spec["maximum"] + 1, spec["step"])
+    return [{spec["symbol"]: item_within(spec, draw) for spec in specs} for _ in range(n)]

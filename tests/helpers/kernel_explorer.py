@@ -86,7 +86,7 @@ def random_settings(controls: list[dict], n: int, seed: int) -> Iterator[tuple[d
     """Settings as a page has them, and whether each item is one that its control has: of every fifth one is not."""
     draw = random.Random(seed)
     for i in range(n):
-        settings = {spec["symbol"]: _within(spec, draw) for spec in controls}
+        settings = {spec["symbol"]: item_within(spec, draw) for spec in controls}
         if is_possible := i % 5 != 4:
             yield settings, is_possible
             continue
@@ -94,7 +94,8 @@ def random_settings(controls: list[dict], n: int, seed: int) -> Iterator[tuple[d
         yield {**settings, spec["symbol"]: draw.choice(_beyond(spec))}, False
 
 
-def _within(spec: dict, draw: random.Random):
+def item_within(spec: dict, draw: random.Random):
+    """An item that a control has, as a page has it."""
     if spec["kind"] != "range":
         return draw.choice([name for name in spec["options"] if name not in spec["disabled"]])
     if spec["stops"] and draw.random() < 0.5:
