@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from every_byte.gpu.memory.specs import GPUSpec, beside, spec_here
+from every_byte.gpu.memory.specs import GPUSpec, spec_here, with_rules_of
 from every_byte.ledger.ledger import Ledger
 
 from .report import Report
@@ -132,7 +132,7 @@ class Account:
         return largest_of(bench, self.step, letter)
 
     def _or_own(self, gpu: str | GPUSpec | None) -> GPUSpec:
-        return beside(gpu, self.report.spec) if gpu else self.report.spec
+        return with_rules_of(gpu, self.report.spec) if gpu else self.report.spec
 
     def __repr__(self) -> str:
         return repr(self.report)

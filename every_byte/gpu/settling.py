@@ -31,18 +31,20 @@ class Settling:
         self._may_part = may_part
         self._seen: dict[tuple, int] = {}  # where all lay, and how many retries there had been
         self._n_retries = 0
-        self._dealings: tuple[int, int] | None = None
+        self._device_calls: tuple[int, int] | None = None
         self._when_parted: tuple[int, int] | None = None
         self._seen_in: dict[BlockPool, set[tuple]] = {}
 
     def note(self, live: dict[int, Block]) -> None:
         """Look at what is in use, and at what is free, before the next repeat."""
         self.n_repeats += 1
-        dealings, self.retries = self.allocator.dealings, False
-        if dealings != self._dealings or dealings[1] or not self._may_part:  # what has gone back counts as retries
+        device_calls, self.retries = self.allocator.device_calls, False
+        if (
+            device_calls != self._device_calls or device_calls[1] or not self._may_part
+        ):  # what has gone back counts as retries
             self._note_all(live)
-        if dealings != self._dealings:
-            self._dealings, self._seen_in = dealings, {pool: set() for pool in self.allocator.pools}
+        if device_calls != self._device_calls:
+            self._device_calls, self._seen_in = device_calls, {pool: set() for pool in self.allocator.pools}
         if self._may_part:
             self.away = tuple(pool for pool in self.allocator.pools if not self._is_back(pool, live))
             self.is_settled = self.is_settled or not self.away
@@ -56,7 +58,7 @@ class Settling:
         self._seen[layout] = self._n_retries = n_retries
 
     def _is_back(self, pool: BlockPool, live: dict[int, Block]) -> bool:
-        """Whether a pool is where it was before; nothing was bought or sold meanwhile, so that addresses tell."""
+        """Whether a pool is where it was before; the driver was not asked meanwhile, so that addresses tell."""
         found = [block.address for number in self._moving if (block := live[number]).pool is pool]
         layout = (tuple(found), tuple([(size_bytes, address) for _, size_bytes, address, _ in pool.free]))
         is_back = layout in self._seen_in[pool]
@@ -66,7 +68,7 @@ class Settling:
     @property
     def _shortages(self) -> tuple[int, int]:
         """How often memory was taken back, and how often it ran short."""
-        return self.allocator.dealings[1], self.allocator.n_retries
+        return self.allocator.device_calls[1], self.allocator.n_retries
 
     def misleads(self, failed: bool) -> bool:
         """Whether memory ran short while not all pools went on: what lies free in one matters to the other then."""

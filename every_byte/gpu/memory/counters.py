@@ -56,8 +56,8 @@ class Counters:
         return self._events["num_alloc_retries"]
 
     @property
-    def dealings(self) -> tuple[int, int]:
-        """How often the driver has sold memory, and taken some back: `num_device_alloc`, `num_device_free`."""
+    def device_calls(self) -> tuple[int, int]:
+        """How often the driver gave memory, and took some back: `num_device_alloc`, `num_device_free`."""
         return self._driver.n_alloc, self._driver.n_free
 
     def memory_stats(self) -> dict[str, int]:

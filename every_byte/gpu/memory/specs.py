@@ -91,7 +91,7 @@ def spec_here(name: "str | GPUSpec", torch_version: str = "") -> GPUSpec:
     return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=rules_followed())
 
 
-def beside(name: "str | GPUSpec", other: GPUSpec) -> GPUSpec:
+def with_rules_of(name: "str | GPUSpec", other: GPUSpec) -> GPUSpec:
     """A GPU by the rules that another one follows; a spec keeps its own. Raises: as `find_spec`."""
     return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=other.rules)
 
