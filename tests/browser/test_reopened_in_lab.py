@@ -87,7 +87,7 @@ def check_outputs(page):
     outputs = page.locator(".jp-NotebookPanel:visible .jp-OutputArea-output")
     outputs.first.locator("table").wait_for(timeout=START_SECONDS * 1000)
     assert "150,994,944 bytes" in outputs.first.inner_text()
-    assert "A slider stands here" in outputs.nth(1).inner_text()
+    outputs.nth(1).get_by_text("A slider stands here").wait_for()  # each output is drawn in its own time
     assert MISSING not in page.locator(".jp-NotebookPanel").inner_text()
 
 

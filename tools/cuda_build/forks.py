@@ -5,10 +5,13 @@ A fork is made before CUDA is there, so that each case begins as in a process of
 
 import os
 import queue
+import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from types import TracebackType
 
 DONE = "\0done"
@@ -17,24 +20,33 @@ DONE = "\0done"
 class Forks:
     """So many processes for each card, started when they are first asked for; closed with the `with` around them.
 
-    `command` starts one for a card in an environment, in which it calls `serve`.
+    `command` starts one for a card in an environment, in which it calls `serve`. Each has a group of its own, which
+    an error within the `with`, Ctrl-C above all, interrupts: what a case is at is not waited for.
     """
 
     def __init__(self, command: Callable[[str], list[str]], environment: Callable[[str], dict[str, str]]) -> None:
         self._command, self.environment = command, environment
         self._idle: dict[str, queue.SimpleQueue] = {}
         self._all: list[subprocess.Popen] = []
+        self._starting, self._closed = threading.Lock(), False
 
     def __enter__(self) -> "Forks":
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, where: TracebackType | None) -> None:
+        with self._starting:
+            self._closed = True
         for process in self._all:
             with process:
                 process.stdin.close()
+                if error is not None and process.poll() is None:
+                    os.killpg(process.pid, signal.SIGINT)
 
     def ask(self, card: str, *words: str) -> tuple[bool, str]:
-        """Have one do what these words say: whether that went well, and the last that it said."""
+        """Have one do what these words say: whether that went well, and the last that it said.
+
+        Raises: CancelledError where the `with` around all was left meanwhile.
+        """
         idle = self._idle.setdefault(card, queue.SimpleQueue())
         try:
             process = idle.get_nowait()
@@ -45,6 +57,8 @@ class Forks:
         said = []
         while (line := process.stdout.readline()) and not line.startswith(DONE):
             said.append(line)
+        if not line and self._closed:
+            raise CancelledError
         if not line:
             return False, f"the process for {card} ended: {''.join(said)[-1500:]}"
         idle.put(process)
@@ -54,8 +68,12 @@ class Forks:
 
     def _start(self, card: str) -> subprocess.Popen:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        process = subprocess.Popen(self._command(card), env=self.environment(card), text=True, **pipes)
-        self._all.append(process)
+        command, environment = self._command(card), self.environment(card)
+        with self._starting:
+            if self._closed:
+                raise CancelledError
+            process = subprocess.Popen(command, env=environment, text=True, process_group=0, **pipes)
+            self._all.append(process)
         return process
 
 

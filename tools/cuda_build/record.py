@@ -212,7 +212,7 @@ def main(argv: list[str] | None = None) -> int:
         [(path, name, card)] = work
         _record(str(path), name, str(arguments.out), card)
         return 0
-    with tempfile.TemporaryDirectory() as apart, forks() as kept, ThreadPoolExecutor(arguments.jobs) as pool:
+    with tempfile.TemporaryDirectory() as apart, ThreadPoolExecutor(arguments.jobs) as pool, forks() as kept:
         out, held = Path(apart) if arguments.check else arguments.out, arguments.check
 
         counted = Counted("recorded", len(work))
