@@ -103,6 +103,7 @@ def build(tmp_path, monkeypatch):
     script.write_text(STAND_IN.replace("GIVEN", str(given)))
     script.chmod(0o755)
     monkeypatch.setattr(tool, "HERE", tmp_path)
+    monkeypatch.chdir(tmp_path)  # recordings go below it where nothing else is said
     cases = tmp_path / "my_cases.py"
     cases.write_text(
         "def small(env): pass\nsmall.cudnn_sdp, small.cards = False, ('a100', 'h100')\nCASES = {'small': small}\n"

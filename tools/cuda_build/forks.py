@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from concurrent.futures import CancelledError
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from types import TracebackType
 
 DONE = "\0done"
@@ -45,7 +45,7 @@ class Forks:
     def ask(self, card: str, *words: str) -> tuple[bool, str]:
         """Have one do what these words say: whether that went well, and the last that it said.
 
-        Raises: CancelledError where the `with` around all was left meanwhile.
+        Raises: CancelledError where it was interrupted, or the `with` around all was left meanwhile.
         """
         idle = self._idle.setdefault(card, queue.SimpleQueue())
         try:
@@ -57,7 +57,7 @@ class Forks:
         said = []
         while (line := process.stdout.readline()) and not line.startswith(DONE):
             said.append(line)
-        if not line and self._closed:
+        if not line and (self._closed or process.wait() == -signal.SIGINT):
             raise CancelledError
         if not line:
             return False, f"the process for {card} ended: {''.join(said)[-1500:]}"
@@ -75,6 +75,22 @@ class Forks:
             process = subprocess.Popen(command, env=environment, text=True, process_group=0, **pipes)
             self._all.append(process)
         return process
+
+
+def results(pool: ThreadPoolExecutor, function: Callable, arguments: list[tuple]) -> list:
+    """What a function returns of each, in order; once one raises, or Ctrl-C comes, what has not begun is left.
+
+    It waits a second at a time: a signal that comes as an endless wait begins would be heard at its end.
+    """
+    futures = [pool.submit(function, *each) for each in arguments]
+    try:
+        while (found := wait(futures, 1, FIRST_EXCEPTION)).not_done:
+            if any(future.exception() for future in found.done):
+                break
+    finally:
+        for future in futures:
+            future.cancel()
+    return [future.result() for future in futures]
 
 
 def serve(prepare: Callable[..., object], work: Callable[..., None]) -> None:

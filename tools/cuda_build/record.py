@@ -45,7 +45,7 @@ from every_byte.gpu.cases.recorder import record_case  # noqa: E402
 from every_byte.gpu.live.gpu import LiveGPU  # noqa: E402
 from every_byte.progress import Beside, Counted  # noqa: E402
 from every_byte.verify.recordings import files_of_cases  # noqa: E402
-from tools.cuda_build.forks import Forks, serve  # noqa: E402
+from tools.cuda_build.forks import Forks, results, serve  # noqa: E402
 from tools.whole_files import plainly  # noqa: E402
 
 CASES = HERE.parent.parent / "tests" / "reference" / "cases.py"
@@ -223,7 +223,7 @@ def main(argv: list[str] | None = None) -> int:
             return good
 
         with Beside(counted):
-            outcomes = list(pool.map(lambda each: one(*each), work))
+            outcomes = results(pool, one, work)
         return report(outcomes)
 
 
