@@ -26,8 +26,8 @@ LONGEST = """
     experiments/test_checkpointed_step explorers/test_gallery formulas/test_data_parallel gpu/operators/test_attention
     tools/test_slides tools/test_teachers
     ledger/test_ledger gpu/test_torchrun gpu/test_ranks_recorded models/test_compiled
-    browser/test_site_in_chromium browser/test_explorer_on_a_page browser/test_explorers_of_the_site
-    browser/test_activations_explorer_in_lab browser/test_backward_explorer_in_lab browser/test_mlp_chapter
+    browser/test_every_page_of_the_site browser/test_explorer_on_a_page browser/test_mlp_chapter
+    browser/test_activations_explorer_in_lab browser/test_backward_explorer_in_lab browser/test_site_in_chromium
 """.split()
 
 
@@ -54,7 +54,7 @@ def _not_sampled(items) -> Iterator[pytest.Item]:
     """By day, of a test with more than a handful of cases that is marked `sampled(n)` one in n, of any other with more
     than a few one in OF_MANY: so many that of each parameter with few values all occur. The others are yielded.
 
-    `sampled(n, slow=True)` is for cases that are alike and take seconds each: a handful is divided as well, simply.
+    `sampled(n, slow=True)` is for cases that are alike and take seconds each: they are divided simply, a handful, too.
     """
     cases = defaultdict(list)
     for item in items:
@@ -63,7 +63,7 @@ def _not_sampled(items) -> Iterator[pytest.Item]:
     for those in cases.values():
         mark = those[0].get_closest_marker("sampled")
         every = mark.args[0] if mark else OF_MANY
-        if mark and mark.kwargs.get("slow") and len(those) <= FEW_CASES:
+        if mark and mark.kwargs.get("slow"):
             yield from (item for i, item in enumerate(those) if i % every)
         elif every > 1 and len(those) > (A_HANDFUL if mark else FEW_CASES):
             by_day = _sample(those, every)

@@ -105,7 +105,9 @@ def interrupted(folder, moment: str, until: str, wait: str = "0") -> tuple[str, 
     return said, process.returncode
 
 
-@pytest.mark.parametrize(("moment", "until"), [("report", "reporting"), ("files", "writing")])
+@pytest.mark.parametrize(
+    ("moment", "until"), [pytest.param("report", "reporting", marks=pytest.mark.nightly), ("files", "writing")]
+)
 def test_ctrl_c_in_its_own_work_ends_it_in_a_line_and_leaves_the_files(folder, moment, until):
     said, exit_code = interrupted(folder, moment, until)
     assert said.splitlines()[-1] == "every-byte run: interrupted; no file is half-written."

@@ -1,11 +1,8 @@
 """Explorers on the pages of the built site: alive where the chapters have them, soon, and calm on request."""
 
-import nbformat
 import pytest
 from explorer_page import ExplorerPage
-from site_pages import CHAPTERS, FILES, chapter_page, first_explorer_ms, visit
-
-from book.extensions.explorers import name_of
+from site_pages import CHAPTERS, FILES, chapter_page, explorers_of, first_explorer_ms, visit
 
 pytestmark = [pytest.mark.usefixtures("site"), pytest.mark.sampled(3)]
 
@@ -27,30 +24,7 @@ MOVING = """() => {
   const parts = [...document.querySelectorAll(".eb, .eb *, html")].flatMap((item) => [[item], [item, "::before"]]);
   return parts.filter((part) => moves(getComputedStyle(...part))).map(([item]) => item.outerHTML.slice(0, 80));
 }"""
-
-
-def explorers_of(notebook) -> list[str]:
-    """Names of the explorers that a chapter shows, in order."""
-    cells = nbformat.read(notebook, as_version=4).cells
-    return [name for cell in cells if cell.cell_type == "code" and (name := name_of(cell.source))]
-
-
 WITH_EXPLORER = [notebook for notebook in CHAPTERS if explorers_of(notebook)]
-
-
-def test_each_chapter_has_its_explorers_alive_with_their_tables_in_reserve():
-    assert len(WITH_EXPLORER) >= 5
-    with visit(FILES, viewport=WIDE) as seen:
-        for notebook in CHAPTERS:
-            page = seen.open(chapter_page(notebook))
-            places = page.locator(".eb-explorer")
-            found = places.evaluate_all("all => all.map((place) => place.dataset.explorer)")
-            assert found == explorers_of(notebook)
-            states = page.locator(".eb").evaluate_all("all => all.map((view) => view.dataset.state)")
-            assert states == ["ready"] * len(found)
-            assert page.locator(".eb-stored table").count() == len(found)
-            # the page's other scripts have names of their own
-            assert not found or page.evaluate("typeof everyByte.explorer") == "function"
 
 
 @pytest.mark.parametrize("width", [360, *(pytest.param(width, marks=pytest.mark.nightly) for width in (800, 1280))])

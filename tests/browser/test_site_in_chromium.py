@@ -1,34 +1,18 @@
 """The site in a real Chromium without a network: nothing is asked of anybody, and everybody can read every page."""
 
-import re
-
-import nbformat
 import pytest
-from site_pages import CHAPTERS, FILES, book_pages, chapter_page, names, served, visit
+from site_pages import CHAPTERS, FILES, chapter_page, names, served, visit
 
-from book.extensions.folds import WORDS as FOLDS
-from tools.site import HTML, NPM
+from tools.site import NPM
 
 pytestmark = pytest.mark.usefixtures("site")
 
 FRONT_PAGE_BYTES = 1_500_000
 BAD = {"serious", "critical"}
 WIDE = {"width": 1280, "height": 900}
-NARROW = {"a phone": {"width": 360, "height": 740}, "1280 pixels at 200%": {"width": 640, "height": 450}}
 A4 = {"width": 665, "height": 979}  # within the margins of print.css, at 96 pixels an inch
 STATES = {"index.html#mlp?b=3": "absent", "chapters/03_activations_from_outputs.html#block?attention=flash": "failed"}
 """Explorers at settings that have no account, or one that fails."""
-EQUATIONS = """() => {
-  const copy = (document.querySelector("article") ?? document.body).cloneNode(true);
-  copy.querySelectorAll("pre, code, .katex-mathml, table").forEach((item) => item.remove());
-  return {
-    tags: [...document.querySelectorAll(".math.equation > .number")].map((item) => item.textContent),
-    rendered: document.querySelectorAll(".math .katex-html").length,
-    failed: document.querySelectorAll(".katex-error").length,
-    has_its_type: [...document.fonts].some((font) => font.family.includes("KaTeX") && font.status === "loaded"),
-    text: copy.textContent,
-  };
-}"""
 # Dark differs from light in colours alone. KaTeX draws in the colour of the text, for eyes alone.
 AXE = """(theme) => axe.run({ exclude: [".katex-html"] }, {
   preload: false, resultTypes: ["violations"], ...(theme === "dark" ? { runOnly: ["color-contrast"] } : {}),
@@ -43,48 +27,6 @@ def root(request):
     else:
         with served() as address:
             yield address
-
-
-@pytest.fixture(scope="module")
-def shown(root) -> dict[str, dict]:
-    """What each page shows as it is opened, once; nothing is asked of others, and nothing goes wrong.
-
-    From a server, of the chapters the first and the last alone: by night all of them are opened as files.
-    """
-    left_out = [chapter_page(notebook) for notebook in CHAPTERS[1:-1]] if root != FILES else []
-    found = {}
-    with visit(root, viewport=WIDE) as seen:
-        for name in (name for name in names() if name not in left_out):
-            page = seen.open(name, until="networkidle")
-            found[name] = page.evaluate(EQUATIONS)
-            for screen in NARROW.values():
-                page.set_viewport_size(screen)
-                found[name][screen["width"]] = page.evaluate("document.scrollingElement.scrollWidth")
-            page.set_viewport_size(WIDE)
-    return found
-
-
-def test_no_page_asks_for_anything_from_outside_or_complains(shown):
-    assert {chapter_page(CHAPTERS[0]), chapter_page(CHAPTERS[-1])} < shown.keys()
-    assert len(shown) >= 8
-
-
-def test_every_equation_is_rendered(shown):
-    for notebook in (each for each in CHAPTERS if chapter_page(each) in shown):
-        found = shown[chapter_page(notebook)]
-        cells = nbformat.read(notebook, as_version=4).cells
-        prose = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-        assert found["tags"] == [f"({tag})" for tag in re.findall(r"\\tag\{([\d.]+)\}", prose)]
-        assert found["rendered"] >= prose.count("$$") // 2
-        assert found["failed"] == 0
-        assert "$" not in found["text"]
-        assert found["has_its_type"] or not found["rendered"]
-
-
-@pytest.mark.parametrize("screen", NARROW)
-def test_every_page_fits_a_narrow_screen(shown, screen):
-    width = NARROW[screen]["width"]
-    assert {name: shown[name][width] for name in book_pages() if name in shown and shown[name][width] > width} == {}
 
 
 def test_the_search_finds_what_stands_on_a_page(root):
@@ -237,20 +179,6 @@ def test_a_chapter_read_to_the_end_is_marked_until_the_reader_says_forget():
         assert seen.open("index.html").locator(".read-mark").count() == 0
 
 
-def test_solutions_checks_and_bodies_are_folded_and_open():
-    with visit(FILES) as seen:
-        for notebook in CHAPTERS:
-            page = seen.open(chapter_page(notebook))
-            tagged = [set(cell.metadata.get("tags", [])) for cell in nbformat.read(notebook, as_version=4).cells]
-            named = [FOLDS[tag] for tags in tagged for tag in FOLDS.keys() & tags]
-            folds = page.locator("details.hide")
-            assert folds.locator("summary").all_inner_texts() == named
-            assert set(named) == set(FOLDS.values())
-            assert folds.locator("pre:visible").count() == 0
-            folds.last.locator("summary").click()
-            assert folds.last.locator("pre:visible").count() == 1
-
-
 @pytest.mark.nightly
 def test_a_drawing_shares_its_printed_page_with_its_call():
     with visit(FILES, viewport=A4) as seen:
@@ -261,13 +189,3 @@ def test_a_drawing_shares_its_printed_page_with_its_call():
             heights = cells.evaluate_all("cells => cells.map((one) => one.getBoundingClientRect().height)")
             assert all(height < A4["height"] for height in heights), (notebook.stem, heights)
             page.emulate_media(media="screen")
-
-
-def test_each_chapter_has_its_pdf():
-    with visit(FILES) as seen:
-        for notebook in CHAPTERS:
-            link = seen.open(chapter_page(notebook)).get_by_role("link", name="PDF")
-            assert link.get_attribute("href") == f"../pdf/{notebook.stem}.pdf"
-            pdf = (HTML / "pdf" / f"{notebook.stem}.pdf").read_bytes()
-            assert pdf.startswith(b"%PDF-")
-            assert pdf.count(b"/Type /Page\n") >= 8

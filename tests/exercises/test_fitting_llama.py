@@ -7,7 +7,7 @@ import torch
 
 from utils.exercises.fitting_llama import DIES, GIVEN, fits_on_24_gb
 
-pytestmark = pytest.mark.sampled(3, slow=True)
+pytestmark = pytest.mark.sampled(6, slow=True)
 
 CHUNKS = DIES | {"loss": "chunks, fused", "is_checkpointed": True}
 FITS = CHUNKS | {"optimizer": "SGD", "steps_in_backward": True}

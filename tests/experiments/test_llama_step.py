@@ -14,7 +14,7 @@ from utils.experiments.gpt_remedy_step import GPTRemedyStep
 from utils.experiments.llama_step import LlamaStep
 from utils.experiments.remedy_step import LOSSES, OFFLOADS, OPTIMIZERS, PRECISIONS
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 SMALL = {"model": "llama-3.2-1b", "s": 16, "gpu": "a100-80gb"}
 EXCLUDE = "steps_in_backward and {} exclude each other: gradients go as they come."

@@ -18,7 +18,7 @@ from utils.formulas.settings import PRECISIONS
 from utils.models.llama import SIZES, Llama
 from utils.models.regions import library_checkpoint
 
-pytestmark = pytest.mark.sampled(2)
+pytestmark = pytest.mark.sampled(4)
 
 N_DRAWN = 40
 OF_EACH_KIND = (0, 2, 3, 4, 8)

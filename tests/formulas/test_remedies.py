@@ -20,7 +20,7 @@ from utils.formulas import decoder_counts
 from utils.formulas.decoder_moments import MOMENTS, why_no_form
 from utils.models import gpt
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(8)
 
 ROWS, AT_ONCE, V = 64, 1 << 16, 4099
 N_DRAWN = 32

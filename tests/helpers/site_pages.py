@@ -6,8 +6,10 @@ import http.server
 import threading
 from collections.abc import Iterator
 
+import nbformat
 from places import ROOT
 
+from book.extensions.explorers import name_of
 from tools.chromium import browser
 from tools.screenshots import pages
 from tools.site import HTML
@@ -19,6 +21,10 @@ NOTE_READY = """() => new MutationObserver((_, seen) => {
   window.readyMs = performance.now();
   seen.disconnect();
 }).observe(document, { subtree: true, childList: true, attributes: true })"""
+NOTE_REFUSED = """window.refused = [];
+document.addEventListener("securitypolicyviolation", (one) => {
+  window.refused.push(`${one.effectiveDirective}: ${one.blockedURI} ${one.sample}`);
+});"""
 PAINTED = """async () => {
   await document.fonts.ready;
   await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -38,6 +44,12 @@ def book_pages() -> list[str]:
 def chapter_page(notebook) -> str:
     """The address of a chapter's page."""
     return f"chapters/{notebook.stem}.html"
+
+
+def explorers_of(notebook) -> list[str]:
+    """Names of the explorers that a chapter shows, in order."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    return [name for cell in cells if cell.cell_type == "code" and (name := name_of(cell.source))]
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -6,7 +6,7 @@ import pytest
 from running import cases, module_of, run_as_recorded
 from verified import LISTED
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 CASES = cases("remedy_cases")
 

@@ -4,7 +4,7 @@ import pytest
 from running import cases, run_as_recorded
 from verified import LISTED
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(6)
 
 FILES = ("remedy_program_cases", "gpt_remedy_cases")
 

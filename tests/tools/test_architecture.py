@@ -23,12 +23,12 @@ wanted = {tuple(hop) for hop in json.loads(sys.argv[1])}
 
 def note(frame, event, argument):
     code = frame.f_code
-    if event == "call" and (code.co_filename, code.co_qualname) in wanted:
+    if (code.co_filename, code.co_qualname) in wanted:
         found.append((code.co_filename, code.co_qualname))
 
-sys.setprofile(note)
+sys.settrace(note)
 explorer.answer_at({**explorer.value, "b": 1, "s": 64})
-sys.setprofile(None)
+sys.settrace(None)
 print(json.dumps(found))
 """
 

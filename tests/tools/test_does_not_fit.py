@@ -16,7 +16,7 @@ from every_byte.account.training import Training
 from every_byte.gpu.memory.specs import find_spec
 from tools.example_runs import EXAMPLES
 
-pytestmark = pytest.mark.sampled(3, slow=True)
+pytestmark = pytest.mark.sampled(4, slow=True)
 
 FOLDER = EXAMPLES / "does_not_fit"
 README, CURES = ((FOLDER / name).read_text(encoding="utf-8") for name in ("README.md", "cures.md"))

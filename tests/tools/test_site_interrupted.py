@@ -78,7 +78,9 @@ def test_a_whole_site_takes_the_place_of_the_last_one(started, tmp_path):
     assert len(re.findall(r": \d+\.\d s$", said, re.MULTILINE)) == 7
 
 
-@pytest.mark.parametrize("wait_at", ["pages", "accounts", "copies"])
+@pytest.mark.parametrize(
+    "wait_at", ["pages", *(pytest.param(at, marks=pytest.mark.nightly) for at in ("accounts", "copies"))]
+)
 def test_ctrl_c_leaves_the_last_site_and_no_process(started, tmp_path, wait_at):
     """It reaches this process alone: at a keyboard the others get it, too."""
     with started(wait_at) as process:

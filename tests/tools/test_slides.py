@@ -17,7 +17,7 @@ from tools.needed_cells import Running
 FIGURES = slides.figures()
 CHARTS = [one for one in FIGURES if not one.is_diagram]
 DIAGRAM = next(one for one in FIGURES if one.is_diagram)
-LONG = ("05-points", "05-by-peak", "07-the-ladder")
+LONG = ("04-predicted-figure", "05-points", "05-by-peak", "07-the-ladder")
 QUICK = [one for one in CHARTS if one.name[:2] in ("00", "01", "03")]
 SPACES = {"svg": "http://www.w3.org/2000/svg", "cc": "http://creativecommons.org/ns#"}
 RESOURCE = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}resource"

@@ -28,6 +28,7 @@ def test_the_page_begins_as_the_tool_writes_it():
     assert TEXT.startswith(teachers.told()), "run python -m tools.teachers"
 
 
+@pytest.mark.sampled(9, slow=True)
 @pytest.mark.parametrize("path", teachers.chapters(), ids=lambda path: path.stem)
 def test_what_it_says_of_a_chapters_exercises_is_what_the_judges_say(path):
     assert teachers.of_chapter(path) in TEXT, "run python -m tools.teachers"
