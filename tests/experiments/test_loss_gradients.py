@@ -30,17 +30,26 @@ def test_a_sum_of_sums_is_less_exact_in_bfloat16_alone():
     assert chunks < whole
 
 
-def test_what_the_chapter_shows_is_not_on_a_boundary():
+@pytest.fixture
+def n_threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("n_threads", "margin"), [(2, 1.5), (1, 1.25)], indirect=["n_threads"])
+def test_what_the_chapter_shows_is_not_on_a_boundary(n_threads, margin):
     """Processors add up in orders of their own, and were off by 7 percent from each other: what is shown stays.
 
     One thread adds up in another order than two, too.
     """
     for dtype in (torch.float32, torch.bfloat16):
         whole = errors(whole_logits, dtype)
-        assert max(whole) * 1.25 < 4 * torch.finfo(dtype).eps
+        assert max(whole) * margin < 4 * torch.finfo(dtype).eps
         for loss in (recomputed_chunks(32), fused_chunks(32)):
             found = errors(loss, dtype)
-            assert max(found) * 1.25 < 4 * torch.finfo(dtype).eps
+            assert max(found) * margin < 4 * torch.finfo(dtype).eps
             for one, other in zip(found, whole, strict=True):
                 assert beside(one * 0.88, other) == beside(one, other) == beside(one * 1.12, other)
 

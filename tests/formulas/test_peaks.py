@@ -21,7 +21,7 @@ from utils.formulas.decoder_moments import (
 )
 from utils.formulas.families import family_of
 
-pytestmark = pytest.mark.sampled(10, slow=True)
+pytestmark = pytest.mark.sampled(5, slow=True)
 
 REMEDIES = [
     ({}, "backward of the loss"),

@@ -1,11 +1,15 @@
 """Processes that fork for each case: what is prepared once, what each fork starts from, and how it ends."""
 
 import os
+import signal
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tools.cuda_build.forks import Forks
+from tools.cuda_build.forks import Forks, results
 
 SERVER = """
 import os, sys
@@ -68,3 +72,59 @@ def test_a_process_that_ended_is_replaced(forks):
     assert text.startswith("the process for a100 ended")
     assert forks.ask("a100", "one")[0]
     assert forks.started == ["a100", "a100"]
+
+
+# --------------------------------------------------------------------------------------------------- several at a time
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def test_what_each_returns_is_in_order(pool):
+    assert results(pool, divmod, [(7, 2), (9, 4)]) == [(3, 1), (2, 1)]
+    assert results(pool, divmod, []) == []
+
+
+def test_once_one_raises_what_has_not_begun_is_left(pool):
+    begun, ended = [], threading.Event()
+
+    def work(n: int) -> None:
+        begun.append(n)
+        if n == 1:
+            raise ValueError("it went wrong")
+        ended.wait(10)  # the second may have begun by then, and the third not
+
+    with pytest.raises(ValueError, match="it went wrong"):
+        results(pool, work, [(1,), (2,), (3,)])
+    ended.set()
+    pool.shutdown()
+    assert begun[:1] == [1]
+    assert 3 not in begun
+
+
+@pytest.fixture
+def _interrupts():
+    """Of a process in the background, too, which begins with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interrupts")
+def test_an_interrupt_that_wakes_nobody_is_heard_soon(pool):
+    """As one does that comes before an endless wait, or to another thread than the first."""
+    heard, in_time = threading.Event(), []
+
+    def work() -> None:
+        time.sleep(0.2)  # it waits by then
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        in_time.append(heard.wait(10))
+
+    with pytest.raises(KeyboardInterrupt):
+        results(pool, work, [()])
+    heard.set()
+    pool.shutdown()
+    assert in_time == [True]

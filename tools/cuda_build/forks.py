@@ -12,6 +12,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
+from contextlib import suppress
 from types import TracebackType
 
 DONE = "\0done"
@@ -40,7 +41,8 @@ class Forks:
             with process:
                 process.stdin.close()
                 if error is not None and process.poll() is None:
-                    os.killpg(process.pid, signal.SIGINT)
+                    with suppress(ProcessLookupError):  # it ended just now
+                        os.killpg(process.pid, signal.SIGINT)
 
     def ask(self, card: str, *words: str) -> tuple[bool, str]:
         """Have one do what these words say: whether that went well, and the last that it said.
