@@ -13,9 +13,9 @@ import pytest
 PROGRAM = """
 import sys, time, torch
 x = torch.zeros(2**28, device="cuda")
-print("made", flush=True)
 model = torch.nn.Linear(8, 8).cuda()
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)  # imports for seconds: Python drops a Ctrl-C in import's callbacks
+print("made", flush=True)
 for step in range(2):
     time.sleep(float(sys.argv[1]))
     model(torch.zeros(2, 8, device="cuda")).sum().backward()
