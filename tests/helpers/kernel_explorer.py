@@ -79,7 +79,11 @@ class KernelExplorer:
 
     def predicted(self, settings: list[dict]) -> list[dict | str]:
         """What the formula says at each of them, as {stage: {term: bytes}}, or why it says nothing."""
-        return json.loads(self.printed(f"print(json.dumps([predicted(one) for one in {settings!r}]))"))
+        by_setting = []
+        for i in range(0, len(settings), 20):  # a reply is waited for only so long
+            of_some = f"[predicted(one) for one in {settings[i : i + 20]!r}]"
+            by_setting += json.loads(self.printed(f"print(json.dumps({of_some}))"))
+        return by_setting
 
 
 def random_settings(controls: list[dict], n: int, seed: int) -> Iterator[tuple[dict, bool]]:
