@@ -108,7 +108,7 @@ def _account(report: "Report", names: Sequence[str]) -> Html:
     return _section(
         "owners",
         title,
-        sentences(f"{at[0].upper()}{at[1:]}: {exact(whole)} allocated."),
+        sentences(f"{at[0].upper()}{at[1:]}: {exact(whole)} allocated.", *words.unfused(report)),
         table("By category", head, rows, numbers=5, foot=True),
         element("h3", "By module"),
         _for_script("tree"),

@@ -130,14 +130,14 @@ def some_steps(report: "Report") -> list[list[str]]:
 
 
 def last_lines(report: "Report") -> list[str]:
-    """What is not known, and whether the figures are exact."""
+    """Attention without a fused kernel, what is not known, and whether the figures are exact."""
     lines = [f"- {note}" for note in report.notes[:MOST_NOTES]]
     if more := len(report.notes) - MOST_NOTES:
         where = "(--html FILE)" if report.command else "(report.save(…))"
         lines += [f"- and {more} more, which the page names {where}."] * (more > 0)
     if lines:
         lines.insert(0, "Not followed or not known:")
-    return [*lines, words.exactness(report)]
+    return [*words.unfused(report), *lines, words.exactness(report)]
 
 
 def _last(report: "Report") -> list[str]:

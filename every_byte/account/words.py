@@ -145,6 +145,17 @@ def _nccl(report: "Report") -> str:
     return " NCCL's own memory lies outside of PyTorch's allocator, and is not counted." if is_one_of_several else ""
 
 
+_MOST_UNFUSED = 2
+
+
+def unfused(report: "Report") -> list[str]:
+    """What is said of attention that no fused kernel took: its scores are among the largest there is."""
+    said = [f"{one[0].upper()}{one[1:]}." for one in list(report.trace.unfused)[:_MOST_UNFUSED]]
+    if more := len(report.trace.unfused) - _MOST_UNFUSED:
+        said += [f"So it is with attention of {more:,d} other shapes or types."] * (more > 0)
+    return said
+
+
 def module(path: str, is_own: bool) -> str:
     """The name of a part of the tree of modules."""
     return path or ("the outermost module, or none" if is_own else "all")

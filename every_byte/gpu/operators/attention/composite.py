@@ -24,6 +24,7 @@ from every_byte.gpu.operators.launch.units import HALF
 from every_byte.gpu.operators.registry import Call, composite, contiguous_copies, returns, takes
 
 from .choice import Attention, choose
+from .unfused import said_of
 
 aten = torch.ops.aten
 _CUDNN_MINUS_INFINITY = -65504.0
@@ -32,21 +33,22 @@ _BIAS_ALIGNMENT = 8
 _TRACING = torch._C._TorchDispatchModeKey.FAKE
 
 
-def _gpu_of(tensor: torch.Tensor):
-    """The spec of the simulated GPU that holds this tensor, or those within a wrapper, torch.func's or DTensor, if one
-    does.
+def _memory_of(tensor: torch.Tensor):
+    """The memory of the simulated GPU that holds this tensor, or those within a wrapper, torch.func's or DTensor.
+
+    None where none does.
 
     While `torch.compile` traces, tensors are stand-ins of which no GPU knows: what it traces will run on the open one.
     """
     while is_functorch_wrapped_tensor(tensor):
         tensor = get_unwrapped(tensor)
     if is_traceable_wrapper_subclass(tensor):
-        specs = (_gpu_of(part) for part in parts_of(tensor))
-        return next(filter(None, specs), None)
+        memories = (_memory_of(part) for part in parts_of(tensor))
+        return next(filter(None, memories), None)
     record = RECORDS.get(tensor.untyped_storage()._cdata)
     if record is None and attached() and torch._C._get_dispatch_mode(_TRACING) is not None:
-        return attached()[-1].memory.spec
-    return record.memory.spec if record is not None else None
+        return attached()[-1].memory
+    return record.memory if record is not None else None
 
 
 @composite(aten.scaled_dot_product_attention.default)
@@ -59,7 +61,8 @@ def scaled_dot_product_attention(
     Raises: RuntimeError where none of the backends that are enabled takes it.
     """
     _check(query, key, value, attn_mask)
-    spec = _gpu_of(query)
+    memory = _memory_of(query)
+    spec = memory.spec if memory else None
     if not (query.numel() and key.numel() and value.numel()):
         if spec is None or spec.rules.attention_of_nothing_is_zeros:
             return _of_nothing(query, key, value)
@@ -67,7 +70,10 @@ def scaled_dot_product_attention(
     if spec is None:
         return _attention_by(SDPBackend.MATH, given, scale)
     attention = given.with_batch(spec)
-    out = _attention_by(choose(attention, spec), attention, scale)
+    backend = choose(attention, spec)
+    if backend == SDPBackend.MATH and (said := said_of(attention, spec)):
+        memory.trace.unfused.setdefault(said, len(memory.trace.events))
+    out = _attention_by(backend, attention, scale)
     return out if attention is given else out.squeeze(0)
 
 
@@ -238,7 +244,8 @@ def safe_softmax(call: Call) -> None:
 def _fused_sdp_choice(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ) -> int:
-    attention, spec = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa), _gpu_of(query)
+    attention = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    spec = _memory_of(query).spec
     with torch.no_grad():  # asked so, PyTorch forgets which of three dimensions want gradients; the attention does not
         with_batch = attention.with_batch(spec)
     return int(choose(with_batch, spec))
