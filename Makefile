@@ -48,7 +48,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test $(PARTS) nightly chapters site screenshots release lock audit benchmark format clean
+.PHONY: help lab test $(PARTS) nightly chapters npm site screenshots release lock audit benchmark format clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -181,11 +181,16 @@ chapters: $(TEST_STAMP)
 	@$(PY) -m tools.first_cell
 	$(PY) tools/notebooks.py $(or $(CHAPTERS),$(error There is no chapter in chapters/))
 
-site: $(SITE_STAMP)
+# npm is missed before minutes are spent on packages, unless what it brings is there
+npm:
+	@command -v npm >/dev/null || [ -e build/site/npm/installed ] || \
+	  { echo 'The site needs Node.js with npm for mathematics and type. On Debian: apt-get install npm'; exit 1; }
+
+site: npm $(SITE_STAMP)
 	@echo 'Some ten minutes the first time, most of them for the stored accounts of the explorers.'
 	$(PY) -m tools.site
 
-screenshots: $(SITE_STAMP)
+screenshots: npm $(SITE_STAMP)
 	$(PY) -m tools.site --no-pdfs
 	$(PY) -m tools.screenshots
 
