@@ -54,7 +54,7 @@ def _for_script(name: str) -> Html:
 def _head(report: "Report") -> Html:
     found = verdict(report)
     fits = {True: "true", False: "false", None: "unknown"}[found.is_good]
-    said = element("strong", f"{found.headline}."), sentences(*found.reasons)
+    said = element("strong", f"{found.headline}."), sentences(*found.reasons, *words.unfused(report, in_head=True))
     facts = [joined((element("dt", name), element("dd", said))) for name, said in words.facts(report)]
     return element(
         "header",
@@ -108,7 +108,7 @@ def _account(report: "Report", names: Sequence[str]) -> Html:
     return _section(
         "owners",
         title,
-        sentences(f"{at[0].upper()}{at[1:]}: {exact(whole)} allocated.", *words.unfused(report)),
+        sentences(f"{at[0].upper()}{at[1:]}: {exact(whole)} allocated.", *words.unfused(report, in_head=False)),
         table("By category", head, rows, numbers=5, foot=True),
         element("h3", "By module"),
         _for_script("tree"),

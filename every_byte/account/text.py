@@ -31,7 +31,8 @@ def head_lines(report: "Report") -> list[str]:
     """What ran, whether it fits and why, and the peak's figures, a sentence each."""
     command = [f"$ {shlex.join(report.command)}"] if report.command else []
     said = verdict(report)
-    lines = [*command, words.ran(report), "", f"{said.headline}.", *filter(None, said.reasons)]
+    reasons = *filter(None, said.reasons), *words.unfused(report, in_head=True)
+    lines = [*command, words.ran(report), "", f"{said.headline}.", *reasons]
     return lines + [f"  {name:<{_FACTS - 3}} {fact}" for name, fact in words.facts(report)]
 
 
@@ -137,7 +138,7 @@ def last_lines(report: "Report") -> list[str]:
         lines += [f"- and {more} more, which the page names {where}."] * (more > 0)
     if lines:
         lines.insert(0, "Not followed or not known:")
-    return [*words.unfused(report), *lines, words.exactness(report)]
+    return [*words.unfused(report, in_head=False), *lines, words.exactness(report)]
 
 
 def _last(report: "Report") -> list[str]:

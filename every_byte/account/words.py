@@ -148,8 +148,13 @@ def _nccl(report: "Report") -> str:
 _MOST_UNFUSED = 2
 
 
-def unfused(report: "Report") -> list[str]:
-    """What is said of attention that no fused kernel took: its scores are among the largest there is."""
+def unfused(report: "Report", in_head: bool) -> list[str]:
+    """What is said of attention that no fused kernel took: where memory ran out, in the report's head; else beside it.
+
+    Its scores are among the largest tensors there are.
+    """
+    if in_head != report.ran_out:
+        return []
     said = [f"{one[0].upper()}{one[1:]}." for one in list(report.trace.unfused)[:_MOST_UNFUSED]]
     if more := len(report.trace.unfused) - _MOST_UNFUSED:
         said += [f"So it is with attention of {more:,d} other shapes or types."] * (more > 0)
