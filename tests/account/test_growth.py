@@ -44,6 +44,7 @@ def run(tmp_path_factory):
     runs.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("n_steps", ["3", "5"])
 def test_a_list_that_keeps_outputs_is_no_fit_without_a_but(run, n_steps):
     found = run(HEAD + LEAK, "--gpu", "t4-16gb", "--steps", n_steps)

@@ -104,6 +104,7 @@ def test_every_letter_has_a_value():
         of_an_mlp().at(s=3)
 
 
+@pytest.mark.nightly
 def test_a_formula_in_some_letters_alone_is_that_of_all_at_their_values():
     found = of_an_mlp()
     of_both, of_b = found.formula(n_checks=2), found.formula(letters=["b"], n_checks=2)
@@ -134,6 +135,7 @@ def test_what_the_report_names_is_not_warned_of():
     assert "cuDNN's workspaces are not modelled" in repr(found)
 
 
+@pytest.mark.nightly
 def test_the_most_that_is_requested_may_be_at_another_moment():
     """With biases of 16 bytes in blocks of 512 most is allocated in the optimizer, most requested in backward."""
     found = account(lambda: nn.Sequential(*[nn.Linear(4, 4) for _ in range(40)]), numbers("b", 4), loss=squares, b=60)

@@ -137,6 +137,7 @@ def test_another_word_than_run(words, said, capsys):
     assert error.startswith("usage: every-byte run [options] (SCRIPT | -m MODULE) [arguments]\n")
 
 
+@pytest.mark.nightly
 def test_its_version():
     told = command("--version")
     assert (told.returncode, told.stderr) == (0, "")
@@ -144,6 +145,7 @@ def test_its_version():
     assert told.stdout == f"{versions}; simulated by the rules of PyTorch {SPECS['a100-80gb'].torch_version}\n"
 
 
+@pytest.mark.nightly
 def test_help():
     told = command("--help")
     assert (told.returncode, told.stderr) == (0, "")
@@ -161,6 +163,7 @@ def test_help():
     assert "..." not in told
 
 
+@pytest.mark.nightly
 def test_the_list_of_gpus():
     listed = command("run", "--gpu", "list").stdout.splitlines()
     assert [line.split()[0] for line in listed][: len(SPECS)] == list(SPECS)
@@ -242,6 +245,7 @@ def test_settings_that_a_script_makes_in_its_environment_are_followed_as_on_a_ca
     assert reserved(run, IN_ENVIRONMENT + GROWING, "--settings", "expandable_segments:False") == plain
 
 
+@pytest.mark.nightly
 def test_settings_of_the_shell_are_followed(monkeypatch, tmp_path):
     found = []
     (tmp_path / "grow.py").write_text(GROWING, encoding="utf-8")

@@ -167,6 +167,7 @@ def test_the_refusal_is_the_last_that_is_drawn():
 # ---- size
 
 
+@pytest.mark.nightly
 def test_a_model_of_a_thousand_modules_makes_a_small_page():
     def wide(gpu):
         steps = Steps(gpu)

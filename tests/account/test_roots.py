@@ -242,6 +242,7 @@ def run(tmp_path_factory):
     runs.close()
 
 
+@pytest.mark.nightly
 def test_the_command_tells_them_apart_and_changes_nothing_by_looking(run):
     """To ask a function for its variables would keep what they hold, and change those that it has asked for itself."""
     alike = run(GAN.format(second="Net()"), "--steps", "0")

@@ -41,6 +41,7 @@ def program(text: str) -> str:
     return TRAIN + textwrap.dedent(text)
 
 
+@pytest.mark.nightly
 def test_three_steps_of_a_loop_that_never_ends(run):
     found = run(program("while True:\n    step(); print('a step')"))
     assert (found.exit_code, found.out) == (0, "a step\n" * 3)
@@ -176,6 +177,7 @@ def test_a_thread_is_stopped_without_a_word(run):
     assert found.figures["ended"] == "stopped after 3 optimizer steps, as --steps says"
 
 
+@pytest.mark.nightly
 def test_a_subprocess_is_not_followed_and_does_no_harm(run):
     text = """
     import os, subprocess, sys

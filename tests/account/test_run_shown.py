@@ -85,6 +85,7 @@ def test_on_a_terminal_it_says_what_it_is_at_and_leaves_nothing_of_it(folder):
     assert exit_code == 0
 
 
+@pytest.mark.nightly
 def test_where_nobody_looks_it_says_nothing(folder):
     command = [sys.executable, "-m", "every_byte", "run", "--quiet", "train.py", "1.2"]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)

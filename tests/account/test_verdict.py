@@ -54,6 +54,7 @@ for i in range(2):
 """
 
 
+@pytest.mark.nightly
 def test_a_second_step_that_lacks_more_than_pieces_is_told_what_it_needs(run):
     text = AGAIN.replace("N", "20").replace("B", "32_000")
     found = run(text, "--gpu", "t4-16gb")

@@ -257,6 +257,7 @@ def test_an_unknown_chapter_is_refused_by_name():
         classroom.main(["--chapters", "77"])
 
 
+@pytest.mark.nightly
 def test_its_options_have_the_defaults_that_its_help_says():
     asked = classroom.options([])
     assert (asked.users, asked.cores, asked.chapters, asked.moves, asked.open) == (8, 2, [2, 4], 20, False)

@@ -20,6 +20,7 @@ def test_regions_of_several_blocks_have_no_count_of_flops(regions, k, got):
         fit(12, 2, regions, k)
 
 
+@pytest.mark.nightly
 def test_segments_of_one_block_are_every_block(monkeypatch):
     monkeypatch.setattr("utils.exercises.checkpoint_runs.trains", lambda *args, **how: True)
     one, other = fit(1, 1, "k segments", 12), fit(1, 1, "every block")

@@ -79,6 +79,7 @@ def test_a_reply(exercise, answer, reply):
     assert reply in str(exercise(answer))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shape", [nanogpt.LONG, nanogpt.SHORT])
 def test_what_changes_save_is_what_runs_save(shape):
     """The judge takes closed forms: here they meet training steps, one for each change."""

@@ -34,6 +34,7 @@ def found():
     return survey()
 
 
+@pytest.mark.nightly
 def test_every_activation_is_there_but_those_that_are_left_out(found):
     left_out = {"Softmax", "Softmax2d", "Softmin", "LogSoftmax", "RReLU", "Threshold", "Identity"}
     assert {row.name for row in found.rows} == {name for name in ACTIVATIONS if not name.endswith("_")} - left_out

@@ -25,6 +25,7 @@ def test_bytes_and_flops_are_those_of_a_run(found):
         assert point.recompute_flops == one.flops
 
 
+@pytest.mark.nightly
 def test_attention_s_result_is_weighed_twice(found):
     result_bytes = STACK.b * STACK.s * STACK.d * 2
     assert found[0].weighed_bytes == found[0].held_bytes + result_bytes

@@ -89,6 +89,7 @@ def test_what_trains(b, fits):
     assert trains("t4-16gb", "every block", b=b, s=64, n_layers=1, vocabulary_size=50304) == fits
 
 
+@pytest.mark.nightly
 def test_the_largest_batch():
     how = {"s": 512, "n_layers": 1, "vocabulary_size": 50304}
     largest = largest_batch("t4-16gb", "every block", most=64, **how)

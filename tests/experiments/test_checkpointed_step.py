@@ -82,6 +82,7 @@ def test_flops_are_those_of_a_counter_that_sees_the_whole_step(seed):
     assert run.added_flops == counted_flops(step) - run.step_flops
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("regions", ["every block", "sqrt(L) segments", "attention only"])
 def test_the_optimal_plan_keeps_within_its_budget_and_adds_no_more_than_the_lists(attention, regions):

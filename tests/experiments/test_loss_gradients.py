@@ -9,11 +9,13 @@ from utils.experiments.loss_gradients import TOKENS, beside, errors
 LOSSES = [whole_logits, recomputed_chunks(64), fused_chunks(64)]
 
 
+@pytest.mark.nightly
 def test_float64_is_exact_to_its_own_rounding():
     assert max(errors(half_logits, torch.float64)) == 0
     assert max(errors(recomputed_chunks(64), torch.float64)) < 1e-6  # its softmax is in float32
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("loss", LOSSES)
 def test_an_error_is_that_of_the_type(loss):
     for dtype in (torch.float32, torch.bfloat16):
@@ -23,6 +25,7 @@ def test_an_error_is_that_of_the_type(loss):
             assert eps / 8 < error < eps * (1 + (TOKENS / 64) ** 0.5)
 
 
+@pytest.mark.nightly
 def test_a_sum_of_sums_is_less_exact_in_bfloat16_alone():
     (_, whole), (_, chunks) = (errors(loss, torch.bfloat16) for loss in LOSSES[:2])
     assert chunks > 1.5 * whole

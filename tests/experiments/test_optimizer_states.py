@@ -27,6 +27,7 @@ def test_adafactor_keeps_rows_and_columns():
     assert found.temporary_bytes > 2 * max(SIZES)  # its step takes one of the largest parameter's size
 
 
+@pytest.mark.nightly
 def test_muon_keeps_one_average_for_matrices():
     found = states_of("Muon, AdamW")
     others = N - BLOCKS

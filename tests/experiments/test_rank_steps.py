@@ -106,6 +106,7 @@ def test_a_stage_without_an_engine():
         train_on_ranks(2, 8)
 
 
+@pytest.mark.nightly
 def test_nothing_is_said_to_the_terminal():
     """DDP would say once that it has no timer for this kind of device."""
     program = "from utils.experiments.rank_steps import train_on_ranks; train_on_ranks(0, 2, b=1, s=8)"

@@ -75,6 +75,7 @@ def test_names_of_what_a_plan_keeps():
     assert kept_names(Plan(region, frozenset())) == "nothing"
 
 
+@pytest.mark.nightly
 def test_which_goes_first_depends_on_length_and_width():
     short, long = (let_go_by_compiler(Stack(b=1, s=s, d=512, a=8, L=1), (0.5, 0.3, 0.0)) for s in (64, 2048))
     attention = "_scaled_dot_product_flash_attention 1"

@@ -108,6 +108,7 @@ def test_an_evaluation_without_gradients_keeps_nothing():
     assert change.after_bytes == 0
 
 
+@pytest.mark.nightly
 def test_a_list_of_losses_holds_graphs_where_none_was_walked():
     graph = OUTPUTS + 4 * B * D  # the batch too, which has no other name
     assert list_of_losses("the loss") == graph + 4

@@ -92,6 +92,7 @@ def test_compiled_points():
     assert 0 == budgets[0].recompute_flops < budgets[1].recompute_flops < budgets[2].recompute_flops
 
 
+@pytest.mark.nightly
 def test_budgets_that_would_draw_other_masks_are_no_points():
     stack = Stack(b=1, s=16, d=32, a=2, L=1, dropout=0.1)
     found = list(points(stack, budgets=(1.0, 0.5, 0.0), most_plans=2))
@@ -114,6 +115,7 @@ def test_ways_are_spread_from_end_to_end():
         spread([1], 0)
 
 
+@pytest.mark.nightly
 def test_all_points_and_their_figure():
     stack = Stack(b=1, s=16, d=32, a=2, L=1)
     found = list(points(stack, budgets=(0.5,), most_plans=3))

@@ -72,6 +72,7 @@ def test_the_remark_names_the_peak_and_what_to_try(explorer, changed, is_elsewhe
     assert ("Next to nothing, since the peak is elsewhere: " in said) == is_elsewhere
 
 
+@pytest.mark.nightly
 def test_a_gpt_2_beyond_its_context_is_said_to_be_so(explorer):
     said = explorer.answer_at(start_of(explorer, **GPT | {"s": 2048}))["remark"]
     assert (
@@ -204,6 +205,7 @@ def test_where_there_is_no_closed_form_the_account_stands_alone(explorer, change
     assert repr(explorer.table()).endswith(f"backward of the embedding, optimizer's step: {reason}")
 
 
+@pytest.mark.nightly
 def test_adafactor_s_sums_are_left_out(explorer):
     settings = start_of(explorer, **SMALL, **CHUNKS, optimizer="Adafactor")
     predicted, accounted = explorer.predict(settings), explorer.answer_at(settings)["terms"]

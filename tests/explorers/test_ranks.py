@@ -99,6 +99,7 @@ def test_where_the_figure_reserves_other_bytes_than_the_verdict_it_is_said(explo
         assert (f"which reserves {exact(in_the_figure)} at most; " in answer["remark"]) == differs
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("changed", "fits"),
     [

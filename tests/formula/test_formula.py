@@ -87,6 +87,7 @@ class TestFormula:
         assert self.TWO._repr_html_().startswith("<table><caption>two</caption><thead><tr><th ")
         assert "two &lt;or more&gt;</td></tr></tbody></table>" in self.TWO._repr_html_()
 
+    @pytest.mark.nightly
     def test_evaluating_loads_no_sympy(self):
         program = (
             "import sys; from utils.formulas.mlp import mlp_saved; f = mlp_saved(activation='gelu', dropout=True); "

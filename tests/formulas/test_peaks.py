@@ -90,6 +90,7 @@ def test_the_peak_of_a_gpt_is_one_of_the_moments(number, remedies, moments):
     assert peak(step.held, **step.letters) == (moments[number], requested_peak(step.run()))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("model", "s"), [("gpt2-xl", 32768), ("gpt2-medium", 6000)], ids=["more than half the words", "fewer"]
 )
@@ -100,6 +101,7 @@ def test_where_tokens_are_sorted_every_moment_is_met(model, s):
         assert predicted(run.step.held)[name].by_term(**run.step.letters) == parts
 
 
+@pytest.mark.nightly
 def test_a_llama_s_tokens_may_be_more_than_its_words():
     run = LlamaStep(model="llama-2-7b", s=32768, **CHUNKS).run()
     name = "backward of the embedding"
@@ -125,6 +127,7 @@ def test_the_8_bit_step_of_one_matrix(monkeypatch, each, second):
         assert requested(gpu, "peak") - before == decoder_counts.eight_bit_step(n, each)[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "step",
     [

@@ -78,6 +78,7 @@ def test_the_least_that_would_do_runs_and_a_segment_step_less_does_not(way):
     assert (just.n_retries > 0) == (n_retries > 0)
 
 
+@pytest.mark.nightly
 def test_segments_may_grow_after_the_second_step():
     """The largest GPT-2 takes a segment more in the third: two steps alone would say too little."""
 

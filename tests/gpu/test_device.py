@@ -48,6 +48,7 @@ def test_leaving_restores_everything():
     assert pytorch_state() == before
 
 
+@pytest.mark.nightly
 def test_importing_attaches_nothing():
     code = (
         "import torch, utils; assert torch._C._len_torch_dispatch_stack() == 0; "

@@ -52,6 +52,7 @@ def test_ranks_that_do_not_divide_the_heads(tmp_path):
     assert "has lost another rank" not in run.printed
 
 
+@pytest.mark.nightly
 def test_torchrun_at_a_port_in_use(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

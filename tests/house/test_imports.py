@@ -275,6 +275,7 @@ def test_the_instrument_and_its_reports_need_no_figures_and_no_widgets():
     assert run.stdout.strip() == "set()", run.stderr
 
 
+@pytest.mark.nightly
 def test_accounts_import_where_transformers_is_not_installed():
     """No file names it in an import: see above. Nor does any load it where it is."""
     modules = [name for name in sorted(MODULES) if name.startswith("every_byte.account")]
@@ -295,6 +296,7 @@ except ImportError as error:
     )
 
 
+@pytest.mark.nightly
 def test_every_program_finds_what_it_imports():
     """Benchmarks, tools and recorders, each as if it were run: no test runs all of them."""
     folders = ("benchmarks", "tools", "tests/reference")

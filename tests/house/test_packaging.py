@@ -47,6 +47,7 @@ def test_a_wheel_holds_the_instrument_alone(wheel):
     assert {str(path.relative_to(ROOT)) for path in files} <= set(wheel.namelist())
 
 
+@pytest.mark.nightly
 def test_it_stands_beside_a_utils_of_the_reader(wheel, tmp_path):
     wheel.extractall(tmp_path / "installed")
     project = tmp_path / "project"
@@ -67,6 +68,7 @@ def test_the_readmes_session_needs_nothing_else(wheel, tmp_path):
     assert run_in(tmp_path / "empty", tmp_path / "installed", code) == output.strip()
 
 
+@pytest.mark.nightly
 def test_an_editable_install_puts_the_repository_on_the_path(tmp_path):
     """So does `-e .` in environment.yml."""
     editable, copy = built("build_editable", tmp_path)

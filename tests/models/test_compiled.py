@@ -60,6 +60,7 @@ def test_budgets_hold_less_and_less(by_budget):
     assert held[-1] == 0, "0 keeps the input alone"
 
 
+@pytest.mark.nightly
 def test_budgets_compute_more_and_more(by_budget):
     found, region, _ = by_budget
     flops = [found[budget][0][1][2] for budget in (None, 1.0, 0.7, 0.4, 0.0)]
@@ -97,6 +98,7 @@ def test_what_is_kept_and_what_runs_again(by_budget):
     assert "addmm 4" not in graphs[0.0].run_again, "nothing needs what it made"
 
 
+@pytest.mark.nightly
 def test_elementwise_operations_go_first(gpu):
     block, x = made(gpu, "flash")
     found = first_to_go(lambda: block, (x,), (1.0, 0.7, 0.4, 0.0))
@@ -136,6 +138,7 @@ def test_a_mode_that_hides_from_the_compiler_is_no_silent_failure(gpu, mode):
     assert compiled.graphs.forward is not compiled.graphs.backward
 
 
+@pytest.mark.nightly
 def test_for_real_on_the_cpu():
     """The same gradients to the last bits that matter, less and less kept, and budgets do not mix."""
     torch.manual_seed(0)

@@ -64,6 +64,7 @@ def test_nothing_where_nobody_looks(monkeypatch, stream):
     assert stream is None or stream.getvalue() == ""
 
 
+@pytest.mark.nightly
 def test_what_a_search_runs_is_told(terminal):
     net = nn.Sequential(nn.Linear(8, 8), nn.GELU())
     found = account(net, numbers("b", 8), loss=lambda out, _: out.square().mean(), b=4)

@@ -58,6 +58,7 @@ def calls():
     return [(Path(path).relative_to(ROOT).as_posix(), function) for path, function in json.loads(run.stdout)]
 
 
+@pytest.mark.nightly
 def test_the_call_passes_where_the_page_says(calls):
     assert len(HOPS) == 22
     rest = iter(calls)

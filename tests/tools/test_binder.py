@@ -47,6 +47,7 @@ def test_its_scripts_can_be_run(name):
     subprocess.run(["bash", "-n", str(BINDER / name)], check=True)
 
 
+@pytest.mark.nightly
 def test_the_server_gets_the_options_of_make_lab(tmp_path):
     """Started as mybinder.org does, from whatever folder; it prints its configuration and ends."""
     known = os.environ | {

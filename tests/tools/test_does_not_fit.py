@@ -66,6 +66,7 @@ def test_each_program_has_its_row_and_its_cure():
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_it_runs_out_of_memory_where_the_table_says(name):
     report = broken(name)
@@ -81,6 +82,7 @@ def test_it_needs_what_the_table_says(name):
     assert report.peak.allocated_bytes == row(name)[1]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", NAMES)
 def test_its_cure_fits(name, tmp_path):
     path = tmp_path / f"{name}.py"
@@ -103,6 +105,7 @@ def test_what_the_cures_say_of_the_advice_in_a_report():
     assert blocks == ["blocks.36", "blocks.39"]
 
 
+@pytest.mark.nightly
 def test_the_report_of_three_steps_says_when_memory_will_run_out():
     report = ran(FOLDER / "restore.py", CARD, 3)
     assert not report.ran_out

@@ -36,6 +36,7 @@ def has_pip(folder) -> bool:
     ).returncode
 
 
+@pytest.mark.nightly
 def test_an_environment_without_pip_is_made_whole(folder):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / ".venv"], check=True)
     ran = make(folder, MADE)

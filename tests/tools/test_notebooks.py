@@ -103,6 +103,7 @@ def test_older_notebooks_become_4_5():
     assert set(notebook.metadata) == {"kernelspec", "language_info"}
 
 
+@pytest.mark.nightly
 def test_compare_lists_the_cells_that_print_something_else_and_writes_nothing(chapter, capsys):
     main([str(chapter)])
     text = chapter.read_text(encoding="utf-8")

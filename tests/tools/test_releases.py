@@ -9,6 +9,7 @@ from tools.release_changes import CHANGES
 SHOWN = [change for change in CHANGES if change.case]
 
 
+@pytest.mark.nightly
 def test_the_page_is_what_the_recordings_say():
     assert releases.PAGE.read_text(encoding="utf-8").startswith(releases.told()), "run python -m tools.releases"
 

@@ -69,6 +69,7 @@ def started(tmp_path):
     return start
 
 
+@pytest.mark.nightly
 def test_a_whole_site_takes_the_place_of_the_last_one(started, tmp_path):
     said, errors = started("").communicate(timeout=60)
     assert errors == ""

@@ -58,6 +58,7 @@ def words(svg: str) -> str:
     return " ".join("".join(node.itertext()) for node in ElementTree.fromstring(svg).iterfind(".//svg:text", SPACES))
 
 
+@pytest.mark.nightly
 def test_every_file_has_its_licence_and_its_chapter(written):
     _, files = written
     assert len(files) == len(QUICK) + 2

@@ -68,6 +68,7 @@ def test_several_results_and_right_away(read):
     assert read("show", "show", "show", "show", "read", "show", "forget results and read") == [4 * HELD, 0]
 
 
+@pytest.mark.nightly
 def test_results_of_cells_that_are_not_numbered():
     """As nbval runs them: the result is `_0`, while no cell was numbered before."""
     with Kernel() as kernel:

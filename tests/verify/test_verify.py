@@ -61,6 +61,7 @@ def test_it_says_where_the_recordings_are_of_another_version_than_runs(monkeypat
     )
 
 
+@pytest.mark.nightly
 def test_an_installed_package_takes_the_clone_in_which_it_is_called(tmp_path):
     """As behind `pip install .`: the package lies elsewhere, and so does nothing else of the clone."""
     shutil.copytree(ROOT / "every_byte", tmp_path / "every_byte", ignore=shutil.ignore_patterns("__pycache__"))

@@ -165,6 +165,7 @@ def test_the_captions_follow_the_table_where_there_is_no_page():
     assert "It is" not in repr(explorer.table())
 
 
+@pytest.mark.nightly
 def test_all_activations_with_two_curves_each_take_little_room():
     explorer = block_with_curves.make()
     assert len(block_with_curves.NAMES) >= 20

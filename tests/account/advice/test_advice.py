@@ -53,6 +53,7 @@ def test_flops_are_those_of_pytorchs_counter(found):
     assert found.of("checkpoint, 4 regions").flops - found.plain.flops == again
 
 
+@pytest.mark.nightly
 def test_all_kinds_are_run_or_left_with_a_reason(found):
     names = " ".join([*(ran.name for ran in found.runs), *(one.name for one in found.left)])
     kinds = "checkpoint|selective|fused|loop|8-bit|step in backward|autocast|all in bfloat16|micro-batches|loss in"

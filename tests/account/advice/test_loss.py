@@ -235,6 +235,7 @@ def test_a_loss_that_another_batch_computes_in_another_way_is_found_when_it_is_r
         BENCH.run(replace(changed, letters={"b": 2, "s": 64}))
 
 
+@pytest.mark.nightly
 @NEEDS_TRANSFORMERS
 def test_a_model_that_gives_its_vocabulary_by_place_is_put_in_chunks_too():
     """Those of experts of transformers do."""

@@ -110,6 +110,7 @@ def of_a_net():
     return account(net, numbers("b", "d"), loss=lambda output, _: output.square().mean(), b=80, d=60)
 
 
+@pytest.mark.nightly
 def test_a_peak_that_moves():
     """Many rows: it is in backward; few: in the optimizer, where it does not depend on them."""
     found = of_a_net().formula()
@@ -137,6 +138,7 @@ def most_requested(trace) -> int:
     return most
 
 
+@pytest.mark.nightly
 def test_runs_that_are_kept_are_passed_over_only_meanwhile():
     was_frozen = gc.get_freeze_count()
     gc.unfreeze()

@@ -69,6 +69,7 @@ class Placed(nn.Module):
         return torch.nn.functional.pad(y, (0, 0, 0, -x.shape[1] % 64)) * y.new_ones(x.shape[0], 1, 1)
 
 
+@pytest.mark.nightly
 def test_a_range_ends_where_the_model_does():
     """Even sizes are looked for below its end, and it is said what the model says of a larger one."""
     taken = account(Placed, numbers("b", "s", "d"), loss=lambda y, _: y.square().mean(), b=4, s=256, d=64)

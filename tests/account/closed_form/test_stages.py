@@ -1,5 +1,6 @@
 """Stages: which lists of modules hold them, what a module in one is called, and a peak that is in one of several."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -41,6 +42,7 @@ class InStages(nn.Module):
         return x
 
 
+@pytest.mark.nightly
 def test_a_peak_in_one_of_several_stages():
     """Whatever the number of layers: the layers of a stage are counted, not those of all before them."""
     trained = account(InStages, numbers("64*n", "c"), loss=lambda output, _: output.square().mean(), n=256, c=16, L=2)

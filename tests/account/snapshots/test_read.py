@@ -67,6 +67,7 @@ def test_what_is_not_understood(words, said, capsys):
     assert said in error
 
 
+@pytest.mark.nightly
 def test_a_reader_that_has_seen_enough():
     """As `head`, which closes the pipe."""
     command = f"{sys.executable} -m every_byte read {LEAK} | head -1"

@@ -54,6 +54,7 @@ print(read["weight"].device, tuple(read["weight"].shape), float(read["weight"].a
 """
 
 
+@pytest.mark.nightly
 def test_others_read_zeros_without_a_simulated_gpu(gpu, tmp_path):
     torch.save({"weight": torch.ones(1000, 1000, device="cuda"), "n": torch.tensor([7, 8])}, tmp_path / "x.pt")
     run = subprocess.run(

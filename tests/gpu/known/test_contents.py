@@ -189,6 +189,7 @@ def test_two_gpus_know_apart():
         assert x.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.nightly
 def test_what_outlives_the_module_s_names_ends_quietly():
     """As what a thread, or a frame of a traceback, still holds when the process ends."""
     code = (

@@ -45,6 +45,7 @@ def test_no_unknown_number_lies_below_a_bound(gpu):
     assert not gradient.abs().max() <= 1e-7
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.* simulated GPU")
 def test_whether_a_large_gradient_is_finite(gpu):
     gradient = torch.randn(50_257, 768, device=gpu.device)
