@@ -112,7 +112,7 @@ $(LAB_STAMP): pyproject.toml constraints.txt locks/lab.txt locks/torch.txt | $(V
 	$(install_lab)
 	@touch $@
 
-$(SITE_STAMP): pyproject.toml constraints.txt | $(VENV)/.made
+$(SITE_STAMP): pyproject.toml constraints.txt | npm $(VENV)/.made
 	$(call install,site)
 	@touch $(LAB_STAMP) $@
 
@@ -181,9 +181,9 @@ chapters: $(TEST_STAMP)
 	@$(PY) -m tools.first_cell
 	$(PY) tools/notebooks.py $(or $(CHAPTERS),$(error There is no chapter in chapters/))
 
-# npm is missed before minutes are spent on packages, unless what it brings is there
+# npm is missed before minutes are spent on packages
 npm:
-	@command -v npm >/dev/null || [ -e build/site/npm/installed ] || \
+	@command -v npm >/dev/null || \
 	  { echo 'The site needs Node.js with npm for mathematics and type. On Debian: apt-get install npm'; exit 1; }
 
 site: npm $(SITE_STAMP)

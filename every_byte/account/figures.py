@@ -15,7 +15,8 @@
      "n_survived": how often memory ran out and the program went on,
      "out_of_memory": null or of the last request that was refused {"asked_bytes", "allocated_bytes", "reserved_bytes",
          "step", "phase", "operation", "module"},
-     "unfused": [sentences on attention that no fused kernel took],
+     "unfused": [of attention that no fused kernel took {"gpu", "queries": shape, "of_type", "has_mask",
+         "scores": shape, "scores_of_type", "n_bytes", "is_kept", "helps": in words, or ""}, ...],
      "unmodelled": [names], "values_read": [lines], "notes": [{"what", "why", "way_out"}, ...]}
 
 The peak's `allocated_bytes` and `reserved_bytes` are the most there was of each, at two instants as a rule; its other
@@ -71,7 +72,7 @@ def figures(report: "Report") -> dict:
         "fits": None if report.is_empty or report.survived else _fits(report.fits),
         "n_survived": len(report.survived),
         "out_of_memory": report.shortage and _refusal(report.shortage),
-        "unfused": list(report.trace.unfused),
+        "unfused": [asdict(one) for one in report.trace.unfused],
         "unmodelled": list(report.trace.unmodelled),
         "values_read": list(report.trace.values_read),
         "notes": [asdict(note) for note in report.notes],

@@ -75,7 +75,8 @@ class Report:
             raise TypeError(f"gpu must be a simulated or a live GPU: got {type(gpu).__name__}.")
         found = gpu.look_around()
         look_for(found.roots)
-        trace = replace(found, events=list(found.events), look=None, names=names_of(found))
+        so_far = {name: dict(getattr(found, name)) for name in ("unmodelled", "values_read", "unfused")}
+        trace = replace(found, events=list(found.events), look=None, names=names_of(found), **so_far)
         _check(steps, len(trace))
         spec = gpu.spec
         return cls(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from every_byte.ledger.plain_attention import PlainAttention
 from every_byte.units import exact, short
 
 from .fits import Verdict
@@ -146,19 +147,33 @@ def _nccl(report: "Report") -> str:
 
 
 _MOST_UNFUSED = 2
+_SMALL = 100  # what is less than so much of the peak is not worth a sentence
 
 
 def unfused(report: "Report", in_head: bool) -> list[str]:
-    """What is said of attention that no fused kernel took: where memory ran out, in the report's head; else beside it.
+    """Of attention that no fused kernel took: where memory ran out, in the report's head; else beside the owners.
 
-    Its scores are among the largest tensors there are.
+    Of each kind the largest is told; not one whose scores are less than a hundredth of the peak.
     """
     if in_head != report.ran_out:
         return []
-    said = [f"{one[0].upper()}{one[1:]}." for one in list(report.trace.unfused)[:_MOST_UNFUSED]]
-    if more := len(report.trace.unfused) - _MOST_UNFUSED:
-        said += [f"So it is with attention of {more:,d} other shapes or types."] * (more > 0)
-    return said
+    kinds: dict[tuple, list[PlainAttention]] = {}
+    for one in sorted(report.trace.unfused, key=lambda one: (-one.n_bytes, not one.is_kept)):
+        if one.n_bytes * _SMALL >= report.peak.allocated_bytes:
+            kinds.setdefault(one.kind, []).append(one)
+    return [_plain_attention(largest, len(smaller)) for largest, *smaller in list(kinds.values())[:_MOST_UNFUSED]]
+
+
+def _plain_attention(one: PlainAttention, n_smaller: int) -> str:
+    masked = " with a mask" if one.has_mask else ""
+    kept = ", and kept for backward" if one.is_kept else ""
+    helps = f"; {one.helps} one takes them" if one.helps else ""
+    others = f" So it is with {n_smaller:,d} smaller one{'s' * (n_smaller > 1)}." if n_smaller else ""
+    return (
+        f"No fused kernel of attention that PyTorch tries takes {one.of_type} queries {list(one.queries)}{masked} on "
+        f"{one.gpu}{helps}. All scores, {list(one.scores)} of {one.scores_of_type}, {exact(one.n_bytes)}, are computed"
+        f"{kept}.{others}"
+    )
 
 
 def module(path: str, is_own: bool) -> str:

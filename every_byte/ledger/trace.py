@@ -11,6 +11,7 @@ from every_byte.whole_files import write_whole
 from .attribution import Attribution, Owners
 from .events import Event
 from .formats import events_of_recording, events_of_snapshot, viewer_snapshot
+from .plain_attention import PlainAttention
 from .roots import Roots
 
 ORIGINS = ("simulated", "measured", "recorded")
@@ -24,8 +25,8 @@ class Trace:
     open, `look` looks around there now, and `look(again=True)` also if nothing was allocated, freed or computed since
     it last did.
     `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
-    before each; `values_read` in the same way the lines of the program that read a value that was not known there,
-    and `unfused` sentences on attention that no fused kernel took.
+    before each; `values_read` in the same way the lines of the program that read a value that was not known there.
+    `unfused` has each attention that no fused kernel took, once.
     `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
     `files_of_zeros` are the files, by their places, in which the program saved tensors whose values nobody computed;
     `snapshots_beside` has those that were there where it dumped a snapshot, and where that was written in their place;
@@ -49,7 +50,7 @@ class Trace:
     owners: Owners = field(default_factory=Owners, repr=False, compare=False)
     unmodelled: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     values_read: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
-    unfused: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    unfused: dict[PlainAttention, None] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     files_of_zeros: dict[str, None] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     snapshots_beside: dict[str, str] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     records_history: bool = field(default=False, repr=False, compare=False, kw_only=True)

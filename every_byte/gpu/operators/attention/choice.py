@@ -225,6 +225,18 @@ def order_of_preference(spec: GPUSpec) -> list[int]:
     return _ON_HOPPER_AND_BLACKWELL if spec.capability[0] in (9, 10) else AS_IMPORTED
 
 
+def has_wishes() -> bool:
+    """Whether the program has an order of its own, or has switched a fused kernel off."""
+    enabled = (getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in ("flash", "mem_efficient", "cudnn"))
+    wished = user_order.wished if user_order.is_heeded else wished_before()
+    return wished is not None or not all(enabled)
+
+
+def cudnn_takes(attention: Attention, spec: GPUSpec) -> bool:
+    """Whether cuDNN's kernel takes an attention, which most GPUs ask behind plain mathematics."""
+    return _cudnn(attention, spec)
+
+
 def choose(attention: Attention, spec: GPUSpec) -> SDPBackend:
     """The backend that takes this attention on that GPU.
 

@@ -24,7 +24,7 @@ from every_byte.gpu.operators.launch.units import HALF
 from every_byte.gpu.operators.registry import Call, composite, contiguous_copies, returns, takes
 
 from .choice import Attention, choose
-from .unfused import said_of
+from .unfused import plain
 
 aten = torch.ops.aten
 _CUDNN_MINUS_INFINITY = -65504.0
@@ -71,8 +71,8 @@ def scaled_dot_product_attention(
         return _attention_by(SDPBackend.MATH, given, scale)
     attention = given.with_batch(spec)
     backend = choose(attention, spec)
-    if backend == SDPBackend.MATH and (said := said_of(attention, spec)):
-        memory.trace.unfused.setdefault(said, len(memory.trace.events))
+    if backend == SDPBackend.MATH and (one := plain(attention, spec)):
+        memory.trace.unfused.setdefault(one)
     out = _attention_by(backend, attention, scale)
     return out if attention is given else out.squeeze(0)
 
