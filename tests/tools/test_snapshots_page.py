@@ -1,14 +1,16 @@
 """The page on snapshots shows what the commands print, and names their options."""
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 
 import pytest
 from places import ROOT
 from recorded_snapshots import FOLDER, PROGRAMS
 
-from every_byte.__main__ import main
 from every_byte.account.snapshots import diff, read
 
 PAGE = (ROOT / "book" / "snapshots.md").read_text(encoding="utf-8")
@@ -51,22 +53,35 @@ def in_text(shown: str, said: str) -> bool:
     return True
 
 
-def test_what_is_shown_is_what_is_printed(tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
+EACH = """
+import os, sys
+from every_byte.__main__ import main
+os.dup2(1, 2)
+for words in sys.argv[1:]:
+    main(words.split())
+    print("----", flush=True)
+"""
+
+
+def test_what_is_shown_is_what_is_printed(tmp_path):
+    """In a process of their own: a command leaves its GPU open, as it ends its process."""
     for name, recorded in {"leak": "leak", "no_room": "no_room", "snapshot": "train"}.items():
-        shutil.copy(FOLDER / f"{recorded}.a100.pickle", f"{name}.pickle")
+        shutil.copy(FOLDER / f"{recorded}.a100.pickle", tmp_path / f"{name}.pickle")
     program = (PROGRAMS / "train.py").read_text(encoding="utf-8")
     (tmp_path / "train.py").write_text(program, encoding="utf-8")
     (tmp_path / "other.py").write_text(program.replace("randn(64", "randn(48"), encoding="utf-8")
-    printed = []
-    for words in (
+    commands = (
         "read leak.pickle",
         "read no_room.pickle",
         "diff snapshot.pickle train.py",
         "diff snapshot.pickle other.py",
-    ):
-        main(words.split())
-        printed.append("".join(capfd.readouterr()))
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(
+        [sys.executable, "-c", EACH, *commands], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stdout
+    *printed, _ = run.stdout.split("----\n")
     texts = [shown for shown in SHOWN if not shown.startswith("every-byte")]
     leak, no_room, same, other = printed
     for shown, said in zip(texts, (leak, leak, no_room, same, other), strict=True):
