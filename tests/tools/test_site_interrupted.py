@@ -96,7 +96,15 @@ def test_ctrl_c_leaves_the_last_site_and_no_process(started, tmp_path, wait_at):
     assert (tmp_path / "html" / "index.html").read_text() == "last"
 
 
-def test_the_exchange_itself_is_not_interrupted(tmp_path, monkeypatch):
+@pytest.fixture
+def interruptible():
+    """SIGINT interrupts, also where the tests run in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_the_exchange_itself_is_not_interrupted(tmp_path, monkeypatch, interruptible):
     for name in ("html", "new"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "index.html").write_text(name)
