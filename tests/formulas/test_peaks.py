@@ -32,6 +32,8 @@ REMEDIES = [
     ({"is_checkpointed": True, "loss": "chunks, recomputed", "steps_in_backward": True}, "backward of the head"),
     ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "AdamW, foreach"}, "optimizer's step"),
     ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "AdamW, loop"}, "optimizer's step"),
+    ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "AdamW, loop", "precision": "float32 masters"},
+     "optimizer's step"),
     ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "AdamW, 8-bit"}, "optimizer's step"),
     ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "SGD"}, "backward of the first block"),
     ({"is_checkpointed": True, "loss": "chunks, fused", "optimizer": "Adafactor", "steps_in_backward": True},

@@ -109,7 +109,8 @@ def in_step_size(settings: DecoderSettings) -> str:
         if family.positions:
             embeddings = f"{embeddings} + {family.positions}"
         matrices = count if is_master else f"L*({family.weights}) + {embeddings}"
-        two = "2*V*d" + ("" if settings.is_tied else " + d*f")
+        before = "d" if is_master else "d*f"  # masters stand in the model's order; else matrices come first
+        two = "2*V*d" + ("" if settings.is_tied else f" + {before}")
         if family.positions and settings.is_long:  # the step behind the tokens', of which one is there still
             two = f"V*d + 2*{family.positions}"
     in_bytes = f"{21 if each == 4 else 25}*{largest(settings)}" if settings.is_adapted else eight_bit_size(each)
