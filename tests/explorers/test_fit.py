@@ -36,6 +36,7 @@ def start_of(explorer, **changed):
         {"precision": "autocast", "offload": "optimizer"},
         {"precision": "float32 masters", "optimizer": "AdamW, foreach"},
         {**CHUNKS, "optimizer": "AdamW, 8-bit, in backward"},
+        {**CHUNKS, "precision": "autocast", "optimizer": "AdamW, 8-bit, in backward", "model": "llama-3-8b", "b": 54},
         {**CHUNKS, "rank": 8, "offload": "activations"},
         GPT,
         {**GPT, "model": "gpt2-xl", "precision": "autocast", "optimizer": "AdamW, loop"},

@@ -128,6 +128,9 @@ class StepRun:
         patterns = {name: getattr(wanted, name) for name in ("operation", "node", "module")}
         if wanted.behind:
             start = self._last(wanted.behind, start, end)
+        if wanted.ahead_of:
+            inside = (i for i in range(start, end) if fnmatchcase(self.trace.events[i].module, wanted.ahead_of))
+            end = next(inside, end)
         n_bytes, found = self.trace.requested_bytes(start), []
         for position, event in enumerate(self.trace.events[start:end], start + 1):
             n_bytes += {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes

@@ -95,7 +95,8 @@ def _in_step(settings: DecoderSettings) -> Beginning | Highest:
         return Beginning("backward")
     if settings.is_tied:
         return Highest("backward", node="*AccumulateGrad", behind="aten::embedding_dense_backward")
-    return Highest("backward", node="*AccumulateGrad", n_bytes=_bytes_in_step(settings, "V*d"))
+    in_head = _bytes_in_step(settings, "V*d")  # the 8-bit optimizer takes as much in a block, for its first part
+    return Highest("backward", node="*AccumulateGrad", n_bytes=in_head, ahead_of="blocks.*")
 
 
 def _bytes_in_step(settings: DecoderSettings, matrix: str) -> str:

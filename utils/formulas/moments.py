@@ -28,8 +28,8 @@ class Highest:
     """A moment that is where most is requested in a phase of a training step, right behind one of its allocations.
 
     Which ones count is said by patterns: `operation`, the autograd `node`, and the `module`; and by `n_bytes`, an
-    expression in the letters; and only those count that come behind the last allocation of the operation `behind`. Of
-    equal ones it is the first.
+    expression in the letters; and only those count that come behind the last allocation of the operation `behind`, and
+    ahead of the first in a module like `ahead_of`. Of equal ones it is the first.
     """
 
     phase: str
@@ -38,6 +38,7 @@ class Highest:
     module: str = "*"
     n_bytes: str | None = None
     behind: str = ""
+    ahead_of: str = ""
 
 
 def by_category(formula: Formula) -> Formula:
