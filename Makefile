@@ -35,7 +35,8 @@ REPORTS := build/reports
 PYTEST := $(PY) -m pytest
 PARTS := lint unit notebooks browser
 # a file's tests share a process, and what they have made in it; conftest.py puts the files that take longest first
-SPREAD = -n $(JOBS) --dist loadscope --no-loadscope-reorder
+spread = -n $(1) --dist loadscope --no-loadscope-reorder
+SPREAD = $(call spread,$(JOBS))
 NBVAL = --nbval --nbval-current-env --nbval-cell-timeout=300 $(SPREAD) $(shell printf "%s\n" $(CHAPTERS) | sort -r) $(QUIZ)
 # not where some chapters are named
 QUIZ := $(if $(filter file,$(origin CHAPTERS)),book/quiz.ipynb)
@@ -166,9 +167,10 @@ unit: $(TEST_STAMP)
 notebooks: $(TEST_STAMP)
 	$(PYTEST) $(NBVAL) --junitxml=$(REPORTS)/notebooks.xml
 
-# a reader's path in JupyterLab and in the site, in a real Chromium; skipped, with the reason, where there is none
+# a reader's path in JupyterLab and in the site, in a real Chromium; skipped, with the reason, where there is none; they
+# wait for pages much of the time, so one process more than there are cores
 browser: $(TEST_STAMP)
-	$(PYTEST) tests/browser -m "browser and not nightly" $(SPREAD) --junitxml=$(REPORTS)/browser.xml
+	$(PYTEST) tests/browser -m "browser and not nightly" $(call spread,$$(($(JOBS) + 1))) --junitxml=$(REPORTS)/browser.xml
 
 # what `make test` leaves out, as models of public libraries, and every chapter with each cell run twice, as a reader may
 nightly: $(ZOO_STAMP)
