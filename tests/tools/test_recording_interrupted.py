@@ -41,7 +41,5 @@ def test_ctrl_c_leaves_what_was_recorded(interrupt, tmp_path):
         assert process.stdout.readline().startswith("small.a100")
         interrupt(process.pid, signal.SIGINT)
         said, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert said == ""
-    assert errors == "\nInterrupted: no file is half-written.\n"
+    assert (said, errors, process.returncode) == ("", "\nInterrupted: no file is half-written.\n", 130)
     assert [path.name for path in out.iterdir()] == ["small.a100.json.gz"]

@@ -82,13 +82,18 @@ class Forks:
 def results(pool: ThreadPoolExecutor, function: Callable, arguments: list[tuple]) -> list:
     """What a function returns of each, in order; once one raises, or Ctrl-C comes, what has not begun is left.
 
-    It waits a second at a time: a signal that comes as an endless wait begins would be heard at its end.
+    It waits a second at a time: a signal that comes as an endless wait begins would be heard at its end. Ctrl-C that
+    comes as a lock is let go is an error of the lock's in Python, and stays Ctrl-C here.
     """
     futures = [pool.submit(function, *each) for each in arguments]
     try:
         while (found := wait(futures, 1, FIRST_EXCEPTION)).not_done:
             if any(future.exception() for future in found.done):
                 break
+    except RuntimeError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # release unlocked lock
+            raise KeyboardInterrupt from error
+        raise
     finally:
         for future in futures:
             future.cancel()
