@@ -1,42 +1,28 @@
-"""Writes book/verified_operations.md: `python tools/verified_operations.py`.
+"""Writes book/verified_operations.md and every_byte/gpu/evidence.json: `python tools/verified_operations.py`.
 
-Runs every recorded case on the simulated GPU of its card. Where all figures and events agree with the recording, the
-operations that ran are verified by it. Then it runs every recorded sample of PyTorch's own database of operators.
+Runs every recorded case on the simulated GPU of its card, by the rules of the version that recorded it, and every
+recorded sample of PyTorch's own database of operators. Where all figures and events agree with the recording, the
+operators that ran are held by it: an hour or more. With names of cases, `python tools/verified_operations.py
+drawn_counts`, it runs these alone and adds what they hold.
 """
 
+import re
 import sys
-import warnings
-from collections import Counter
+from argparse import ArgumentParser
+from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
+sys.path.insert(0, str(ROOT))
 
-from operator_results import EXACT, FLAGGED, REFUSED, UNJUDGED, VERDICTS, WRONG, results  # noqa: E402
-from operator_results import recorded as recorded_samples  # noqa: E402
-from operator_samples import MODES  # noqa: E402
-from places import RECORDED  # noqa: E402
-from reference_files import all_files, load  # noqa: E402
-from running import Environment, cases, run_case, up_to_last_mark  # noqa: E402
-
-from every_byte.gpu.cases.files import file_name, read  # noqa: E402
+from every_byte.gpu import evidence  # noqa: E402
 from every_byte.progress import Beside, Counted  # noqa: E402
 from every_byte.whole_files import write_whole  # noqa: E402
+from tools.recorded_runs import Run, of_cases, of_samples, processes  # noqa: E402
 from tools.whole_files import plainly  # noqa: E402
-from utils import Trace  # noqa: E402
 
 PAGE = ROOT / "book" / "verified_operations.md"
-FILES = (
-    *("operation_cases", "transformer_cases", "attention_cases", "crossing_cases", "block_cases", "program_cases"),
-    *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "second_gradient_cases"),
-    "kernel_cases",
-    "sort_cases",
-    "sparse_cases",
-    "deterministic_cases",
-    "value_cases",
-    *("autocast_cases", "autocast_cache_cases", "autocast_program_cases", "random_gpt_cases", "rank_cases"),
-    *("rank_data_cases", "remedy_cases", "remedy_program_cases", "llama_cases", "gpt_remedy_cases"),
-)
+BOOK = "2.13"
 HEAD = """# Verified operations
 
 Written by `python tools/verified_operations.py`, which compares the simulated GPU with what was recorded from the CUDA
@@ -67,60 +53,76 @@ In all {total:,d} samples: {counts}. Of those that the CUDA build can judge, {sh
 | operator | {columns} |
 |---|{rule}|
 """
-COLUMNS = (EXACT, FLAGGED, REFUSED, WRONG, UNJUDGED)
+_ROW = re.compile(r"^\| `(\S+)` \| (\S+) \|$", re.MULTILINE)
 
-
-def recorded() -> list[tuple[str, object, str, dict]]:
-    """Every recorded case: its name, its function, the card, the recording."""
-    known = cases("cases") | cases("gpt2_cases")
-    main = [(n, known[n], card, load(n, card)) for n, card in all_files() if "events" in load(n, card)]
-    others = [(n, case, card) for file in FILES for n, case in cases(file).items() for card in case.cards]
-    found = [(n, case, card, read(RECORDED / "operations" / file_name(n, card))) for n, case, card in others]
-    return main + [each for each in found if "events" in each[-1]]
-
-
-def agrees(run: Environment, recording: dict) -> bool:
-    """Whether a run gave every figure and every event of its recording."""
-    expected = Trace.from_recording(recording).sequence()
-    return run.marks == recording["marks"] and up_to_last_mark(run.gpu.trace.sequence()) == expected
+Held = dict[str, set[evidence.Place]]
 
 
 def main() -> None:
-    """Run everything and write the page."""
-    warnings.simplefilter("ignore")
-    verified: dict[str, str] = {}
-    programs = recorded()
-    counted = Counted("programs", len(programs))
-    with Beside(counted):
-        for counted.n_done, (name, case, card, recording) in enumerate(programs):
-            run = run_case(case, card)
-            if agrees(run, recording):
-                for operation in sorted(run.gpu.operations - run.gpu.unmodelled):
-                    verified.setdefault(operation, f"{name}.{card}")
-    rows = [f"| `{operation}` | {case} |\n" for operation, case in sorted(verified.items())]
-    with Beside(lambda: "PyTorch's own samples, the longer part"):
-        samples = database()
-    write_whole(PAGE, HEAD + samples + PROGRAMS + "".join(rows))
-    print(f"{PAGE.relative_to(ROOT)}: {len(verified)} operations")
+    """Run everything, or what is named, and write both files."""
+    parser = ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("cases", nargs="*", help="names of cases, with * and ?; default: all, and all samples")
+    names = parser.parse_args().cases
+    held: Held = defaultdict(set)
+    rows: dict[str, str] = {}
+    if names:
+        rows = dict(_ROW.findall(PAGE.read_text(encoding="utf-8")))
+        for name, places in evidence.recorded().items():
+            held[name] |= places
+    samples = _samples(held) if not names else _kept_samples()
+    n_before = sum(map(len, held.values()))
+    for run in _with_progress(names):
+        _add(run, held)
+        if run.place[0] == BOOK:
+            for name in sorted({operator.partition(" ")[0] for operator in run.operators}):
+                rows.setdefault(name, run.recorded.rpartition("/")[2])
+    write_whole(evidence.FILE, evidence.text_of(held))
+    table = "".join(f"| `{operation}` | {case} |\n" for operation, case in sorted(rows.items()))
+    write_whole(PAGE, HEAD + samples + PROGRAMS + table)
+    n = sum(map(len, held.values()))
+    print(f"{PAGE.relative_to(ROOT)}: {len(rows)} operations")
+    where = evidence.FILE.relative_to(ROOT)
+    print(f"{where}: {len(held)} operators by type, {n:,d} places, {n - n_before:,d} new")
 
 
-def database() -> str:
+def _with_progress(names: list[str]):
+    with Beside(lambda: "recorded cases"):
+        yield from of_cases(names, processes())
+
+
+def _add(run: Run, held: Held) -> None:
+    for operator in run.operators:
+        held[operator].add(run.place)
+
+
+def _kept_samples() -> str:
+    """The page's part about samples, as it is."""
+    text = PAGE.read_text(encoding="utf-8")
+    return text[len(HEAD) : text.index(PROGRAMS)]
+
+
+def _samples(held: Held) -> str:
     """The page's part about PyTorch's database: a row an operator, with its samples by verdict."""
+    from operator_results import EXACT, FLAGGED, REFUSED, UNJUDGED, VERDICTS, WRONG
+
+    columns = (EXACT, FLAGGED, REFUSED, WRONG, UNJUDGED)
     counts: dict[str, Counter] = {}
-    for mode in MODES:
-        for result in results(mode, recorded_samples(mode)):
-            counts.setdefault(result.operator, Counter())[result.verdict] += 1
+    counted = Counted("operators' samples", 1)
+    with Beside(counted):
+        for name, run in of_samples(processes()):
+            counts.setdefault(name, Counter()).update(run.counts)
+            _add(run, held)
     total = sum(counts.values(), Counter())
     head = DATABASE.format(
-        verdicts="\n".join(f"- **{verdict}**: {VERDICTS[verdict]};" for verdict in COLUMNS).rstrip(";") + ".",
+        verdicts="\n".join(f"- **{verdict}**: {VERDICTS[verdict]};" for verdict in columns).rstrip(";") + ".",
         total=total.total(),
-        counts=", ".join(f"{total[verdict]:,d} {verdict}" for verdict in COLUMNS),
+        counts=", ".join(f"{total[verdict]:,d} {verdict}" for verdict in columns),
         share=total[EXACT] / (total.total() - total[UNJUDGED]),
-        columns=" | ".join(COLUMNS),
-        rule="|".join("--:" for _ in COLUMNS),
+        columns=" | ".join(columns),
+        rule="|".join("--:" for _ in columns),
     )
     rows = [
-        f"| `{name}` | " + " | ".join(f"{counts[name][verdict] or ''}" for verdict in COLUMNS) + " |\n"
+        f"| `{name}` | " + " | ".join(f"{counts[name][verdict] or ''}" for verdict in columns) + " |\n"
         for name in sorted(counts, key=str.lower)
     ]
     return head + "".join(rows)

@@ -17,7 +17,11 @@
          "step", "phase", "operation", "module"},
      "unfused": [of attention that no fused kernel took {"gpu", "queries": shape, "of_type", "has_mask",
          "scores": shape, "scores_of_type", "n_bytes", "is_kept", "helps": in words, or ""}, ...],
-     "unmodelled": [names], "values_read": [lines], "notes": [{"what", "why", "way_out"}, ...]}
+     "level": "held", "elsewhere" or "unrecorded", how far the figures can be trusted; null where they were measured,
+     "evidence": null or what recordings hold {"level", "torch_version", "architecture", "n_operators", "n_held",
+         "elsewhere": [{"operator", "recorded_on": [{"torch_version", "architecture"}]}, ...], "unrecorded": [names]},
+     "unmodelled": [names], "values_read": [lines], "refused": [what, and its line],
+     "notes": [{"what", "why", "way_out", "is_of_figures", "is_of_values"}, ...]}
 
 The peak's `allocated_bytes` and `reserved_bytes` are the most there was of each, at two instants as a rule; its other
 items are of the first. `fits` is null where nothing
@@ -73,8 +77,11 @@ def figures(report: "Report") -> dict:
         "n_survived": len(report.survived),
         "out_of_memory": report.shortage and _refusal(report.shortage),
         "unfused": [asdict(one) for one in report.trace.unfused],
+        "level": None if report.origin == "measured" else report.level,
+        "evidence": None if report.origin == "measured" else report.evidence.to_json(),
         "unmodelled": list(report.trace.unmodelled),
         "values_read": list(report.trace.values_read),
+        "refused": list(report.trace.refused),
         "notes": [asdict(note) for note in report.notes],
     }
 

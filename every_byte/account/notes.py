@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from every_byte.gpu.cuda.extensions import EXTENSION
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.memory.versions import runs_another, verified
 from every_byte.ledger.trace import Trace
@@ -14,13 +15,15 @@ from every_byte.ledger.trace import Trace
 class Note:
     """One thing that is not as on a card: what it is, why that is so, and a way out, "" if there is none.
 
-    `is_of_figures`: whether it keeps figures from being exact.
+    `is_of_figures`: whether it keeps figures from being exact. `is_of_values`: whether it does so only where the
+    program's allocations depend on values that it read.
     """
 
     what: str
     why: str
     way_out: str = ""
     is_of_figures: bool = True
+    is_of_values: bool = False
 
     def __str__(self) -> str:
         way_out = f"; {self.way_out.rstrip('.')}" if self.way_out else ""
@@ -85,10 +88,16 @@ def notes_of(trace: Trace) -> list[Note]:
     names = list(trace.unmodelled)
     triton = [name for name in names if name.startswith(_TRITON)]
     cudnn = [name for name in names if _CUDNN in name]
-    operators = [name for name in names if name not in (*_BY_NAME, *triton, *cudnn)]
-    others = _of_triton(triton), _of_operators(operators), _of_cudnn(cudnn), _read(list(trace.values_read))
-    others += (_saved([os.path.basename(place) for place in trace.files_of_zeros]),)
-    others += (
+    extensions = [name for name in names if name.startswith(EXTENSION)]
+    operators = [name for name in names if name not in (*_BY_NAME, *triton, *cudnn, *extensions)]
+    others = (
+        _refused(list(trace.refused)),
+        _built(extensions),
+        _of_triton(triton),
+        _of_operators(operators),
+        _of_cudnn(cudnn),
+        _read(list(trace.values_read)),
+        _saved([os.path.basename(place) for place in trace.files_of_zeros]),
         _beside({os.path.basename(place): os.path.basename(to) for place, to in trace.snapshots_beside.items()}),
     )
     return [_by_name(name) for name in _BY_NAME if name in names] + [note for note in others if note]
@@ -132,6 +141,30 @@ def _beside(names: dict[str, str]) -> Note | None:
         f"it is of a simulated GPU, and {', '.join(list(names)[:_MOST_FILES])}{more} may be of a real one, and "
         + ("stays as it was" if len(names) == 1 else "stay as they were"),
         is_of_figures=False,
+    )
+
+
+def _refused(places: list[str]) -> Note | None:
+    """What the program asked for, and got an error that a card would not have given."""
+    if not places:
+        return None
+    named, more = ", ".join(places[:_MOST_PLACES]), len(places) - _MOST_PLACES
+    return Note(
+        f"refused here: {named}" + f" and {more:,d} more" * (more > 0),
+        "a card runs it, and what the program does after that is in no figure",
+        "the error says what to write instead",
+    )
+
+
+def _built(names: list[str]) -> Note | None:
+    """CUDA extensions that the program compiles while it runs."""
+    if not names:
+        return None
+    return Note(
+        _listed([name.removeprefix(EXTENSION) for name in names], "compiled while the program runs"),
+        "what its CUDA kernels allocate is not known; without CUDA's compiler the program stops here or goes another "
+        "way than on a card",
+        'have the library take PyTorch\'s own operators instead, as DeepSpeed does with "torch_adam": true',
     )
 
 
@@ -197,4 +230,5 @@ def _read(places: list[str]) -> Note | None:
         "nothing is computed here, and a card gives the program others: what it allocates because of one, as a "
         "batch whose size is a count, or a loop that waits for a loss, is another there",
         "where it only prints or logs them, the bytes are the same",
+        is_of_values=True,
     )

@@ -1,11 +1,12 @@
 """The report of a program that ran on a GPU: where its peak is, who owns it, and on which GPUs it fits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from every_byte.gpu.capacity import room_on
+from every_byte.gpu.evidence import Evidence
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.ledger import Ledger
@@ -13,7 +14,7 @@ from every_byte.ledger.trace import Trace
 from every_byte.whole_files import write_whole
 from every_byte.widget.timeline import reserved_after
 
-from . import notebook, page, text
+from . import exactness, notebook, page, text
 from .figures import figures
 from .fits import UP_TO_AN_ERROR, Fits, fits_on, settings_of
 from .growth import Growth, growth_of
@@ -75,7 +76,7 @@ class Report:
             raise TypeError(f"gpu must be a simulated or a live GPU: got {type(gpu).__name__}.")
         found = gpu.look_around()
         look_for(found.roots)
-        so_far = {name: dict(getattr(found, name)) for name in ("unmodelled", "values_read", "unfused")}
+        so_far = {name: dict(getattr(found, name)) for name in _GROWS}
         trace = replace(found, events=list(found.events), look=None, names=names_of(found), **so_far)
         _check(steps, len(trace))
         spec = gpu.spec
@@ -179,15 +180,31 @@ class Report:
         """The instant that matters: when memory ran out, if the run ended so; else the peak."""
         return self.shortage.ledger if self.ran_out else self.peak
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether all that ran is modelled, and no value was read that is not known."""
-        return not (_of_figures(self.notes) or self.trace.unmodelled or self.trace.values_read)
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Which of the operators that ran recordings hold: on this architecture, on another, or none."""
+        return Evidence.of(self.trace.operators, self.spec)
 
     @property
-    def only_read(self) -> bool:
-        """Whether all that ran is modelled, and the program read values that are not known."""
-        return not self.trace.unmodelled and _of_figures(self.notes) == _of_figures(notes_of(self.trace)) != []
+    def level(self) -> str:
+        """How far its figures can be trusted: see `exactness.level`."""
+        return exactness.level(self)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether recordings hold all that ran on this architecture, and all of it was followed."""
+        return self.origin == "measured" or self.level == exactness.HELD
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether an error ended it, for want of something else than memory."""
+        return bool(self.exit_code) and not self.ran_out and not self.was_stopped
+
+    @property
+    def unfollowed(self) -> list[Note]:
+        """What keeps its figures from being exact, but for values that were read."""
+        read = {note.what for note in notes_of(self.trace) if note.is_of_values}
+        return [note for note in self.notes if note.is_of_figures and note.what not in read]
 
     def place(self, position: int) -> Place:
         """In which step and phase a position of the trace lies."""
@@ -216,6 +233,10 @@ class Report:
         return path
 
 
+_GROWS = "unmodelled", "values_read", "unfused", "operators", "refused"
+"""What of a trace grows while its GPU is open."""
+
+
 def _check(steps: Sequence[Step], n_events: int) -> None:
     ends = [0, *(step.end for step in steps)]
     for before, step in zip(ends[:-1], steps, strict=True):
@@ -224,7 +245,3 @@ def _check(steps: Sequence[Step], n_events: int) -> None:
                 f"steps must follow one another within the trace: got step {step.number} from {step.begin:,d} to "
                 f"{step.end:,d}, behind {before:,d}, and the trace has {n_events:,d} events."
             )
-
-
-def _of_figures(notes: Iterable[Note]) -> list[Note]:
-    return [note for note in notes if note.is_of_figures]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from every_byte.units import exact
 
-from . import words
+from . import exactness, words
 from .fits import Verdict
 from .markup import Html, element, joined, n_bytes, sentences, swatch, table
 from .verdict import verdict, when
@@ -161,7 +161,7 @@ def _fit(one: Verdict, is_partial: bool) -> Html:
 
 
 def _known(report: "Report") -> Iterator[Html]:
-    yield sentences(words.exactness(report, "below"))
+    yield sentences(exactness.sentences(report, "below"))
     if report.notes:
         items = [
             element("li", element("strong", note.what.rstrip(".")), str(note)[len(note.what.rstrip(".")) :])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from every_byte.tables import text_table
 from every_byte.units import short
 
-from . import words
+from . import exactness, words
 from .modules import largest_parts
 from .owners import owners_of
 from .verdict import verdict
@@ -138,7 +138,7 @@ def last_lines(report: "Report") -> list[str]:
         lines += [f"- and {more} more, which the page names {where}."] * (more > 0)
     if lines:
         lines.insert(0, "Not followed or not known:")
-    return [*words.unfused(report, in_head=False), *lines, words.exactness(report)]
+    return [*words.unfused(report, in_head=False), *lines, exactness.sentences(report)]
 
 
 def _last(report: "Report") -> list[str]:

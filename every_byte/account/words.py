@@ -117,35 +117,6 @@ def spare(found: Verdict) -> str:
     return f"{least} short" if least == most else f"{least} to {most} short"
 
 
-def exactness(report: "Report", where: str = "above") -> str:
-    """How far the figures can be trusted, in a sentence or two; `where` are the notes that it speaks of."""
-    if report.origin == "measured":
-        return f"Measured: every figure is what PyTorch {report.torch_version} counted on this GPU.{_nccl(report)}"
-    if report.is_empty and report.exit_code:
-        return "Nothing was asked of the simulated GPU: there is no figure that could be exact."
-    context = f" The size of the CUDA context is an assumption.{_nccl(report)}"
-    if report.is_exact:
-        return (
-            f"Simulated, to the byte by the rules of PyTorch {report.torch_version}'s CUDA build: all that ran is "
-            f"modelled.{context}"
-        )
-    if report.only_read:
-        return (
-            f"Simulated, to the byte by the rules of PyTorch {report.torch_version}'s CUDA build, for a program whose "
-            f"allocations do not depend on the values named {where}: all that ran is modelled.{context}"
-        )
-    return (
-        f"Simulated by the rules of PyTorch {report.torch_version}'s CUDA build, and not exact: what is named {where} "
-        f"is not known.{context}"
-    )
-
-
-def _nccl(report: "Report") -> str:
-    """That the memory of collectives is not in the figures of one rank of several."""
-    is_one_of_several = report.rank and report.rank[1] > 1
-    return " NCCL's own memory lies outside of PyTorch's allocator, and is not counted." if is_one_of_several else ""
-
-
 _MOST_UNFUSED = 2
 _SMALL = 100  # what is less than so much of the peak is not worth a sentence
 

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from every_byte.gpu.cuda.gates import CUDA_GATES
 from every_byte.gpu.dispatch.autocast import autocast
 from every_byte.gpu.dispatch.dispatch import Dispatch, attached
+from every_byte.gpu.evidence import Evidence
 from every_byte.gpu.memory.as_cuda import AsCuda
 from every_byte.gpu.memory.environment import Environment, Settings
 from every_byte.gpu.memory.physical import META
@@ -80,9 +81,8 @@ class SimulatedGPU:
 
     def __enter__(self) -> "SimulatedGPU":
         if self.is_open:
-            raise RuntimeError(
-                f"a simulated GPU can be opened once at a time: {self.spec.name} is open already; close it first."
-            )
+            rule = "a simulated GPU can be opened once at a time"
+            raise RuntimeError(f"{rule}: {self.spec.name} is open already; close it first.")
         say_once(self.spec.rules)
         with ExitStack() as undo:  # undoes what is done so far if something fails
             for part in (GATES, self._memory.labels, self._observer):
@@ -104,9 +104,8 @@ class SimulatedGPU:
         if not self.is_open:
             return
         if self._thread != threading.get_ident():
-            raise RuntimeError(
-                f"a simulated GPU must be closed on the thread that opened it: {self.spec.name}; do so there."
-            )
+            rule = "a simulated GPU must be closed on the thread that opened it"
+            raise RuntimeError(f"{rule}: {self.spec.name}; do so there.")
         if not attached() or attached()[-1] is not self._mode:
             inner = attached()[-1].memory.spec.name if attached() else "the live one"
             raise RuntimeError(f"open GPUs must be closed innermost first: close {inner} before {self.spec.name}.")
@@ -130,25 +129,22 @@ class SimulatedGPU:
         """
         self._must_be_open()
         if not attached() and self._thread == threading.get_ident():
-            raise RuntimeError(
-                f"only the innermost open GPU counts: {self.name} was asked, a live one is it; close that one first."
-            )
+            inner = "a live one is it; close that one first."
+            raise RuntimeError(f"only the innermost open GPU counts: {self.name} was asked, {inner}")
         if not attached():
             raise RuntimeError(
                 f"a simulated GPU counts on the thread that opened it: {self.name} was asked on another; open one "
                 f'there, `with SimulatedGPU("{self.name}") as gpu:`, as what runs for a slider should.'
             )
         if (inner := attached()[-1]) is not self._mode:
-            name = inner.memory.spec.name
-            raise RuntimeError(f"only the innermost open GPU counts: {self.name} was asked, {name} is it; close that.")
+            other = f"{inner.memory.spec.name} is it; close that."
+            raise RuntimeError(f"only the innermost open GPU counts: {self.name} was asked, {other}")
         return META if self._memory.as_cuda is None else self._memory.as_cuda.device
 
     def _must_be_open(self) -> None:
         if not self.is_open:
-            raise RuntimeError(
-                f'a simulated GPU must be open: {self.name} is not; use `with SimulatedGPU("{self.name}") as gpu:` or '
-                f'`gpu = open_gpu("{self.name}")`.'
-            )
+            way_out = f'use `with SimulatedGPU("{self.name}") as gpu:` or `gpu = open_gpu("{self.name}")`.'
+            raise RuntimeError(f"a simulated GPU must be open: {self.name} is not; {way_out}")
 
     # what torch.cuda answers, under the same names
 
@@ -279,8 +275,13 @@ class SimulatedGPU:
 
     @property
     def unmodelled(self) -> frozenset[str]:
-        """Operations that ran here whose temporary memory is not known; while it is empty, the figures are exact."""
+        """Operations that ran here whose temporary memory is not known; `evidence` says how far to trust the rest."""
         return frozenset(self._memory.trace.unmodelled)
+
+    @property
+    def evidence(self) -> Evidence:
+        """Which of the operators that ran here recordings of the CUDA build hold, on this architecture or another."""
+        return Evidence.of(self._memory.trace.operators, self.spec)
 
     @property
     def values_read(self) -> tuple[str, ...]:
@@ -290,7 +291,7 @@ class SimulatedGPU:
     @property
     def operations(self) -> frozenset[str]:
         """Operations that ran here, by name."""
-        return frozenset(operation.name for operation in self._mode.ran)
+        return frozenset(name.partition(" ")[0] for name in self._memory.trace.operators)
 
     def load_libraries(self) -> None:
         """Take this thread's cuBLAS workspace now, so that it does not count in what is measured next."""

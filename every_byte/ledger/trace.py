@@ -24,8 +24,10 @@ class Trace:
     `owners` has what was observed on a GPU, a simulated or a live one, of whom each allocation serves; while the GPU is
     open, `look` looks around there now, and `look(again=True)` also if nothing was allocated, freed or computed since
     it last did.
-    `unmodelled` has the operations whose temporary memory a simulated GPU does not know, and how many events came
-    before each; `values_read` in the same way the lines of the program that read a value that was not known there.
+    `operators` has what ran on a simulated GPU, each by the name under which recordings hold it, and how many events
+    came before; `unmodelled` in the same way the operations whose temporary memory is not known there, `refused` what
+    the program asked for that is not followed there, with its line, and `values_read` the lines of the program that
+    read a value that was not known.
     `unfused` has each attention that no fused kernel took, once.
     `allocator_settings` are those that the allocator followed, as PyTorch's snapshots tell them, where they are known.
     `files_of_zeros` are the files, by their places, in which the program saved tensors whose values nobody computed;
@@ -50,6 +52,8 @@ class Trace:
     owners: Owners = field(default_factory=Owners, repr=False, compare=False)
     unmodelled: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
     values_read: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    operators: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
+    refused: dict[str, int] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     unfused: dict[PlainAttention, None] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     files_of_zeros: dict[str, None] = field(default_factory=dict, repr=False, compare=False, kw_only=True)
     snapshots_beside: dict[str, str] = field(default_factory=dict, repr=False, compare=False, kw_only=True)

@@ -253,20 +253,6 @@ def test_notes_come_with_a_way_out():
     assert len(report.to_json()["values_read"]) == 1
 
 
-def test_values_that_were_only_read_leave_the_figures_exact():
-    def program(gpu):
-        steps = mlp(gpu, 3)
-        with pytest.warns(UserWarning, match="value"):
-            print(float(torch.randn(3, device=gpu.device).sum()))
-        return steps
-
-    report = reported(program)
-    assert not report.is_exact
-    assert report.only_read
-    assert "whose allocations do not depend on the values named above" in " ".join(repr(report).split())
-    assert not reported(mlp, 3).only_read
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [

@@ -238,10 +238,10 @@ def test_what_ended_before_it_began_is_told_by_what(run, text, ended):
     said = f"It ended before anything was allocated on a100-80gb. What ended it: {ended}."
     assert said in in_lines(found)
     assert "chose the CPU" not in found.report
-    assert "all that ran is modelled" not in found.report
+    assert "to the byte" not in found.report
     shown = page(run, text).split("<script")[0]
     assert "It ended before anything was allocated on a100-80gb." in shown
-    assert "all that ran is modelled" not in shown
+    assert "to the byte" not in shown
 
 
 def test_what_ended_well_without_the_gpu_chose_the_cpu(run):

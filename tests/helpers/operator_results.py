@@ -38,6 +38,7 @@ class Result:
     cuda: Outcome
     simulated: Outcome
     flags: frozenset[str]
+    operators: frozenset[str]
 
     def __str__(self) -> str:
         parts = zip(("forward", "backward"), *((x.forward, x.backward) for x in (self.cuda, self.simulated)))
@@ -53,8 +54,8 @@ def recorded(mode: str) -> dict[str, list[list]]:
         return dict(map(json.loads, file))
 
 
-def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str]]:
-    """One sample on a simulated A100, with what was not modelled in it."""
+def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str], frozenset[str]]:
+    """One sample on a simulated A100, with what was not modelled in it, and which operators ran."""
     with SimulatedGPU("a100-80gb") as gpu:
         gpu._memory.blas_workspaces.taken = {
             ("forward", 0): None,
@@ -72,7 +73,7 @@ def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str]]:
             return [(kinds[e.action], e.allocation, e.n_bytes) if e.action in kinds else None for e in happened]
 
         came = outcome(lambda mark: run(op, mode, sample, gpu.device, mark, gpu.autocast), position, events)
-        return came, gpu.unmodelled
+        return came, gpu.unmodelled, frozenset(gpu.trace.operators)
 
 
 def verdict(cuda: Outcome, simulated: Outcome, flags: frozenset[str]) -> str:
@@ -110,7 +111,7 @@ def _of_one(mode: str, name: str, at_most: int | None) -> Iterator[Result]:
                 f"{name}: every sample must be recorded: number {number}, {about}, is not; record all anew."
             )
         cuda = held[about].pop(0)
-        ours, flags = simulate(op, mode, sample)
-        yield Result(name, mode, number, about, verdict(cuda, ours, flags), cuda, ours, flags)
+        ours, flags, ran = simulate(op, mode, sample)
+        yield Result(name, mode, number, about, verdict(cuda, ours, flags), cuda, ours, flags, ran)
     if at_most is None and any(held.values()):
         raise ValueError(f"{name}: every recorded sample must be drawn: {list(filter(held.get, held))} were not.")

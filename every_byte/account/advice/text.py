@@ -94,7 +94,8 @@ def exactness(advice: "Advice") -> str:
         else f"The figures of {len(inexact)} run{'' if len(inexact) == 1 else 's'}"
     )
     return (
-        f"{which} are approximate: not all that ran is modelled, or a value was read; the account's report says what."
+        f"{which} may not be to the byte: recordings on this architecture do not hold all that ran, or a value was "
+        "read; the account's report says what."
     )
 
 

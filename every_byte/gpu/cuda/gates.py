@@ -4,6 +4,7 @@ from every_byte.gpu.patches.replacing import Changes
 
 from .default_type import default_to_cuda
 from .devices import number_devices
+from .extensions import flag_extensions
 from .factories import make_old_types, make_on_cuda
 from .files import keep_holes
 from .flex import flag_flex_attention
@@ -45,5 +46,6 @@ CUDA_GATES = Changes(
         profile_the_host_alone,
         flag_triton,
         flag_flex_attention,
+        flag_extensions,
     ]
 )

@@ -34,7 +34,7 @@ from every_byte.gpu.operators import registry
 from .autocast import KEY
 from .belonging import KNOWN, SPARSE, belongs
 from .engine import adds_in_place, in_place_beside_copy, in_place_form
-from .operation import Operation, operation_of
+from .operation import Operation, operation_of, recorded_name, type_of
 from .places import line_of_the_program
 from .refusals import refused, sparse_refusal
 
@@ -73,7 +73,7 @@ class Dispatch(TorchDispatchMode):
     def __init__(self, memory: Memory, owner: object) -> None:
         super().__init__()
         self.memory, self.owner = memory, owner
-        self.ran: set[Operation] = set()
+        self._ran: set[tuple[Operation, torch.dtype | None]] = set()
         self.meanwhile = Meanwhile()
         self.told_autocast = self.tried_bfloat16 = False
         self._checked: set[Operation] = set()
@@ -129,6 +129,7 @@ class Dispatch(TorchDispatchMode):
                     return in_place_beside_copy(self, operation, args, kwargs)
                 operation = operation_of(form)
             if operation.is_composite:
+                self.note_run(operation, args)
                 return self._compose(operation.func, args, kwargs)
             if operation.answer and (answer := operation.answer(self, operation.func, args, kwargs)) is not None:
                 return answer
@@ -146,7 +147,7 @@ class Dispatch(TorchDispatchMode):
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             # a traceback must not hold tensors that it would not hold on CUDA, where these frames do not exist
             args = given = kwargs = result = None
-            raise refused(error, func.name(), self.memory.spec.name).with_traceback(None) from None
+            raise self._explained(error, func.name()).with_traceback(None) from None
         finally:
             this_thread.depth -= 1
             if turn is not None:
@@ -163,10 +164,11 @@ class Dispatch(TorchDispatchMode):
         """
         kernel = next((func.py_kernels[key] for key in _ON_CUDA if key in func.py_kernels), None)
         if kernel is None:
-            raise NotImplementedError(
+            error = NotImplementedError(
                 f"an operator that takes functions must have a form in Python: {func.name()} has none that the "
                 f"simulated GPU {self.memory.spec.name} could follow; call the functions themselves."
             )
+            raise self.refuse(func.name(), error)
         with self.seeing():
             return kernel(*args, **kwargs)
 
@@ -189,7 +191,7 @@ class Dispatch(TorchDispatchMode):
         """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
         memory.operation = operation.name
-        self.ran.add(operation)
+        self.note_run(operation, args)
         if operation.take is not None:
             if memory.trace.calls is not None:
                 memory.trace.calls[len(memory.trace.events)] = described(operation.func, args, kwargs)
@@ -199,14 +201,33 @@ class Dispatch(TorchDispatchMode):
             self._check_modelled(operation)
         memory.place_results(result)
 
+    def note_run(self, operation: Operation, args) -> None:
+        """Note that an operator ran: recordings must hold each one, of each type that may matter."""
+        run = operation, type_of(args) if operation.depends_on_type else None
+        if run not in self._ran:
+            self._ran.add(run)
+            trace = self.memory.trace
+            trace.operators.setdefault(recorded_name(*run), len(trace.events))
+
+    def _explained(self, error: Exception, name: str) -> Exception:
+        """The error as it is, or, where it is for want of something that is not followed here, the rule."""
+        known = refused(error, name, self.memory.spec.name)
+        return error if known is error else self.refuse(name, known)
+
+    def refuse(self, name: str, error: Exception) -> Exception:
+        """Note that what was asked for is not followed here, though a card may run it; returns the error to raise."""
+        trace = self.memory.trace
+        trace.refused.setdefault(f"{name} at {line_of_the_program()[2]}", len(trace.events))
+        return error
+
     def _run_on_sparse(self, operation: Operation, args, kwargs):
         """Run an operation of which an argument is sparse: what it takes is that of its parts."""
         self.memory.operation = operation.name
-        self.ran.add(operation)
+        self.note_run(operation, args)
         known = operation.on_sparse
         result = NotImplemented if known is None else known(operation.func, *args, **kwargs)
         if result is NotImplemented:
-            raise sparse_refusal(operation.name, self.memory.spec.name)
+            raise self.refuse(operation.name, sparse_refusal(operation.name, self.memory.spec.name))
         return result
 
     def _compose(self, func, args, kwargs):
@@ -225,11 +246,12 @@ class Dispatch(TorchDispatchMode):
             super().__exit__(None, None, None)
 
     def _unknown(self, operation: Operation) -> NotImplementedError:
-        return NotImplementedError(
+        error = NotImplementedError(
             f"what an operation returns must be known without its values: PyTorch does not say it of {operation.name}, "
             f"nor the simulated GPU {self.memory.spec.name}; compute it on the CPU and move the result with "
             ".to(gpu.device)."
         )
+        return self.refuse(operation.name, error)
 
     def _check_modelled(self, operation: Operation) -> None:
         if not registry.allocates_outputs_alone(operation.func):

@@ -20,12 +20,13 @@ class Operation:
     `on_sparse` does both where a tensor is sparse. `answer` reads values, `plan` is what becomes known by it. One that
     `is_composite` is taken apart: by PyTorch, where `inference_mode` lets it come here whole, or as CUDA's host code
     does, at all times. `has_lists` is whether it indexes, perhaps by tensors of the CPU; `may_mix` whether CUDA, too,
-    lets it have tensors of both.
+    lets it have tensors of both. `depends_on_type` is whether what it allocates beside its outputs may depend on the
+    type of its numbers.
     """
 
     __slots__ = (
         *("func", "name", "run", "take", "on_sparse", "answer", "plan", "is_composite", "is_pointwise", "is_addition"),
-        *("in_formulas", "has_lists", "may_mix"),
+        *("in_formulas", "has_lists", "may_mix", "depends_on_type"),
     )
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
@@ -38,6 +39,7 @@ class Operation:
         self.is_pointwise, self.is_addition = torch.Tag.pointwise in func.tags, func is aten.add.Tensor
         self.in_formulas, self.has_lists = func in IN_FORMULAS, func in _INDEXING
         self.may_mix = self.has_lists or self.is_composite or func in _MAY_MIX
+        self.depends_on_type = self.take is not None or self.is_composite
 
 
 _OPERATIONS: dict[int, Operation] = {}
@@ -50,3 +52,34 @@ def operation_of(func: torch._ops.OpOverload) -> Operation:
     if operation is None:
         _OPERATIONS[id(func)] = operation = Operation(func)
     return operation
+
+
+_TYPES = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    **dict.fromkeys((torch.float16, torch.bfloat16), "16-bit"),
+    **dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), "complex"),
+    **{kind: "float8" for kind in vars(torch).values() if isinstance(kind, torch.dtype) and "float8" in str(kind)},
+}
+
+
+def recorded_name(operation: Operation, dtype: torch.dtype | None) -> str:
+    """The name under which recordings hold a call: the operator's, and the type where that may matter.
+
+    Types that every rule treats alike have one name: float16 and bfloat16, all integers, all complex numbers.
+    """
+    if dtype is None:
+        return operation.name
+    return f"{operation.name} {_TYPES.get(dtype, 'integer')}"
+
+
+def type_of(args) -> torch.dtype | None:
+    """The type of the first tensor among an operator's arguments, or in a list there; None where there is none."""
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            return value.dtype
+        if isinstance(value, (list, tuple)):
+            for item in value:
+                if isinstance(item, torch.Tensor):
+                    return item.dtype
+    return None

@@ -85,12 +85,13 @@ def _shape(mode, func, args, kwargs):
 
 
 def _refuse(mode, func):
-    raise RuntimeError(
+    error = RuntimeError(
         f"the shape of a result must not depend on values that are computed: {func.name()} on the simulated GPU "
         f"{mode.memory.spec.name} would have to read them, and nothing is computed there. Use a form of fixed shape "
         "(torch.where, masked_fill, topk, a mask that multiplies), or make the indices on the CPU and move them with "
         ".to(gpu.device)."
     )
+    raise mode.refuse(func.name(), error)
 
 
 def _repeats(mode, func, args, kwargs):
@@ -101,10 +102,11 @@ def _repeats(mode, func, args, kwargs):
 
 def _without_padding(mode, func, args, kwargs):
     """nn.TransformerEncoder leaves the padding out in evaluation, if it is to: how much that is, a mask says."""
-    raise RuntimeError(
+    error = RuntimeError(
         f"the shape of a result must not depend on values: {func.name()} on the simulated GPU {mode.memory.spec.name} "
         "would have to read a mask. Make nn.TransformerEncoder with enable_nested_tensor=False."
     )
+    raise mode.refuse(func.name(), error)
 
 
 def _made_by_load(mode, func, args, kwargs):

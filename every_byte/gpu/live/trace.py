@@ -49,7 +49,7 @@ class LiveTrace(Trace):
         self.origin, self.gpu, self.torch_version = "measured", gpu, torch.__version__
         self.phase, self.look = "", None
         self.unmodelled, self.values_read, self.files_of_zeros, self.snapshots_beside = {}, {}, {}, {}
-        self.unfused, self._attributed = {}, None
+        self.unfused, self.operators, self.refused, self._attributed = {}, {}, {}, None
         self._recording = recording
         self._read: _Read | None = None
         self._owners: tuple | None = None

@@ -6,6 +6,7 @@ from functools import partial
 
 import torch
 
+from every_byte.gpu.dispatch.operation import operation_of
 from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attached
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.records import RECORDS
@@ -15,6 +16,7 @@ from every_byte.gpu.operators.registry import COMPOSITES, ON_META_ITSELF, RETURN
 def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
     """The override holds on every thread, and means something on those alone on which a simulated GPU is open."""
     if attached():
+        attached()[-1].note_run(operation_of(operator), args)
         return function(*args, **kwargs)
     _refuse_tensors_of_another_thread(operator, args)
     return as_pytorch_does(operator, *args, **kwargs)

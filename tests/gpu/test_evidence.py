@@ -1,0 +1,114 @@
+"""What recordings hold is looked up by operator, type, architecture and version; nothing unrecorded is called held."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from every_byte.gpu.evidence import ELSEWHERE, FILE, HELD, UNRECORDED, Evidence, recorded, text_of
+from every_byte.gpu.memory.specs import GPUSpec, find_spec
+from every_byte.gpu.memory.versions import VERSIONS
+from utils import SimulatedGPU
+
+A100 = find_spec("a100-80gb")
+IMAGINARY = GPUSpec("imaginary", "Imaginary 1", (13, 7), 2**36, 100)
+
+
+def trained(spec) -> Evidence:
+    """The evidence for a training step of a small MLP."""
+    with SimulatedGPU(spec) as gpu:
+        model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 64)).to(gpu.device)
+        optimizer = torch.optim.AdamW(model.parameters())
+        with gpu.autocast(torch.bfloat16):
+            loss = model(torch.randn(32, 64, device=gpu.device)).sum()
+        loss.backward()
+        optimizer.step()
+        return gpu.evidence
+
+
+def test_a_training_step_on_a_recorded_card_is_held():
+    found = trained("a100-80gb")
+    assert found.level == HELD
+    assert found.architecture == "8.0"
+    assert {"aten::linear 16-bit", "aten::mm 16-bit", "aten::gelu"} <= set(found.held)
+
+
+def test_nothing_is_held_on_an_invented_card():
+    found = trained(IMAGINARY)
+    assert found.level == ELSEWHERE
+    assert not found.held
+    assert ("2.13", "8.0") in found.elsewhere["aten::mm 16-bit"]
+    assert "13.7" not in {architecture for _, architecture in found.recorded_on}
+
+
+def test_nothing_is_held_by_an_invented_version():
+    found = trained(replace(A100, rules=replace(A100.rules, torch_version="9.9")))
+    assert found.level == ELSEWHERE
+    assert not found.held
+    assert found.elsewhere["aten::mm 16-bit"] == tuple((version, "8.0") for version in ("2.11", "2.13", "2.14", "2.15"))
+
+
+@pytest.mark.parametrize("version", [name for name, rules in VERSIONS.items() if not rules.is_verified])
+def test_nothing_is_held_by_a_version_that_was_not_recorded(version):
+    assert not trained(replace(A100, rules=VERSIONS[version])).held
+
+
+def test_an_operator_without_a_recording_is_named(monkeypatch):
+    without = {name: places for name, places in recorded().items() if name != "aten::gelu"}
+    monkeypatch.setattr("every_byte.gpu.evidence.recorded", lambda: without)
+    found = trained("a100-80gb")
+    assert found.level == UNRECORDED
+    assert found.unrecorded == ("aten::gelu",)
+
+
+def test_a_type_that_was_not_recorded_is_not_held_by_another():
+    """Rules that hold in float32 have been wrong in complex numbers: of a type that may matter each is asked for."""
+    places = {"aten::bmm float32": frozenset({("2.13", "8.0")})}
+    names = ["aten::bmm float32", "aten::bmm complex"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("every_byte.gpu.evidence.recorded", lambda: places)
+        found = Evidence.of(names, A100)
+    assert (found.held, found.unrecorded) == (("aten::bmm float32",), ("aten::bmm complex",))
+
+
+def test_types_are_told_apart_where_memory_may_depend_on_them():
+    with SimulatedGPU("a100-80gb") as gpu:
+        for dtype in (torch.float32, torch.float64, torch.complex64, torch.float16, torch.bfloat16):
+            x = torch.zeros(3, 4, 5, dtype=dtype, device=gpu.device)
+            torch.bmm(x, x.mT)
+            x + x
+    ran = set(gpu.trace.operators)
+    assert {f"aten::bmm {kind}" for kind in ("float32", "float64", "complex", "16-bit")} <= ran
+    assert "aten::add.Tensor" in ran  # it allocates its output alone, of any type
+
+
+def test_a_composite_is_noted_as_well_as_its_parts():
+    """Which parts there are may depend on the architecture: each kernel of attention is one."""
+    with SimulatedGPU("a100-80gb") as gpu:
+        q = torch.zeros(2, 4, 64, 32, dtype=torch.bfloat16, device=gpu.device)
+        torch.nn.functional.scaled_dot_product_attention(q, q, q)
+    ran = set(gpu.trace.operators)
+    assert "aten::scaled_dot_product_attention 16-bit" in ran
+    assert "aten::_scaled_dot_product_flash_attention 16-bit" in ran
+
+
+def test_what_a_card_runs_and_this_refuses_is_noted(gpu):
+    x = torch.randn(8, device=gpu.device)
+    with pytest.raises(RuntimeError, match="shape of a result"):
+        (x > 0).nonzero()
+    ((place, _),) = gpu.trace.refused.items()
+    assert place.startswith("aten::nonzero at ")
+    assert "test_evidence.py:" in place
+
+
+def test_the_file_is_as_the_tool_writes_it():
+    assert FILE.read_text(encoding="utf-8") == text_of(recorded())
+
+
+def test_places_are_those_of_versions_and_architectures_that_exist():
+    for where in json.loads(FILE.read_text(encoding="utf-8"))["operators"]:
+        for place in where.split(", "):
+            version, _, architecture = place.partition(" on ")
+            assert VERSIONS[version].is_verified
+            assert architecture in {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"}
