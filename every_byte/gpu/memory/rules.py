@@ -107,7 +107,13 @@ def of_architecture(table: Mapping[Architecture, object], capability: Architectu
 
 PYTORCH_2_13 = Rules(
     torch_version="2.13",
-    cublas_workspace_bytes={(0, 0): 8_519_680, (9, 0): 33_554_432, (11, 0): 8_519_680},
+    cublas_workspace_bytes={
+        (0, 0): 8_519_680,
+        (9, 0): 33_554_432,
+        (11, 0): 8_519_680,
+        (12, 0): 33_554_432,
+        (13, 0): 8_519_680,
+    },
     sort_in_one_tile={4: 4864, 8: 2304},
     sort_tiles={(7, 5): {4: 11776, 8: 2816}, (8, 0): {4: 6528, 8: 3840}, (9, 0): {4: 6528, 8: 4608}},
     row_sort_tiles={

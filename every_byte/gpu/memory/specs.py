@@ -38,7 +38,7 @@ class GPUSpec:
 
     @property
     def cublas_workspace_bytes(self) -> int:
-        """What PyTorch gives each cuBLAS handle to work in: by 2.13, 32 MiB on Hopper and Blackwell, 8.125 MiB before.
+        """What PyTorch gives each cuBLAS handle to work in: by 2.13, 32 MiB on Hopper and Blackwell, else 8.125 MiB.
 
         Source: `torch.backends.cuda.cublas_workspace_size()` of the CUDA build for each of these GPUs.
         """
