@@ -85,9 +85,9 @@ def fits_on(
     own: GPUSpec,
     refused_at: int | None = None,
     settings: AllocatorSettings | None = None,
-    others: Iterable[GPUSpec] = tuple(SPECS.values()),
+    others: Iterable[GPUSpec] = tuple(spec for spec in SPECS.values() if spec.compiled_for),
 ) -> Fits:
-    """Whether the requests of a run fit on its own GPU, and on each of `others`, all that are known.
+    """Whether the requests of a run fit on its own GPU, and on each of `others`, all that PyTorch's builds run on.
 
     `refused_at` is the position of the request for which there was no room, if the run ended with it. `settings` are
     the allocator's, on each GPU; None for those that the trace tells of.

@@ -19,7 +19,7 @@ from every_byte.gpu.memory.settings import checked_fraction
 from every_byte.gpu.memory.snapshot_settings import snapshot_settings
 from every_byte.gpu.memory.specs import GPUSpec, by_version, find_spec
 from every_byte.gpu.memory.storages import Memory
-from every_byte.gpu.memory.versions import say_once
+from every_byte.gpu.memory.versions import say_once_of
 from every_byte.gpu.observer.observer import Observer
 from every_byte.gpu.patches import streams
 from every_byte.gpu.patches.gates import GATES
@@ -83,7 +83,7 @@ class SimulatedGPU:
             raise RuntimeError(
                 f"a simulated GPU can be opened once at a time: {self.spec.name} is open already; close it first."
             )
-        say_once(self.spec.rules)
+        say_once_of(self.spec)
         with ExitStack() as undo:  # undoes what is done so far if something fails
             for part in (GATES, self._memory.labels, self._observer):
                 part.open()
