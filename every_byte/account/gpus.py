@@ -63,7 +63,8 @@ def starred(found: Verdict) -> str:
 def spare(found: Verdict) -> str:
     """What is to spare or missing, in short: from what is in use at once to what segments take with room for all."""
     if found.fits:
-        return f"{short(found.margin_bytes)} to spare"
+        perhaps = ", perhaps" if found.doubt.headline else ""
+        return f"{short(found.margin_bytes)} to spare{perhaps}"
     if found.is_cut_up:
         return "cut up: no free piece is large enough"
     least, most = short(-found.margin_bytes), short(found.needed_bytes - found.room_bytes)

@@ -79,7 +79,8 @@ def room(report: "Report") -> str:
         return f"{there}: the fraction of {report.total_bytes:,d} that the settings or the program allow"
     if is_measured:
         return f"{there} on the card, of which the CUDA context and other programs take some"
-    return f"{there}: {report.spec.total_bytes:,d} less {report.spec.context_bytes:,d} assumed for the CUDA context"
+    spec = report.spec
+    return f"{there}: {spec.total_bytes:,d} less {spec.context_bytes:,d} {spec.context_said} for the CUDA context"
 
 
 def fits(report: "Report") -> Iterator[str]:

@@ -2,14 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from every_byte.units import MiB
-
+from .contexts import CONTEXT_BYTES, context_range
 from .rules import PYTORCH_2_13, Rules, of_architecture
-
-CONTEXT_BYTES = 560 * MiB
-"""Assumed size of the CUDA context: what the driver and the kernels' code take outside the allocator.
-
-It differs between drivers and is a stated assumption, never part of a figure that the book calls exact."""
 
 COMPILED = ((7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0))
 """The architectures that PyTorch's builds on PyPI have kernels for, 2.9 to 2.15.
@@ -21,7 +15,8 @@ Source: `torch.cuda.get_arch_list()` of 2.13's, for CUDA 13.0. CUDA 13 compiles 
 class GPUSpec:
     """One kind of GPU, and the rules of the PyTorch version that its simulation follows.
 
-    `source` says who published its size, and how: that differs by a percent between drivers.
+    `source` says who published its size, and how: that differs by a percent between drivers. `context_bytes` are
+    assumed unless `context_is_stated`.
 
     Unit:   `total_bytes`, `context_bytes` and `l2_bytes` in bytes.
     Source: `torch.cuda.get_device_properties` of such a GPU; the CUDA programming guide for threads.
@@ -39,6 +34,7 @@ class GPUSpec:
     source: str = field(default="", compare=False, repr=False)
     shares_memory: bool = field(default=False, compare=False)
     """Whether its memory is the computer's, of which the system and other programs take some."""
+    context_is_stated: bool = False
 
     @property
     def torch_version(self) -> str:
@@ -81,6 +77,18 @@ class GPUSpec:
         """
         kib = {(7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227, (10, 3): 227}
         return kib.get(self.capability, 99) * 1024
+
+    @property
+    def context_range_bytes(self) -> tuple[int, int]:
+        """The least and the most that the CUDA context may be: what was published; one that is stated is known."""
+        if self.context_is_stated or self.context_bytes != CONTEXT_BYTES:
+            return self.context_bytes, self.context_bytes
+        return context_range(self.capability)
+
+    @property
+    def context_said(self) -> str:
+        """How its size is known: `assumed` or `as stated`."""
+        return "as stated" if self.context_is_stated else "assumed"
 
     @property
     def allocator_bytes(self) -> int:

@@ -7,9 +7,11 @@ from difflib import get_close_matches
 
 from .card import CONTEXT_BYTES, GPUSpec
 from .cards import IN_THE_BOOK, OTHERS
+from .contexts import stated_context
 from .versions import rules_followed, rules_of
 
-__all__ = ["CONTEXT_BYTES", "EXPLORED", "SPECS", "GPUSpec", "by_version", "find_spec", "spec_here", "with_rules_of"]
+__all__ = ["CONTEXT_BYTES", "EXPLORED", "SPECS", "GPUSpec", "by_version", "find_spec", "simulated_spec", "spec_here"]
+__all__ += ["with_context", "with_rules_of"]
 
 EXPLORED: dict[str, GPUSpec] = {spec.name: spec for spec in IN_THE_BOOK}
 """The GPUs that an explorer offers, each held by recordings of its own."""
@@ -34,6 +36,25 @@ def spec_here(name: "str | GPUSpec", torch_version: str = "") -> GPUSpec:
     if torch_version:
         return by_version(name, torch_version)
     return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=rules_followed())
+
+
+def simulated_spec(name: str | GPUSpec, torch_version: str = "", context_bytes: int | str | None = None) -> GPUSpec:
+    """A GPU by the rules of that version, by default the book's or a spec's own, and with that CUDA context.
+
+    Raises: as `by_version` and `with_context`.
+    """
+    spec = by_version(name, torch_version) if torch_version else name if isinstance(name, GPUSpec) else find_spec(name)
+    return with_context(spec, context_bytes)
+
+
+def with_context(spec: GPUSpec, context_bytes: int | str | None) -> GPUSpec:
+    """A GPU whose CUDA context has a known size, in bytes or such as "863MiB"; None for the one that is assumed.
+
+    Raises: ValueError for what is no size, and for more than the GPU has.
+    """
+    if context_bytes is None:
+        return spec
+    return replace(spec, context_bytes=stated_context(context_bytes, spec.total_bytes), context_is_stated=True)
 
 
 def with_rules_of(name: "str | GPUSpec", other: GPUSpec) -> GPUSpec:
