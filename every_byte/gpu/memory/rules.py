@@ -101,8 +101,11 @@ class Rules:
 
 
 def of_architecture(table: Mapping[Architecture, object], capability: Architecture):
-    """What a table says of a GPU: its entry for the newest architecture that is not newer than the GPU's."""
-    return table[max(known for known in table if known <= capability)]
+    """What a table says of a GPU: its entry for the newest architecture that is not newer than the GPU's.
+
+    A GPU older than all gets the oldest: no build of PyTorch on PyPI has kernels for one.
+    """
+    return table[max((known for known in table if known <= capability), default=min(table))]
 
 
 PYTORCH_2_13 = Rules(
