@@ -3,6 +3,8 @@
 `GiB` is 2**30 bytes everywhere. A short form is rounded and never the only form shown beside a claim.
 """
 
+import re
+
 KiB = 2**10
 MiB = 2**20
 GiB = 2**30
@@ -28,3 +30,19 @@ def _four_digits(value: float) -> str:
     decimals = max(0, 3 - len(str(int(abs(value)))))
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+_SIZES = {"B": 1, "KIB": KiB, "MIB": MiB, "GIB": GiB, "TIB": 2**40}
+
+
+def number_of_bytes(said: object) -> int | None:
+    """A number of bytes above zero, or a text such as "24GiB" or "863 MiB"; None for what is neither."""
+    if isinstance(said, int) and not isinstance(said, bool) and said > 0:
+        return said
+    if not isinstance(said, str):
+        return None
+    written = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\s*", said, re.IGNORECASE)
+    unit = ((written[2] or "") + "B").upper() if written else ""
+    if unit not in _SIZES or not float(written[1]):
+        return None
+    return int(float(written[1]) * _SIZES[unit])

@@ -11,7 +11,8 @@
      "growth": null or what the last step left more {"step", "than_step", "n_bytes", "runs_out_at_step",
          "largest": {"category", "module", "operation", "n_bytes"}},
      "fits": null or where it fits {"basis", "gpus": [{"gpu", "device_name", "fits", "needed_bytes", "in_use_bytes",
-         "room_bytes", "total_bytes", "context_bytes", "is_alike", "is_cut_up", "n_retries"}, ...]},
+         "room_bytes", "total_bytes", "context_bytes", "is_alike", "is_cut_up", "n_retries", "context_range_bytes":
+         [least, most] that was published, "hangs_on_context": whether one of these would turn it}, ...]},
      "n_survived": how often memory ran out and the program went on,
      "out_of_memory": null or of the last request that was refused {"asked_bytes", "allocated_bytes", "reserved_bytes",
          "step", "phase", "operation", "module"},
@@ -95,7 +96,12 @@ def _growth(growth: "Growth") -> dict:
 def _fits(fits: "Fits") -> dict:
     """Where it fits, by GPU."""
     gpus = [
-        {name: item for name, item in asdict(one).items() if name != "runs_out"} | {"is_cut_up": one.is_cut_up}
+        {name: item for name, item in asdict(one).items() if name != "runs_out"}
+        | {
+            "is_cut_up": one.is_cut_up,
+            "context_range_bytes": list(one.context_range_bytes or (one.context_bytes, one.context_bytes)),
+            "hangs_on_context": bool(one.doubt.headline),
+        }
         for one in fits.verdicts
     ]
     return {"basis": fits.basis, "gpus": gpus}

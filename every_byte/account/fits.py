@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from every_byte.gpu.capacity import outcome_on, room_on
+from every_byte.gpu.memory.contexts import Doubt
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import SPECS, GPUSpec
 from every_byte.gpu.requests import ROOMY_BYTES, Requests
@@ -31,9 +32,9 @@ class Verdict:
     Counts: `needed_bytes` is what segments take at most; where it does not fit, what they take where there is room for
             all. `in_use_bytes` is what blocks take at once, without which it does not go. `is_cut_up`: there would be
             room for that, but no free piece is large enough. `room_bytes` is what there is for segments: `total_bytes`,
-            less `context_bytes`, which are assumed. `is_alike`: of the architecture it ran on, so of the same requests.
-            `n_retries`: how often unused segments had to go back to the driver first. `runs_out`, of one that is cut
-            up: where, within a sentence.
+            less `context_bytes`, which are assumed; `context_range_bytes` was published. `is_alike`: of the
+            architecture it ran on, so of the same requests. `n_retries`: how often unused segments had to go back to
+            the driver first. `runs_out`, of one that is cut up: where, within a sentence.
     Unit:   bytes.
     """
 
@@ -48,6 +49,18 @@ class Verdict:
     fits: bool
     n_retries: int = 0
     runs_out: str = ""
+    context_range_bytes: tuple[int, int] | None = None
+
+    @property
+    def doubt(self) -> Doubt:
+        """What the verdict owes to the CUDA context that it assumes."""
+        if (
+            self.context_range_bytes is None
+            or not self.fits
+            and self.room_bytes < self.total_bytes - self.context_bytes
+        ):
+            return Doubt()
+        return Doubt.of(self.fits, self.needed_bytes, self.total_bytes, self.context_bytes, self.context_range_bytes)
 
     @property
     def is_cut_up(self) -> bool:
@@ -85,9 +98,9 @@ def fits_on(
     own: GPUSpec,
     refused_at: int | None = None,
     settings: AllocatorSettings | None = None,
-    others: Iterable[GPUSpec] = tuple(SPECS.values()),
+    others: Iterable[GPUSpec] = tuple(spec for spec in SPECS.values() if spec.compiled_for),
 ) -> Fits:
-    """Whether the requests of a run fit on its own GPU, and on each of `others`, all that are known.
+    """Whether the requests of a run fit on its own GPU, and on each of `others`, all that PyTorch's builds run on.
 
     `refused_at` is the position of the request for which there was no room, if the run ended with it. `settings` are
     the allocator's, on each GPU; None for those that the trace tells of.
@@ -109,12 +122,13 @@ def fits_on(
         about = spec.name, spec.device_name, spec.total_bytes, spec.context_bytes, room_bytes, is_alike
         found = outcome_on(spec, run, roomy) if in_use_bytes <= room_bytes else None
         if found is None:
-            verdicts.append(Verdict(*about, roomy.max_reserved_bytes, in_use_bytes, False))
+            how = roomy.max_reserved_bytes, in_use_bytes, False
         elif found.failed_at is None:
-            verdicts.append(Verdict(*about, found.max_reserved_bytes, in_use_bytes, True, found.n_retries))
+            how = found.max_reserved_bytes, in_use_bytes, True, found.n_retries
         else:
             runs_out = Place.of(trace, steps, found.failed_at + 1).at
-            verdicts.append(Verdict(*about, roomy.max_reserved_bytes, in_use_bytes, False, found.n_retries, runs_out))
+            how = roomy.max_reserved_bytes, in_use_bytes, False, found.n_retries, runs_out
+        verdicts.append(Verdict(*about, *how, context_range_bytes=spec.context_range_bytes))
     return Fits(tuple(verdicts), basis)
 
 

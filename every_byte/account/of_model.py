@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING
 
 from torch import nn
 
-from every_byte.gpu.memory.specs import GPUSpec, spec_here, with_rules_of
+from every_byte.gpu.memory.specs import GPUSpec, spec_here, with_context, with_rules_of
 from every_byte.ledger.ledger import Ledger
+from every_byte.units import exact
 
 from .report import Report
 from .training_step import AS_IT_IS, END_OF_FORWARD, TrainingStep, copies_of
@@ -22,8 +25,8 @@ if TYPE_CHECKING:
 class Account:
     """A step of training a model, run and reported: printed, it is the report of `every-byte run`.
 
-    `step` is what was run, `report` what came of it: its peak, whose every byte is, on which GPUs it fits. `at` has the
-    same of other sizes.
+    `step` is what was run, `report` what came of it: its peak, whose every byte is, on which GPUs it fits. Where it
+    `ran_out` of memory, its sizes are of the same on such a GPU with room for all. `at` has the same of other sizes.
 
     Unit:   bytes.
     """
@@ -44,19 +47,33 @@ class Account:
         return self.report.spec.name
 
     @property
+    def ran_out(self) -> bool:
+        """Whether memory ran out on that GPU, so that `report` ends there."""
+        return self.report.ran_out
+
+    @cached_property
+    def with_room(self) -> Report:
+        """The report of the whole run: where memory ran out, that of the same on such a GPU with room for all."""
+        if not self.ran_out:
+            return self.report
+        from .advice.runs import spec_with_room
+
+        return self.step.run(spec_with_room(self.report.spec), self.n_steps, self.settings)
+
+    @property
     def ledger(self) -> Ledger:
         """Whose each byte is, at the peak, or where memory ran out."""
         return self.report.account
 
     @property
     def peak_bytes(self) -> int:
-        """What is allocated at the peak, in whole blocks."""
-        return self.report.peak.allocated_bytes
+        """What is allocated at the peak, in whole blocks: what the step needs, also where the GPU has less."""
+        return self.with_room.peak.allocated_bytes
 
     @property
     def requested_bytes(self) -> int:
         """What was asked for of it."""
-        return self.report.peak.requested_bytes
+        return self.with_room.peak.requested_bytes
 
     @property
     def most_requested_bytes(self) -> int:
@@ -66,7 +83,7 @@ class Account:
         """
         from .closed_form.keys import totals
 
-        return max((n_bytes for _, n_bytes, _ in totals(self.report.trace)), default=0)
+        return max((n_bytes for _, n_bytes, _ in totals(self.with_room.trace)), default=0)
 
     def at(self, **letters: int) -> "Account":
         """The account of other sizes; those that are not named stay.
@@ -135,10 +152,22 @@ class Account:
         return with_rules_of(gpu, self.report.spec) if gpu else self.report.spec
 
     def __repr__(self) -> str:
-        return repr(self.report)
+        return "\n".join(filter(None, [self._need, repr(self.report)]))
 
     def _repr_html_(self) -> str:
-        return self.report._repr_html_()
+        need = f"<p><strong>{escape(self._need.strip())}</strong></p>" if self._need else ""
+        return need + self.report._repr_html_()
+
+    @property
+    def _need(self) -> str:
+        """What the step needs, where memory ran out; else nothing."""
+        if not self.ran_out:
+            return ""
+        reserved = exact(self.with_room.peak_reserved_bytes)
+        return (
+            f"It ran out of memory on {self.gpu}. With room for all it allocates {exact(self.peak_bytes)} at its\n"
+            f"peak, and reserves {reserved}. What follows is up to where memory ran out.\n"
+        )
 
 
 def account(
@@ -154,6 +183,7 @@ def account(
     steps: int = 2,
     settings: str = "",
     torch: str = "",
+    context_bytes: int | str | None = None,
     **letters: int,
 ) -> Account:
     """Train a model for some steps on a simulated GPU, and say whose each byte of its memory is.
@@ -170,7 +200,8 @@ def account(
     numbers), "autocast" (to bfloat16, with weights in float32) and "autocast float16". With `keeps_output` the output
     keeps a name through backward, as in `output = model(x)`; without, it is gone as in `loss = model(x).loss`. The
     letters are the sizes: `account(model, batch, b=8, s=1024)`. `torch` is the version of PyTorch whose rules are
-    followed, as "2.15", by default the one that runs here; where it is another one, that is said, once.
+    followed, as "2.15", by default the one that runs here; where it is another one, that is said, once. `context_bytes`
+    is the size of the CUDA context where it is known, as "863MiB".
 
     Raises: ValueError for a letter without a value, one that nothing uses, a precision, optimizer or version that
             there is not, and fewer steps than one; IndexError for a row that an embedding does not have; whatever
@@ -188,4 +219,4 @@ def account(
             f"{sorted(unused)[0]!r}; "
             f"they have {', '.join(sorted(step.wanted)) or 'none'}."
         )
-    return Account(step, step.run(spec_here(gpu, torch), steps, settings), steps, settings)
+    return Account(step, step.run(with_context(spec_here(gpu, torch), context_bytes), steps, settings), steps, settings)

@@ -68,6 +68,11 @@ def parser() -> argparse.ArgumentParser:
         help="the allocator's settings, in place of PYTORCH_ALLOC_CONF in the environment",
     )
     add_torch_option(made)
+    add(
+        "--context",
+        metavar="SIZE",
+        help="the size of the CUDA context where it is known, as 863MiB (default: 560 MiB, assumed)",
+    )
     add("--html", type=Path, metavar="FILE", help="write the report as a page for a browser, in one file")
     add("--json", type=Path, metavar="FILE", help="write the figures of each step")
     add("--trace", type=Path, metavar="FILE", help="write every allocation and free, as JSON")
@@ -182,11 +187,16 @@ def gpu_of(options: argparse.Namespace):
             f"--torch is the version that a simulated GPU follows: got {options.torch!r} with --gpu live, which runs "
             "the one that is installed; leave it out."
         )
+    context = getattr(options, "context", None)
+    if context and options.gpu == LIVE:
+        raise ValueError(
+            f"--context is that of a simulated GPU: got {context!r} with --gpu live, which has its own; leave it out."
+        )
     as_cuda = as_rank(options.ranks, options.rank)
     if options.gpu != LIVE:
         said = {ALLOCATOR[0]: options.settings} if options.settings else {}
         as_cuda.environment = ChainMap(said, os.environ)
-        return SimulatedGPU(spec_here(options.gpu, options.torch), cuda=as_cuda)
+        return SimulatedGPU(spec_here(options.gpu, options.torch), cuda=as_cuda, context_bytes=context)
     try:
         return LiveGPU()
     except RuntimeError as error:

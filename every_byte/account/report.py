@@ -15,6 +15,7 @@ from every_byte.whole_files import write_whole
 from every_byte.widget.timeline import reserved_after
 
 from . import exactness, notebook, page, text
+from .cards import of_card
 from .figures import figures
 from .fits import UP_TO_AN_ERROR, Fits, fits_on, settings_of
 from .growth import Growth, growth_of
@@ -82,7 +83,7 @@ class Report:
         spec = gpu.spec
         return cls(
             trace, spec, gpu.mem_get_info()[1], tuple(steps), tuple(command), ended, exit_code, seconds,
-            (*of_version(trace, spec), *notes, *notes_of(trace)), gpu.memory_allocated(),
+            (*of_version(trace, spec), *of_card(trace, spec), *notes, *notes_of(trace)), gpu.memory_allocated(),
             trace.torch_version or spec.torch_version, gpu.get_per_process_memory_fraction(), rank, was_stopped,
         )  # fmt: skip
 

@@ -48,9 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _listed(name: str) -> str:
     if name == LIVE:
-        return "live            this machine's own"
+        return "live             this machine's own"
     spec = SPECS[name]
-    return f"{name:<15} {spec.device_name}, {spec.total_bytes:,d} bytes"
+    capability = ".".join(map(str, spec.capability))
+    no_kernels = "" if spec.compiled_for else "; PyTorch's builds on PyPI do not run on it"
+    return f"{name:<16} {spec.device_name:<50} {capability:>4} {spec.total_bytes:>15,d} bytes{no_kernels}"
 
 
 def run(program: Program, gpu, options: argparse.Namespace, at_end: Callable[..., "AtEnd"]) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from every_byte.units import exact
 
-from . import exactness, words
+from . import exactness, gpus, words
 from .fits import Verdict
 from .markup import Html, element, joined, n_bytes, sentences, swatch, table
 from .verdict import verdict, when
@@ -141,7 +141,7 @@ def _gpus(report: "Report") -> Iterator[Html]:
     if report.growth:
         yield sentences(f"Memory grows with each step: this is up to step {report.growth.step}.")
     rows = [
-        [_name(one), _fit(one, found.is_partial), n_bytes(one.needed_bytes), n_bytes(one.room_bytes), words.spare(one)]
+        [_name(one), _fit(one, found.is_partial), n_bytes(one.needed_bytes), n_bytes(one.room_bytes), gpus.spare(one)]
         for one in found.verdicts
     ]
     head = ["GPU", "verdict", "segments need", "there is room for", "that is"]
@@ -152,7 +152,7 @@ def _gpus(report: "Report") -> Iterator[Html]:
 
 def _name(one: Verdict) -> Html:
     device = "" if one.device_name == one.gpu else element("small", one.device_name)
-    return joined((one.gpu if one.is_alike else f"{one.gpu}*", device))
+    return joined((gpus.starred(one), device))
 
 
 def _fit(one: Verdict, is_partial: bool) -> Html:

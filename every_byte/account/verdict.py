@@ -1,6 +1,6 @@
 """A report's verdict, in text as on its page: whether the program fits where it ran, and what must be said beside."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from every_byte.ledger.ledger import Ledger
@@ -74,13 +74,14 @@ def _that_fits(report: "Report", own: Verdict) -> Said:
     reasons = [f"{reserved}, of {exact(own.room_bytes)} that there are for it."]
     if own.n_retries:
         reasons.append(f"It is tight: to make room, unused segments went back to the driver {times(own.n_retries)}.")
-    spare = f"{exact(own.room_bytes - needed)} to spare"
+    doubt = own.doubt if needed <= own.needed_bytes else replace(own, needed_bytes=needed).doubt
+    spare = f"{exact(own.room_bytes - needed)} to spare{doubt.headline}"
     beside = f", {unknown}, which is not known" if (unknown := not_counted(report.trace)) else ""
     if report.growth:
         headline = f"Fits on {report.gpu} up to step {report.growth.step}, and grows: {spare} then{beside}"
     else:
         headline = f"Fits on {report.gpu}: {spare}{beside}"
-    reasons = *survived(report), *grows(report), *reasons, *_not_run(report)
+    reasons = *survived(report), *grows(report), *reasons, *filter(None, [doubt.sentence]), *_not_run(report)
     return Said(None if report.growth else True, headline, reasons)
 
 
@@ -141,6 +142,8 @@ def _out_of_memory(report: "Report") -> Said:
         reasons.append(more)
     elif shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes and not is_expandable:
         reasons.append(f"For this request all that is free would be enough, in one piece: {_IN_ONE_PIECE}. {_NOT_ALL}")
+    if sentence := own.doubt.sentence:
+        reasons.append(f"{sentence} {_NOT_ALL}")
     earlier = f"{before[0][:-1]}; then it ran out for good." if (before := survived(report)) else ""
     reasons += [*filter(None, [earlier]), *grows(report)]
     return Said(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))

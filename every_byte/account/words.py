@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from every_byte.ledger.plain_attention import PlainAttention
-from every_byte.units import exact, short
+from every_byte.units import exact
 
-from .fits import Verdict
+from . import gpus
+from .cards import kernels
 from .owners import Owner
 from .steps import turns_of
 
@@ -27,7 +28,9 @@ _LONGEST = 160  # characters of an error
 def ran(report: "Report") -> str:
     """On what it ran and how it ended, in a line."""
     device = "" if report.spec.device_name == report.gpu else f" ({report.spec.device_name})"
-    rules = f"PyTorch {report.torch_version}" + ("'s rules" if report.origin == "simulated" else "")
+    rules = f"PyTorch {report.torch_version}"
+    if report.origin == "simulated":
+        rules += f"'s rules{kernels(report.spec)}"
     rank = f", rank {report.rank[0]} of {report.rank[1]}" if report.rank else ""
     took = f"; {report.seconds:,.1f} s" if report.seconds else ""
     return f"{report.origin.capitalize()} on {report.gpu}{device}{rank}, {rules}{ended(report)}{took}."
@@ -76,24 +79,18 @@ def room(report: "Report") -> str:
         return f"{there}: the fraction of {report.total_bytes:,d} that the settings or the program allow"
     if is_measured:
         return f"{there} on the card, of which the CUDA context and other programs take some"
-    return f"{there}: {report.spec.total_bytes:,d} less {report.spec.context_bytes:,d} assumed for the CUDA context"
+    spec = report.spec
+    return f"{there}: {spec.total_bytes:,d} less {spec.context_bytes:,d} {spec.context_said} for the CUDA context"
 
 
 def fits(report: "Report") -> Iterator[str]:
-    """On which GPUs it fits, a line each for those and for the others, and what that is of."""
+    """What that is of, and around which size of card it fits, a line each for those and for the others."""
     if report.survived:
         yield GOES_ON
         return
     found = report.fits
-    good = [f"{_starred(one)} ({spare(one)})" for one in found.verdicts if one.fits]
-    bad = [f"{_starred(one)} ({spare(one)})" for one in found.verdicts if not one.fits]
     yield f"Replayed: {found.basis}."
-    if good:
-        fit = "Gets at least that far on" if found.is_partial else "Fits on"
-        until = f"Up to step {report.growth.step}: {fit[0].lower()}{fit[1:]}" if report.growth else fit
-        yield f"{until} {', '.join(good)}."
-    if bad:
-        yield f"Does not fit on {', '.join(bad)}."
+    yield from gpus.lines(found, report.growth.step if report.growth else 0)
     if not all(one.is_alike for one in found.verdicts):
         yield another(report)
 
@@ -101,20 +98,6 @@ def fits(report: "Report") -> Iterator[str]:
 def another(report: "Report") -> str:
     """What the star at a GPU's name means."""
     return ANOTHER.format(gpu=report.gpu, option="--gpu NAME" if report.command else 'gpu="NAME"')
-
-
-def _starred(found: Verdict) -> str:
-    return found.gpu if found.is_alike else f"{found.gpu}*"
-
-
-def spare(found: Verdict) -> str:
-    """What is to spare or missing, in short: from what is in use at once to what segments take with room for all."""
-    if found.fits:
-        return f"{short(found.margin_bytes)} to spare"
-    if found.is_cut_up:
-        return "cut up: no free piece is large enough"
-    least, most = short(-found.margin_bytes), short(found.needed_bytes - found.room_bytes)
-    return f"{least} short" if least == most else f"{least} to {most} short"
 
 
 _MOST_UNFUSED = 2

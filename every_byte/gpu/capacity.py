@@ -9,6 +9,7 @@ from functools import partial
 from math import gcd
 
 from every_byte.gpu.memory.allocator import CachingAllocator
+from every_byte.gpu.memory.contexts import Doubt
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.trace import Trace
@@ -25,8 +26,9 @@ class Fit:
             done, and `fails_in` the phase in which memory runs out. `n_retries`: how often the allocator gave
             unused segments back to the driver because a new one found no room, and `in_each_step` whether the last step
             still had to. `context_bytes` is assumed, as
-            `GPUSpec` says; all else follows from the simulation. `settings` are the allocator's, "" for the defaults;
-            `allowed_bytes` is what they allow segments to take, None for whatever there is.
+            `GPUSpec` says, and `context_range_bytes` what is published of it, twice the same where it is known, None
+            where that does not matter; all else follows from the simulation. `settings` are the allocator's, "" for the
+            defaults; `allowed_bytes` is what they allow segments to take, None for whatever there is.
     Unit:   bytes.
     """
 
@@ -39,6 +41,7 @@ class Fit:
     settings: str = ""
     allowed_bytes: int | None = None
     in_each_step: bool = False
+    context_range_bytes: tuple[int, int] | None = None
 
     @property
     def fits(self) -> bool:
@@ -60,7 +63,16 @@ class Fit:
         """The verdict in a few words: `Fits on a100-80gb: 1,024 bytes (1 KiB) to spare`."""
         amount = exact(abs(self.margin_bytes))
         where = f"{self.gpu} with {self.settings}" if self.settings else self.gpu
-        return f"Fits on {where}: {amount} to spare" if self.fits else f"Does not fit on {where}: {amount} short"
+        said = f"Fits on {where}: {amount} to spare" if self.fits else f"Does not fit on {where}: {amount} short"
+        return f"{said}{self._doubt.headline}"
+
+    @property
+    def _doubt(self) -> Doubt:
+        limit, known = self.allowed_bytes, (self.context_bytes, self.context_bytes)
+        if not self.fits and limit is not None and self.needed_bytes > limit:
+            return Doubt()
+        published = self.context_range_bytes or known
+        return Doubt.of(self.fits, self.needed_bytes, self.total_bytes, self.context_bytes, published)
 
     @property
     def reasons(self) -> str:
@@ -68,12 +80,15 @@ class Fit:
         reserves = f"PyTorch reserves {exact(self.needed_bytes)} at most"
         if not self.fits:
             reserves = f"Memory runs out in {self.fails_in}; PyTorch has to reserve {exact(self.needed_bytes)} at least"
-        there = f"{self.total_bytes:,d}, less {exact(self.context_bytes)} assumed for the CUDA context"
+        is_known = self.context_range_bytes == (self.context_bytes, self.context_bytes)
+        how = "as stated" if is_known else "assumed"
+        there = f"{self.total_bytes:,d}, less {exact(self.context_bytes)} {how} for the CUDA context"
         if self.allowed_bytes is not None and self.allowed_bytes < self.total_bytes - self.context_bytes:
             there = f"the fraction of {self.total_bytes:,d} that the settings allow"
         times = "in each step" if self.in_each_step else _times(self.n_retries)
         retries = f" {_RETRIES.format(times)}" if self.fits and self.n_retries else ""
-        return f"{reserves}, and there are {self._capacity_bytes:,d} for it: {there}.{retries}"
+        doubt = f" {self._doubt.sentence}" if self._doubt.sentence else ""
+        return f"{reserves}, and there are {self._capacity_bytes:,d} for it: {there}.{retries}{doubt}"
 
     def __str__(self) -> str:
         return f"{self.headline}. {self.reasons}"
@@ -128,7 +143,7 @@ def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str, settings: str = 
         needed_bytes = _least(run, spec.context_bytes, capacity_bytes, roomy.max_reserved_bytes)
     of_gpu = spec.name, spec.total_bytes, spec.context_bytes
     retried = found.n_retries, fails_in, settings, allowed_bytes, found.in_last_step
-    return Fit(*of_gpu, needed_bytes, *retried)
+    return Fit(*of_gpu, needed_bytes, *retried, spec.context_range_bytes)
 
 
 def room_on(spec: GPUSpec, settings: AllocatorSettings) -> tuple[int, int | None]:

@@ -55,14 +55,20 @@ def spec_of(name: str | GPUSpec) -> GPUSpec:
 
 
 def open_gpu(
-    name: str | GPUSpec = "a100-80gb", settings: Settings = "", *, cuda: bool = False, torch: str = ""
+    name: str | GPUSpec = "a100-80gb",
+    settings: Settings = "",
+    *,
+    cuda: bool = False,
+    torch: str = "",
+    context_bytes: int | str | None = None,
 ) -> SimulatedGPU | LiveGPU:
     """Open a GPU for the rest of a notebook, and close the one that was opened so before.
 
     `"live"` is this machine's own GPU; any other name is simulated, with the allocator's `settings` as `SimulatedGPU`
     takes them: "expandable_segments:True", say. With `cuda=True` it stands for "cuda", and programs run unmodified; of
     the machine's own GPU that is so in any case. `torch` is the version whose rules a simulated one follows, as "2.15",
-    by default the book's. Running the cell again starts afresh: tensors made before stay on the
+    by default the book's, and `context_bytes` the size of its CUDA context, as "863MiB", where it is known. Running the
+    cell again starts afresh: tensors made before stay on the
     closed GPU until their names are gone, and the new one refuses them.
 
     Raises: ValueError for an unknown name, for settings as PyTorch does, for settings of "live", which PyTorch reads
@@ -74,12 +80,21 @@ def open_gpu(
             f"settings of the machine's own GPU are PyTorch's: got {settings!r}; set PYTORCH_ALLOC_CONF before Python "
             "starts, or simulate the GPU."
         )
+    if name == LIVE and context_bytes is not None:
+        raise ValueError(
+            f"context_bytes is the context of a simulated GPU: got {context_bytes!r} with {LIVE!r}, which has its own; "
+            "leave it out."
+        )
     if name == LIVE and torch:
         raise ValueError(
             f"torch is the version that a simulated GPU follows: got {torch!r} with {LIVE!r}, which runs the "
             "one that is installed; leave it out."
         )
-    gpu = LiveGPU() if name == LIVE else SimulatedGPU(name, settings=settings, cuda=cuda, torch=torch)
+    gpu = (
+        LiveGPU()
+        if name == LIVE
+        else SimulatedGPU(name, settings=settings, cuda=cuda, torch=torch, context_bytes=context_bytes)
+    )
     before = getattr(_opened, "gpu", None)
     if before is not None:
         before.close()

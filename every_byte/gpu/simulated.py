@@ -18,9 +18,9 @@ from every_byte.gpu.memory.physical import META
 from every_byte.gpu.memory.properties import DeviceProperties
 from every_byte.gpu.memory.settings import checked_fraction
 from every_byte.gpu.memory.snapshot_settings import snapshot_settings
-from every_byte.gpu.memory.specs import GPUSpec, by_version, find_spec
+from every_byte.gpu.memory.specs import GPUSpec, simulated_spec
 from every_byte.gpu.memory.storages import Memory
-from every_byte.gpu.memory.versions import say_once
+from every_byte.gpu.memory.versions import say_once_of
 from every_byte.gpu.observer.observer import Observer
 from every_byte.gpu.patches import streams
 from every_byte.gpu.patches.gates import GATES
@@ -42,7 +42,7 @@ class SimulatedGPU:
     With `cuda=True` it stands for "cuda" while it is open, and programs run unmodified: `device="cuda"`, `.cuda()`,
     `torch.cuda`, `torch.accelerator` and what tensors say of themselves mean it; the machine's own GPUs are out of
     reach meanwhile, and "meta" means PyTorch's meta tensors, which count nowhere. `torch` is the version of PyTorch
-    whose rules it follows, as "2.15", by default the book's. Where another runs it is said, once.
+    whose rules it follows, as "2.15", by default the book's. `context_bytes` is its context's size if known: "863MiB".
 
     Counts: what the CUDA build of PyTorch `spec.torch_version` takes from the allocator; not the CUDA context.
     Raises: ValueError for an unknown name, and for settings as PyTorch does; RuntimeError when opened or closed out of
@@ -59,8 +59,9 @@ class SimulatedGPU:
         holding: Sequence[dict] = (),
         cuda: bool | AsCuda = False,
         torch: str = "",
+        context_bytes: int | str | None = None,
     ) -> None:
-        self.spec = by_version(name, torch) if torch else name if isinstance(name, GPUSpec) else find_spec(name)
+        self.spec = simulated_spec(name, torch, context_bytes)
         self._memory = Memory(self.spec, Environment.read(settings), AsCuda() if cuda is True else cuda or None)
         self._memory.take_over(holding)
         self._mode = Dispatch(self._memory, owner=self)
@@ -69,10 +70,8 @@ class SimulatedGPU:
         self._thread: int | None = None
 
     def __repr__(self) -> str:
-        state = f"{'open' if self.is_open else 'closed'}, {self.memory_allocated():,d} bytes allocated"
-        return f"SimulatedGPU({self.spec.name!r}, {state})"
-
-    # opening and closing
+        state = "open" if self.is_open else "closed"
+        return f"SimulatedGPU({self.spec.name!r}, {state}, {self.memory_allocated():,d} bytes allocated)"
 
     @property
     def is_open(self) -> bool:
@@ -83,7 +82,7 @@ class SimulatedGPU:
         if self.is_open:
             rule = "a simulated GPU can be opened once at a time"
             raise RuntimeError(f"{rule}: {self.spec.name} is open already; close it first.")
-        say_once(self.spec.rules)
+        say_once_of(self.spec)
         with ExitStack() as undo:  # undoes what is done so far if something fails
             for part in (GATES, self._memory.labels, self._observer):
                 part.open()

@@ -4,7 +4,7 @@ import json
 import lzma
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from every_byte.gpu.cases.files import file_name, read
@@ -17,6 +17,8 @@ REFERENCE = _BESIDE if _BESIDE.is_dir() or not _IN_A_CLONE.is_dir() else _IN_A_C
 BOOK = "2.13.0"
 """The version of which each recording has a file of its own; others are packed, and hold what differs from it."""
 PACKED = "recordings.json.xz"
+CARDS = "architectures"
+"""In a version's folder, a packed file a card: what it did in cases that do not name it, one of each architecture."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,42 @@ def versions(reference: Path = REFERENCE) -> dict[str, str]:
 
 
 class Recordings:
-    """What one version's CUDA build did, by case and card; what is as with the book's version is taken from there."""
+    """What one version's CUDA build did, by case and card; what is as with the book's version is taken from there.
+
+    A case on a card that it does not name is in that card's packed file: a recording, or the card whose it equals.
+    """
 
     def __init__(self, version: str, reference: Path = REFERENCE) -> None:
         self.version, self._reference = version, reference
         packed = reference / version / PACKED
         self._own: dict[str, dict | None] | None = unpacked(packed) if packed.is_file() else None
+        self._of_cards: dict[str, dict[str, dict | str]] = {}
+
+    @property
+    def cards(self) -> list[str]:
+        """The cards that have a packed file."""
+        return sorted(path.name.split(".")[0] for path in (self._reference / self.version / CARDS).glob("*.json.xz"))
 
     def __getitem__(self, recorded: Recorded) -> dict:
-        if self._own is None:
-            return read(self._file(recorded, self.version))
-        own = self._own[recorded.key]
-        return read(self._file(recorded, BOOK)) if own is None else own
+        if self._own is not None:
+            own = self._own[recorded.key]
+            return read(self._file(recorded, BOOK)) if own is None else own
+        file = self._file(recorded, self.version)
+        if file.is_file():
+            return read(file)
+        held = self._of_card(recorded.card)[recorded.key]
+        return held if isinstance(held, dict) else self[replace(recorded, card=held)] | {"card": recorded.card}
 
     def __contains__(self, recorded: Recorded) -> bool:
         if self._own is not None:
             return recorded.key in self._own
-        return self._file(recorded, self.version).is_file()
+        return self._file(recorded, self.version).is_file() or recorded.key in self._of_card(recorded.card)
+
+    def _of_card(self, card: str) -> dict[str, dict | str]:
+        if card not in self._of_cards:
+            path = self._reference / self.version / CARDS / f"{card}.json.xz"
+            self._of_cards[card] = unpacked(path) if path.is_file() else {}
+        return self._of_cards[card]
 
     def differs(self, recorded: Recorded) -> bool:
         """Whether it is another than the book's version's."""
@@ -91,12 +112,13 @@ class Recordings:
         return self._reference / version / recorded.folder / file_name(recorded.name, recorded.card)
 
 
-def unpacked(path: Path) -> dict[str, dict | None]:
-    """What a packed file holds: recordings by their keys, None for one that is as the book's version's."""
+def unpacked(path: Path) -> dict:
+    """What a packed file holds: recordings by their keys; None for one that is as the book's version's, a card's name
+    for one that is as that card's."""
     return json.loads(lzma.decompress(path.read_bytes()))
 
 
-def pack(own: Mapping[str, dict | None], path: Path) -> None:
+def pack(own: Mapping[str, object], path: Path) -> None:
     """Write a packed file: the same content gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = json.dumps(dict(sorted(own.items())), separators=(",", ":")).encode()

@@ -18,7 +18,9 @@ GPUS = {
     "t4": "t4-16gb",
     "rtx3090": "rtx3090-24gb",
     "l40s": "l40s-48gb",
+    "rtx4090": "rtx4090-24gb",
     "b200": "b200-180gb",
+    "rtx5090": "rtx5090-32gb",
 }
 """The simulated GPU of each card in a recording's name."""
 

@@ -3,6 +3,7 @@
 every-byte verify                       all cases, in a clone: some ten minutes
 every-byte verify 'gpt2_tiny_*'         some of them
 every-byte verify --against 2.13        with another version's recordings than those of the version that is here
+every-byte verify --cards t4,l40s       all cases that were recorded on these cards, not each on those that it names
 """
 
 import argparse
@@ -24,7 +25,7 @@ from every_byte.gpu.cases.programs import load_cases
 from every_byte.gpu.memory.versions import rules_here
 
 from .recordings import REFERENCE, Recorded, Recordings, files_of_cases, versions
-from .simulated import bytes_off, parting, run_case
+from .simulated import GPUS, bytes_off, parting, run_case
 
 MOST_NAMED = 25
 
@@ -50,8 +51,8 @@ class Outcome:
         return not self.parts and not self.left
 
 
-def jobs(patterns: Sequence[str], reference: Path = REFERENCE) -> list[Recorded]:
-    """The recorded cases on each of their cards, all or those that a pattern names.
+def jobs(patterns: Sequence[str], reference: Path = REFERENCE, cards: Sequence[str] = ()) -> list[Recorded]:
+    """The recorded cases, all or those that a pattern names, on each of their cards, or on each of `cards`.
 
     Raises: ValueError where there are none.
     """
@@ -59,7 +60,7 @@ def jobs(patterns: Sequence[str], reference: Path = REFERENCE) -> list[Recorded]
     for path, folder in files_of_cases(reference).items():
         for name, case in _cases(path).items():
             if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns):
-                found += [Recorded(path, folder, name, card) for card in case.cards]
+                found += [Recorded(path, folder, name, card) for card in cards or case.cards]
     if not found:
         raise ValueError(f"names must be those of cases, with * and ?: got {', '.join(map(repr, patterns))}.")
     return found
@@ -107,6 +108,12 @@ def outcomes(chosen: Sequence[Recorded], recordings: Recordings, n_processes: in
         waiting = [pool.submit(_outcomes_of, [(one, recordings[one]) for one in part]) for part in parts]
         for done in waiting:
             yield from done.result()
+
+
+def _known(card: str) -> str:
+    if card not in GPUS:
+        raise ValueError(f"--cards must be cards of recordings, {', '.join(GPUS)}: got {card!r}.")
+    return card
 
 
 def against(wanted: str = "", reference: Path = REFERENCE) -> str:
@@ -172,15 +179,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("names", nargs="*", help="names of cases, with * and ?; default: all")
     parser.add_argument("--against", default="", metavar="VERSION", help="the recordings of this version of PyTorch")
+    parser.add_argument("--cards", default="", help="run what was recorded on these cards, whichever the cases name")
     parser.add_argument("--reference", type=Path, default=REFERENCE, help="the folder of the cases and recordings")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="how many processes (default: %(default)s)"
     )
     options = parser.parse_args(argv)
     try:
-        chosen = jobs(options.names, options.reference)
+        cards = [_known(card) for card in options.cards.split(",") if card]
+        chosen = jobs(options.names, options.reference, cards)
         version = against(options.against, options.reference)
         recordings = Recordings(version, options.reference)
+        chosen = [one for one in chosen if not cards or one in recordings]
     except ValueError as error:
         parser.error(str(error))
     found = []

@@ -12,13 +12,13 @@ from every_byte.gpu.device import fresh_gpu, simulated_with, spec_of
 from every_byte.gpu.live.gpu import LIVE, LiveGPU
 from every_byte.gpu.live.machine import Machine, conditions, this_machine
 from every_byte.gpu.live.settings import followed_settings
-from every_byte.gpu.memory.specs import SPECS, GPUSpec
+from every_byte.gpu.memory.specs import EXPLORED, GPUSpec
 from every_byte.units import exact
 
 from .account import Account
 from .controls import Control
 
-FIRST = next(iter(SPECS))
+FIRST = next(iter(EXPLORED))
 """The GPU that an explorer starts with, and that settings without one mean."""
 
 ALLOCATORS = {"default": ""} | {text: text for text in ("expandable_segments:True", "max_split_size_mb:128")}
@@ -56,7 +56,7 @@ def _option(machine: Machine) -> str:
 def available_gpus(least: tuple[int, int] = _ANY) -> dict[str, GPUSpec]:
     """The GPUs that can be chosen, by their options' names: those of at least this compute capability."""
     own = _own(least)
-    known = {name: spec for name, spec in SPECS.items() if spec.capability >= least}
+    known = {name: spec for name, spec in EXPLORED.items() if spec.capability >= least}
     return known if own.reason else known | {_option(own): spec_of(LIVE)}
 
 

@@ -1,12 +1,15 @@
 """The account of a reader's model: the bytes of the script that one would write, for any sizes, and what is refused."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 from every_byte.account import account, numbers, tokens
+from every_byte.gpu.memory.specs import find_spec
+from every_byte.units import MiB, exact
 from utils import GPT, SimulatedGPU
 
 
@@ -76,6 +79,38 @@ def test_out_of_memory_is_an_account_too():
     found = account(wide, numbers("b", 8), loss=squares, gpu="t4-16gb", b=50_000)
     assert found.report.ran_out
     assert "Out of memory on t4-16gb" in repr(found)
+
+
+def wide_net() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 50_000), nn.GELU(), nn.Linear(50_000, 8))
+
+
+def test_what_ran_out_has_the_sizes_that_the_step_needs():
+    """And not those of the GPU on which it ended."""
+    small, large = (account(wide_net, numbers("b", 8), loss=squares, gpu=gpu, b=50_000) for gpu in ("t4", "h200"))
+    as_t4 = replace(find_spec("t4"), total_bytes=find_spec("h200").total_bytes)
+    roomy = account(wide_net, numbers("b", 8), loss=squares, gpu=as_t4, b=50_000)
+    assert (small.ran_out, roomy.ran_out, large.ran_out) == (True, False, False)
+    assert small.report.peak.allocated_bytes < find_spec("t4").total_bytes < small.peak_bytes
+    for name in ("peak_bytes", "requested_bytes", "most_requested_bytes"):
+        assert getattr(small, name) == getattr(roomy, name)
+    assert small.with_room.trace.events[-1].action != "oom"
+    assert roomy.with_room is roomy.report
+    said = " ".join(repr(small).split())
+    assert said.startswith("It ran out of memory on t4-16gb. With room for all it allocates ")
+    assert exact(small.peak_bytes) in said
+    assert exact(small.peak_bytes) in small._repr_html_()
+    assert repr(roomy) == repr(roomy.report)
+    assert small.ledger.allocated_bytes == small.report.shortage.allocated_bytes  # where it ran out
+
+
+def test_the_context_may_be_stated():
+    found = account(wide_net, numbers("b", 8), loss=squares, gpu="t4", b=50, context_bytes="863MiB")
+    assert found.report.spec.context_bytes == 863 * MiB
+    assert found.at(b=60).report.spec.context_bytes == 863 * MiB
+    assert "904,921,088 as stated for the" in repr(found)
+    with pytest.raises(ValueError, match="context must be bytes or a size"):
+        account(wide_net, numbers("b", 8), loss=squares, b=50, context_bytes="large")
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,16 @@ def refused(capsys, *words: str) -> str:
         (("--gpu", "h1000"), "name must be a known GPU: got 'h1000'"),
         (("--gpu", "live", "--settings", "a:b"), "--settings are those of a simulated GPU: got 'a:b' with --gpu live"),
         (("--gpu", "live", "--torch", "2.15"), "--torch is the version that a simulated GPU follows: got '2.15' with"),
+        (("--gpu", "live", "--context", "1GiB"), "--context is that of a simulated GPU: got '1GiB' with --gpu live"),
+        (
+            ("--context", "much"),
+            "context must be bytes or a size such as \"863MiB\": got 'much'; units are B, KiB, MiB",
+        ),
+        (("--gpu", "t4", "--context", "20GiB"), "context must be less than the GPU's memory: got 21,474,836,480 bytes"),
+        (
+            ("--gpu", "a100"),
+            "name must say which of several GPUs is meant: got 'a100', known: a100-80gb, a100-40gb and",
+        ),
         (("--torch", "2.99"), "torch must be a version of PyTorch that has rules, 2.9, "),
         (("--rank", "2"), "--rank is which of --ranks: got 2 of no ranks; try --ranks 8 --rank 2."),
         (("--ranks", "2", "--rank", "2"), "rank must be one of the 2 ranks, 0 to 1: got 2."),

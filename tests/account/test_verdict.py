@@ -268,3 +268,42 @@ def test_json_has_what_the_verdict_is_made_of():
 def test_json_has_the_settings(run):
     found = run(LOOP, "--settings", "expandable_segments:True").figures
     assert found["allocator_settings"] == "expandable_segments:True"
+
+
+# ---- the CUDA context, whose size is assumed
+
+
+TIGHT = """
+import torch
+kept = [torch.empty(25_600_000, device="cuda") for _ in range(N)]  # 102,400,000 bytes in segments of 98 MiB
+"""
+
+
+@pytest.mark.parametrize(("n", "fits"), [(146, True), (147, False)])
+def test_a_verdict_that_hangs_on_the_context_says_so(run, n, fits):
+    found = run(TIGHT.replace("N", str(n)), "--gpu", "t4")
+    text = in_lines(found)
+    own = found.figures["fits"]["gpus"][0]
+    assert (own["fits"], own["hangs_on_context"]) == (fits, True)
+    assert own["context_range_bytes"] == [300 * 2**20, 1008 * 2**20]
+    said = (
+        "published contexts take 300 MiB to 1,008 MiB. Do not count on it."
+        if fits
+        else "It would fit with a context of"
+    )
+    assert said in text
+    shown = page(run, TIGHT.replace("N", str(n)), "--gpu", "t4")
+    assert said in shown
+    if fits:
+        assert "to spare, if the CUDA context is 560 MiB." in text
+        assert "MiB to spare, perhaps)" in text
+
+
+@pytest.mark.parametrize(("context", "fits"), [("320MiB", True), ("335544320", True), ("863MiB", False)])
+def test_a_context_that_is_stated_is_known(run, context, fits):
+    found = run(TIGHT.replace("N", "147"), "--gpu", "t4", "--context", context)
+    own = found.figures["fits"]["gpus"][0]
+    assert (own["fits"], own["hangs_on_context"]) == (fits, False)
+    assert own["context_range_bytes"] == [own["context_bytes"]] * 2
+    assert f"{own['context_bytes']:,d} as stated for the" in in_lines(found)
+    assert "published" not in found.report

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from every_byte.gpu.memory.specs import SPECS
+from every_byte.gpu.memory.specs import EXPLORED
 from every_byte.palette import CATEGORIES
 from utils import GPT, Ledger, SimulatedGPU
 from utils.experiments.gpt_step import ATTENTIONS, OPTIMIZERS, PRECISIONS, GPTStep, predicted
@@ -34,7 +34,7 @@ def drawn(seed) -> GPTStep:
         optimizer=draw.choice(list(OPTIMIZERS)),
         accumulates=draw.random() < 0.3,
         keeps_logits=draw.random() < 0.5,
-        gpu=draw.choice(list(SPECS)),
+        gpu=draw.choice(list(EXPLORED)),
     )
 
 

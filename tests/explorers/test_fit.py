@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from every_byte.gpu.memory.specs import SPECS
+from every_byte.gpu.memory.specs import EXPLORED
 from every_byte.units import short
 from utils.experiments.remedy_step import LOSSES
 from utils.explorers.fit import N_TRIED, WORTH_A_TRY, fit_explorer
@@ -234,7 +234,7 @@ def test_every_setting_has_a_closed_form_or_a_limit(explorer):
 
 def test_every_gpu_has_its_size(explorer):
     capacity = explorer.spec["capacity"]
-    gpus = [name for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16]
+    gpus = [name for name, spec in EXPLORED.items() if spec.capability >= WITH_BFLOAT16]
     assert list(capacity["bytes"]) == gpus == explorer.controls["gpu"].enabled
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from every_byte.gpu.memory.specs import SPECS
+from every_byte.gpu.memory.specs import EXPLORED
 from every_byte.units import exact
 from every_byte.widget.controls import of_the_account
 from utils.experiments.mesh_step import SHAPES, MeshStep
@@ -164,7 +164,7 @@ def test_a_large_model_s_verdict_is_of_its_share(explorer):
 
 def test_every_gpu_has_its_workspaces_and_its_size(explorer):
     capacity = explorer.spec["capacity"]
-    gpus = {name: spec for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16}
+    gpus = {name: spec for name, spec in EXPLORED.items() if spec.capability >= WITH_BFLOAT16}
     assert list(capacity["bytes"]) == list(gpus) == explorer.controls["gpu"].enabled
     for name, spec in gpus.items():
         assert explorer.controls["gpu"].letters(name) == {"W": spec.cublas_workspace_bytes}

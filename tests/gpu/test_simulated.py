@@ -99,8 +99,8 @@ def test_parameters_keep_their_identity_and_ties(gpu):
 
 
 def test_unknown_names():
-    with pytest.raises(ValueError, match=r"got 'a100', known: a100-80gb, .*did you mean 'a100-[48]0gb'\?"):
-        SimulatedGPU("a100")
+    with pytest.raises(ValueError, match=r"got 'a100-81gb', known: a100-80gb, .*did you mean 'a100-[48]0gb'\?"):
+        SimulatedGPU("a100-81gb")
     with pytest.raises(ValueError, match=r"name must be a known GPU: got 'abacus'"):
         open_gpu("abacus")
     with pytest.raises(ValueError, match="got 7"):

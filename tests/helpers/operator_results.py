@@ -10,9 +10,10 @@ from functools import cache
 from itertools import islice
 
 import torch
-from operator_samples import Event, Outcome, drawn, operators, outcome, run, signature
+from operator_samples import MODES, ON_A100, Event, Outcome, drawn, operators, outcome, run, signature
 from places import RECORDED
 
+from every_byte.verify.simulated import GPUS
 from utils import SimulatedGPU
 
 FOLDER = RECORDED / "operators"
@@ -38,7 +39,7 @@ class Result:
     cuda: Outcome
     simulated: Outcome
     flags: frozenset[str]
-    operators: frozenset[str]
+    operators: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         parts = zip(("forward", "backward"), *((x.forward, x.backward) for x in (self.cuda, self.simulated)))
@@ -47,16 +48,31 @@ class Result:
         return "\n".join(lines + [self.simulated.error])
 
 
+def modes_of(card: str) -> list[str]:
+    """The modes in which the samples were recorded on a card; none, if they were not."""
+    return [mode for mode in (*MODES, *ON_A100) if (FOLDER / f"{mode}.{card}.jsonl.gz").is_file()]
+
+
 @cache
-def recorded(mode: str) -> dict[str, list[list]]:
-    """What the CUDA build made of each operator's samples: a signature and the fields of an Outcome each."""
-    with gzip.open(FOLDER / f"{mode}.a100.jsonl.gz", "rt", encoding="utf-8") as file:
-        return dict(map(json.loads, file))
+def recorded(mode: str, card: str = "a100") -> dict[str, list[list]]:
+    """What the CUDA build made of each operator's samples: a signature and the fields of an Outcome each.
+
+    Of cards other than the A100 a file holds what is not as on that one.
+    """
+    with gzip.open(FOLDER / f"{mode}.{card}.jsonl.gz", "rt", encoding="utf-8") as file:
+        held = dict(map(json.loads, file))
+    return held if card == "a100" else {name: rows or recorded(mode)[name] for name, rows in held.items()}
 
 
-def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str], frozenset[str]]:
-    """One sample on a simulated A100, with what was not modelled in it, and which operators ran."""
-    with SimulatedGPU("a100-80gb") as gpu:
+def own(mode: str, card: str) -> list[str]:
+    """The operators whose samples a card treats otherwise than the A100."""
+    with gzip.open(FOLDER / f"{mode}.{card}.jsonl.gz", "rt", encoding="utf-8") as file:
+        return [name for name, rows in map(json.loads, file) if rows]
+
+
+def simulate(op, mode: str, sample, card: str = "a100") -> tuple[Outcome, frozenset[str], frozenset[str]]:
+    """One sample on that simulated card, with what was not modelled in it, and the operators that ran, by type."""
+    with SimulatedGPU(GPUS[card]) as gpu:
         gpu._memory.blas_workspaces.taken = {
             ("forward", 0): None,
             ("backward", 0): None,
@@ -73,7 +89,7 @@ def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str], frozenset[
             return [(kinds[e.action], e.allocation, e.n_bytes) if e.action in kinds else None for e in happened]
 
         came = outcome(lambda mark: run(op, mode, sample, gpu.device, mark, gpu.autocast), position, events)
-        return came, gpu.unmodelled, frozenset(gpu.trace.operators)
+        return came, frozenset(gpu.unmodelled), frozenset(gpu.trace.operators)
 
 
 def verdict(cuda: Outcome, simulated: Outcome, flags: frozenset[str]) -> str:
@@ -87,22 +103,22 @@ def verdict(cuda: Outcome, simulated: Outcome, flags: frozenset[str]) -> str:
     return EXACT if cuda == simulated else WRONG
 
 
-def results(mode: str, names: Iterable[str], at_most: int | None = None) -> Iterator[Result]:
+def results(mode: str, names: Iterable[str], at_most: int | None = None, card: str = "a100") -> Iterator[Result]:
     """The samples of these operators in a mode, each compared with its recording: all, or the first ones of each."""
     cudnn_sdp = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(False)
     try:
-        with SimulatedGPU("a100-80gb"), warnings.catch_warnings():  # around all others, which then open faster
+        with SimulatedGPU(GPUS[card]), warnings.catch_warnings():  # around all others, which then open faster
             warnings.simplefilter("ignore")
             for name in names:
-                yield from _of_one(mode, name, at_most)
+                yield from _of_one(mode, name, at_most, card)
     finally:
         torch.backends.cuda.enable_cudnn_sdp(cudnn_sdp)
 
 
-def _of_one(mode: str, name: str, at_most: int | None) -> Iterator[Result]:
+def _of_one(mode: str, name: str, at_most: int | None, card: str) -> Iterator[Result]:
     op, held = operators()[name], defaultdict(list)
-    for about, *rest in recorded(mode)[name]:
+    for about, *rest in recorded(mode, card)[name]:
         held[about].append(Outcome(*rest))
     for number, sample in enumerate(islice(drawn(op, mode), at_most)):
         about = signature(sample)
@@ -111,7 +127,7 @@ def _of_one(mode: str, name: str, at_most: int | None) -> Iterator[Result]:
                 f"{name}: every sample must be recorded: number {number}, {about}, is not; record all anew."
             )
         cuda = held[about].pop(0)
-        ours, flags, ran = simulate(op, mode, sample)
+        ours, flags, ran = simulate(op, mode, sample, card)
         yield Result(name, mode, number, about, verdict(cuda, ours, flags), cuda, ours, flags, ran)
     if at_most is None and any(held.values()):
         raise ValueError(f"{name}: every recorded sample must be drawn: {list(filter(held.get, held))} were not.")

@@ -17,6 +17,8 @@ import torch
 
 MODES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "autocast": torch.float32}
 """How samples are run: of which type they are; under autocast, they go to bfloat16."""
+ON_A100 = {"complex64": torch.complex64, "float16": torch.float16, "float64": torch.float64, "int64": torch.int64}
+"""Types of samples that are run on one card alone."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,14 @@ def name_of(op) -> str:
 
 def drawn(op, mode: str) -> Iterator:
     """The samples of an operator in a mode, on the CPU, the same in each process; none where it knows no such type."""
-    dtype = MODES[mode]
+    dtype = (MODES | ON_A100)[mode]
     known = {*op.dtypes, *op.dtypesIfCUDA}
     if dtype not in known and not (dtype is torch.bfloat16 and torch.float16 in known):
         return  # bfloat16 is known of some operators on some GPUs alone
     torch.manual_seed(0)
     random.seed(0)
-    samples = op.sample_inputs("cpu", dtype, requires_grad=op.supports_autograd)
+    differentiable = op.supports_autograd and (dtype.is_floating_point or dtype.is_complex)
+    samples = op.sample_inputs("cpu", dtype, requires_grad=differentiable)
     while True:
         with as_without_gpu(), warnings.catch_warnings():
             warnings.simplefilter("ignore")

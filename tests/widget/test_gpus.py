@@ -14,7 +14,7 @@ from every_byte.formula.formula import Formula, Term
 from every_byte.gpu.device import spec_of
 from every_byte.gpu.live import machine
 from every_byte.gpu.live.gpu import LIVE
-from every_byte.gpu.memory.specs import SPECS, find_spec
+from every_byte.gpu.memory.specs import EXPLORED, SPECS, find_spec
 from every_byte.widget import Account, Control, Explorer
 from every_byte.widget.gpus import NO_KERNEL, available_gpus, beside_its_simulation, for_a_page, gpu_controls
 from utils.experiments.checkpointed_step import CheckpointedStep
@@ -101,7 +101,7 @@ def test_with_a_gpu_it_is_the_last_option_by_its_name(name, opened):
     gpu = found.controls["gpu"].spec()
     *simulated, own = gpu["options"]
     assert own == OPTION
-    assert set(simulated) <= set(SPECS)
+    assert set(simulated) <= set(EXPLORED)
     assert (gpu["disabled"], gpu["live"]) == ({}, {OPTION: NAME})
     beside = found.controls["beside"].spec()
     assert (beside["when"], beside["hides"], beside["selects"]) == ({"gpu": [OPTION]}, True, False)
@@ -303,5 +303,5 @@ def test_measured_again_is_another_request(opened):
 def test_specs_by_name_and_of_this_machine(opened):
     assert spec_of("t4-16gb") is SPECS["t4-16gb"]
     assert spec_of(SPEC) is SPEC
-    assert available_gpus() == SPECS | {OPTION: SPEC}
+    assert available_gpus() == EXPLORED | {OPTION: SPEC}
     assert list(available_gpus((9, 0))) == ["h100-80gb", "h200-141gb", "b200-180gb", OPTION]

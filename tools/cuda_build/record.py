@@ -5,6 +5,7 @@
     python tools/cuda_build/record.py --cases mine.py --out there   all cases of a file, on all cards that they name
     python tools/cuda_build/record.py --check tests/reference/2.13.0       again: does each give what that folder holds?
     python tools/cuda_build/record.py --all --out tests/reference/2.14.0   all cases of all files, each where it belongs
+    python tools/cuda_build/record.py --all --on t4,l40s --out there       the same on these cards, whatever cases name
 
 Run tools/cuda_build/setup.sh once before. Each case runs in a process of its own, a fork of one that has imported torch
 unless it names settings, on each card that it names, with the settings in `case.settings` and the memory of
@@ -14,6 +15,7 @@ every_byte/gpu/record.py records the same on a real GPU.
 """
 
 import argparse
+import importlib
 import itertools
 import json
 import os
@@ -54,11 +56,16 @@ CASES = HERE.parent.parent / "tests" / "reference" / "cases.py"
 STUB_SETTINGS = ("STUB_CUDA_MEM", "STUB_CUDA_CONTEXT", "STUB_CUDA_OCC", "STUB_CUDA_CUDNN_WS")
 
 
-def jobs(names: Sequence[str], cards: Sequence[str], cases: dict[str, Callable]) -> list[tuple[str, str]]:
+def jobs(
+    names: Sequence[str], cards: Sequence[str], cases: dict[str, Callable], on: Sequence[str] = ()
+) -> list[tuple[str, str]]:
     """What is to be recorded, (case, card): each chosen case on those of its cards that are asked for; [] asks for all.
 
+    `on` has each chosen case recorded on these cards, whichever it names.
     Raises: ValueError for a name or a card that stands for nothing.
     """
+    if on:
+        return [(name, card) for name in chosen(names, cases) for card in on]
     pairs = [(name, card) for name in chosen(names, cases) for card in cases[name].cards]
     known = list(dict.fromkeys(card for _, card in pairs))
     for card in cards:
@@ -68,16 +75,20 @@ def jobs(names: Sequence[str], cards: Sequence[str], cases: dict[str, Callable])
 
 
 def keeps_events(case: Callable, card: str) -> bool:
-    """Whether a case's file holds every event on that card, or marks alone."""
+    """Whether a case's file holds every event on that card, or marks alone; other cards are as its first."""
+    card = card if card in case.cards else case.cards[0]
     return card in getattr(case, "events", case.cards)
 
 
 def record_on(card: str, name: str, case: Callable) -> dict:
-    """Record a case in this process, where the stub libraries stand for that card, and return what its file holds."""
+    """Record a case in this process, where the stub libraries stand for that card, and return what its file holds.
+
+    Cards that the case does not name are compared with those that it does: labels, which take the time, are left out.
+    """
     gpu = LiveGPU()
     torch.set_num_threads(1)
     about = {"torch": torch.__version__, "card": card, "device_name": gpu.name, "case": name}
-    return about | record_case(case, gpu, keeps_events(case, card))
+    return about | record_case(case, gpu, keeps_events(case, card), card in case.cards)
 
 
 def frees_in_order(events: Iterable[list]) -> list[list]:
@@ -145,7 +156,7 @@ def forks() -> Forks:
 
 def run(name: str, card: str, cases: Path, out: Path, held: Path | None, forks: Forks) -> bool:
     """Record one case on one card in a process of its own, compare with what is held, and print how it went."""
-    command = [str(HERE / "run.sh"), __file__, name, "--child", "--cards", card]
+    command = [str(HERE / "run.sh"), __file__, name, "--child", "--on", card]
     command += ["--cases", str(cases), "--out", str(out)]
     with tempfile.TemporaryDirectory() as apart:
         case = load_cases(cases)[name]
@@ -187,6 +198,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--cases", type=Path, default=CASES, help="a file with a dict CASES of functions case(env)")
     parser.add_argument("--all", action="store_true", help="all files of cases, each to or from its folder in FOLDER")
     parser.add_argument("--cards", default="", help="such as a100,h100; default: all that the cases name")
+    parser.add_argument("--on", default="", metavar="CARDS", help="record on these cards, whichever the cases name")
     parser.add_argument("--out", type=Path, default=Path("recordings"), help="the folder to write to")
     parser.add_argument("--check", type=Path, metavar="FOLDER", help="write nothing; compare with the files there")
     parser.add_argument("--missing", action="store_true", help="record those alone of which --out holds no file yet")
@@ -196,14 +208,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.all and (arguments.names or arguments.cards or arguments.cases != CASES):
         parser.error("--all goes without names, --cards and --cases")
-    cards = list(filter(None, arguments.cards.split(",")))
+    cards, on = (list(filter(None, cards.split(","))) for cards in (arguments.cards, arguments.on))
     if arguments.serve:
+        importlib.import_module("torch._dynamo")  # every optimizer does, in two seconds: once here, not in each fork
         read_symbols()
         serve(lambda path, *_: _kept_cases(path), lambda path, name, out: _record(path, name, out, *cards))
         return 0
     try:
         files = files_of_cases(CASES.parent) if arguments.all else {arguments.cases: ""}
-        work = [(path, *pair) for path in files for pair in jobs(arguments.names, cards, load_cases(path))]
+        work = [(path, *pair) for path in files for pair in jobs(arguments.names, cards, load_cases(path), on)]
     except ValueError as error:
         parser.exit(2, f"{parser.prog}: {error}\n")
     if arguments.missing:

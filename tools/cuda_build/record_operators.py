@@ -2,6 +2,7 @@
 
     python tools/cuda_build/record_operators.py                     all operators, into tests/reference/2.13.0/operators
     python tools/cuda_build/record_operators.py cumprod 'nn.*' --out there
+    python tools/cuda_build/record_operators.py --card l40s         on another card: what is not as on the a100, packed
 
 Run tools/cuda_build/setup.sh once before; the database wants `expecttest`, on PYTHONPATH. What a file holds is said in
 tests/reference/README.md. Some samples end the CUDA build's process: it is begun again behind their operator.
@@ -76,14 +77,14 @@ def record(mode: str, names: list[str]) -> None:
         print(json.dumps([name, rows]), flush=True)
 
 
-def lines_of(mode: str, names: list[str]):
+def lines_of(card: str, mode: str, names: list[str]):
     """What a process prints that records these operators, and None where it fell silent."""
     process = subprocess.Popen(
         [str(HERE / "run.sh"), __file__, "--child", mode, *names],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=os.environ | {"STUB_CUDA_GPU": "a100"},
+        env=os.environ | {"STUB_CUDA_GPU": card},
     )
     waiting: queue.Queue = queue.Queue()
 
@@ -107,37 +108,50 @@ def main() -> None:
     """The command line: see the head of this file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=["*"])
+    parser.add_argument("--card", default="a100")
+    parser.add_argument("--modes", default="", help="such as float32,bfloat16; default: all of the card")
     parser.add_argument("--out", type=Path, default=ROOT / "tests" / "reference" / "2.13.0" / "operators")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         record(arguments.names[0], arguments.names[1:])
         return
-    from operator_samples import MODES, operators
+    from operator_samples import MODES, ON_A100, operators
 
     from every_byte.progress import Beside, Counted
     from every_byte.whole_files import write_whole
 
     names = [name for name in operators() if any(fnmatch.fnmatch(name, pattern) for pattern in arguments.names)]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for mode in MODES:
+    modes = list(filter(None, arguments.modes.split(","))) or [*MODES, *(ON_A100 if arguments.card == "a100" else ())]
+    for mode in modes:
         found, counted = {}, Counted(mode, len(names))
         with Beside(counted):
-            for name, rows in record_all(mode, names):
+            for name, rows in record_all(arguments.card, mode, names):
                 counted.n_done = names.index(name) + 1
                 if rows:
                     found[name] = rows
+        if arguments.card != "a100":
+            found = as_on_the_a100(found, arguments.out / f"{mode}.a100.jsonl.gz")
         text = "\n".join(json.dumps([name, rows]) for name, rows in found.items()) + "\n"
-        write_whole(arguments.out / f"{mode}.a100.jsonl.gz", gzip.compress(text.encode(), mtime=0))
-        print(f"{mode}: {len(found)} operators, {sum(map(len, found.values())):,d} samples")
+        write_whole(arguments.out / f"{mode}.{arguments.card}.jsonl.gz", gzip.compress(text.encode(), mtime=0))
+        own = [rows for rows in found.values() if rows]
+        print(f"{mode}: {len(found)} operators, {sum(map(len, own)):,d} samples of {len(own)}", flush=True)
 
 
-def record_all(mode: str, waiting: list[str]):
+def as_on_the_a100(found: dict[str, list], a100: Path) -> dict[str, list | None]:
+    """Each operator's rows, None where they are those of the A100, in whatever order they were drawn."""
+    with gzip.open(a100, "rt", encoding="utf-8") as file:
+        held = dict(map(json.loads, file))
+    return {name: None if sorted(rows) == sorted(held.get(name, ())) else rows for name, rows in found.items()}
+
+
+def record_all(card: str, mode: str, waiting: list[str]):
     """Each operator's name and rows, from as many processes as it takes: some samples end the CUDA build's."""
     while waiting:
         current = waiting[0]
         done = True
-        for line in lines_of(mode, waiting):
+        for line in lines_of(card, mode, waiting):
             if line is None:
                 break
             current, done = line[0], len(line) == 2

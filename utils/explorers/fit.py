@@ -1,6 +1,6 @@
 """The explorer of what makes a model's training fit: its step with any remedy, the peak, and what to try next."""
 
-from every_byte.gpu.memory.specs import SPECS
+from every_byte.gpu.memory.specs import EXPLORED
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact, short
 from every_byte.widget import Account, Control, Explorer, Limit
@@ -98,7 +98,7 @@ def remark(run: StepRun, settings: dict) -> str:
     where = _moment(run, n_bytes)
     said = f"The peak: {exact(n_bytes)} requested, {where}."
     there = [
-        name for name, spec in SPECS.items() if spec.capability >= WITH_BFLOAT16 and n_bytes <= spec.allocator_bytes
+        name for name, spec in EXPLORED.items() if spec.capability >= WITH_BFLOAT16 and n_bytes <= spec.allocator_bytes
     ]
     return f"{said} {_fits_on(there)} {_long(settings)}{_try_next(settings, n_bytes)}"
 

@@ -1,6 +1,5 @@
 """Advice about a reader's step: each remedy that can be applied, run; the best together; and what fits."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,6 +7,7 @@ from functools import cached_property
 from every_byte.gpu.capacity import room_on
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec, spec_here
+from every_byte.units import number_of_bytes
 
 from ..batch import unfilled
 from ..training_step import TrainingStep
@@ -22,7 +22,6 @@ from .runs import Bench, Ran, made_once, quiet
 from .selective import selective, selective_within
 
 SHARES = 0.25, 0.5
-_UNITS = {"B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
 @dataclass(frozen=True, repr=False)
@@ -193,13 +192,10 @@ def bytes_of(budget: int | str) -> int:
 
     Raises: ValueError for what is neither.
     """
-    if isinstance(budget, int) and not isinstance(budget, bool) and budget > 0:
-        return budget
-    written = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\s*", str(budget), re.IGNORECASE)
-    unit = ((written[2] or "") + "B").upper() if written else ""
-    if unit not in _UNITS or not float(written[1]):
+    n_bytes = number_of_bytes(budget)
+    if n_bytes is None:
         raise ValueError(f'budget must be bytes or a size such as "24GiB": got {budget!r}; units are B, KiB, MiB, GiB.')
-    return int(float(written[1]) * _UNITS[unit])
+    return n_bytes
 
 
 class _Running:

@@ -97,7 +97,8 @@ class Bench:
     @property
     def _judged(self) -> GPUSpec:
         """A GPU that has the budget for its segments."""
-        return replace(self.spec, total_bytes=self.budget_bytes + self.spec.context_bytes)
+        total_bytes = self.budget_bytes + self.spec.context_bytes
+        return replace(self.spec, total_bytes=total_bytes, context_is_stated=True)
 
 
 def spec_with_room(spec: GPUSpec) -> GPUSpec:

@@ -53,8 +53,10 @@ class Recorder:
         self.gpu.reset_peak_memory_stats()
 
 
-def record_case(case: Callable, gpu: LiveGPU, keep_events: bool) -> dict:
+def record_case(case: Callable, gpu: LiveGPU, keep_events: bool, labels: bool = True) -> dict:
     """Run a case on a GPU, in a process where nothing has run on it, and return what its file holds of the run.
+
+    Without labels, events do not say which operator asked for them, which takes most of the time.
 
     Raises: ValueError if the result does not add up.
     """
@@ -62,7 +64,7 @@ def record_case(case: Callable, gpu: LiveGPU, keep_events: bool) -> dict:
     torch.backends.cuda.enable_cudnn_sdp(case.cudnn_sdp)
     # Labels come from the stacks of C++, which are slow to note. Those of frees are not: noting them, PyTorch 2.11 lost
     # the exception, such as the one that ends a checkpoint early, that had them freed.
-    detail = {"stacks": "all", "context": "alloc"} if keep_events else {"stacks": "python", "context": None}
+    detail = {"stacks": "all", "context": "alloc"} if keep_events and labels else {"stacks": "python", "context": None}
     torch.cuda.memory._record_memory_history(max_entries=10_000_000, **detail)
     gc.collect()
     gc.disable()

@@ -84,6 +84,7 @@ class LiveGPU:
             gpu.multi_processor_count,
             gpu.max_threads_per_multi_processor,
             rules=rules_here(),
+            l2_bytes=getattr(gpu, "L2_cache_size", 0),
         )
 
     def __repr__(self) -> str:

@@ -79,8 +79,9 @@ def _message(error: OutOfMemory, spec: GPUSpec, operation: str, settings: str) -
     return (
         f"CUDA out of memory (simulated {spec.name}): {operation or 'an allocation'} asked for "
         f"{exact(error.requested_bytes)}{segment}. The GPU has {exact(spec.total_bytes)}, of which the CUDA "
-        f"context takes {exact(spec.context_bytes)} (assumed) and PyTorch holds {exact(error.reserved_bytes)}: "
-        f"{exact(error.allocated_bytes)} allocated, {exact(error.cached_bytes)} reserved but not allocated. "
+        f"context takes {exact(spec.context_bytes)} ({spec.context_said}) and PyTorch holds "
+        f"{exact(error.reserved_bytes)}: {exact(error.allocated_bytes)} allocated, {exact(error.cached_bytes)} "
+        "reserved but not allocated. "
         f"{exact(error.free_bytes)} are free. {allowed}Use a smaller batch or sequence, fewer bytes per element, or a "
         f"larger GPU.{followed}"
     )
@@ -121,7 +122,7 @@ def _uncached_message(error: OutOfMemory, spec: GPUSpec, operation: str, setting
     return (
         f"CUDA error: out of memory (simulated {spec.name}): {operation or 'an allocation'} asked the driver for "
         f"{exact(error.requested_bytes)}. The GPU has {exact(spec.total_bytes)}, of which the CUDA context takes "
-        f"{exact(spec.context_bytes)} (assumed) and PyTorch {exact(error.reserved_bytes)}, if the driver rounds as "
-        "PyTorch does. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU. "
+        f"{exact(spec.context_bytes)} ({spec.context_said}) and PyTorch {exact(error.reserved_bytes)}, if the driver "
+        "rounds as PyTorch does. Use a smaller batch or sequence, fewer bytes per element, or a larger GPU. "
         f"It follows {settings}."
     )

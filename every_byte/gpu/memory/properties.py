@@ -7,17 +7,6 @@ from every_byte.units import MiB
 
 from .specs import GPUSpec
 
-_L2_BYTES = {
-    "NVIDIA A100-SXM4-80GB": 40 * MiB,
-    "NVIDIA A100-SXM4-40GB": 40 * MiB,
-    "NVIDIA H100 80GB HBM3": 50 * MiB,
-    "NVIDIA H200": 60 * MiB,
-    "NVIDIA B200": 132_644_864,
-    "NVIDIA L40S": 96 * MiB,
-    "NVIDIA GeForce RTX 3090": 6 * MiB,
-    "Tesla T4": 4 * MiB,
-}
-
 
 @dataclass(frozen=True, repr=False)
 class DeviceProperties:
@@ -75,6 +64,7 @@ class DeviceProperties:
             spec.threads_per_multiprocessor,
             optin,
             optin + 1024 if spec.capability >= (8, 0) else optin,
-            _L2_BYTES.get(spec.device_name, 0),
+            spec.l2_bytes,
             spec.device_name,
+            is_integrated=int(spec.shares_memory),
         )

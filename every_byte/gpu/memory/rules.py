@@ -101,13 +101,22 @@ class Rules:
 
 
 def of_architecture(table: Mapping[Architecture, object], capability: Architecture):
-    """What a table says of a GPU: its entry for the newest architecture that is not newer than the GPU's."""
-    return table[max(known for known in table if known <= capability)]
+    """What a table says of a GPU: its entry for the newest architecture that is not newer than the GPU's.
+
+    A GPU older than all gets the oldest: no build of PyTorch on PyPI has kernels for one.
+    """
+    return table[max((known for known in table if known <= capability), default=min(table))]
 
 
 PYTORCH_2_13 = Rules(
     torch_version="2.13",
-    cublas_workspace_bytes={(0, 0): 8_519_680, (9, 0): 33_554_432, (11, 0): 8_519_680},
+    cublas_workspace_bytes={
+        (0, 0): 8_519_680,
+        (9, 0): 33_554_432,
+        (11, 0): 8_519_680,
+        (12, 0): 33_554_432,
+        (13, 0): 8_519_680,
+    },
     sort_in_one_tile={4: 4864, 8: 2304},
     sort_tiles={(7, 5): {4: 11776, 8: 2816}, (8, 0): {4: 6528, 8: 3840}, (9, 0): {4: 6528, 8: 4608}},
     row_sort_tiles={

@@ -1,75 +1,22 @@
-"""What a GPU is, as far as memory depends on it: its size, its architecture, its multiprocessors."""
+"""The GPUs that can be simulated by name, and how one is found: as people write it, by the rules of a version."""
 
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 from difflib import get_close_matches
 
-from every_byte.units import MiB
-
-from .rules import PYTORCH_2_13, Rules, of_architecture
+from .card import CONTEXT_BYTES, GPUSpec
+from .cards import IN_THE_BOOK, OTHERS
+from .contexts import stated_context
 from .versions import rules_followed, rules_of
 
-CONTEXT_BYTES = 560 * MiB
-"""Assumed size of the CUDA context: what the driver and the kernels' code take outside the allocator.
+__all__ = ["CONTEXT_BYTES", "EXPLORED", "SPECS", "GPUSpec", "by_version", "find_spec", "simulated_spec", "spec_here"]
+__all__ += ["with_context", "with_rules_of"]
 
-It differs between drivers and is a stated assumption, never part of a figure that the book calls exact."""
+EXPLORED: dict[str, GPUSpec] = {spec.name: spec for spec in IN_THE_BOOK}
+"""The GPUs that an explorer offers, each held by recordings of its own."""
 
-
-@dataclass(frozen=True)
-class GPUSpec:
-    """One kind of GPU, and the rules of the PyTorch version that its simulation follows.
-
-    Unit:   `total_bytes` and `context_bytes` in bytes.
-    Source: `torch.cuda.get_device_properties` of such a GPU; the CUDA programming guide for threads.
-    """
-
-    name: str
-    device_name: str
-    capability: tuple[int, int]
-    total_bytes: int
-    multiprocessors: int
-    threads_per_multiprocessor: int = 2048
-    context_bytes: int = CONTEXT_BYTES
-    rules: Rules = PYTORCH_2_13
-
-    @property
-    def torch_version(self) -> str:
-        """The version of PyTorch whose rules its simulation follows."""
-        return self.rules.torch_version
-
-    @property
-    def cublas_workspace_bytes(self) -> int:
-        """What PyTorch gives each cuBLAS handle to work in: by 2.13, 32 MiB on Hopper and Blackwell, 8.125 MiB before.
-
-        Source: `torch.backends.cuda.cublas_workspace_size()` of the CUDA build for each of these GPUs.
-        """
-        return of_architecture(self.rules.cublas_workspace_bytes, self.capability)
-
-    @property
-    def shared_memory_per_block(self) -> int:
-        """The shared memory in bytes that one thread block may take, if it asks for it.
-
-        Source: the CUDA programming guide, compute capabilities; `sharedMemPerBlockOptin` of such a GPU.
-        """
-        kib = {(7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 7): 163, (9, 0): 227, (10, 0): 227, (10, 3): 227}
-        return kib.get(self.capability, 99) * 1024
-
-    @property
-    def allocator_bytes(self) -> int:
-        """What is left for the caching allocator once the CUDA context is there."""
-        return self.total_bytes - self.context_bytes
-
-
-_KNOWN = (
-    GPUSpec("a100-80gb", "NVIDIA A100-SXM4-80GB", (8, 0), 85_097_971_712, 108),
-    GPUSpec("a100-40gb", "NVIDIA A100-SXM4-40GB", (8, 0), 42_298_834_944, 108),
-    GPUSpec("h100-80gb", "NVIDIA H100 80GB HBM3", (9, 0), 85_017_624_576, 132),
-    GPUSpec("h200-141gb", "NVIDIA H200", (9, 0), 150_109_880_320, 132),
-    GPUSpec("b200-180gb", "NVIDIA B200", (10, 0), 191_514_607_616, 148),
-    GPUSpec("l40s-48gb", "NVIDIA L40S", (8, 9), 47_697_362_944, 142, 1536),
-    GPUSpec("rtx3090-24gb", "NVIDIA GeForce RTX 3090", (8, 6), 25_296_044_032, 82, 1536),
-    GPUSpec("t4-16gb", "Tesla T4", (7, 5), 15_655_829_504, 40, 1024),
-)
-SPECS: dict[str, GPUSpec] = {spec.name: spec for spec in _KNOWN}
+SPECS: dict[str, GPUSpec] = EXPLORED | {spec.name: spec for spec in OTHERS}
 """The GPUs that can be simulated by name."""
 
 
@@ -91,6 +38,25 @@ def spec_here(name: "str | GPUSpec", torch_version: str = "") -> GPUSpec:
     return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=rules_followed())
 
 
+def simulated_spec(name: str | GPUSpec, torch_version: str = "", context_bytes: int | str | None = None) -> GPUSpec:
+    """A GPU by the rules of that version, by default the book's or a spec's own, and with that CUDA context.
+
+    Raises: as `by_version` and `with_context`.
+    """
+    spec = by_version(name, torch_version) if torch_version else name if isinstance(name, GPUSpec) else find_spec(name)
+    return with_context(spec, context_bytes)
+
+
+def with_context(spec: GPUSpec, context_bytes: int | str | None) -> GPUSpec:
+    """A GPU whose CUDA context has a known size, in bytes or such as "863MiB"; None for the one that is assumed.
+
+    Raises: ValueError for what is no size, and for more than the GPU has.
+    """
+    if context_bytes is None:
+        return spec
+    return replace(spec, context_bytes=stated_context(context_bytes, spec.total_bytes), context_is_stated=True)
+
+
 def with_rules_of(name: "str | GPUSpec", other: GPUSpec) -> GPUSpec:
     """A GPU by the rules that another one follows; a spec keeps its own. Raises: as `find_spec`."""
     return name if isinstance(name, GPUSpec) else replace(find_spec(name), rules=other.rules)
@@ -99,10 +65,42 @@ def with_rules_of(name: "str | GPUSpec", other: GPUSpec) -> GPUSpec:
 def find_spec(name: str) -> GPUSpec:
     """The spec of that name, by the rules of the version that the book follows.
 
-    Raises: ValueError for a name that is not in `SPECS`, with the nearest one.
+    The name is one of `SPECS`, or what people call it, where only one is called so: "4090", "RTX 4090", "Tesla T4", as
+    PyTorch names it, "NVIDIA GeForce RTX 4090".
+
+    Raises: ValueError for a name that no GPU has, with the nearest one, and for one that several have, with each.
     """
     if name in SPECS:
         return SPECS[name]
+    called = [spec for spec in SPECS.values() if _plain(str(name)) in _called(spec)]
+    if len(called) == 1:
+        return called[0]
+    if called:
+        *most, last = (spec.name for spec in called)
+        raise ValueError(
+            f"name must say which of several GPUs is meant: got {name!r}, known: {', '.join(most)} and {last}; "
+            f"try {called[0].name!r}."
+        )
     near = get_close_matches(str(name).lower(), SPECS, n=1, cutoff=0.3)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     raise ValueError(f"name must be a known GPU: got {name!r}, known: {', '.join(SPECS)}{hint}")
+
+
+_AS_OF = {"gb10-128gb": "dgxspark", "rtx6000ada-48gb": "6000ada", "h100-80gb": "h100sxm", "a100-80gb": "a100sxm80gb"}
+"""What else some are called."""
+
+
+def _plain(name: str) -> str:
+    """A name without what does not tell GPUs apart: capitals, the maker's and the families' names, spaces."""
+    return re.sub("nvidia|geforce|tesla|[^a-z0-9]", "", name.lower())
+
+
+def _called(spec: GPUSpec) -> Iterator[str]:
+    """Whatever a GPU is called, plainly, with its size and without."""
+    model, size = spec.name.rsplit("-", 1)
+    for stem in (_plain(model), _plain(model).removeprefix("rtx"), _plain(spec.device_name)):
+        yield from (stem, stem + size, stem + size.removesuffix("gb"), stem + size.removesuffix("b"))
+    if model.partition("-")[0] != model:  # as h100-pcie, an h100
+        yield model.partition("-")[0]
+    if spec.name in _AS_OF:
+        yield _AS_OF[spec.name]

@@ -7,6 +7,7 @@ from functools import cache
 
 import torch
 
+from .card import GPUSpec
 from .rules import PYTORCH_2_11, PYTORCH_2_13, PYTORCH_2_14, PYTORCH_2_15, Rules
 
 BOOK = "2.13"
@@ -104,13 +105,25 @@ def what_to_know(rules: Rules) -> str:
     return ""
 
 
+BY_THE_RULES = "Figures are by the rules of {}, which no build on PyPI runs on this card."
 _said: set[str] = set()
 
 
 def say_once(rules: Rules) -> None:
     """Warn in one line, once for a process, of what should be known of figures by these rules."""
-    text = what_to_know(rules)
-    if text and text not in _said:
+    if text := what_to_know(rules):
+        _warn(text)
+
+
+def say_once_of(spec: GPUSpec) -> None:
+    """Warn once of a GPU by the rules of a version: what `say_once` says, and that no build has kernels for it."""
+    say_once(spec.rules)
+    if spec.has_no_kernels:
+        _warn(f"{spec.has_no_kernels} {BY_THE_RULES.format(spec.torch_version)}")
+
+
+def _warn(text: str) -> None:
+    if text not in _said:
         _said.add(text)
         warnings.warn_explicit(text, UserWarning, "every_byte", 1)  # no line of code, which would be printed below it
 

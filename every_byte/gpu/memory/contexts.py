@@ -1,0 +1,92 @@
+"""The CUDA context: what is assumed of its size, what has been published, and what a verdict may say of it.
+
+The driver takes it before the first tensor: its own state and the code of the kernels. Since CUDA 11.7 kernels are
+loaded when they are first used, so that it grows with what a program runs.
+"""
+
+from typing import NamedTuple
+
+from every_byte.units import MiB, number_of_bytes, short
+
+CONTEXT_BYTES = 560 * MiB
+"""What is assumed where nothing is stated: in the middle of what is published, and never part of a figure that the book
+calls exact. No architecture has a figure of its own for the PyTorch that is followed, so all have this one."""
+
+
+class Published(NamedTuple):
+    """A context that somebody measured; `generation` is the major number of the compute capability, 0 if unknown."""
+
+    n_bytes: int
+    generation: int
+    what: str
+    source: str
+
+
+PUBLISHED = (
+    Published(300 * MiB, 0, "by a maintainer, kernels loaded when used", "https://github.com/pytorch/pytorch/issues/107667"),
+    Published(400 * MiB, 0, "by a maintainer, kernels loaded when used", "https://github.com/pytorch/pytorch/issues/109888"),
+    Published(723 * MiB, 0, "PyTorch 1.4", "https://discuss.pytorch.org/t/73021"),
+    Published(400 * MiB, 7, "V100, PyTorch 1.1", "https://github.com/pytorch/pytorch/issues/20532"),
+    Published(1008 * MiB, 7, "Titan V, PyTorch 1.3", "https://github.com/pytorch/pytorch/issues/28394"),
+    Published(863 * MiB, 8, "A100, training nanoGPT", "https://erees.dev/transformer-memory/"),
+    Published(1001 * MiB, 8, "RTX 3090, CUDA 11.1", "https://github.com/pytorch/pytorch/issues/54564"),
+    Published(828 * MiB, 12, "RTX 5090, ComfyUI with no model loaded", "its log, published"),
+)  # fmt: skip
+"""Contexts of processes that run PyTorch, as nvidia-smi has them."""
+
+
+def context_range(capability: tuple[int, int]) -> tuple[int, int]:
+    """The least and the most that was published for cards of this generation, else for any.
+
+    The least counts what was published for no card in particular. Unit: bytes.
+    """
+    own = [one.n_bytes for one in PUBLISHED if one.generation == capability[0]]
+    any_card = [one.n_bytes for one in PUBLISHED if not one.generation]
+    return min(any_card + own), max(own or [one.n_bytes for one in PUBLISHED])
+
+
+def stated_context(said: int | str, total_bytes: int) -> int:
+    """The bytes of a context that somebody states: a number, or a size such as "863MiB".
+
+    Raises: ValueError for what is neither, and for more than the GPU has.
+    """
+    n_bytes = 0 if said in (0, "0") and not isinstance(said, bool) else number_of_bytes(said)
+    if n_bytes is None:
+        raise ValueError(f'context must be bytes or a size such as "863MiB": got {said!r}; units are B, KiB, MiB, GiB.')
+    if n_bytes >= total_bytes:
+        raise ValueError(
+            f"context must be less than the GPU's memory: got {n_bytes:,d} bytes of {total_bytes:,d}; try 863MiB."
+        )
+    return n_bytes
+
+
+class Doubt(NamedTuple):
+    """What a verdict owes to the context that it assumes, "" where nothing: of its headline the end, and a sentence."""
+
+    headline: str = ""
+    sentence: str = ""
+
+    @classmethod
+    def of(
+        cls, fits: bool, needed_bytes: int, total_bytes: int, context_bytes: int, published: tuple[int, int]
+    ) -> "Doubt":
+        """Of a run that fits or does not, for which segments need so much of a GPU.
+
+        There is doubt where another context that was published would turn the verdict. One that is stated, so that both
+        ends of `published` are it, leaves none.
+        """
+        least, most = published
+        assumed = short(context_bytes)
+        if fits and needed_bytes > total_bytes - most:
+            return cls(
+                f", if the CUDA context is {assumed}",
+                f"That is less than what is unknown: published contexts take {short(least)} to {short(most)}. "
+                "Do not count on it.",
+            )
+        if not fits and total_bytes - context_bytes < needed_bytes <= total_bytes - least:
+            return cls(
+                f", if the CUDA context is {assumed}",
+                f"It would fit with a context of {short(total_bytes - needed_bytes)}, and published ones take "
+                f"{short(least)} to {short(most)}.",
+            )
+        return cls()
