@@ -4,8 +4,8 @@ import multiprocessing
 import os
 import sys
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,9 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 import torch  # noqa: E402
-from operator_results import EXACT, results  # noqa: E402
+from operator_results import EXACT, FLAGGED, modes_of, own, results  # noqa: E402
 from operator_results import recorded as recorded_samples  # noqa: E402
-from operator_samples import MODES  # noqa: E402
 
 from every_byte.gpu.evidence import Place, architecture_of  # noqa: E402
 from every_byte.gpu.memory.specs import find_spec  # noqa: E402
@@ -25,8 +24,22 @@ from every_byte.verify.recordings import Recorded, Recordings, versions  # noqa:
 from every_byte.verify.simulated import GPUS, parting, run_case  # noqa: E402
 from every_byte.verify.verify import _cases, jobs  # noqa: E402
 
+BOOK = "2.13"
 _AT_ONCE = 8  # cases or operators that a process is given
-SAMPLES_OF = "a100"
+_OF_OTHER_CARDS = 3  # samples of an operator that are run where a card treats it as the A100 does
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recorded case on a card, by the rules of a version."""
+
+    version: str
+    recorded: Recorded
+
+    @property
+    def place(self) -> Place:
+        """Whose recording it is."""
+        return self.version, architecture_of(find_spec(GPUS[self.recorded.card]))
 
 
 @dataclass(frozen=True)
@@ -34,33 +47,77 @@ class Run:
     """What ran in a recorded case, or in samples of one operator, that agrees with its recording.
 
     `operators` are the names of `Trace.operators`, without those that are not modelled; none where it does not agree.
-    `counts` are the samples by verdict.
+    `counts` are the samples by verdict; `parts` says where it does not agree.
     """
 
-    recorded: str
+    name: str
     place: Place
     operators: frozenset[str]
     counts: Counter = field(default_factory=Counter)
+    parts: str = ""
 
 
 def of_cases(patterns: Sequence[str], n_processes: int) -> Iterator[Run]:
-    """Each recorded case on each of its cards, by the rules of each version that recorded it."""
-    chosen = [(v, one) for v in versions() for one in jobs(patterns) if one in _recordings(v)]
-    for part in _in_processes(_run_cases, chosen, n_processes):
-        yield from part
+    """The recorded cases: those of the book's version on the cards that they name, all; of others, what covers them.
+
+    On each other card, and by each other version, the fewest cases run in which every operator runs; where one of
+    these does not agree, others that have its operators.
+    """
+    named = [Job(BOOK, one) for one in jobs(patterns) if one in _recordings(BOOK)]
+    ran: dict[str, frozenset[str]] = defaultdict(frozenset)  # by case, on whatever card
+    for job, run in zip(named, _in_processes(_run_case, named, n_processes), strict=True):
+        ran[job.recorded.name] |= run.operators
+        yield run
+    left = _others(patterns, set(named))
+    held: dict[Place, set[str]] = defaultdict(set)
+    while left:
+        chosen = [job for place, own_jobs in left.items() for job in _cover(own_jobs, ran, held[place])]
+        for run in _in_processes(_run_case, chosen, n_processes):
+            held[run.place] |= run.operators
+            yield run
+        tried = set(chosen)
+        left = {place: rest for place, all_ in left.items() if (rest := [job for job in all_ if job not in tried])}
+        left = {
+            place: rest for place, rest in left.items() if any(ran[job.recorded.name] - held[place] for job in rest)
+        }
 
 
-def of_samples(n_processes: int) -> Iterator[tuple[str, Run]]:
-    """The samples of each operator of PyTorch's database, with its name."""
-    chosen = [(mode, name) for mode in MODES for name in recorded_samples(mode)]
-    for part in _in_processes(_run_samples, chosen, n_processes):
-        yield from part
+def _others(patterns: Sequence[str], named: set[Job]) -> dict[Place, list[Job]]:
+    """The cases that were recorded by other versions, and on cards that they do not name."""
+    found = [Job(v, one) for v in versions() if v != BOOK for one in jobs(patterns) if one in _recordings(v)]
+    cards = _recordings(BOOK).cards
+    found += [Job(BOOK, one) for one in jobs(patterns, cards=cards) if one in _recordings(BOOK)] if cards else []
+    by_place: dict[Place, list[Job]] = defaultdict(list)
+    for job in found:
+        if job not in named:
+            by_place[job.place].append(job)
+    return by_place
 
 
-def _in_processes(work, chosen: list, n_processes: int) -> Iterator:
-    parts = [chosen[at : at + _AT_ONCE] for at in range(0, len(chosen), _AT_ONCE)]
-    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(work, parts)
+def _cover(chosen: Iterable[Job], ran: dict[str, frozenset[str]], held: set[str]) -> list[Job]:
+    """The fewest of these cases, nearly, in which every operator runs that is not held yet."""
+    left, cover = list(chosen), []
+    wanted = set().union(*(ran[job.recorded.name] for job in left)) - held
+    while wanted:
+        best = max(left, key=lambda job: len(ran[job.recorded.name] & wanted))
+        cover.append(best)
+        wanted -= ran[best.recorded.name]
+    return cover
+
+
+def of_samples(n_processes: int) -> Iterator[tuple[str, str, Run]]:
+    """The samples of each operator of PyTorch's database: with its name, and the card on which they were recorded.
+
+    Of the A100 all; of other cards all of those that one treats otherwise than the A100, a few of the others.
+    """
+    chosen = [(card, mode, name) for card in GPUS for mode in modes_of(card) for name in recorded_samples(mode, card)]
+    for (card, _, name), run in zip(chosen, _in_processes(_run_samples, chosen, n_processes), strict=True):
+        yield name, card, run
+
+
+def _in_processes(work: Callable, chosen: list, n_processes: int) -> Iterator:
+    with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        yield from pool.map(work, chosen, chunksize=_AT_ONCE)
 
 
 @cache
@@ -68,42 +125,39 @@ def _recordings(version: str) -> Recordings:
     return Recordings(versions()[version])
 
 
-def _place(version: str, card: str) -> Place:
-    return version, architecture_of(find_spec(GPUS[card]))
-
-
-def _run_cases(chosen: Iterable[tuple[str, Recorded]]) -> list[Run]:
-    torch.set_num_threads(1)
-    return [_run_of(version, recorded) for version, recorded in chosen]
-
-
-def _run_of(version: str, recorded: Recorded) -> Run:
-    place = _place(version, recorded.card)
+def _run_case(job: Job) -> Run:
+    name, case = job.recorded.key, _cases(job.recorded.file)[job.recorded.name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            run = run_case(_cases(recorded.file)[recorded.name], recorded.card, version)
-        except Exception:  # of another version, under this one
-            return Run(recorded.key, place, frozenset())
-    if parting(run, _recordings(version)[recorded]):
-        return Run(recorded.key, place, frozenset())
-    return Run(recorded.key, place, frozenset(_modelled(run.gpu.trace.operators, run.gpu.unmodelled)))
+            run = run_case(case, job.recorded.card, job.version)
+        except Exception as error:  # of another version, under this one
+            return Run(name, job.place, frozenset(), parts=f"{type(error).__name__}: {error}")
+    if parts := parting(run, _recordings(job.version)[job.recorded]):
+        return Run(name, job.place, frozenset(), parts=parts)
+    return Run(name, job.place, _modelled(run.gpu.trace.operators, run.gpu.unmodelled))
 
 
-def _modelled(operators: Iterable[str], unmodelled: Iterable[str]) -> list[str]:
+def _modelled(operators: Iterable[str], unmodelled: Iterable[str]) -> frozenset[str]:
     unknown = {name.partition(" ")[0] for name in unmodelled}
-    return [name for name in operators if name.partition(" ")[0] not in unknown]
+    return frozenset(name for name in operators if name.partition(" ")[0] not in unknown)
 
 
-def _run_samples(chosen: Iterable[tuple[str, str]]) -> list[tuple[str, Run]]:
-    torch.set_num_threads(1)
-    found = []
-    for mode, name in chosen:
-        ran = list(results(mode, [name]))
-        held = frozenset(one for result in ran if result.verdict == EXACT for one in result.operators)
-        counts = Counter(result.verdict for result in ran)
-        found.append((name, Run(f"{name}, {mode}", _place("2.13", SAMPLES_OF), held, counts)))
-    return found
+def _run_samples(chosen: tuple[str, str, str]) -> Run:
+    card, mode, name = chosen
+    at_most = None if card == "a100" or name in own(mode, card) else _OF_OTHER_CARDS
+    found = list(results(mode, [name], at_most, card))
+    held = [result.operators for result in found if result.verdict == EXACT]
+    held += [
+        _modelled(result.operators, result.flags) for result in found if result.verdict == FLAGGED and _agree(result)
+    ]
+    place = BOOK, architecture_of(find_spec(GPUS[card]))
+    counts = Counter(result.verdict for result in found)
+    return Run(f"{name}, {mode}", place, frozenset().union(*held), counts)
+
+
+def _agree(result) -> bool:
+    return result.cuda == result.simulated
 
 
 def processes() -> int:

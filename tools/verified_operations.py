@@ -73,9 +73,11 @@ def main() -> None:
     n_before = sum(map(len, held.values()))
     for run in _with_progress(names):
         _add(run, held)
+        if run.parts:
+            print(f"{run.name}, {' on '.join(run.place)}: {run.parts[:200]}", file=sys.stderr)
         if run.place[0] == BOOK:
             for name in sorted({operator.partition(" ")[0] for operator in run.operators}):
-                rows.setdefault(name, run.recorded.rpartition("/")[2])
+                rows.setdefault(name, run.name.rpartition("/")[2])
     write_whole(evidence.FILE, evidence.text_of(held))
     table = "".join(f"| `{operation}` | {case} |\n" for operation, case in sorted(rows.items()))
     write_whole(PAGE, HEAD + samples + PROGRAMS + table)
@@ -104,14 +106,16 @@ def _kept_samples() -> str:
 def _samples(held: Held) -> str:
     """The page's part about PyTorch's database: a row an operator, with its samples by verdict."""
     from operator_results import EXACT, FLAGGED, REFUSED, UNJUDGED, VERDICTS, WRONG
+    from operator_samples import MODES
 
     columns = (EXACT, FLAGGED, REFUSED, WRONG, UNJUDGED)
     counts: dict[str, Counter] = {}
     counted = Counted("operators' samples", 1)
     with Beside(counted):
-        for name, run in of_samples(processes()):
-            counts.setdefault(name, Counter()).update(run.counts)
+        for name, card, run in of_samples(processes()):
             _add(run, held)
+            if card == "a100" and run.name.rpartition(", ")[2] in MODES:
+                counts.setdefault(name, Counter()).update(run.counts)
     total = sum(counts.values(), Counter())
     head = DATABASE.format(
         verdicts="\n".join(f"- **{verdict}**: {VERDICTS[verdict]};" for verdict in columns).rstrip(";") + ".",

@@ -69,7 +69,7 @@ class Evidence:
     @property
     def recorded_on(self) -> tuple[Place, ...]:
         """Where else what is not held here was recorded: version and architecture, in order."""
-        return tuple(sorted({place for places in self.elsewhere.values() for place in places}, key=_in_order))
+        return tuple(sorted({place for places in self.elsewhere.values() for place in places}, key=in_order))
 
     def to_json(self) -> dict:
         """As plain JSON, with names in full."""
@@ -114,10 +114,11 @@ def _place(text: str) -> Place:
 def _nearest(places: Iterable[Place], here: Place) -> tuple[Place, ...]:
     """Those of the same version, if there are any; else those of the same architecture; else all."""
     alike = [place for place in places if place[0] == here[0]] or [place for place in places if place[1] == here[1]]
-    return tuple(sorted(alike or places, key=_in_order))
+    return tuple(sorted(alike or places, key=in_order))
 
 
-def _in_order(place: Place) -> tuple:
+def in_order(place: Place) -> tuple:
+    """By version, then by architecture: 2.9 comes before 2.13."""
     return tuple(tuple(map(int, part.split("."))) for part in place)
 
 
@@ -125,6 +126,6 @@ def text_of(recorded: Mapping[str, Iterable[Place]]) -> str:
     """The content of `evidence.json`: each set of places once, with the operators that are held there."""
     groups: dict[str, list[str]] = {}
     for name, places in sorted(recorded.items()):
-        where = ", ".join(f"{version} on {architecture}" for version, architecture in sorted(places, key=_in_order))
+        where = ", ".join(f"{version} on {architecture}" for version, architecture in sorted(places, key=in_order))
         groups.setdefault(where, []).append(name)
     return json.dumps({"format": 1, "operators": dict(sorted(groups.items()))}, indent=0) + "\n"

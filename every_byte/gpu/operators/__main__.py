@@ -19,6 +19,7 @@ from torch._ops import OpOverload
 
 from every_byte.gpu.dispatch.engine import IN_FORMULAS
 from every_byte.gpu.dispatch.values import ASK_VALUES
+from every_byte.gpu.evidence import in_order, recorded
 
 from . import families, registry  # noqa: F401  (families fill the registry)
 from .autocast import policies
@@ -66,6 +67,7 @@ def described(func: OpOverload) -> str:
         "backward": _in_place_form(func),
         "autocast": _autocast(func),
         "recorded": _recording(func),
+        "held": _held(func),
     }
     lines = [str(func)]
     for label, text in parts.items():
@@ -136,6 +138,19 @@ def _recording(func: OpOverload) -> str:
     if recording is None:
         return "its parts, each under its own name" if registry.is_composed(func) else "in no case"
     return f"{recording} ({PAGE.relative_to(ROOT)})"
+
+
+def _held(func: OpOverload) -> str | None:
+    """For each type that may matter, on which architectures recordings hold it, a line for each version."""
+    lines = []
+    for name, places in recorded().items():
+        operator, _, kind = name.partition(" ")
+        if operator == func.name():
+            by_version: dict[str, list[str]] = {}
+            for version, architecture in sorted(places, key=in_order):
+                by_version.setdefault(version, []).append(architecture)
+            lines += [f"{kind} by {version} on {', '.join(on)}".lstrip() for version, on in by_version.items()]
+    return "\n".join(lines) or None
 
 
 def main(arguments: list[str] | None = None) -> int:
