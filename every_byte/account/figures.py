@@ -12,7 +12,7 @@
          "largest": {"category", "module", "operation", "n_bytes"}},
      "fits": null or where it fits {"basis", "gpus": [{"gpu", "device_name", "fits", "needed_bytes", "in_use_bytes",
          "room_bytes", "total_bytes", "context_bytes", "is_alike", "is_cut_up", "n_retries", "context_range_bytes":
-         [least, most] that was published, "hangs_on_context": whether one of these would turn it}, ...]},
+         [least, most] that was published, "hangs_on_context": whether one of these turns it}, ...]},
      "n_survived": how often memory ran out and the program went on,
      "out_of_memory": null or of the last request that was refused {"asked_bytes", "allocated_bytes", "reserved_bytes",
          "step", "phase", "operation", "module"},
@@ -100,7 +100,6 @@ def _fits(fits: "Fits") -> dict:
         | {
             "is_cut_up": one.is_cut_up,
             "context_range_bytes": list(one.context_range_bytes or (one.context_bytes, one.context_bytes)),
-            "hangs_on_context": bool(one.doubt.headline),
         }
         for one in fits.verdicts
     ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from every_byte.gpu.capacity import outcome_on, room_on
+from every_byte.gpu.capacity import hangs_on_context, outcome_on, room_on
 from every_byte.gpu.memory.contexts import Doubt
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import SPECS, GPUSpec
@@ -32,9 +32,10 @@ class Verdict:
     Counts: `needed_bytes` is what segments take at most; where it does not fit, what they take where there is room for
             all. `in_use_bytes` is what blocks take at once, without which it does not go. `is_cut_up`: there would be
             room for that, but no free piece is large enough. `room_bytes` is what there is for segments: `total_bytes`,
-            less `context_bytes`, which are assumed; `context_range_bytes` was published. `is_alike`: of the
-            architecture it ran on, so of the same requests. `n_retries`: how often unused segments had to go back to
-            the driver first. `runs_out`, of one that is cut up: where, within a sentence.
+            less `context_bytes`, which are assumed; `context_range_bytes` was published, and with `hangs_on_context`
+            an end of it would turn the verdict. `is_alike`: of the architecture it ran on, so of the same requests.
+            `n_retries`: how often unused segments had to go back to the driver first. `runs_out`, of one that is cut
+            up: where, within a sentence.
     Unit:   bytes.
     """
 
@@ -50,17 +51,15 @@ class Verdict:
     n_retries: int = 0
     runs_out: str = ""
     context_range_bytes: tuple[int, int] | None = None
+    hangs_on_context: bool = False
 
     @property
     def doubt(self) -> Doubt:
         """What the verdict owes to the CUDA context that it assumes."""
-        if (
-            self.context_range_bytes is None
-            or not self.fits
-            and self.room_bytes < self.total_bytes - self.context_bytes
-        ):
+        if self.context_range_bytes is None:
             return Doubt()
-        return Doubt.of(self.fits, self.needed_bytes, self.total_bytes, self.context_bytes, self.context_range_bytes)
+        about = self.context_bytes, self.context_range_bytes, self.hangs_on_context
+        return Doubt.of(self.fits, self.total_bytes - self.context_bytes - self.needed_bytes, *about)
 
     @property
     def is_cut_up(self) -> bool:
@@ -128,7 +127,8 @@ def fits_on(
         else:
             runs_out = Place.of(trace, steps, found.failed_at + 1).at
             how = roomy.max_reserved_bytes, in_use_bytes, False, found.n_retries, runs_out
-        verdicts.append(Verdict(*about, *how, context_range_bytes=spec.context_range_bytes))
+        hangs = hangs_on_context(spec, run, roomy, how[2])
+        verdicts.append(Verdict(*about, *how, context_range_bytes=spec.context_range_bytes, hangs_on_context=hangs))
     return Fits(tuple(verdicts), basis)
 
 

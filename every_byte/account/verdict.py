@@ -1,6 +1,6 @@
 """A report's verdict, in text as on its page: whether the program fits where it ran, and what must be said beside."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from every_byte.ledger.ledger import Ledger
@@ -74,14 +74,13 @@ def _that_fits(report: "Report", own: Verdict) -> Said:
     reasons = [f"{reserved}, of {exact(own.room_bytes)} that there are for it."]
     if own.n_retries:
         reasons.append(f"It is tight: to make room, unused segments went back to the driver {times(own.n_retries)}.")
-    doubt = own.doubt if needed <= own.needed_bytes else replace(own, needed_bytes=needed).doubt
-    spare = f"{exact(own.room_bytes - needed)} to spare{doubt.headline}"
+    spare = f"{exact(own.room_bytes - needed)} to spare{own.doubt.headline}"
     beside = f", {unknown}, which is not known" if (unknown := not_counted(report.trace)) else ""
     if report.growth:
         headline = f"Fits on {report.gpu} up to step {report.growth.step}, and grows: {spare} then{beside}"
     else:
         headline = f"Fits on {report.gpu}: {spare}{beside}"
-    reasons = *survived(report), *grows(report), *reasons, *filter(None, [doubt.sentence]), *_not_run(report)
+    reasons = *survived(report), *grows(report), *reasons, *filter(None, [own.doubt.sentence]), *_not_run(report)
     return Said(None if report.growth else True, headline, reasons)
 
 

@@ -4,7 +4,7 @@ What a program asks for does not depend on the allocator's settings: a trace of 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import gcd
 
@@ -27,7 +27,8 @@ class Fit:
             unused segments back to the driver because a new one found no room, and `in_each_step` whether the last step
             still had to. `context_bytes` is assumed, as
             `GPUSpec` says, and `context_range_bytes` what is published of it, twice the same where it is known, None
-            where that does not matter; all else follows from the simulation. `settings` are the allocator's, "" for the
+            where that does not matter; `hangs_on_context`: another published one would turn the verdict. All else
+            follows from the simulation. `settings` are the allocator's, "" for the
             defaults; `allowed_bytes` is what they allow segments to take, None for whatever there is.
     Unit:   bytes.
     """
@@ -42,6 +43,7 @@ class Fit:
     allowed_bytes: int | None = None
     in_each_step: bool = False
     context_range_bytes: tuple[int, int] | None = None
+    hangs_on_context: bool = False
 
     @property
     def fits(self) -> bool:
@@ -68,11 +70,10 @@ class Fit:
 
     @property
     def _doubt(self) -> Doubt:
-        limit, known = self.allowed_bytes, (self.context_bytes, self.context_bytes)
-        if not self.fits and limit is not None and self.needed_bytes > limit:
+        if self.context_range_bytes is None:
             return Doubt()
-        published = self.context_range_bytes or known
-        return Doubt.of(self.fits, self.needed_bytes, self.total_bytes, self.context_bytes, published)
+        about = self.context_bytes, self.context_range_bytes, self.hangs_on_context
+        return Doubt.of(self.fits, self.total_bytes - self.context_bytes - self.needed_bytes, *about)
 
     @property
     def reasons(self) -> str:
@@ -142,8 +143,9 @@ def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str, settings: str = 
         fails_in = next(e.name for e in trace.events[found.failed_at :] if e.action == "mark")
         needed_bytes = _least(run, spec.context_bytes, capacity_bytes, roomy.max_reserved_bytes)
     of_gpu = spec.name, spec.total_bytes, spec.context_bytes
+    of_context = spec.context_range_bytes, hangs_on_context(spec, run, roomy, not fails_in)
     retried = found.n_retries, fails_in, settings, allowed_bytes, found.in_last_step
-    return Fit(*of_gpu, needed_bytes, *retried, spec.context_range_bytes)
+    return Fit(*of_gpu, needed_bytes, *retried, *of_context)
 
 
 def room_on(spec: GPUSpec, settings: AllocatorSettings) -> tuple[int, int | None]:
@@ -159,6 +161,18 @@ def outcome_on(spec: GPUSpec, run: Requests, roomy: Outcome) -> Outcome:
     if roomy.max_reserved_bytes <= capacity_bytes and not (run.collects_garbage or run.is_odd):
         return roomy
     return run.replay(spec.allocator_bytes, spec.total_bytes, run.settings.per_process_memory_fraction)
+
+
+def hangs_on_context(spec: GPUSpec, run: Requests, roomy: Outcome, fits: bool) -> bool:
+    """Whether a run that fits beside the context that is assumed does not beside the largest that was published, or one
+    that does not fit would beside the least: asked again of an allocator of that size. Of a context that is known, not.
+    """
+    least, most = spec.context_range_bytes
+    other = most if fits else least
+    with_other = replace(spec, context_bytes=other)
+    if other == spec.context_bytes or not fits and run.peak_bytes > room_on(with_other, run.settings)[0]:
+        return False
+    return (outcome_on(with_other, run, roomy).failed_at is None) != fits
 
 
 def _least(run: Requests, context_bytes: int, too_few_bytes: int, enough_bytes: int) -> int:

@@ -156,7 +156,7 @@ def test_what_is_needed_is_one_figure(n_steps):
     assert f"Does not fit on t4-16gb ({' to '.join(dict.fromkeys(map(short, ends)))} short)" in text
     assert needs in report.html()
     figures = report.to_json()["fits"]["gpus"]
-    assert {one["needed_bytes"] for one in figures} == {own.needed_bytes}
+    assert {one["needed_bytes"] for one in figures if not one["n_retries"]} == {own.needed_bytes}
 
 
 # ---- what is not counted
@@ -287,9 +287,7 @@ def test_a_verdict_that_hangs_on_the_context_says_so(run, n, fits):
     assert (own["fits"], own["hangs_on_context"]) == (fits, True)
     assert own["context_range_bytes"] == [300 * 2**20, 1008 * 2**20]
     said = (
-        "published contexts take 300 MiB to 1,008 MiB. Do not count on it."
-        if fits
-        else "It would fit with a context of"
+        "It does not fit beside one of 1,008 MiB, and" if fits else "Beside one of 300 MiB it would fit, and published"
     )
     assert said in text
     shown = page(run, TIGHT.replace("N", str(n)), "--gpu", "t4")

@@ -67,26 +67,19 @@ class Doubt(NamedTuple):
     sentence: str = ""
 
     @classmethod
-    def of(
-        cls, fits: bool, needed_bytes: int, total_bytes: int, context_bytes: int, published: tuple[int, int]
-    ) -> "Doubt":
-        """Of a run that fits or does not, for which segments need so much of a GPU.
+    def of(cls, fits: bool, margin_bytes: int, context_bytes: int, published: tuple[int, int], hangs: bool) -> "Doubt":
+        """Of a run that fits with that margin beside the context that is assumed, or does not.
 
-        There is doubt where another context that was published would turn the verdict. One that is stated, so that both
-        ends of `published` are it, leaves none.
+        `hangs`: beside the largest that was published it does not fit, or, where it does not, beside the least it does.
         """
-        least, most = published
-        assumed = short(context_bytes)
-        if fits and needed_bytes > total_bytes - most:
-            return cls(
-                f", if the CUDA context is {assumed}",
-                f"That is less than what is unknown: published contexts take {short(least)} to {short(most)}. "
-                "Do not count on it.",
-            )
-        if not fits and total_bytes - context_bytes < needed_bytes <= total_bytes - least:
-            return cls(
-                f", if the CUDA context is {assumed}",
-                f"It would fit with a context of {short(total_bytes - needed_bytes)}, and published ones take "
-                f"{short(least)} to {short(most)}.",
-            )
-        return cls()
+        least, most = map(short, published)
+        if not hangs and fits and margin_bytes < published[1] - context_bytes:
+            return cls(sentence=f"Beside a CUDA context of {most}, the largest published, it fits too, more tightly.")
+        if not hangs:
+            return cls()
+        turned = f"It does not fit beside one of {most}" if fits else f"Beside one of {least} it would fit"
+        advice = ": do not count on it." if fits else "."
+        return cls(
+            f", if the CUDA context is {short(context_bytes)}",
+            f"{turned}, and published ones take {least} to {most}{advice}",
+        )
