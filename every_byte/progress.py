@@ -23,7 +23,8 @@ class _Line:
 
     def write(self, words: str) -> None:
         words = words[: shutil.get_terminal_size().columns - 1]
-        print(f"\r{words.ljust(self.width)}", end="\r" * (not words), file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):  # whoever read it may be gone
+            print(f"\r{words.ljust(self.width)}", end="\r" * (not words), file=sys.stderr, flush=True)
         self.width, self.written_at = len(words), time.monotonic()
 
 
@@ -45,12 +46,15 @@ def at_work() -> Iterator[None]:
 def tell(words: str) -> None:
     """What is done now; nobody is told where standard error is no terminal, nor more than ten times a second."""
     is_time = time.monotonic() - _LINE.written_at >= _EVERY_S
-    if _LINE.depth and is_time and _is_terminal(sys.stderr):
+    if _LINE.depth and is_time and _is_terminal(getattr(sys, "stderr", None)):
         _LINE.write(words)
 
 
 def _is_terminal(stream) -> bool:
-    return stream is not None and stream.isatty()
+    try:
+        return stream is not None and stream.isatty()
+    except (AttributeError, ValueError, OSError):  # not a stream, or one that a program has closed
+        return False
 
 
 class Counted:
@@ -82,9 +86,9 @@ class Beside:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> "Beside":
-        if _is_terminal(sys.stderr):
+        if _is_terminal(getattr(sys, "stderr", None)):
             self._stream, self._write = sys.stderr, sys.stderr.write
-            for stream in filter(_is_terminal, (sys.stdout, sys.stderr)):
+            for stream in filter(_is_terminal, (getattr(sys, "stdout", None), sys.stderr)):
                 self._follow(stream)
             self._wait_for_answers()
             self._thread = threading.Thread(target=self._say, name="every_byte.progress", daemon=True)
@@ -143,12 +147,13 @@ class Beside:
     def _show(self, words: str) -> None:
         if words or self._width:
             words = words[: shutil.get_terminal_size().columns - 1]
-            self._write(f"\r{words.ljust(self._width)}\r")
-            self._stream.flush()
+            with suppress(OSError, ValueError):  # a terminal that is gone, a stream that the program has closed
+                self._write(f"\r{words.ljust(self._width)}\r")
+                self._stream.flush()
             self._width = len(words)
 
 
 def _restore(stream, write: Callable[[str], int] | None) -> None:
-    del stream.write
+    stream.__dict__.pop("write", None)
     if write is not None:  # a stream that was seen to before
         stream.write = write

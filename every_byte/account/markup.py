@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from every_byte.terminal import printable
 from every_byte.units import short
 
 
@@ -12,10 +13,15 @@ class Html(str):
     __slots__ = ()
 
 
+def escaped(text: object) -> str:
+    """A text in which nothing is HTML, and nothing turns the lines of the page around."""
+    return escape(printable(str(text)))
+
+
 def element(tag: str, *children: object, **attributes: object) -> Html:
     """An element with its children; attributes that are None or False are left out, and `class_` is `class`."""
     said = "".join(
-        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(str(value))}"')
+        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escaped(value)}"')
         for name, value in attributes.items()
         if value is not None and value is not False
     )
@@ -24,7 +30,7 @@ def element(tag: str, *children: object, **attributes: object) -> Html:
 
 def joined(children: Iterable[object]) -> Html:
     """Children side by side; what is not HTML is escaped."""
-    return Html("".join(child if isinstance(child, Html) else escape(str(child)) for child in children))
+    return Html("".join(child if isinstance(child, Html) else escaped(child) for child in children))
 
 
 def swatch(number: int) -> Html:

@@ -2,12 +2,12 @@
 
 import base64
 import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from every_byte.palette import Colour, assign
+from every_byte.terminal import json_of
 from every_byte.widget.scripts import PAGE, classic
 
 from .data import data_of
@@ -78,5 +78,5 @@ def modules() -> list[Path]:
 
 def _json(data: dict) -> str:
     """JSON that ends no script, whatever the texts in it are."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = json_of(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -1,5 +1,6 @@
 """Runs a script or a module as Python itself would: its `__main__`, its path, its arguments, its exit code."""
 
+import atexit
 import builtins
 import importlib.util
 import os
@@ -8,10 +9,18 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
+
+from every_byte.gpu.cuda.frames import shows_all_frames, trim
+from every_byte.terminal import first_line
+
+from . import sources
+from .sources import check_source, is_notebook, run_notebook
 
 INTERRUPTED = 128 + signal.SIGINT
 STARTERS = ("python", "python3", "torchrun", "accelerate", "deepspeed", "colossalai", "composer", "mpirun", "srun")
@@ -38,8 +47,8 @@ class Program:
     def check(self) -> None:
         """See that it is there, before anything runs.
 
-        Raises: FileNotFoundError, IsADirectoryError, PermissionError or ValueError for a script that cannot be run, or
-                a launcher of others;
+        Raises: FileNotFoundError, IsADirectoryError, PermissionError or ValueError for a script that cannot be run, a
+                notebook of another language, or a launcher of others;
                 ModuleNotFoundError for a module of which not even the outermost package is there.
         """
         if self.is_module:
@@ -61,12 +70,17 @@ class Program:
             raise IsADirectoryError(
                 f"the program must be a file: got {self.name!r}, a folder; try {path / 'train.py'}, or -m and a module."
             )
+        if path.is_symlink() and not path.exists():
+            raise FileNotFoundError(
+                f"the program must be a file: got {self.name!r}, a link to {os.readlink(path)!r}, which is not there."
+            )
         if not path.is_file():
             raise FileNotFoundError(f"the program must be a file: got {self.name!r}, which is none here.{_near(path)}")
         if path.suffix in (".zip", ".pyz"):
             raise ValueError(f"a program must be a file of Python code, or -m with a module: got {self.name!r}.")
         if not os.access(path, os.R_OK):
             raise PermissionError(f"the program must be a file that you may read: got {self.name!r}; try chmod +r.")
+        check_source(path)
 
     def run(self) -> Ended:
         """Run it to its end, on this thread, and wait for those that it has started, as Python does.
@@ -74,52 +88,97 @@ class Program:
         What it raises is printed as Python prints it, without what lies below the program.
         """
         ended = self._run()
-        threading._shutdown()  # threads that are no daemons: what they do is part of the program
+        _last(threading._shutdown)  # threads that are no daemons: what they do is part of the program
         return ended
 
     def _run(self) -> Ended:
         try:
-            self._run_code(*self._code())
+            self._run_main()
         except SystemExit as exit_:
             return _exited(exit_)
-        except KeyboardInterrupt as error:
-            self._tell(error)
-            return Ended(INTERRUPTED, "interrupted")
         except BaseException as error:
-            self._tell(error)
-            first = (str(error).strip() or "no message").splitlines()[0]
-            return Ended(1, f"{_name_of(error)}: {first}")
+            ended = _told(error)
+            if ended is None and isinstance(error, KeyboardInterrupt):
+                return Ended(INTERRUPTED, "interrupted")
+            return ended or Ended(1, f"{name_of(error)}: {first_line(error)}")
         return Ended(0, "the program ended by itself")
 
-    def _code(self) -> tuple:
-        """Its code, and what its `__main__` is to say of itself."""
+    def _run_main(self) -> None:
+        main = ModuleType("__main__")
+        main.__dict__.update(__builtins__=builtins, __cached__=None, __spec__=None, __package__=None)
         if self.is_module:
             sys.path[0] = os.getcwd()
-            name, spec, code = runpy._get_module_details(self.name)
-            return code, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}, spec.origin
-        path = Path(self.name)
-        sys.path[0] = str(path.resolve().parent)
-        with open(path, "rb") as file:
-            code = compile(file.read(), self.name, "exec", dont_inherit=True)
-        return code, {"__file__": self.name, "__spec__": None, "__package__": None}, self.name
-
-    def _run_code(self, code, says: dict, path: str) -> None:
-        main = ModuleType("__main__")
+            _, spec, code = runpy._get_module_details(self.name)
+            path, says = spec.origin, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}
+        else:
+            path = os.path.abspath(self.name)
+            says, code = {"__file__": path}, None
+            sys.path[0] = str(Path(path).resolve().parent)
+        is_of_cells = not self.is_module and is_notebook(Path(path))
+        if code is None and not is_of_cells:
+            with open(path, "rb") as file:
+                code = compile(file.read(), path, "exec", dont_inherit=True)
         loader = importlib.util.spec_from_file_location("__main__", path)
-        main.__dict__.update(says, __builtins__=builtins, __loader__=loader and loader.loader, __cached__=None)
+        main.__dict__.update({} if is_of_cells else says, __loader__=loader and loader.loader)
         sys.modules["__main__"] = main
-        sys.argv[:] = [path, *self.arguments]
-        exec(code, main.__dict__)
+        sys.argv[:] = [path if self.is_module else self.name, *self.arguments]
+        if is_of_cells:
+            sys.excepthook = traceback.print_exception  # which finds the lines of cells, as Jupyter does
+            run_notebook(Path(path), main.__dict__)
+        else:
+            exec(code, main.__dict__)
 
-    def _tell(self, error: BaseException) -> None:
-        """Print an exception by the program's own hook, from the program's first frame on."""
-        here, tb = __file__, error.__traceback__
-        while tb is not None and tb.tb_frame.f_code.co_filename == here:
-            tb = tb.tb_next
-        try:
-            sys.excepthook(type(error), error.with_traceback(tb), tb)
-        except BaseException:
-            traceback.print_exc()
+
+def call_at_exit() -> None:
+    """Call what the program has registered to be called when it exits, as Python does: while its GPU is still there."""
+    _last(atexit._run_exitfuncs)
+
+
+def _last(do: Callable[[], object]) -> None:
+    """A part of how Python ends: what it raises, as Ctrl-C, is printed, and the rest of the end follows."""
+    try:
+        do()
+    except BaseException as error:
+        with suppress(Exception):
+            print("Exception ignored at the program's end:", file=sys.stderr)
+            _print_by_python(error)
+
+
+def _told(error: BaseException) -> Ended | None:
+    """Print an exception by the program's own hook, as Python does, from the program's first frame on.
+
+    Returns how the program ended where the hook calls `sys.exit`. Source: _PyErr_PrintEx in Python/pythonrun.c.
+    """
+    trim(error)
+    if not shows_all_frames():
+        error.__traceback__ = _from_the_program(error.__traceback__)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if not hasattr(sys, "excepthook"):
+        print("sys.excepthook is missing", file=sys.stderr)
+    try:
+        getattr(sys, "excepthook", sys.__excepthook__)(type(error), error, error.__traceback__)
+    except SystemExit as exit_:
+        return _exited(exit_)
+    except BaseException as another:
+        another.__traceback__ = another.__traceback__ and another.__traceback__.tb_next
+        another.__context__ = None
+        with suppress(Exception):
+            print("Error in sys.excepthook:", file=sys.stderr)
+            _print_by_python(another)
+            print("\nOriginal exception was:", file=sys.stderr)
+            _print_by_python(error)
+    return None
+
+
+def _print_by_python(error: BaseException) -> None:
+    trim(error)
+    sys.__excepthook__(type(error), error, error.__traceback__)
+
+
+def _from_the_program(tb):
+    while tb is not None and tb.tb_frame.f_code.co_filename in (__file__, sources.__file__, "<frozen runpy>"):
+        tb = tb.tb_next
+    return tb
 
 
 def _near(path: Path) -> str:
@@ -133,15 +192,26 @@ def _exited(exit_: SystemExit) -> Ended:
     """What `sys.exit(...)` says: nothing and 0 are well, a number is the code, anything else is printed."""
     if getattr(exit_, "is_enough", False):
         return Ended(0, "stopped where the next step would have begun", is_enough=True)
-    code = exit_.code
+    try:
+        code = exit_.code
+    except Exception:
+        code = exit_  # a property of the program's own, which fails
     if code is None:
         return Ended(0, "the program called sys.exit()")
     if isinstance(code, int):
-        return Ended(code & 0xFF, f"the program called sys.exit({code})")
-    print(code, file=sys.stderr)
-    return Ended(1, f"the program called sys.exit({str(code).splitlines()[0]!r})")
+        is_a_long = -(1 << 63) <= code < 1 << 63
+        return Ended(code & 0xFF if is_a_long else 0xFF, f"the program called sys.exit({first_line(code)})")
+    for text in (code, "\n"):
+        with suppress(BaseException):  # as Python: a text that cannot be had is left out
+            (getattr(sys, "stderr", None) or sys.__stderr__).write(str(text))
+    text = first_line(code)
+    if isinstance(code, str):
+        text = f"'{text if code.strip() else ''}'"
+    return Ended(1, f"the program called sys.exit({text})")
 
 
-def _name_of(error: BaseException) -> str:
+def name_of(error: BaseException) -> str:
+    """The name of an exception's class, as Python prints it."""
     kind = type(error)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    is_plain = kind.__module__ in ("builtins", "__main__")
+    return kind.__qualname__ if is_plain else f"{kind.__module__}.{kind.__qualname__}"

@@ -50,13 +50,14 @@ class Training:
     that trains, with gradients.
 
     Counts: what runs on any thread. `n_stops` is how often a program was told to end; where it goes on all the same,
-            `insist` is called, which does not return.
+            `insist` is called, which does not return. Once it `is_over`, what is left to do at exit is not stopped.
     """
 
     def __init__(self, gpu, limit: int = 0) -> None:
         self._gpu, self._limit = gpu, limit
         self.n_stops = 0
         self.insist: Callable[[], None] = _never
+        self.is_over = False
         self._has_begun = False
         self._readings: list[_Reading] = []
         self._undoings: list = []
@@ -109,7 +110,7 @@ class Training:
         return run_backward
 
     def _begin(self) -> None:
-        if self._limit and self.n_steps >= self._limit:
+        if self._limit and not self.is_over and self.n_steps >= self._limit:
             self.n_stops += 1
             if self.n_stops > MOST_STOPS:
                 self.insist()

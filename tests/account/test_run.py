@@ -111,7 +111,8 @@ def test_an_error_in_backward_is_the_programs_own(run):
         """)
     )
     assert found.exit_code == 1
-    assert 'File "train.py", line ' in found.err
+    assert f'File "{run.folder}/train.py", line ' in found.err
+    assert "every_byte" not in found.err.partition("$ every-byte run")[0]
     assert "RuntimeError: broken in backward" in found.err
     assert len(found.figures["steps"]) == 1
 
@@ -214,11 +215,11 @@ def test_the_program_is_its_own_main_beside_its_own_modules(run):
     text = """
     import os, pickle, sys, utils
     class Own: pass
-    print(__name__, sys.argv, utils.WHO, sys.path[0] == os.getcwd(), os.path.basename(__file__))
+    print(__name__, sys.argv, utils.WHO, sys.path[0] == os.getcwd(), __file__ == os.path.abspath("train.py"))
     print(type(pickle.loads(pickle.dumps(Own()))) is Own, sys.modules["__main__"].Own is Own)
     """
     found = run(textwrap.dedent(text), arguments=("--lr", "3", "-m"))
-    assert found.out == "__main__ ['train.py', '--lr', '3', '-m'] the one beside it True train.py\nTrue True\n"
+    assert found.out == "__main__ ['train.py', '--lr', '3', '-m'] the one beside it True True\nTrue True\n"
     assert "No tensor was ever made on the GPU" in " ".join(found.report.split())
 
 

@@ -91,8 +91,12 @@ def _serve() -> None:
                 code = COMMANDS[job["command"]](job["argv"])
             except SystemExit as exit_:
                 code = exit_.code
-            for stream in filter(None, (sys.stdout, sys.stderr)):
-                stream.flush()
+            for stream in (getattr(sys, name, None) for name in ("stdout", "stderr")):
+                try:  # as Python does when it ends
+                    if stream is not None and not getattr(stream, "closed", False):
+                        stream.flush()
+                except Exception:
+                    code = 120
             os._exit(code)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         print(code, flush=True)

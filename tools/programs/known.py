@@ -59,12 +59,11 @@ class _NotingValidation:
 
 
 def _noting_copy(original):
-    def brought(mode, func, target, source, non_blocking):
-        result = original(mode, func, target, source, non_blocking)
-        note_bytes(target.detach(), known_values(source) is not None)
-        return result
+    def came(mode, func, target, source, is_known, non_blocking):
+        original(mode, func, target, source, is_known, non_blocking)
+        note_bytes(target.detach(), is_known)
 
-    return brought
+    return came
 
 
 def _noting_equal(original):
@@ -105,7 +104,7 @@ def observe() -> None:
     """Put what notes before what answers."""
     asked = beforehand.ASKED
     creation._look_at_least = _noting_least(creation._look_at_least)
-    values._brought = _noting_copy(values._brought)
+    values._came = _noting_copy(values._came)
     values._seen = _noting_item(values._seen)
     validation = _NotingValidation()
     values._is_validation, values.known_values = validation.is_validation, validation.known_values

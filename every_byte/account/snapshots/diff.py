@@ -1,7 +1,6 @@
 """The command `every-byte diff`: a snapshot of a real GPU beside a simulation of the same program."""
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from every_byte.account.at_end import AtEnd
 from every_byte.account.options import (
     add_torch_option,
     divided,
@@ -23,10 +23,11 @@ from every_byte.account.options import (
     with_program,
 )
 from every_byte.account.program import Ended
-from every_byte.account.run import AtEnd, run
+from every_byte.account.run import run
 from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.patches.replacing import replaced
+from every_byte.terminal import json_of
 from every_byte.version import __version__
 from every_byte.whole_files import write_whole
 
@@ -142,13 +143,14 @@ def _follow_settings(options: argparse.Namespace, told: Told) -> tuple[str, ...]
 @contextmanager
 def _kept(path: Path) -> Iterator[None]:
     """Let no program write over the snapshot: the file is put back."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = shutil.copyfile(path, Path(folder) / "snapshot")
-        try:
-            yield
-        finally:
-            if not path.is_file() or path.read_bytes() != copy.read_bytes():
-                shutil.copyfile(copy, path)
+    folder = tempfile.mkdtemp()  # a TemporaryDirectory goes where the program's exit is, before this is over
+    copy = shutil.copyfile(path, Path(folder) / "snapshot")
+    try:
+        yield
+    finally:
+        if not path.is_file() or path.read_bytes() != copy.read_bytes():
+            shutil.copyfile(copy, path)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Compared(AtEnd):
@@ -187,8 +189,10 @@ class _Compared(AtEnd):
             frozenset(told.history.stacks.files()),
             self._notes + tuple(f"not modelled: {name}" for name in trace.unmodelled),
         )
+        if path := self._options.json:
+            content = json_of(comparison.to_json(), indent=1)
+            self.try_to(f"writing {path.name}", str(path), lambda: write_whole(path, content))
         if not self._options.quiet:
-            print(f"\n{comparison_text(comparison, said)}", file=sys.stderr or sys.__stderr__)
-        if self._options.json:
-            write_whole(self._options.json, json.dumps(comparison.to_json(), indent=1))
+            self.say(f"\n{comparison_text(comparison, said)}")
+        self.say_failures()
         return AGREE if comparison.agrees else PART

@@ -1,18 +1,17 @@
 """The command `every-byte read`: what a snapshot of a GPU's memory tells, without executing anything in its file."""
 
 import argparse
-import json
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from every_byte.terminal import json_of, print_text
 from every_byte.whole_files import write_whole
 
 from .options import add_file_options, opened
 from .page import html_of
 from .text import text_of
-from .told import told_of
+from .told import Told, told_of
 
 EPILOG = """\
 Such a file is written where the program ran, by PyTorch:
@@ -49,23 +48,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _keep_apart(options)
         told = told_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
-        if options.html:
-            _write("--html", options.html, html_of(told))
-        if options.json:
-            _write("--json", options.json, json.dumps(told.to_json(), indent=1))
+        text = "" if options.quiet else text_of(told)
     except (ValueError, OSError) as error:
         parser().error(str(error))
-    if not options.quiet:
-        _print(text_of(told))
+    failures = [*_written(options, told), *_printed(text)]
+    if failures:
+        parser().error(" ".join(failures))
     return 0
 
 
-def _print(text: str) -> None:
-    """Print it; whoever reads it may have seen enough, as `head` has."""
+def _written(options: argparse.Namespace, told: Told) -> Iterator[str]:
+    """Write the files; one that cannot be written keeps no other from it, and gives a sentence."""
+    writing = {"html": lambda: html_of(told), "json": lambda: json_of(told.to_json(), indent=1)}
+    for name, content in writing.items():
+        if (path := getattr(options, name)) is not None:
+            try:
+                write_whole(path, content())
+            except OSError as error:
+                yield f"--{name} must be a file that can be written: got {str(path)!r}, {error.strerror}."
+
+
+def _printed(text: str) -> Iterator[str]:
     try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print_text(text) if text else None
+    except OSError as error:
+        yield str(error)
 
 
 def _keep_apart(options: argparse.Namespace) -> None:
@@ -77,10 +84,3 @@ def _keep_apart(options: argparse.Namespace) -> None:
         if (whole := path.resolve()) in taken:
             raise ValueError(f"--{name} must be a file of its own: got {str(path)!r}, which {taken[whole]}.")
         taken[whole] = f"--{name} has taken"
-
-
-def _write(option: str, path: Path, text: str) -> None:
-    try:
-        write_whole(path, text)
-    except OSError as error:
-        raise OSError(f"{option} must be a file that can be written: got {str(path)!r}, {error.strerror}.") from None

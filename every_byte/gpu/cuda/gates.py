@@ -9,6 +9,7 @@ from .factories import make_old_types, make_on_cuda
 from .files import keep_holes
 from .flex import flag_flex_attention
 from .forks import note_forks
+from .frames import end_tracebacks_at_the_program
 from .generators import draw_on_cuda
 from .kernels import flag_triton
 from .overwriting import keep_what_was_there
@@ -18,6 +19,7 @@ from .profiling import profile_the_host_alone
 from .ranks import pretend
 from .safetensors import keep_holes_in_safetensors
 from .snapshots import leave_snapshots
+from .spawned import open_in_spawned
 from .storages import hold_storages
 from .tensors import move, say_cuda
 from .threads import follow_threads
@@ -43,6 +45,8 @@ CUDA_GATES = Changes(
         follow_threads,
         note_forks,
         run_own_rank_here,
+        open_in_spawned,
+        end_tracebacks_at_the_program,
         profile_the_host_alone,
         flag_triton,
         flag_flex_attention,
