@@ -56,10 +56,8 @@ def recorded(mode: str) -> dict[str, list[list]]:
 def simulate(op, mode: str, sample) -> tuple[Outcome, frozenset[str]]:
     """One sample on a simulated A100, with what was not modelled in it."""
     with SimulatedGPU("a100-80gb") as gpu:
-        gpu._memory.blas_workspaces.taken = {
-            ("forward", 0): None,
-            ("backward", 0): None,
-        }  # taken before, as when it was recorded
+        workspaces = gpu._memory.blas_workspaces  # taken before, as when it was recorded
+        workspaces._handles, workspaces.taken = {"forward": 0, "backward": 1}, {(0, 0): None, (1, 0): None}
         start: list[int] = []
 
         def position() -> int:
