@@ -73,10 +73,8 @@ def own(mode: str, card: str) -> list[str]:
 def simulate(op, mode: str, sample, card: str = "a100") -> tuple[Outcome, frozenset[str], frozenset[str]]:
     """One sample on that simulated card, with what was not modelled in it, and the operators that ran, by type."""
     with SimulatedGPU(GPUS[card]) as gpu:
-        gpu._memory.blas_workspaces.taken = {
-            ("forward", 0): None,
-            ("backward", 0): None,
-        }  # taken before, as when it was recorded
+        workspaces = gpu._memory.blas_workspaces  # taken before, as when it was recorded
+        workspaces._handles, workspaces.taken = {"forward": 0, "backward": 1}, {(0, 0): None, (1, 0): None}
         start: list[int] = []
 
         def position() -> int:

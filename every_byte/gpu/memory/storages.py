@@ -63,7 +63,7 @@ class Memory:
         self.allocator = (CachingAllocator if settings.caches else UncachedAllocator)(
             spec.allocator_bytes, self._segment_changed, settings=settings.allocator, total_bytes=spec.total_bytes
         )
-        self.blas_workspaces = Workspaces(settings, spec)
+        self._workspaces = Workspaces(settings, spec)
 
     def read_environment(self) -> None:
         """Follow the process's variables, if this GPU is to, as PyTorch does when its allocator is first used."""
@@ -236,6 +236,12 @@ class Memory:
         elif isinstance(result, (tuple, list)):
             for item in result:
                 self.place_results(item)
+
+    @property
+    def blas_workspaces(self) -> Workspaces:
+        """What cuBLAS works in, by the process's variables, which are read first: this may be the first use of all."""
+        self.read_environment()
+        return self._workspaces
 
     def use_blas(self, by_lt: bool = False) -> None:
         """Take this thread's workspaces, if it is the first matrix product here, and threads keep theirs."""

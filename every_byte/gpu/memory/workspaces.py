@@ -27,17 +27,17 @@ class Workspaces:
     """The workspaces that a GPU has taken, by thread and stream; None stands for one of no bytes.
 
     Backward runs on a thread of its own on CUDA, so a program in one stream has two; "forward" is the thread that
-    opened the GPU. Another thread that ends leaves its handle, with its workspaces, to the next that asks for one. A
-    block stands with its number.
+    opened the GPU. A thread that ends leaves its handle, with its workspaces, to the next thread that asks for its
+    first one: the main thread and the backward thread too. A block stands with its number.
     Source: the cases two_by_two_matmul and side_products of tests/reference; DeviceThreadHandles.h.
     """
 
     def __init__(self, settings: Environment, spec: GPUSpec) -> None:
         self._settings, self._spec = settings, spec
         self._n_bytes: int | None = None
-        self.taken: dict[tuple[str | int, int], tuple[Block, int] | None] = {}
-        self._taken_by_lt: dict[tuple[str | int, int], tuple[Block, int]] = {}
-        self._handles: dict[int, int] = {}
+        self.taken: dict[tuple[int, int], tuple[Block, int] | None] = {}
+        self._taken_by_lt: dict[tuple[int, int], tuple[Block, int]] = {}
+        self._handles: dict[str | int, int] = {}
         self._left: list[int] = []
         self._lock = threading.Lock()
 
@@ -49,20 +49,19 @@ class Workspaces:
         if not self.are_kept:
             return
         in_backward = torch._C._current_graph_task_id() != -1
-        thread = "backward" if in_backward else "forward" if this_thread.modes else self._handle()
-        key = thread, memory.streams.current
+        thread = "backward" if in_backward else "forward" if this_thread.modes else threading.get_ident()
+        key = self._handle_of(thread), memory.streams.current
         of_lt = self._lt_bytes if by_lt else 0
         if key not in self.taken and not (of_lt and self._spec.rules.lt_works_in_cublass):
             self.taken[key] = memory.take(self.n_bytes, WORKSPACE) if self.n_bytes else None
         if of_lt and key not in self._taken_by_lt:
             self._taken_by_lt[key] = memory.take(of_lt, WORKSPACE)
 
-    def _handle(self) -> int:
-        """The number of the running thread's handle: the last that a thread has left, or a new one."""
+    def _handle_of(self, thread: str | int) -> int:
+        """The number of a thread's handle: at first the last one that another thread has left, or a new one."""
         with self._lock:
-            thread, new = threading.get_ident(), len(self._handles)
             if thread not in self._handles:
-                self._handles[thread] = self._left.pop() if self._left else new
+                self._handles[thread] = self._left.pop() if self._left else len(self._handles)
             return self._handles[thread]
 
     def end_thread(self) -> None:

@@ -70,10 +70,25 @@ class GraphWalk:
 
     def walk(self, roots: Iterable[Node]) -> tuple[list[GraphNode], list[torch.Tensor]]:
         """The nodes behind these roots that keep something, in autograd's order, and the leaves of the graph."""
-        self._forget_the_dead()
+        found, leaves = self._walk(nodes_behind(roots, self._shift()))
+        return [life.known for _, life in sorted(found, key=itemgetter(0)) if life.known is not None], leaves
+
+    def read_new(self, roots: Iterable[Node]) -> list[torch.Tensor]:
+        """Read the nodes that no walk has read, and return the leaves next to them.
+
+        It stops at a node that is known: what is behind that one was read with it, or a backward has emptied it since.
+        So the loop of a recurrent cell costs as much in its last turn as in its first.
+        """
+        return self._walk(nodes_behind(roots, self._shift(), self._is_read))[1]
+
+    def _is_read(self, node: Node) -> bool:
+        life = node.metadata.get(self._mark)
+        return life is not None and life.known is not NOT_READ
+
+    def _walk(self, met: Iterable[tuple[int, Node, list[Node]]]) -> tuple[list[tuple[int, _Life]], list[torch.Tensor]]:
         found, leaves = [], []
         new: list[tuple[int, str, list, _Life]] = []
-        for number, node, _ in nodes_behind(roots, self._shift()):
+        for number, node, _ in met:
             if number < ACCUMULATORS:
                 life = node.metadata.setdefault(self._mark, _Life())
                 found.append((number, life))
@@ -83,7 +98,7 @@ class GraphWalk:
                 leaves.append(leaf)
         for number, name, slots, life in sorted(new, key=itemgetter(0)):
             self._note(number, name, slots, life)
-        return [life.known for _, life in sorted(found, key=itemgetter(0)) if life.known is not None], leaves
+        return found, leaves
 
     def emptied(self, roots: Iterable[Node]) -> list[GraphNode]:
         """The known nodes behind these roots that keep nothing any more: a backward has run them."""
@@ -129,14 +144,14 @@ class GraphWalk:
                 self._note_placeholder(node, slot, *what)
         self._owners.nodes.append(node)
         if counts:
-            namesakes = self._namesakes.setdefault((module, name), [])
-            node.nth = namesakes[-1].nth + 1 if namesakes else 1
-            namesakes.append(node)
+            self._number(node, self._namesakes.setdefault((module, name), []))
 
-    def _forget_the_dead(self) -> None:
+    def _number(self, node: GraphNode, namesakes: list[GraphNode]) -> None:
         """Nodes are counted anew, module by module, when those before have let go of what they kept."""
-        alive = {name: [node for node in nodes if self._is_alive(node)] for name, nodes in self._namesakes.items()}
-        self._namesakes = {name: nodes for name, nodes in alive.items() if nodes}
+        while namesakes and not self._is_alive(namesakes[-1]):
+            namesakes.pop()
+        node.nth = namesakes[-1].nth + 1 if namesakes else 1
+        namesakes.append(node)
 
     def _is_alive(self, node: GraphNode) -> bool:
         return node.released_at == NEVER and self._owners.live.issuperset(node.allocations)
@@ -213,10 +228,13 @@ def last_of(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     return [x for x in tensors if id(x.grad_fn) not in inner]
 
 
-def nodes_behind(roots: Iterable[Node], shift: int = 0) -> Iterator[tuple[int, Node, list[Node]]]:
+def nodes_behind(
+    roots: Iterable[Node], shift: int = 0, ends_at: Callable[[Node], bool] = lambda _: False
+) -> Iterator[tuple[int, Node, list[Node]]]:
     """Each node behind the roots once, with its number and those that follow; accumulators as often as met.
 
-    `shift` is added to autograd's numbers, but for accumulators.
+    `shift` is added to autograd's numbers, but for accumulators. Nodes at which it `ends` are left out, with what only
+    they lead to.
     """
     todo, seen = list(roots), {}
     while todo:
@@ -224,7 +242,7 @@ def nodes_behind(roots: Iterable[Node], shift: int = 0) -> Iterator[tuple[int, N
         number = number_of(node)
         if number < ACCUMULATORS:
             number += shift
-            if id(node) in seen:
+            if id(node) in seen or ends_at(node):
                 continue
             seen[id(node)] = node  # held, so that no other node has its identity meanwhile
         following = [other for other, _ in node.next_functions if other is not None]

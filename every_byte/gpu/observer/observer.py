@@ -126,7 +126,8 @@ class Observer:
             self._note_input(tensor)
         for tensor in outputs:
             self.note(tensor, "outputs")
-        self._walk(outputs)
+        for leaf in self.graph.read_new(nodes_of([x for x in outputs if self.memory.concerns(x)])):
+            self._note_leaf(leaf)
 
     # backward
 

@@ -1,5 +1,9 @@
 """What a graph keeps is kept until backward has run its node or nothing holds it any more, and no longer."""
 
+import gc
+import sys
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -173,3 +177,79 @@ def test_a_backward_that_fails_has_freed_what_it_ran(gpu):
         loss.backward()
     assert freed_and_kept(Ledger.now(gpu)) == ["AddmmBackward0.mat1", "TanhBackward0.result"], "the body's"
     assert loss.grad_fn is not None
+
+
+# ---------------------------------------------------------------------------------------- graphs that grow call by call
+
+
+def calls_in(run) -> int:
+    """The calls of functions, Python's and C's, while something runs: its work, without a clock."""
+    n_calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal n_calls
+        n_calls += event in ("call", "c_call")
+
+    gc.collect()
+    gc.disable()
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    return n_calls
+
+
+def _recurrent(cell_of, gpu, n_turns: int) -> None:
+    """A cell that is given its own result, so that each call's graph ends in those of all before."""
+    cell, x = cell_of(8, 8, device=gpu.device), data(gpu)
+    state = x
+    for _ in range(n_turns):
+        state = cell(x, state)
+
+
+def _in_place(gpu, n_turns: int) -> None:
+    """Results that are changed in place before the next call reads them."""
+    net, h = nn.Linear(8, 8, device=gpu.device), data(gpu)
+    for _ in range(n_turns):
+        h = net(h)
+        h.mul_(2)
+        h[0].add_(1)
+
+
+def _summed(gpu, n_turns: int) -> None:
+    """A loss that is added up over calls."""
+    net, x = nn.Sequential(nn.Linear(8, 8, device=gpu.device), nn.Tanh()), data(gpu)
+    total = torch.zeros((), device=gpu.device)
+    for _ in range(n_turns):
+        total = total + net(x).sum()
+    total.backward()
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [partial(_recurrent, nn.GRUCell), partial(_recurrent, nn.RNNCell), _in_place, _summed],
+    ids=["GRUCell", "RNNCell", "in place", "summed"],
+)
+def test_a_loop_of_twice_as_many_calls_is_at_most_twice_the_work(gpu, loop):
+    loop(gpu, 3)
+    work = {n: calls_in(lambda n=n: loop(gpu, n)) for n in (40, 80)}
+    assert work[80] <= 2.1 * work[40]
+
+
+def test_what_was_changed_in_place_between_two_calls_is_kept_for_the_nodes_of_both(gpu):
+    first, second = two_parts(gpu)
+    x = data(gpu)
+    h = first(x)
+    h[0].mul_(3)  # from here on the slice's node is in front of the first part's
+    y = second(h)
+    assert freed_and_kept(Ledger.now(gpu)) == freed_and_kept(looked_at_once(gpu, y))
+
+
+def looked_at_once(gpu, y) -> Ledger:
+    """The ledger where another walk reads every node anew."""
+    walk = gpu._observer.graph
+    walk.release(walk.walk([y.grad_fn])[0], gpu._memory.position())
+    walk.walk([y.grad_fn])
+    return Ledger.now(gpu)
