@@ -60,7 +60,9 @@ class AsCuda:
 
     def without(self, index: int) -> str:
         """What to say of a GPU that there is not, and what a program for several can do."""
-        there = "there is one GPU, cuda:0" if self.n_devices == 1 else f"there are {self.n_devices} GPUs, from cuda:0 on"
+        there = (
+            "there is one GPU, cuda:0" if self.n_devices == 1 else f"there are {self.n_devices} GPUs, from cuda:0 on"
+        )
         return f"cuda:{index} was asked for, and {there}. {_ONE_PROCESS}"
 
 

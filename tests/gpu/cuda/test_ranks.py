@@ -157,7 +157,9 @@ SEVERAL = {
 @pytest.mark.parametrize("spelling", SEVERAL)
 def test_one_process_on_several_gpus_is_told_what_to_do(gpu, spelling):
     before = torch.cuda.current_device()
-    with pytest.raises((RuntimeError, AssertionError), match=r"(?s)cuda:1 was asked .* one GPU, cuda:0\. One process on"):
+    with pytest.raises(
+        (RuntimeError, AssertionError), match=r"(?s)cuda:1 was asked .* one GPU, cuda:0\. One process on"
+    ):
         SEVERAL[spelling](nn.Linear(2, 2))
     assert torch.cuda.current_device() == before
 
