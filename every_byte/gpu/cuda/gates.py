@@ -17,6 +17,7 @@ from .pinned import pin
 from .processes import run_own_rank_here
 from .profiling import profile_the_host_alone
 from .ranks import pretend
+from .recursion import go_as_deep
 from .safetensors import keep_holes_in_safetensors
 from .snapshots import leave_snapshots
 from .spawned import open_in_spawned
@@ -27,6 +28,7 @@ from .torch_cuda import answer_for_cuda
 
 CUDA_GATES = Changes(
     [
+        go_as_deep,
         number_devices,
         say_cuda,
         hold_storages,

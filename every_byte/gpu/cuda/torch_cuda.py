@@ -29,14 +29,27 @@ def answer_for_cuda():
     undoings.append(
         replaced(torch.cuda, "_is_compiled", lambda _original: lambda: is_compiled or standing_for_cuda() is not None)
     )
+    undoings.append(replaced(torch.cuda, "get_device_properties", _checked))
     undoings.append(replaced(torch.cuda, "default_generators", lambda _original: generators()))
     undoings.append(present(type(torch.backends.cudnn), "benchmark_limit", lambda _original: _benchmark_limit()))
     return all_of(undoings)
 
 
-def _properties(index: int):
-    standing_for_cuda().memory.as_cuda.must_be_here(torch.device("cuda", index))
+def _properties(_index: int):
+    """Those of each rank's GPU: all are of a kind."""
     return standing_for_cuda().owner.get_device_properties()
+
+
+def _checked(original):
+    """`get_device_properties`, and those that ask by it: what to do about a GPU that there is not."""
+
+    def get_device_properties(device=None):
+        here, index = standing_for_cuda(), torch.cuda._utils._get_device_index(device, optional=True)
+        if here is not None and not 0 <= index < here.memory.as_cuda.n_devices:
+            raise AssertionError(f"Invalid device id: {here.memory.as_cuda.without(index)}")
+        return original(device)
+
+    return get_device_properties
 
 
 def _memory_info(device=None) -> tuple[int, int]:

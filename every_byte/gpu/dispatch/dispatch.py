@@ -266,13 +266,13 @@ class Dispatch(TorchDispatchMode):
             known = f"{name} is not modelled: its outputs are counted, what its kernels take meanwhile is not."
             self.tell(why or known, *line_of_the_program()[:2])
 
-    def tell_unknown(self, what: str) -> None:
-        """Note at which line of the program an unknown value was read; warn, once a line, that it is a zero."""
+    def tell_unknown(self, what: str, happens: str = "reads zeros") -> None:
+        """Note at which line of the program an unknown value was read; warn, once a line, what is made of it."""
         filename, lineno, place = line_of_the_program()
         trace = self.memory.trace
         if place not in trace.values_read:
             trace.values_read[place] = len(trace.events)
-            said = f"nothing is computed on a simulated GPU: {what} reads zeros at {place}. Where values matter, "
+            said = f"nothing is computed on a simulated GPU: {what} {happens} at {place}. Where values matter, "
             self.tell(said + "compute on the CPU.", filename, lineno)
 
     def tell(self, what: str, filename: str, lineno: int) -> None:

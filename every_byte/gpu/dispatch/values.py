@@ -15,28 +15,35 @@ from every_byte.gpu.operators.copies import stages
 from every_byte.gpu.operators.selections import MASKS, is_fill
 from every_byte.interpreter import is_storing
 
+from .checks import must_hold
+
 aten = torch.ops.aten
+
+
+_VALIDATING = {
+    "torch.distributions.distribution": ("__init__", "_validate_sample"),
+    "torch.testing._comparison": ("_compare_regular_values_close",),
+}
+"""Functions of PyTorch, by module, that raise through others if what they ask of a tensor is not so."""
 
 
 def _item(mode, func, args, kwargs):
     if _is_validation(sys._getframe(2)) and known_values(args[0]) is None:
         return True
-    return _seen(mode, "a number or a truth of a tensor (.item(), if)", args[0]).item()
+    values, is_known = read(args[0])
+    number = values.item()
+    if is_known:
+        return number
+    if not number and must_hold(sys._getframe(2)):
+        mode.tell_unknown("a check of a tensor (assert, if … raise)", "is taken to hold")
+        return type(number)(1)
+    mode.tell_unknown("a number or a truth of a tensor (.item(), if)")
+    return number
 
 
 def _is_validation(frame) -> bool:
-    """Whether `torch.distributions` asks if all arguments are valid: the numbers of a program that runs are."""
-    if frame.f_globals.get("__name__") != "torch.distributions.distribution":
-        return False
-    return frame.f_code.co_name in ("__init__", "_validate_sample")
-
-
-def _seen(mode, what: str, tensor: torch.Tensor) -> torch.Tensor:
-    """The values of a tensor, on the CPU: zeros, and a warning, where they are not known."""
-    values, is_known = read(tensor)
-    if not is_known:
-        mode.tell_unknown(what)
-    return values
+    """Whether PyTorch asks if all arguments are valid, or as a test expects: those of a program that runs are."""
+    return frame.f_code.co_name in _VALIDATING.get(frame.f_globals.get("__name__"), ())
 
 
 def _copy_to_cpu(mode, func, args, kwargs):

@@ -11,6 +11,12 @@ _FORKED = (
     "method (on a simulated GPU, threads: another process is none of its)"
 )
 
+_ONE_PROCESS = (
+    "One process on several GPUs is not simulated (nn.DataParallel, device_map over several, layers on cuda:0 and "
+    "cuda:1): run it on one GPU (device_ids=[0], --gpu with more memory), or with one process per GPU "
+    "(DistributedDataParallel, FSDP) and --ranks 2."
+)
+
 
 @dataclass
 class AsCuda:
@@ -45,15 +51,19 @@ class AsCuda:
         if index == self.index:
             return
         if not 0 <= index < self.n_devices:
-            raise torch.AcceleratorError(
-                f"CUDA error: invalid device ordinal\ncuda:{index} was asked for, and there are {self.n_devices} GPUs, "
-                f"numbered from 0; with {self.n_devices} ranks, each has one."
-            )
+            raise torch.AcceleratorError(f"CUDA error: invalid device ordinal\n{self.without(index)}")
         raise RuntimeError(
             f"a simulated rank has its own GPU alone: this process is the rank of cuda:{self.index}, and something was "
             f"to lie on cuda:{index}; call torch.cuda.set_device({self.index}) first (the rank's number is in "
-            "LOCAL_RANK), or simulate that rank."
+            f"LOCAL_RANK), or simulate that rank. {_ONE_PROCESS}"
         )
+
+    def without(self, index: int) -> str:
+        """What to say of a GPU that there is not, and what a program for several can do."""
+        there = (
+            "there is one GPU, cuda:0" if self.n_devices == 1 else f"there are {self.n_devices} GPUs, from cuda:0 on"
+        )
+        return f"cuda:{index} was asked for, and {there}. {_ONE_PROCESS}"
 
 
 def parsed(device) -> torch.device | None:

@@ -4,7 +4,7 @@ import torch
 
 from every_byte.gpu.known.evaluation import on_the_cpu
 from every_byte.gpu.known.noting import note
-from every_byte.gpu.known.reading import known_values
+from every_byte.gpu.known.reading import known_values, read
 from every_byte.gpu.memory.attachment import attached
 
 from .launch import cub
@@ -100,8 +100,14 @@ def repeat_interleave(call: Call) -> None:
 
 @decomposed(aten.allclose.default)
 def _allclose(x: torch.Tensor, y: torch.Tensor, rtol=1e-05, atol=1e-08, equal_nan: bool = False) -> bool:
-    """Whether all numbers are close. Source: allclose in aten/src/ATen/native/TensorCompare.cpp."""
-    return bool(torch.isclose(x, y, rtol, atol, equal_nan).all().item())
+    """Whether all numbers are close; where that is not known they are, as those of `torch.equal` are alike.
+
+    Source: allclose in aten/src/ATen/native/TensorCompare.cpp.
+    """
+    values, is_known = read(torch.isclose(x, y, rtol, atol, equal_nan).all())
+    if not is_known:
+        attached()[-1].tell_unknown("aten::allclose", "is taken to hold")
+    return bool(values) if is_known else True
 
 
 @decomposed(aten.isin.Tensor_Scalar)

@@ -12,6 +12,7 @@ from . import (  # noqa: F401
     distinct,
     elementwise,
     embedding_bags,
+    fake_quantization,
     group_norm,
     grouped_products,
     indexing,

@@ -26,6 +26,7 @@ outputs_alone("""_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_ _amp_for
     *(overload(f"_foreach_{name}") for name in _FOREACH_IN_PLACE.split()),
     aten._fused_sgd_.default,
     aten._fused_adagrad_.default,
+    *(overload(f"_fused_{name}_.tensor_lr") for name in ("adam", "adamw", "sgd", "adagrad")),
 )
 def _in_place(*_, **__) -> None:
     """Fused and foreach steps of an optimizer write into what is there; for some PyTorch has no meta kernel."""

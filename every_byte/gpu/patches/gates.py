@@ -18,6 +18,7 @@ from .initialization import fill_on_meta
 from .operators import override_operators
 from .pools import refuse_pools
 from .printing import show_zeros
+from .pruning import know_what_is_left
 from .randomness import fork_for_meta
 from .recurrent import flatten_for_cudnn
 from .repeating import compose_where_repeated
@@ -74,5 +75,6 @@ GATES = _Gates(
         refuse_pools,
         chunk_as_on_cuda,
         write_without_reading,
+        know_what_is_left,
     ]
 )

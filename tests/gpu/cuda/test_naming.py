@@ -51,7 +51,7 @@ def test_another_ranks_gpu_is_refused_by_name(device):
 
 def test_a_gpu_that_there_is_not(gpu):
     with pytest.raises(
-        torch.AcceleratorError, match="invalid device ordinal\ncuda:1 was asked for, and there are 1 GPUs"
+        torch.AcceleratorError, match="invalid device ordinal\ncuda:1 was asked for, and there is one GPU, cuda:0"
     ):
         named("cuda:1")
 

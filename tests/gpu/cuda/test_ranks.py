@@ -122,8 +122,62 @@ def test_the_gpu_of_another_rank_is_refused_by_name(rank_3):
     with pytest.raises(RuntimeError, match=r"to lie on cuda:5; call torch\.cuda\.set_device\(3\) first"):
         torch.zeros(1).cuda()
     torch.cuda.set_device(3)
-    with pytest.raises(torch.AcceleratorError, match="there are 8 GPUs, numbered from 0; with 8 ranks, each has one"):
+    with pytest.raises(torch.AcceleratorError, match="there are 8 GPUs, from cuda:0 on"):
         torch.cuda.set_device(8)
+
+
+def test_each_ranks_gpu_says_what_it_is(rank_3):
+    own = torch.cuda.get_device_properties(3)
+    assert [torch.cuda.get_device_name(i) for i in range(8)] == [own.name] * 8
+    assert [torch.cuda.get_device_capability(i) for i in range(8)] == [(8, 0)] * 8
+    assert torch.cuda.get_device_properties("cuda:5").total_memory == own.total_memory
+    with pytest.raises(AssertionError, match="^Invalid device id: cuda:8 was asked for, and there are 8 GPUs"):
+        torch.cuda.get_device_properties(8)
+    with pytest.raises(RuntimeError, match="a simulated rank has its own GPU alone"):  # how full it is, nobody knows
+        torch.cuda.mem_get_info(1)
+
+
+SEVERAL = {
+    "DataParallel": lambda m: nn.DataParallel(m.cuda(), device_ids=[0, 1]),
+    "to": lambda m: m.to("cuda:1"),
+    "cuda": lambda m: m.cuda(1),
+    "number": lambda m: torch.ones(2, device=1),
+    "device": lambda m: m.to(torch.device("cuda", 1)),
+    "set_device": lambda m: torch.cuda.set_device(1),
+    "context": lambda m: torch.cuda.device(1).__enter__(),
+    "properties": lambda m: torch.cuda.get_device_properties(1),
+    "name": lambda m: torch.cuda.get_device_name(1),
+    "capability": lambda m: torch.cuda.get_device_capability("cuda:1"),
+    "memory": lambda m: torch.cuda.mem_get_info(1),
+    "stats": lambda m: torch.cuda.memory_stats(1),
+    "stream": lambda m: torch.cuda.Stream(device=1),
+}
+
+
+@pytest.mark.parametrize("spelling", SEVERAL)
+def test_one_process_on_several_gpus_is_told_what_to_do(gpu, spelling):
+    before = torch.cuda.current_device()
+    with pytest.raises(
+        (RuntimeError, AssertionError), match=r"(?s)cuda:1 was asked .* one GPU, cuda:0\. One process on"
+    ):
+        SEVERAL[spelling](nn.Linear(2, 2))
+    assert torch.cuda.current_device() == before
+
+
+def test_data_parallel_of_ranks_is_told_what_to_do(rank_3):
+    with pytest.raises(RuntimeError, match=r"own GPU alone.* One process on several GPUs is not simulated.*--ranks 2"):
+        nn.DataParallel(nn.Linear(2, 2).to("cuda:0"))(torch.ones(4, 2, device="cuda"))
+
+
+@pytest.mark.parametrize("options", [{}, {"device_ids": [0]}, {"device_ids": ["cuda:0"], "output_device": 0}])
+def test_data_parallel_on_the_one_card_is_the_module(gpu, options):
+    m, x = nn.Linear(2, 2).cuda(), torch.ones(4, 2, device="cuda")
+    gpu.load_libraries()
+    before = gpu.memory_allocated()
+    y = nn.DataParallel(m, **options)(x)
+    assert gpu.memory_allocated() - before == 512
+    y.sum().backward()
+    assert m.weight.grad.device == torch.device("cuda", 0)
 
 
 def test_ddp(rank_3, capfd):

@@ -57,7 +57,7 @@ def test_a_meta_tensor_counts_nowhere(gpu):
         (lambda x, host, empty: x.numpy(), r"^can't convert cuda:0 device type tensor to numpy\. Use Tensor\.cpu\(\)"),
         (
             lambda x, host, empty: host.cuda(1),
-            r"^CUDA error: invalid device ordinal\ncuda:1 was asked for, and there are 1",
+            r"^CUDA error: invalid device ordinal\ncuda:1 was asked for, and there is one GPU",
         ),
         (
             lambda x, host, empty: setattr(x, "data", empty),

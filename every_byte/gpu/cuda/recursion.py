@@ -1,0 +1,31 @@
+"""How deep calls may go: a program is to get as deep as on a card, where fewer of PyTorch's calls are Python's."""
+
+import sys
+
+from every_byte.gpu.patches.replacing import all_of, replaced
+
+_OURS, _PER_CALL = 200, 2
+"""Frames below the program and above its innermost call; and how many there are, at most, for one on a card."""
+
+
+def go_as_deep():
+    """Let calls go deeper, and the program set its own limit and read it. Returns what undoes it."""
+    said = {"limit": sys.getrecursionlimit()}
+
+    def setting(original):
+        def setrecursionlimit(limit: int) -> None:
+            original(limit)  # checks it
+            original(_PER_CALL * limit + _OURS)
+            said["limit"] = limit
+
+        return setrecursionlimit
+
+    change = replaced(sys, "setrecursionlimit", setting)
+    sys.setrecursionlimit(said["limit"])
+    undo = all_of([change, replaced(sys, "getrecursionlimit", lambda _original: lambda: said["limit"])])
+
+    def put_back() -> None:
+        undo()
+        sys.setrecursionlimit(said["limit"])
+
+    return put_back
