@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = "" if options.quiet else text_of(told)
     except (ValueError, OSError) as error:
         parser().error(str(error))
-    failures = [*_written(options, told), *_printed(text)]
+    failures = [*_written(options, told)] or [*_printed(text)]
     if failures:
         parser().error(" ".join(failures))
     return 0

@@ -67,6 +67,14 @@ def test_what_is_not_understood(words, said, capsys):
     assert said in error
 
 
+def test_a_full_disk_keeps_no_other_file_from_being_written(tmp_path, capsys):
+    path = tmp_path / "told.json"
+    with pytest.raises(SystemExit, match="2"):
+        main(["read", LEAK, "--html", "/dev/full", "--json", str(path)])
+    assert "--html must be a file that can be written: got '/dev/full', No space left" in capsys.readouterr().err
+    assert json.loads(path.read_text(encoding="utf-8"))
+
+
 @pytest.mark.nightly
 def test_a_reader_that_has_seen_enough():
     """As `head`, which closes the pipe."""
