@@ -62,10 +62,16 @@ def _of_operators(evidence: Evidence) -> Iterable[str]:
     if evidence.elsewhere:
         few = operators(evidence.elsewhere)
         where = places(evidence.recorded_on, evidence)
-        yield (
-            f"Of the {n:,d} operators that ran, {len(evidence.elsewhere):,d} are held to recordings {where} only, not "
-            f"on {here}: {few}. What they allocate while they run may differ here."
-        )
+        if len(evidence.elsewhere) == n:
+            yield (
+                f"None of the {n:,d} operators that ran is recorded on {here}: recordings {where} hold them. What they "
+                "allocate while they run may differ here."
+            )
+        else:
+            yield (
+                f"Of the {n:,d} operators that ran, {len(evidence.elsewhere):,d} are held to recordings {where} only, "
+                f"not on {here}: {few}. What they allocate while they run may differ here."
+            )
     if evidence.unrecorded:
         are = "1 is" if len(evidence.unrecorded) == 1 else f"{len(evidence.unrecorded):,d} are"
         yield (

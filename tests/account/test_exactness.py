@@ -42,8 +42,8 @@ def test_an_invented_card_is_not_to_the_byte(capability, level):
     report = reported(mlp, 2, gpu=replace(IMAGINARY, capability=capability))
     assert not report.is_exact
     assert "to the byte" not in in_lines(report)
-    everywhere(report, "are held to recordings on 7.5")
-    everywhere(report, "only, not on compute capability {}.{}".format(*capability))
+    n, here = len(report.evidence), "compute capability {}.{}".format(*capability)
+    everywhere(report, f"None of the {n:,d} operators that ran is recorded on {here}: recordings on 7.5")
     assert report.to_json()["level"] == level
     assert report.to_json()["evidence"]["n_held"] == 0
 
