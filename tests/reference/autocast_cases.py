@@ -417,3 +417,31 @@ def beside_the_cpu(env):
         loss.backward()
         env.mark(f"{to} backward")
         del here, there, y, z, u, loss
+
+
+@case
+def below(env):
+    """Operators on no list, whose host code calls some that are: affine grids, and losses in inference mode."""
+    rng = random.Random(SEED + 9)
+    for to, i in itertools.product(HALF, range(6)):
+        maker = Maker(env, rng, dtypes=(torch.float32, to), forms=("", "", "slice"))
+        n, sizes = rng.randint(1, 40), [rng.randint(2, 60 if i % 2 == 0 else 20) for _ in range(2 + i % 2)]
+        with env.autocast(to):
+            theta = torch.empty(n, len(sizes), len(sizes) + 1, device=env.device, requires_grad=i % 3 > 0)
+            grid = F.affine_grid(theta, (n, 3, *sizes), align_corners=rng.random() < 0.5)
+            env.mark(f"{to} {i} grid {grid.dtype}")
+            seen = F.grid_sample(maker(n, 3, *sizes), grid, align_corners=False)
+            env.mark(f"{to} {i} sampled {seen.dtype}")
+        if seen.requires_grad:
+            seen.sum().backward()
+        env.mark(f"{to} {i} backward")
+        del theta, grid, seen, maker
+        x = torch.empty(n, 10 * n, device=env.device, dtype=rng.choice(DTYPES))
+        with env.autocast(to), torch.inference_mode():
+            kept = [
+                F.cross_entropy(x, torch.zeros(n, dtype=torch.int64, device=env.device), label_smoothing=i % 2 / 10),
+                F.cosine_similarity(x, x), F.pairwise_distance(x, x), F.normalize(x), torch.dist(x, x),
+                torch.renorm(x, 2, 0, 1.0), F.triplet_margin_loss(x, x, x), torch.kron(x[:2, :3], x),
+            ]  # fmt: skip
+        env.mark(f"{to} {i} in inference mode: {[y.dtype for y in kept]}")
+        del kept, x

@@ -178,3 +178,43 @@ def convolved_twice(env):
         (y.mean() + sum([(g * g).sum() for g in gradients])).backward()
         env.mark(f"{i}, {x.dim()} dimensions, {groups} groups, {is_transposed}")
         del x, weight, bias, y, leaves, gradients
+
+
+@case
+def benchmarked(env):
+    """That PyTorch empties the allocator's cache where cuDNN tries its kernels: by sizes, types, settings, passes."""
+    cudnn = torch.backends.cudnn
+    layers = {
+        "plain": nn.Conv2d(3, 8, 3), "strided": nn.Conv2d(3, 8, 3, stride=2, bias=False), "1d": nn.Conv1d(3, 8, 3),
+        "transposed": nn.ConvTranspose2d(3, 8, 3), "3d": nn.Conv3d(3, 8, 3), "by channel": nn.Conv2d(3, 3, 3, groups=3),
+    }  # fmt: skip
+
+    def step(name, layer, x):
+        unused = torch.empty(16, 1 << 20, device=env.device)
+        del unused
+        loss = layer(x).sum()  # a recording has a mark before what is given back just then: so something comes between
+        env.mark(f"{name}: forward")
+        loss.backward()
+        done = torch.zeros((), device=env.device)
+        env.mark(f"{name}: backward")
+        del done
+
+    for name, layer in layers.items():
+        layer.to(env.device)
+        x = torch.zeros(2, 3, *[9] * (layer.weight.dim() - 2), device=env.device, requires_grad=True)
+        with cudnn.flags(enabled=True, benchmark=False):
+            step(f"{name}, as it was tried before", layer, x)
+        with cudnn.flags(enabled=True, benchmark=True):
+            step(f"{name}, again", layer, x)
+            for turn in range(2):
+                step(f"{name}, one image, {turn}", layer, x[:1])
+                step(f"{name}, another start, {turn}", layer, x[1:])
+            if x.dim() == 4:
+                last = x.detach().to(memory_format=torch.channels_last).requires_grad_()
+                step(f"{name}, channels last", layer, last)
+            step(f"{name}, float16", layer.half(), x.half())
+        with cudnn.flags(enabled=True, benchmark=True, deterministic=True):
+            step(f"{name}, repeatable", layer, x.half())
+        with cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+            step(f"{name}, without tf32", layer, x.half())
+        env.mark(f"{name}: end")

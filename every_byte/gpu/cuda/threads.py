@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import _pop_mode, _push_mode
 
 from every_byte.gpu.dispatch.autocast import KEY
 from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
+from every_byte.gpu.operators.convolution_plans import forget_thread
 from every_byte.gpu.patches.replacing import replaced
 
 
@@ -50,3 +51,4 @@ def _lent(mode) -> Iterator[None]:
     finally:
         _pop_mode()
         mode.memory.blas_workspaces.end_thread()
+        forget_thread(mode.memory)

@@ -7,7 +7,10 @@ simulated GPU is open, kernels with the same rules (operators/autocast.py) stand
 Source: aten/src/ATen/autocast_mode.h and autocast_mode.cpp.
 """
 
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -20,6 +23,7 @@ from every_byte.gpu.operators.registry import overload
 DTYPES = (torch.float16, torch.bfloat16)
 KEY = torch._C.DispatchKey.AutocastCUDA
 _WITHOUT = torch._C.DispatchKeySet(KEY)
+_this_thread = threading.local()
 
 
 def autocast(dtype: torch.dtype, enabled: bool = True, cache_enabled: bool | None = None) -> torch.autocast:
@@ -107,9 +111,40 @@ def _cast_all(args: tuple, dtype: torch.dtype) -> list:
     return [_cast(value, dtype) for value in reversed(args)][::-1]
 
 
+@contextmanager
+def _without_autocast() -> Iterator[None]:
+    """What is called in it is below autocast: it casts nothing more."""
+    outer, _this_thread.is_below = is_below(), True
+    try:
+        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
+            yield
+    finally:
+        _this_thread.is_below = outer
+
+
+def is_below() -> bool:
+    """Whether this thread runs an operator whose arguments autocast has dealt with."""
+    return getattr(_this_thread, "is_below", False)
+
+
+@contextmanager
+def as_called() -> Iterator[None]:
+    """Autocast as where the operator was called that a dispatch mode takes apart: PyTorch turns it off for a mode.
+
+    An operator that autocast does not know may call others that it does, from its host code, and CUDA's casts there.
+    """
+    with torch._C._RestorePythonTLSSnapshot():
+        is_on = torch.is_autocast_enabled("cuda")
+    if not is_on or is_below():
+        yield
+        return
+    with torch._C._SetExcludeDispatchKeyGuard(KEY, False):
+        yield
+
+
 def _below(operator, args: list | None, kwargs: dict):
     """Call an operator without autocast. An error must not hold the copies: C++ has dropped them by then."""
-    with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
+    with _without_autocast():
         try:
             return operator(*args, **kwargs)
         except Exception as error:
@@ -145,7 +180,7 @@ def _to_float32(operator):
             if given is None:
                 args = args if place is None else args[:place]
                 kwargs = kwargs | {"dtype": torch.float32}
-        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
+        with _without_autocast():
             return operator(*args, **kwargs)
 
     return kernel
@@ -159,7 +194,7 @@ def _by_other_overload(operator):
     def kernel(x, p=2, *rest):
         dtype = torch.float32 if _is_eligible(x) else x.dtype
         rest = (*rest, False) if variant == "ScalarOpt_dim_dtype" and len(rest) == 1 else rest
-        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):
+        with _without_autocast():
             return with_dtype(x, p, *rest, dtype=dtype)
 
     return kernel
@@ -231,7 +266,7 @@ def _for_ours_alone(operator, ours):
             return ours(*args, **kwargs)
         if _any(is_cuda, values):
             return theirs.call_boxed(keys, *args, **kwargs)
-        with torch._C._ExcludeDispatchKeyGuard(_WITHOUT):  # a key that is on concerns all tensors; CUDA's own have it
+        with _without_autocast():  # a key that is on concerns all tensors; CUDA's own have it
             return operator(*args, **kwargs)
 
     return kernel

@@ -31,7 +31,7 @@ from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators import registry
 
-from .autocast import KEY
+from .autocast import KEY, as_called
 from .belonging import KNOWN, SPARSE, belongs
 from .engine import adds_in_place, in_place_beside_copy, in_place_form
 from .operation import Operation, operation_of, recorded_name, type_of
@@ -232,7 +232,7 @@ class Dispatch(TorchDispatchMode):
 
     def _compose(self, func, args, kwargs):
         """Run a composite operator so that its parts come here one by one."""
-        with self.seeing():
+        with self.seeing(), as_called():
             ours = registry.composed_of(func)
             return ours(*args, **kwargs) if ours else registry.as_pytorch_does(func, *args, **kwargs)
 

@@ -9,6 +9,7 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 
 from .convolution_choice import Backend, Settings, backend_of, order_of
+from .convolution_plans import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, how_of, run_plan
 from .launch.memory_formats import copies_in, empty_in, suggested
 from .launch.units import HALF
 from .reductions import reduce
@@ -48,7 +49,7 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
 @takes(aten.convolution.default)
 def convolution(call: Call) -> None:
     """Copies of the input in the kernel's order, the result, a copy of the weight; cuDNN's workspace is not known."""
-    x, weight, bias, stride, _, dilation, transposed, output_padding, groups = call.args
+    x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = call.args
     if x.dim() == 3:
         call.hold(*contiguous_copies(x))
         x = x.contiguous()
@@ -59,8 +60,15 @@ def convolution(call: Call) -> None:
         form = order_of(x, weight)
         call.hold(*copies_in(form, x))
         call.place_all()
-        call.while_taken(*copies_in(form if transposed else suggested(result), weight))
         attached()[-1].not_modelled("aten::convolution (cuDNN's workspace)")
+        with call.scope():
+            x = x.contiguous(memory_format=form)
+            weight = _copied(call, form if transposed else suggested(result), weight)
+            how = how_of(settings, padding, x.dim())
+            if transposed:
+                run_plan(call, BACKWARD_DATA, result, x, weight, how)
+            else:
+                run_plan(call, FORWARD, x, result, weight, how)
     elif backend is Backend.DEPTHWISE:
         call.hold(*contiguous_copies(x))
         call.place_all()
@@ -69,6 +77,12 @@ def convolution(call: Call) -> None:
         call.place_all()
         if backend is Backend.UNFOLDED:
             attached()[-1].not_modelled("aten::convolution without cuDNN")
+
+
+def _copied(call: Call, form: torch.memory_format, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as a kernel reads it, in this order: a copy is held until the scope ends."""
+    call.hold(*copies_in(form, tensor))
+    return tensor.contiguous(memory_format=form)
 
 
 # ------------------------------------------------------------------------------------------------------------ backward
@@ -106,7 +120,7 @@ def _as_cudnn_reads(x: torch.Tensor, weight: torch.Tensor, gradient: torch.Tenso
 @takes(aten.convolution_backward.default)
 def convolution_backward(call: Call) -> None:
     """Copies in the kernels' order and the gradients; that of the bias is a sum at the end."""
-    gradient, x, weight, _, stride, _, dilation, transposed, output_padding, groups, mask = call.args
+    gradient, x, weight, _, stride, padding, dilation, transposed, output_padding, groups, mask = call.args
     with call.scope():
         if x.dim() == 3:
             call.hold(*contiguous_copies(x))
@@ -119,7 +133,7 @@ def convolution_backward(call: Call) -> None:
             return
         with call.scope():
             if backend is Backend.CUDNN:
-                _by_cudnn(call, gradient, x, weight, transposed, mask)
+                _by_cudnn(call, gradient, x, weight, transposed, mask, how_of(settings, padding, x.dim()))
             elif backend is Backend.DEPTHWISE:
                 _by_channel(call, gradient, x, weight, mask)
             else:
@@ -129,7 +143,7 @@ def convolution_backward(call: Call) -> None:
         _bias_gradient(call, gradient, mask)
 
 
-def _by_cudnn(call: Call, gradient, x, weight, transposed: bool, mask) -> None:
+def _by_cudnn(call: Call, gradient, x, weight, transposed: bool, mask, how: tuple) -> None:
     attached()[-1].not_modelled("aten::convolution_backward (cuDNN's workspace)")
     if mask[1]:
         call.hold(*copies_in(order_of(x, weight), x))
@@ -139,11 +153,18 @@ def _by_cudnn(call: Call, gradient, x, weight, transposed: bool, mask) -> None:
     if mask[0]:
         form = order_of(gradient, weight)
         call.place(call.result[0])
-        call.while_taken(*copies_in(form, weight, gradient))
+        with call.scope():
+            filters, read = _copied(call, form, weight), _copied(call, form, gradient)
+            of_x = _in_two_dims(call.result[0])[0]
+            tensors = (read, of_x) if transposed else (of_x, read)
+            run_plan(call, FORWARD if transposed else BACKWARD_DATA, *tensors, filters, how)
     if mask[1]:
         form = order_of(x, gradient)
-        copies = call.hold(*copies_in(form, *((x, gradient) if transposed else (gradient, x))))
+        seen, made = (gradient, x) if transposed else (x, gradient)
+        copies = call.hold(*copies_in(form, made, seen))
         call.place(call.result[1])
+        seen, made = seen.contiguous(memory_format=form), made.contiguous(memory_format=form)
+        run_plan(call, BACKWARD_WEIGHT, seen, made, _in_two_dims(call.result[1])[0], how)
         for copy in reversed(copies):
             call.let_go(copy)
 

@@ -28,6 +28,7 @@ from . import (  # noqa: F401
     recurrent,
     reductions,
     resampling,
+    scaled_products,
     scans_and_sorts,
     scattering,
     selections,

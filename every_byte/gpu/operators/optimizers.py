@@ -46,6 +46,35 @@ def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
     return [new_like(x, x.dtype if x.dtype.is_floating_point else torch.float32) for x in tensors]
 
 
+def _take_one_kernel(tensors: list[torch.Tensor]) -> bool:
+    """Whether tensors of one type have no gaps. Source: can_use_fast_route in native/ForeachUtils.h."""
+    return len({x.dtype for x in tensors}) == 1 and all(map(_is_dense, tensors))
+
+
+def _is_dense(x: torch.Tensor) -> bool:
+    """Whether its elements fill what they span, in whatever order."""
+    expected = 1
+    for stride, n in sorted((stride, n) for n, stride in zip(x.shape, x.stride(), strict=True) if n != 1):
+        if stride != expected:
+            return False
+        expected *= n
+    return True
+
+
+@takes(aten._foreach_max.default)
+def largest(call: Call) -> None:
+    """A buffer with one number for each chunk of the longest tensor, times their count; then the results.
+
+    Source: foreach_tensor_max_cuda in aten/src/ATen/native/cuda/ForeachReduceOp.cu.
+    """
+    tensors = call.args[0]
+    if _take_one_kernel(tensors):
+        call.hold(len(tensors) * max(div_up(x.numel(), CHUNK) for x in tensors) * tensors[0].element_size())
+    else:
+        attached()[-1].not_modelled("aten::_foreach_max of tensors with gaps or of several types")
+    call.place_all()
+
+
 @takes(aten._foreach_norm.Scalar)
 def norms(call: Call) -> None:
     """A zeroed buffer with one number for each chunk of the longest tensor, times their count; then the norms.
@@ -60,6 +89,8 @@ def norms(call: Call) -> None:
         return
     if any(tensor.dtype.is_complex for tensor in tensors):
         attached()[-1].not_modelled("aten::_foreach_norm of complex numbers")
+    if not _take_one_kernel(tensors):
+        attached()[-1].not_modelled("aten::_foreach_norm of tensors with gaps or of several types")
     chunks = [div_up(tensor.numel(), CHUNK) for tensor in tensors]
     number_bytes = max(tensors[0].element_size(), 4)
     if call.memory.spec.rules.norms_by_chunk:

@@ -150,16 +150,17 @@ def dot_product(call: Call) -> None:
 
 @takes(aten.bmm.default, aten.bmm.out)
 def batched_product(call: Call) -> None:
-    """As for one product; but an outer product, with one term in each sum, has a kernel of its own without workspace,
-    unless its result is given.
+    """As for one product; but an outer product of numbers that are not complex, with one term in each sum, has a
+    kernel of its own without workspace, unless its result is given.
 
     Source: bmm_out_cuda_impl in aten/src/ATen/native/cuda/Blas.cpp; torch/_native/ops/bmm_outer_product, which needs
     Triton, as CUDA builds from PyPI have it.
     """
     call.place_all()
     left, right = call.args
-    has_kernel = call.memory.spec.rules.outer_products_have_a_kernel and call.func is not aten.bmm.out
-    if left.numel() and right.numel() and not (left.shape[2] == 1 and has_kernel):
+    is_outer = left.shape[2] == 1 and not left.is_complex() and call.func is not aten.bmm.out
+    has_kernel = is_outer and call.memory.spec.rules.outer_products_have_a_kernel
+    if left.numel() and right.numel() and not has_kernel:
         _multiply_batches(call, left, right)
 
 

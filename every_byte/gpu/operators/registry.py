@@ -53,7 +53,7 @@ _OF_CUDA_ALONE = frozenset(("_chunk_cat", "_grouped_mm", "convolution", "convolu
 _IMPLICIT, _EXPLICIT = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
 _COPYING = "CompositeExplicitAutogradNonFunctional"
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-_UNKNOWN_FOREACH = ("_foreach_max", "_foreach_powsum")
+_UNKNOWN_FOREACH = ("_foreach_powsum",)
 
 
 class Call:

@@ -8,7 +8,7 @@ from running import cases, run_case, up_to_last_mark
 
 from every_byte.gpu.cases.files import file_name, read
 from every_byte.gpu.operators.convolution_choice import Backend, Settings, backend_of
-from utils import Trace
+from utils import SimulatedGPU, Trace
 
 FILE = "convolution_cases"
 CUDNNS_OWN = {
@@ -16,6 +16,7 @@ CUDNNS_OWN = {
     "aten::convolution_backward (cuDNN's workspace)",
     "aten::cudnn_batch_norm (cuDNN's workspace and reserve)",
     "aten::cudnn_batch_norm_backward (cuDNN's workspace)",
+    "torch.backends.cudnn.benchmark",
 }
 
 
@@ -29,6 +30,22 @@ def test_all_but_cudnns_own_is_that_of_cuda(name):
     assert up_to_last_mark(run.gpu.trace.sequence()) == Trace.from_recording(recording).sequence()
     assert run.marks == recording["marks"]
     assert set(run.gpu.unmodelled) <= CUDNNS_OWN
+
+
+@pytest.mark.filterwarnings("ignore:aten..convolution")
+def test_what_is_known_of_a_benchmarked_convolution_and_what_is_not():
+    with SimulatedGPU("a100-80gb") as gpu, torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        x = torch.zeros(64, 64, 128, 128, device=gpu.device)
+        del x
+        layer, image = torch.nn.Conv2d(3, 8, 3, device=gpu.device), torch.zeros(2, 3, 32, 32, device=gpu.device)
+        with pytest.warns(UserWarning, match="empties the allocator's cache .* counted; what they take .* not"):
+            layer(image)
+        assert gpu.memory_reserved() == 2 << 20
+        x = torch.zeros(64, 64, 128, 128, device=gpu.device)
+        del x
+        layer(image)
+        assert gpu.memory_reserved() == (2 << 20) + (256 << 20)
+    assert "torch.backends.cudnn.benchmark" in gpu.unmodelled
 
 
 def test_a_channel_at_a_time_needs_no_cudnn(gpu):

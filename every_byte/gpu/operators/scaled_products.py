@@ -1,0 +1,39 @@
+"""Products of float8 matrices with scales: which cards have them, and what they take."""
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+
+from .registry import Call, returns, takes
+
+aten = torch.ops.aten
+LEAST = 8, 9
+"""The oldest card that multiplies float8."""
+_SCALES_ROWS = 9, 0  # by cuBLASLt; on others by kernels whose workspace is not known
+
+
+@returns(aten._scaled_mm.default)
+def _scaled_mm(left: torch.Tensor, right: torch.Tensor, *scales, **options) -> torch.Tensor:
+    """As on meta. Raises: RuntimeError, as PyTorch does, on a card older than LEAST.
+
+    Source: _scaled_mm_allowed_device in aten/src/ATen/native/cuda/ScaledBlas.cpp.
+    """
+    spec = attached()[-1].memory.spec
+    if spec.capability < LEAST:
+        raise RuntimeError(
+            "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+: "
+            f"{spec.name} has {'.'.join(map(str, spec.capability))}; multiply in bfloat16."
+        )
+    return aten._scaled_mm.default(left, right, *scales, **options)
+
+
+@takes(aten._scaled_mm.default)
+def scaled_product(call: Call) -> None:
+    """The result and cuBLASLt's workspace. Where rows have scales of their own, that is known of Hopper alone."""
+    call.place_all()
+    by_tensor = all(call.argument(n, name).numel() == 1 for n, name in ((2, "scale_a"), (3, "scale_b")))
+    if not by_tensor and call.memory.spec.capability != _SCALES_ROWS:
+        attached()[-1].not_modelled("aten::_scaled_mm with several scales")
+        return
+    with call.scope():
+        call.hold_workspace(by_lt=True)
