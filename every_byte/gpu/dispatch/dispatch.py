@@ -204,6 +204,8 @@ class Dispatch(TorchDispatchMode):
         self.memory.operation = operation.name
         self.ran.add(operation)
         known = operation.on_sparse
+        if known is None and operation.is_composite:
+            return self._compose(operation.func, args, kwargs)
         result = NotImplemented if known is None else known(operation.func, *args, **kwargs)
         if result is NotImplemented:
             raise sparse_refusal(operation.name, self.memory.spec.name)

@@ -33,6 +33,7 @@ from . import (  # noqa: F401
     selections,
     softmax_dropout,
     sparse,
+    sparse_tensors,
     streams,
     synchronized_batch_norm,
 )
