@@ -102,6 +102,12 @@ def _mul(func, x: torch.Tensor, number) -> torch.Tensor:
     return (_become if func is aten.mul_.Tensor else _made)(x, indices, values)
 
 
+@on_sparse(aten.neg.default)
+def _neg(_func, x: torch.Tensor) -> torch.Tensor:
+    """As above, by -1. Source: neg_out_sparse in aten/src/ATen/native/sparse/SparseTensorMath.cpp."""
+    return _mul(aten.mul.Tensor, x, -1)
+
+
 @on_sparse(aten._foreach_mul_.Scalar)
 def _mul_each_(_func, tensors: list[torch.Tensor], number) -> None:
     """One after the other, as lists are treated of which something is sparse."""

@@ -7,6 +7,8 @@ from torch import nn
 
 from utils import SimulatedGPU
 
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+
 INDICES, SHAPE = [[0, 1, 1, 2, 49], [3, 4, 4, 5, 39]], (50, 40)
 
 
