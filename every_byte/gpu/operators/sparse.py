@@ -104,8 +104,11 @@ def _mul(func, x: torch.Tensor, number) -> torch.Tensor:
 
 @on_sparse(aten.neg.default)
 def _neg(_func, x: torch.Tensor) -> torch.Tensor:
-    """As above, by -1. Source: neg_out_sparse in aten/src/ATen/native/sparse/SparseTensorMath.cpp."""
-    return _mul(aten.mul.Tensor, x, -1)
+    """A copy, values first, which is changed in place. Source: copy_into_sparse, as of `_clone`; recorded events."""
+    with attached()[-1].seeing():
+        values = x._values().clone()
+        indices = x._indices().clone()
+    return _made(x, indices, values)
 
 
 @on_sparse(aten._foreach_mul_.Scalar)
