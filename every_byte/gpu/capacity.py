@@ -169,6 +169,8 @@ def hangs_on_context(spec: GPUSpec, run: Requests, roomy: Outcome, fits: bool) -
     """
     least, most = spec.context_range_bytes
     other = most if fits else least
+    if other >= spec.total_bytes:  # nothing would be left for PyTorch
+        return fits
     with_other = replace(spec, context_bytes=other)
     if other == spec.context_bytes or not fits and run.peak_bytes > room_on(with_other, run.settings)[0]:
         return False

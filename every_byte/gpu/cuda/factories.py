@@ -66,6 +66,8 @@ def _placing(is_constructor: bool):
 
 def _with_parts_here(args: tuple, kwargs: dict, n: int) -> tuple:
     """The arguments with parts that lie on the GPU: PyTorch would make them there below all modes."""
+    if len(args) < n:  # of a shape alone
+        return args
     *indices, values = args[:n]
     device = torch.device(HERE) if kwargs.get("device") is None else kwargs["device"]
     placed = [torch.as_tensor(index, dtype=torch.int64, device=device) for index in indices]

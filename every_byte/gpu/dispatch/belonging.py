@@ -49,6 +49,8 @@ def belongs(mode, operation: Operation, args, kwargs) -> str:
             ours = asked = HERE
             known = known or record.content is not None
         else:
+            if asked and tensor.layout is not torch.strided:
+                return SPARSE  # a tensor of the CPU, on its way here
             known = True
             if stray is None and (tensor.dim() or _writes_into(func, args, tensor)):
                 stray = tensor

@@ -225,6 +225,8 @@ class Dispatch(TorchDispatchMode):
         self.memory.operation = operation.name
         self.note_run(operation, args)
         known = operation.on_sparse
+        if known is None and operation.is_composite:
+            return self._compose(operation.func, args, kwargs)
         result = NotImplemented if known is None else known(operation.func, *args, **kwargs)
         if result is NotImplemented:
             raise self.refuse(operation.name, sparse_refusal(operation.name, self.memory.spec.name))

@@ -34,6 +34,7 @@ from . import (  # noqa: F401
     selections,
     softmax_dropout,
     sparse,
+    sparse_tensors,
     streams,
     synchronized_batch_norm,
 )

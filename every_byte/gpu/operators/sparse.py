@@ -11,6 +11,7 @@ from every_byte.gpu.memory.attachment import attached
 from every_byte.interpreter import OF_THE_QUESTION
 
 from .registry import Call, on_sparse, takes
+from .sparse_tensors import add_to_dense
 
 aten = torch.ops.aten
 _UNNAMED = 4 + OF_THE_QUESTION  # Python's references to a tensor of a call: the call's own, down to the question itself
@@ -60,14 +61,8 @@ def _add_(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tens
     if x.is_sparse:
         joined = _joined(x, other, alpha)
         return NotImplemented if joined is None else _become(x, *joined)
-    if other.sparse_dim() != 1 or x.dtype != other.dtype or not x.is_contiguous():
-        return NotImplemented
-    indices, values = other._indices(), other._values()
-    if values.numel():
-        with attached()[-1].seeing():
-            values = values.reshape(len(values), -1)
-            x.view(x.shape[0], -1).index_add_(0, indices.squeeze(0), values, alpha=alpha)
-    return x
+    with attached()[-1].seeing():
+        return NotImplemented if add_to_dense(x, other, alpha) is None else x
 
 
 def _become(x: torch.Tensor, indices: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -80,6 +75,9 @@ def _become(x: torch.Tensor, indices: torch.Tensor, values: torch.Tensor) -> tor
 @on_sparse(aten.add.Tensor)
 def _add(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tensor:
     """Two sparse tensors, one behind the other. Source: as above, add_out_sparse_cuda."""
+    if not x.is_sparse and other.is_sparse:
+        with attached()[-1].seeing():
+            return add_to_dense(x.clone(), other, alpha)
     joined = _joined(x, other, alpha)
     return NotImplemented if joined is None else _made(x, *joined)
 
@@ -102,6 +100,15 @@ def _mul(func, x: torch.Tensor, number) -> torch.Tensor:
     with attached()[-1].seeing():
         indices, values = x._indices().clone(), x._values() * number
     return (_become if func is aten.mul_.Tensor else _made)(x, indices, values)
+
+
+@on_sparse(aten.neg.default)
+def _neg(_func, x: torch.Tensor) -> torch.Tensor:
+    """A copy, values first, which is changed in place. Source: copy_into_sparse, as of `_clone`; recorded events."""
+    with attached()[-1].seeing():
+        values = x._values().clone()
+        indices = x._indices().clone()
+    return _made(x, indices, values)
 
 
 @on_sparse(aten._foreach_mul_.Scalar)

@@ -1,9 +1,210 @@
-"""Sparse tensors in coordinate form: moved, merged, made dense, and multiplied with dense matrices.
+"""Sparse tensors in coordinate form: moved, merged, transposed, made dense, and multiplied with dense matrices.
 
 How many entries are left once equal indices are merged depends on the indices: where the host knows them it is known,
-else as many are counted as there were, which is said.
+else as many are counted as there were, and that is said.
 """
 
 import torch
 
+from every_byte.gpu.known.evaluation import on_the_cpu
+from every_byte.gpu.known.noting import note
+from every_byte.gpu.known.reading import known_values
+from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import META
+from every_byte.gpu.memory.records import RECORDS
+
+from .launch import cub
+from .launch.units import INDEX_BYTES
+from .registry import on_sparse
+
 aten = torch.ops.aten
+_INT_BYTES = 4
+
+
+def made(like: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, shape=None, merged=None) -> torch.Tensor:
+    """A sparse tensor of these parts, of another one's shape and dimensions."""
+    return aten._sparse_coo_tensor_with_dims_and_tensors.default(
+        like.sparse_dim(), like.dense_dim(), like.shape if shape is None else shape, indices, values,
+        dtype=values.dtype, layout=torch.sparse_coo, device=values.device, is_coalesced=merged,
+    )  # fmt: skip
+
+
+@on_sparse(aten._to_copy.default)
+def _to_copy(
+    _func, x, *, dtype=None, layout=None, device=None, pin_memory=None, non_blocking=False, memory_format=None
+):
+    """Indices, then values. Source: _to_copy in aten/src/ATen/native/TensorConversions.cpp."""
+    if x.layout is not torch.sparse_coo or layout not in (None, torch.sparse_coo):
+        return NotImplemented
+    target = torch.device(x.device if device is None else device)
+    with attached()[-1].seeing():
+        indices = x._indices().to(target, non_blocking=non_blocking, copy=True)
+        values = x._values().to(target, dtype or x.dtype, non_blocking=non_blocking, copy=True)
+    return made(x, indices, values, merged=x.is_coalesced())
+
+
+@on_sparse(aten.indices.default, aten.values.default)
+def _merged_parts(func, x: torch.Tensor) -> torch.Tensor:
+    """A view of a part of a merged tensor. Raises: RuntimeError for another one, as PyTorch does."""
+    return func(x)
+
+
+@on_sparse(aten._coalesce.default)
+def _coalesce(_func, x: torch.Tensor) -> torch.Tensor:
+    """Indices as one number each, two lists of positions, a sort and a selection; then values, and indices again.
+
+    Source: _coalesce_sparse_cuda in aten/src/ATen/native/sparse/cuda/SparseCUDATensor.cu; flatten_indices in
+    aten/src/ATen/native/sparse/FlattenIndicesCommon.h; the sort, thrust's, is CUB's by merging.
+    """
+    mode, n = attached()[-1], x._nnz()
+    with mode.seeing():
+        if n < 2:
+            return made(x, x._indices().clone(), x._values().clone(), merged=True)
+        left = _merged(x)
+        n_left = n if left is None else left.shape[1]
+        flat = _flattened(x._indices(), copied=True)
+        order, first = flat.new_empty(n), flat.new_empty(n)
+        mode.memory.operation = "aten::_coalesce"
+        mode.memory.while_taken(cub.merge_sort_pairs(n, INDEX_BYTES))
+        mode.memory.while_taken(cub.first_of_equal(n, INDEX_BYTES, mode.memory.spec))
+        values = x._values().new_empty([n_left, *x._values().shape[1:]])
+        flat = flat[:n_left].unsqueeze(0)
+        indices = flat if x.sparse_dim() == 1 else flat.new_empty([x.sparse_dim(), n_left])
+        if left is not None:
+            note(aten.copy_.default, (indices, left), {}, indices, True)
+        del order, first
+    return made(x, indices, values, merged=True)
+
+
+def _merged(x: torch.Tensor) -> torch.Tensor | None:
+    """The indices that are left, sorted, on the CPU; None where they are not known, which is said."""
+    indices = known_values(x._indices())
+    if indices is None:
+        attached()[-1].not_modelled(
+            "aten::_coalesce of computed indices",
+            "how many entries aten::_coalesce leaves depends on indices that are computed: as many are counted as "
+            "there were, which is the most that can be left.",
+        )
+        return None
+    with on_the_cpu():
+        return torch.unique(indices, dim=1)
+
+
+def _flattened(indices: torch.Tensor, *, copied: bool) -> torch.Tensor:
+    """Each index as one number: of one dimension what is there, or a copy."""
+    if len(indices) > 1:
+        return torch.arange(indices.shape[1], device=META)
+    return indices.squeeze(0).clone() if copied else indices.squeeze(0)
+
+
+def add_to_dense(x: torch.Tensor, other: torch.Tensor, alpha) -> torch.Tensor | None:
+    """Add a sparse tensor to a dense one, in place; None for what is not known.
+
+    Source: add_out_dense_sparse_cuda in aten/src/ATen/native/sparse/cuda/SparseCUDATensorMath.cu.
+    """
+    if x.dtype != other.dtype or not x.is_contiguous() or x.shape != other.shape:
+        return None
+    indices, values = other._indices(), other._values()
+    if values.numel() and other.is_coalesced():
+        if other.dense_dim():
+            values = values.contiguous()
+        record = RECORDS.get(x.untyped_storage()._cdata)
+        if record is not None:
+            record.content = None
+    elif values.numel():
+        flat = _flattened(indices, copied=False)
+        rows = x.view(x.shape[: other.sparse_dim()].numel(), -1)
+        rows.index_add_(0, flat, values.reshape(len(values), -1), alpha=alpha)
+    return x
+
+
+@on_sparse(aten._to_dense.default)
+def _to_dense(_func, x: torch.Tensor, dtype=None, masked_grad=None) -> torch.Tensor:
+    """Zeros, to which it is added. Source: sparse_to_dense in aten/src/ATen/native/TensorConversions.cpp."""
+    if dtype is not None and dtype != x.dtype or x.layout is not torch.sparse_coo:
+        return NotImplemented
+    with attached()[-1].seeing():
+        dense = torch.zeros(x.shape, dtype=x.dtype, device=META)
+        return dense.add_(x)
+
+
+@on_sparse(aten.sparse_mask.default)
+def _sparse_mask(_func, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """What a dense tensor has where a merged one has entries: times a one.
+
+    Source: sparse_mask in aten/src/ATen/native/sparse/SparseTensor.cpp; recorded events.
+    """
+    if x.layout is not torch.strided or not mask.is_coalesced() or not mask._nnz():
+        return NotImplemented
+    with attached()[-1].seeing():
+        one = x.new_ones(())
+        picked = x[tuple(mask._indices())]
+        indices, values = mask._indices().clone(), picked * one
+    return made(mask, indices, values, merged=True)
+
+
+@on_sparse(aten.transpose.int)
+def _transpose(_func, x: torch.Tensor, one: int, other: int) -> torch.Tensor:
+    """A copy, values first, of which two rows of indices are exchanged by way of a third.
+
+    Source: transpose and sparse_transpose_ in aten/src/ATen/native/TensorShape.cpp.
+    """
+    one, other = one % x.dim(), other % x.dim()
+    if max(one, other) >= x.sparse_dim() or one == other:
+        return NotImplemented
+    shape = list(x.shape)
+    shape[one], shape[other] = shape[other], shape[one]
+    with attached()[-1].seeing():
+        values, indices = x._values().clone(), x._indices().clone()
+        row = torch.zeros_like(indices[one])
+        row.copy_(indices[one])
+        indices[one].copy_(indices[other])
+        indices[other].copy_(row)
+    return made(x, indices, values, shape=shape, merged=False if x._nnz() else None)
+
+
+@on_sparse(aten.t.default)
+def _t(_func, x: torch.Tensor) -> torch.Tensor:
+    """As above."""
+    return _transpose(_func, x, 0, 1) if x.dim() == 2 else NotImplemented
+
+
+@on_sparse(aten.mm.default)
+def _mm(_func, x: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
+    """Added to zeros. Source: _sparse_mm in aten/src/ATen/native/sparse/SparseTensorMath.cpp."""
+    if not x.is_sparse or dense.layout is not torch.strided:
+        return NotImplemented
+    with attached()[-1].seeing():
+        zeros = torch.zeros(x.shape[0], dense.shape[1], dtype=dense.dtype, device=META)
+        return aten._sparse_addmm.default(zeros, x, dense, beta=0, alpha=1)
+
+
+@on_sparse(aten._sparse_addmm.default, aten.addmm.default)
+def _addmm(_func, x: torch.Tensor, sparse: torch.Tensor, dense: torch.Tensor, *, beta=1, alpha=1) -> torch.Tensor:
+    """The result, the merged matrix, its rows compressed; cuSPARSE works on a transposed copy of the result.
+
+    Source: s_addmm_out_sparse_dense_cuda in aten/src/ATen/native/sparse/cuda/SparseCUDATensorMath.cu.
+    """
+    if not sparse.is_sparse or dense.layout is not torch.strided or x.layout is not torch.strided:
+        return NotImplemented
+    if sparse.shape[1] != dense.shape[0]:
+        raise RuntimeError(f"addmm: Argument #3 (dense): Expected dim 0 size {sparse.shape[1]}, got {dense.shape[0]}")
+    mode = attached()[-1]
+    mode.not_modelled("aten::_sparse_addmm (cuSPARSE's workspace)", _CUSPARSE)
+    with mode.seeing():
+        result = torch.empty(sparse.shape[0], dense.shape[1], dtype=dense.dtype, device=META)
+        merged = sparse.coalesce()
+        n = merged._nnz()
+        mode.memory.operation = "aten::_sparse_addmm"
+        rows = torch.empty(sparse.shape[0] + 1, dtype=torch.int32, device=META)
+        mode.memory.while_taken(n * _INT_BYTES)
+        columns = torch.empty(n, dtype=torch.int32, device=META)
+        transposed = result.t().contiguous()
+        del transposed, columns, rows
+    return result
+
+
+_CUSPARSE = (
+    "aten::_sparse_addmm is not modelled in part: cuSPARSE's workspace is not counted, and what PyTorch makes for it "
+    "is verified by no recording."
+)

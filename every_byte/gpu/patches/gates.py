@@ -15,6 +15,7 @@ from .copying import copy_storages
 from .devices import accept_meta_in_fast_paths, accept_meta_in_optimizers
 from .files import load_without_complaint, load_zeros
 from .initialization import fill_on_meta
+from .old_constructors import make_sparse_of_parts
 from .operators import override_operators
 from .pools import refuse_pools
 from .printing import show_zeros
@@ -76,5 +77,6 @@ GATES = _Gates(
         chunk_as_on_cuda,
         write_without_reading,
         know_what_is_left,
+        make_sparse_of_parts,
     ]
 )

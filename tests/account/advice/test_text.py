@@ -125,8 +125,8 @@ def test_where_the_plain_step_fits_nothing_that_changes_the_numbers_is_recommend
 def test_figures_that_are_not_exact_are_counted():
     approximate = ran("x", peak=1, is_exact=False)
     assert exactness(advice(PLAIN, CHECKPOINTS)) == ""
-    assert exactness(advice(PLAIN, approximate)).startswith("The figures of 1 run are approximate: ")
-    assert exactness(advice(approximate, approximate)).startswith("All figures are approximate: ")
+    assert exactness(advice(PLAIN, approximate)).startswith("The figures of 1 run may not be to the byte: ")
+    assert exactness(advice(approximate, approximate)).startswith("All figures may not be to the byte: ")
 
 
 def test_sizes_have_a_line_each():

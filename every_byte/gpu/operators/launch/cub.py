@@ -22,6 +22,7 @@ SUBSCRIPTIONS = 5
 DIGITS_OF_NARROW_KEYS = {1: 128, 2: 256}
 COUNTED_AHEAD = 11_264
 VALUE_BYTES = 8
+MERGED_IN_ONE_TILE = 2048
 
 
 def _aligned(*sizes: int) -> int:
@@ -74,6 +75,14 @@ def _one_sweep(n: int, passes: int, tile: int, *copies: int) -> int:
     return _aligned(passes * DIGITS * 8, div_up(n, tile) * DIGITS * 4, *copies, passes * 4)
 
 
+def merge_sort_pairs(n: int, item_bytes: int) -> int:
+    """Scratch of a sort by merging of n keys, each with a value of the same size: where tiles meet, and a second copy.
+
+    Source: cub/device/dispatch/dispatch_merge_sort.cuh; the tile was read off the CUDA build.
+    """
+    return _aligned((1 + div_up(n, MERGED_IN_ONE_TILE)) * 4, n * item_bytes, n * item_bytes)
+
+
 def sort_segments(n: int, key_bytes: int) -> int:
     """Scratch of a sort of many rows at once, of n keys in all, each with a value of 8 bytes: a second copy."""
     return _aligned(n * key_bytes, n * VALUE_BYTES)
@@ -83,6 +92,12 @@ def unique_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
     """Scratch of a selection of the first of each run of equal keys."""
     tiles = div_up(n, of_architecture(spec.rules.unique_tiles, spec.capability)[key_bytes])
     return _aligned((tiles + TILES_AHEAD) * 16, 1)
+
+
+def first_of_equal(n: int, key_bytes: int, spec: GPUSpec) -> int:
+    """The same by thrust, which takes tiles twice as large, and beside them how many were selected."""
+    tiles = div_up(n, 2 * of_architecture(spec.rules.unique_tiles, spec.capability)[key_bytes])
+    return _aligned((tiles + TILES_AHEAD) * 16, 1, 1)
 
 
 def count(n: int, spec: GPUSpec) -> int:

@@ -1,0 +1,22 @@
+"""`tensor.new(...)`, of old: PyTorch knows no sparse tensor on meta by it, as SparseAdam makes them."""
+
+import torch
+
+from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.physical import is_meta
+
+from .replacing import replaced
+
+
+def make_sparse_of_parts():
+    """Let a sparse tensor of the GPU make another one of indices and values. Returns what undoes it."""
+
+    def making(original):
+        def new(tensor, *args, **kwargs):
+            if len(args) > 1 and attached() and is_meta(tensor) and tensor.is_sparse:
+                return torch.sparse_coo_tensor(*args, **kwargs)
+            return original(tensor, *args, **kwargs)
+
+        return new
+
+    return replaced(torch.Tensor, "new", making)
