@@ -1,6 +1,7 @@
 """The command `every-byte run`: a program on a simulated GPU, or on this machine's own, and a report of its memory."""
 
 import argparse
+import gc
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -111,6 +112,7 @@ class _Report(AtEnd):
         return ended.exit_code
 
     def _of(self, ended: Ended) -> Report:
+        gc.collect()  # what the program has dropped: when Python would have found it depends on what else is running
         return Report.of(
             self._gpu,
             steps=self._training.steps(),

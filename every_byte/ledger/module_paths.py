@@ -3,7 +3,7 @@
 import sys
 import threading
 from bisect import bisect_right
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import torch
 from torch import nn
@@ -17,11 +17,12 @@ class _Thread(threading.local):
     """What one thread has seen.
 
     `running` holds, innermost last, (module, path, depth of its call, the graph task that called it or -1); `names` are
-    those of its root; module `paths[i]` was the innermost from the autograd node numbered `starts[i]` on.
+    those of its root; module `paths[i]` was the innermost from the autograd node numbered `starts[i]` on. It refers to
+    each module weakly: Ctrl-C ends a forward without any hook, and the program may drop the model after that.
     """
 
     def __init__(self):
-        self.running: list[tuple[nn.Module, str, int, int]] = []
+        self.running: list[tuple[ReferenceType[nn.Module], str, int, int]] = []
         self.names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self.starts: list[int] = []
         self.paths: list[str] = []
@@ -102,14 +103,14 @@ class ModulePaths:
         running, depth = self._thread.running, _call_depth()
         while running and running[-1][2] >= depth:  # its call is over: an interrupt left it without telling
             running.pop()
-        running.append((module, self._path_of(module, running), depth, torch._C._current_graph_task_id()))
+        running.append((ref(module), self._path_of(module, running), depth, torch._C._current_graph_task_id()))
         self._note_change()
 
     def _leave(self, module: nn.Module, _args, _output) -> None:
         if torch.compiler.is_compiling():
             return
         running = self._thread.running
-        if running and running[-1][0] is module:
+        if running and running[-1][0]() is module:
             running.pop()
             self._note_change()
 

@@ -1,6 +1,8 @@
 """Module paths: which module runs, and which made a node, also after errors, in recomputation and on other threads."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 import torch
@@ -152,6 +154,21 @@ def test_an_error_inside_leaves_no_path_behind(paths, error):
         nn.Sequential(nn.Identity(), Probe(paths, seen))(torch.ones(1))
         assert paths.current == ""
     assert seen == ["1"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_module_whose_forward_was_interrupted_can_go(paths, error):
+    def fail():
+        raise error
+
+    model = nn.Sequential(nn.Sequential(Probe(paths, [], fail)))
+    seen = weakref.ref(model)
+    with paths:
+        with pytest.raises(error) as caught:
+            model(torch.ones(1))
+        del model, caught
+        gc.collect()
+        assert seen() is None
 
 
 def test_it_leaves_no_hooks_behind(paths):

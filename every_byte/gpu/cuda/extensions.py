@@ -1,9 +1,8 @@
 """CUDA extensions that a program compiles while it runs: flagged by name, for no kernel of theirs runs here."""
 
 from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import replaced
-
-from .late import once_imported
 
 EXTENSION = "CUDA extension "
 _OF_CUDA = (".cu", ".cuh")

@@ -3,9 +3,8 @@
 import torch
 
 from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import replaced
-
-from .late import once_imported
 
 FLEX = "flex_attention"
 

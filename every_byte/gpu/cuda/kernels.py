@@ -1,9 +1,8 @@
 """Kernels that a program brings along, written in Triton: flagged by name, for what they take is not known."""
 
 from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import replaced
-
-from .late import once_imported
 
 
 def flag_triton():

@@ -10,10 +10,10 @@ import os
 import torch
 
 from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.patches.late import once_imported
 from every_byte.gpu.patches.replacing import all_of, replaced
 
 from .kept import saved_over
-from .late import once_imported
 from .naming import HERE, named
 from .storages import saving
 

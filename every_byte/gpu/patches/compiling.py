@@ -5,9 +5,11 @@ import warnings
 
 import torch
 
-from every_byte.gpu.memory.attachment import attached, standing_for_cuda
+from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.contents import parameters_of
 from every_byte.gpu.memory.physical import is_meta
 
+from .late import once_imported
 from .replacing import all_of, replaced
 
 _DYNAMO = "torch._dynamo.eval_frame"
@@ -22,36 +24,28 @@ NOT_COMPILED = (
 def run_uncompiled():
     """Let a compiled function that gets a simulated GPU's tensors run as it is, and be flagged; returns what undoes it.
 
-    On the CPU it is compiled. Where the compiler is a function of the program's own, it is called.
+    It is flagged when it is called: what a library only wraps, as when it is imported, has no part in any figure. On
+    the CPU it is compiled. Where the compiler is a function of the program's own, it is called.
     """
-    undoings: list = []
-
-    def compiling(original):
-        def compile_(*args, **kwargs):
-            if (mode := standing_for_cuda()) is not None:
-                mode.not_modelled("torch.compile", NOT_COMPILED)  # at once: its calls may come much later
-            with warnings.catch_warnings():
-                if attached():  # whose hooks on modules do no harm: they leave nothing while a compiler traces
-                    warnings.filterwarnings("ignore", "Using `torch.compile.* when there are global hooks")
-                made = original(*args, **kwargs)
-            _see_calls(undoings)
-            return made
-
-        return compile_
-
-    if _DYNAMO in sys.modules:
-        _see_calls(undoings)
-    undoings.append(replaced(torch, "compile", compiling))
-    return all_of(undoings)  # those of a compiler that is imported later, too
+    return all_of([once_imported({_DYNAMO: _seeing_calls}), replaced(torch, "compile", _without_a_word_on_hooks)])
 
 
-def _see_calls(undoings: list) -> None:
+def _without_a_word_on_hooks(original):
+    def compile_(*args, **kwargs):
+        with warnings.catch_warnings():
+            if attached():  # whose hooks on modules do no harm: they leave nothing while a compiler traces
+                warnings.filterwarnings("ignore", "Using `torch.compile.* when there are global hooks")
+            return original(*args, **kwargs)
+
+    return compile_
+
+
+def _seeing_calls(dynamo):
     """Ask before each call of what is compiled; the compiler, which is imported late, does so by its own function."""
-    dynamo = sys.modules[_DYNAMO]
-    if not hasattr(dynamo._callback_from_stance, "__wrapped__"):
-        undoings.append(replaced(dynamo, "_callback_from_stance", _unless_simulated))
-        if hasattr(dynamo, "set_fullgraph_compiled_frame_count"):  # PyTorch 2.11 does not count them
-            undoings.append(replaced(dynamo, "set_fullgraph_compiled_frame_count", _content_with_none))
+    undoings = [replaced(dynamo, "_callback_from_stance", _unless_simulated)]
+    if hasattr(dynamo, "set_fullgraph_compiled_frame_count"):  # PyTorch 2.11 does not count them
+        undoings.append(replaced(dynamo, "set_fullgraph_compiled_frame_count", _content_with_none))
+    return all_of(undoings)
 
 
 def _unless_simulated(original):
@@ -84,14 +78,32 @@ def _is_pytorchs(compiler) -> bool:
 
 
 def _is_simulated(caller: dict) -> bool:
-    """Whether a call is on meta tensors: its arguments, or the parameters of the module that is called.
+    """Whether a call is on meta tensors: its arguments, what its function closes over, or the object it is a method of.
 
     Where no tensor is seen, it is: a simulated GPU is open.
     """
     if "args" not in caller or "kwargs" not in caller:
         return False
-    module = getattr(caller.get("fn"), "__self__", None)
-    seen = list(module.parameters()) + list(module.buffers()) if isinstance(module, torch.nn.Module) else []
+    function = caller.get("fn")
+    cells = getattr(function, "__closure__", None) or ()
+    within = [getattr(function, "__self__", None), *map(_content_of, cells)]
+    seen = [x for owner in within for x in _tensors_of(owner)]
     given = torch.utils._pytree.tree_leaves((caller["args"], caller["kwargs"]))
-    seen += [x for x in given if isinstance(x, torch.Tensor)]
+    seen += [x for one in given for x in _tensors_of(one)]
     return not seen or any(is_meta(x) for x in seen)
+
+
+def _tensors_of(owner) -> list[torch.Tensor]:
+    """A tensor itself; a module's parameters and buffers; an optimizer's parameters."""
+    if isinstance(owner, torch.nn.Module):
+        return [*owner.parameters(), *owner.buffers()]
+    if isinstance(owner, torch.optim.Optimizer):
+        return list(parameters_of(owner))
+    return [owner] if isinstance(owner, torch.Tensor) else []
+
+
+def _content_of(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:  # empty
+        return None

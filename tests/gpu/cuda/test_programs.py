@@ -8,7 +8,7 @@ from as_cuda import begun, programs, ran, recorded
 
 from utils import SimulatedGPU
 
-TRAINING, OF_CUDA = recorded("training"), recorded("cuda_only")
+TRAINING, OF_CUDA, DROPPED = recorded("training"), recorded("cuda_only"), recorded("dropped")
 
 
 @pytest.mark.parametrize("name", TRAINING)
@@ -21,7 +21,14 @@ def test_as_on_cuda_alone(warm_gpu, name):
     assert ran(programs("cuda_only")[name]) == OF_CUDA[name]
 
 
+@pytest.mark.parametrize("name", DROPPED)
+def test_after_a_program_no_more_is_held_than_on_cuda(warm_gpu, name):
+    (left, took), (left_on_cuda, took_on_cuda) = ran(programs("dropped")[name]), DROPPED[name]
+    assert (left, took[:4]) == (left_on_cuda, took_on_cuda[:4])  # without the peak: that is not what these are about
+
+
 def test_every_program_is_recorded():
+    assert list(DROPPED) == list(programs("dropped"))
     assert list(TRAINING) == list(programs("training"))
     assert list(OF_CUDA) == list(programs("cuda_only"))
 

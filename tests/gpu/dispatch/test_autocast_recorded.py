@@ -11,7 +11,7 @@ CASES = [(file, name, card) for file in FILES for name, case in cases(file).item
 def test_every_recording_is_here():
     names = {path.name for path in (RECORDED / "operations").glob("*.json.gz")}
     assert {f"{name}.{card}.json.gz" for _, name, card in CASES} <= names
-    assert len(CASES) == 2 * 38 + 2 * 20 + 10
+    assert len(CASES) == 2 * 39 + 2 * 20 + 10
 
 
 @pytest.mark.parametrize(("file", "name", "card"), CASES)

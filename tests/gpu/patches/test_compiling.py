@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from utils import SimulatedGPU
+
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 @pytest.mark.filterwarnings("ignore:Using `torch.compile.module.`")
@@ -42,3 +44,48 @@ def test_fullgraph_asks_for_no_compiled_frame_of_what_is_not_compiled(gpu):
     double = torch.compile(lambda x: x * 2, fullgraph=True)
     for _ in range(2):
         assert double(torch.ones(3, device=gpu.device)).shape == (3,)
+
+
+def _called(x):
+    return x * 2
+
+
+@pytest.mark.filterwarnings("ignore:torch.compile is not modelled")
+@pytest.mark.parametrize("cuda", [False, True])
+def test_what_is_only_wrapped_is_not_flagged(cuda):
+    with SimulatedGPU("a100-80gb", cuda=cuda) as gpu:
+        model = nn.Linear(8, 8, device=gpu.device)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        wrapped = [torch.compile(_called), torch.compile(dynamic=True)(_called), torch.compile(model)]
+        wrapped += [torch.compile(optimizer.step), torch._dynamo.optimize("inductor")(_called)]
+        model.compile()
+        (_called(model.weight) + 1).sum().backward()
+        assert not gpu.unmodelled
+        wrapped[0](model.weight)
+        assert gpu.unmodelled == {"torch.compile"}
+
+
+@pytest.mark.filterwarnings("ignore:torch.compile is not modelled")
+@pytest.mark.filterwarnings("ignore:Using `torch.compile.module.`")
+@pytest.mark.parametrize(
+    "compiled",
+    [
+        lambda x: torch.compile(_called)(x),
+        lambda x: torch.compile(dynamic=False)(_called)(x=x),
+        lambda x: torch._dynamo.optimize("inductor")(_called)(x),
+        lambda x: torch.compile(lambda: x * 2)(),
+        lambda x: torch.compile(torch.optim.SGD([x.requires_grad_()], 0.1).zero_grad)(),
+        lambda x: torch.compile(nn.Linear(3, 3, device=x.device))(x),
+    ],
+)
+def test_each_call_on_the_gpu_is_flagged(gpu, compiled):
+    compiled(torch.ones(3, device=gpu.device))
+    assert gpu.unmodelled == {"torch.compile"}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda x: lambda: x * 2, lambda x: (lambda optimizer: lambda: optimizer.step())(torch.optim.SGD([x], 0.1))]
+)
+def test_a_function_without_arguments_that_works_on_the_cpu_is_not_flagged(gpu, make):
+    torch.compile(make(torch.ones(3, requires_grad=True)), backend="eager")()
+    assert not gpu.unmodelled

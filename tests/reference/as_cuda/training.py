@@ -222,7 +222,7 @@ def scripts(device):
         return x * y + torch.zeros(3, device=x.device)
 
     yield scripted(ones(3, device=device), 2.0).shape
-    traced = torch.jit.trace(nn.Linear(4, 4).to(device), ones(2, 4, device=device))
+    traced = torch.jit.trace(nn.Linear(4, 4).to(device), ones(2, 4, device=device), check_trace=False)  # by values
     yield traced(ones(2, 4, device=device)).shape
 
 

@@ -4,7 +4,7 @@ import importlib.abc
 import sys
 from collections.abc import Callable
 
-from every_byte.gpu.patches.replacing import all_of
+from .replacing import all_of
 
 
 def once_imported(changes: dict[str, Callable]):
