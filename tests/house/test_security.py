@@ -84,10 +84,15 @@ def test_nothing_that_reaches_a_network_is_imported(paths):
 
 
 def test_no_pickle_is_opened():
-    """Python's pickle writes, and no more; torch.load is what a program calls, and not the package."""
-    with_pickle = [path for path in PACKAGE if "pickle" in tops(imported(tree_of(path)))]
-    assert [path.name for path in with_pickle] == ["trace.py"]
-    calls = [node for path in PACKAGE for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    """Python's pickle writes, and no more; torch.load is what a program calls, and not the package.
+
+    But for a process that the program spawns: it reads what its parent has written into the command that starts it, as
+    multiprocessing itself does.
+    """
+    with_pickle = {path.name for path in PACKAGE if "pickle" in tops(imported(tree_of(path)))}
+    assert with_pickle == {"trace.py", "spawned.py", "opened.py"}
+    others = [path for path in PACKAGE if path.name != "opened.py"]
+    calls = [node for path in others for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
     called = {ast.unparse(call.func) for call in calls}
     assert "pickle.dumps" in called
     assert not UNPICKLING & called

@@ -66,6 +66,8 @@ class Labels:
         return self.modules.current if self.modules.runs_again else self.modules.of_node(node)
 
     def _enter_step(self, _optimizer, _args, _kwargs) -> None:
+        if torch.compiler.is_compiling():  # a step of CPU tensors, which no GPU sees
+            return
         steps = self._steps
         steps.caller = sys._getframe(1).f_code
         steps.running.append((torch._C._current_graph_task_id(), self.modules.depth))
