@@ -201,7 +201,7 @@ class Observer:
 
     @at_one_instant
     def _enter_step(self, optimizer, _args, _kwargs) -> None:
-        if not self.memory.is_watched():
+        if torch.compiler.is_compiling() or not self.memory.is_watched():
             return
         self._steps.append(self._spans.begin("step"))
         for parameter in parameters_of(optimizer):
@@ -211,7 +211,7 @@ class Observer:
 
     @at_one_instant
     def _leave_step(self, optimizer, _args, _kwargs) -> None:
-        if not self.memory.is_watched():
+        if torch.compiler.is_compiling() or not self.memory.is_watched():
             return
         self._note_state(optimizer)
         self._spans.finish(self._steps.pop() if self._steps else None)
