@@ -49,6 +49,8 @@ def _headline(report: "Report", where: str) -> str:
     only = ""
     if report.trace.values_read:
         only = f", for a program whose allocations do not depend on the values named {where}"
+    if not len(evidence):
+        return f"Simulated, to the byte{until} {rules}{only}: no operator ran."
     each = "every operator that ran" if len(evidence) == 1 else f"all {len(evidence):,d} operators that ran"
     return (
         f"Simulated, to the byte{until} {rules}{only}: recordings of that build on compute capability "

@@ -45,8 +45,8 @@ LINKED = {
     "04_every_byte_of_nanogpt": """
         CUDA-context allocated-bytes attention-scores autocast autograd best-fit bucket buffer caching-allocator
         causal-mask closed-form driver explorer flash-attention foreach fused gradient-accumulation ledger logits owner
-        peak random-state rank requested-bytes reserved-bytes residual-stream segment selector simulated-GPU slack
-        snapshot temporary trace transformer-block view workspace
+        peak random-state rank requested-bytes reserved-bytes residual-stream segment selector slack snapshot temporary
+        trace transformer-block view workspace
     """,
     "05_checkpointing": """
         autocast autograd causal-mask checkpointing closed-form dropout-mask explorer flash-attention frozen fused

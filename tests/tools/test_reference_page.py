@@ -21,6 +21,8 @@ PATHS = re.findall(r"^```\{reference\} (\S+)$", PAGE, re.MULTILINE)
 THINGS = {path.rpartition(".")[2]: found(path) for path in PATHS}
 NOT_HERE = {
     "Attribution": "whose each allocation is at any instant: a ledger says it in rows",
+    "Doubt": "what a verdict owes to the context's size: a report says it in a sentence",
+    "Evidence": "which operators recordings hold: a report says it in a sentence, and its JSON in full",
     "Growth": "what each step leaves more: a report says it in a sentence",
     "Environment": "settings of several variables, which a text or a dict says as well",
     "Owners": "what was observed: a ledger is made of it",
@@ -91,7 +93,9 @@ def test_how_a_signature_is_written():
     assert "_attributed" not in text
     opened = signature(every_byte.open_gpu, "open_gpu")
     assert opened.startswith("open_gpu(name: str | GPUSpec = 'a100-80gb', settings: ")
-    assert opened.endswith("*, cuda: bool = False, torch: str = '') -> SimulatedGPU | LiveGPU")
+    assert opened.endswith(
+        "*, cuda: bool = False, torch: str = '', context_bytes: int | str | None = None) -> SimulatedGPU | LiveGPU"
+    )
 
 
 def test_a_docstring_is_its_text_and_its_contract():

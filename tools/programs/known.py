@@ -30,13 +30,13 @@ def note_bytes(tensor: torch.Tensor, is_known: bool) -> None:
         ANSWERS.append(f"{n_bytes} {told}")
 
 
-def _noting_item(original):
-    def seen(mode, what, tensor):
-        found = original(mode, what, tensor)
-        note_bytes(found, known_values(tensor) is not None)
+def _noting_number(original):
+    def number(mode, tensor, frame):
+        found = original(mode, tensor, frame)
+        note_bytes(torch.tensor(found, dtype=tensor.dtype, device="cpu"), known_values(tensor) is not None)
         return found
 
-    return seen
+    return number
 
 
 class _NotingValidation:
@@ -105,7 +105,7 @@ def observe() -> None:
     asked = beforehand.ASKED
     creation._look_at_least = _noting_least(creation._look_at_least)
     values._came = _noting_copy(values._came)
-    values._seen = _noting_item(values._seen)
+    values._number = _noting_number(values._number)
     validation = _NotingValidation()
     values._is_validation, values.known_values = validation.is_validation, validation.known_values
     asked[aten.equal.default] = _noting_equal(asked[aten.equal.default])

@@ -1,4 +1,4 @@
-"""Sparse tensors, which a simulated GPU refuses: the rule, and the way out."""
+"""What a simulated GPU refuses: the rule, and the way out."""
 
 import torch
 
@@ -7,11 +7,11 @@ from every_byte.gpu.memory.storages import Memory
 
 
 def sparse_refusal(name: str, gpu: str) -> NotImplementedError:
-    """Of what takes or makes a sparse tensor, a gradient of an embedding on its way to SGD is known alone."""
+    """Of sparse tensors some operators are known: those of the gradients of an embedding, and of products."""
     return NotImplementedError(
-        f"a tensor must be dense, or a sparse gradient on its way to SGD: {name} made or got a sparse one, and what it "
-        f"takes is not known on the simulated GPU {gpu}; use dense gradients (sparse=False in nn.Embedding and "
-        "nn.EmbeddingBag)."
+        f"{name} of a sparse tensor is not followed on the simulated GPU {gpu}: moving one, merging it, making it "
+        "dense, products with a dense matrix and the optimizers of sparse gradients are; use a dense tensor "
+        "(x.to_dense(); sparse=False in nn.Embedding and nn.EmbeddingBag)."
     )
 
 

@@ -28,13 +28,19 @@ _VALIDATING = {
 
 
 def _item(mode, func, args, kwargs):
-    if _is_validation(sys._getframe(2)) and known_values(args[0]) is None:
+    frame = sys._getframe(2)
+    if _is_validation(frame) and known_values(args[0]) is None:
         return True
-    values, is_known = read(args[0])
+    return _number(mode, args[0], frame)
+
+
+def _number(mode, tensor: torch.Tensor, frame) -> bool | int | float | complex:
+    """The number of a tensor, for the frame that reads it: 0 where it is not known, or 1 where a check asks for it."""
+    values, is_known = read(tensor)
     number = values.item()
     if is_known:
         return number
-    if not number and must_hold(sys._getframe(2)):
+    if not number and must_hold(frame):
         mode.tell_unknown("a check of a tensor (assert, if … raise)", "is taken to hold")
         return type(number)(1)
     mode.tell_unknown("a number or a truth of a tensor (.item(), if)")

@@ -7,23 +7,18 @@ from torch import nn
 from every_byte import SimulatedGPU
 
 
-@pytest.mark.parametrize("optimizer", [torch.optim.SparseAdam, torch.optim.Adagrad])
-def test_sparse_gradients_are_for_sgd(optimizer):
-    with SimulatedGPU("a100-80gb") as gpu:
-        net = nn.Embedding(10, 4, sparse=True, device=gpu.device)
-        steps = optimizer(net.parameters())
-        net(torch.zeros(3, 5, dtype=torch.long, device=gpu.device)).sum().backward()
-        with pytest.raises(NotImplementedError, match=r"on its way to SGD.*use dense gradients \(sparse=False"):
-            steps.step()
-
-
-def test_a_sparse_tensor_of_one_s_own():
+@pytest.mark.parametrize(
+    "operation",
+    [torch.sum, lambda x: x.to_sparse_csr(), lambda x: x * x, lambda x: torch.sparse.softmax(x, 0), lambda x: x.abs()],
+)
+def test_what_is_not_followed_of_sparse_tensors(operation):
     with SimulatedGPU("a100-80gb") as gpu:
         indices = torch.zeros(1, 2, dtype=torch.long, device=gpu.device)
         values = torch.ones(2, device=gpu.device)
         x = torch.sparse_coo_tensor(indices, values, (3,), check_invariants=False)
-        with pytest.raises(NotImplementedError, match="a tensor must be dense, or"):
-            x.to_dense()
+        with pytest.raises(NotImplementedError, match=r"of a sparse tensor is not followed.*\(x\.to_dense"):
+            operation(x)
+    assert gpu.trace.refused
 
 
 def test_a_tensor_of_the_cpu_among_others():
