@@ -7,7 +7,7 @@ other run is that of tools/cuda_build/run.sh, whose environment must have the sa
 with the same options, but for `--gpu`. The
 second is told the values that were known in the first (known.py). For each program it writes `sim.json`, `live.json`
 and what both printed below `--out`, and prints a row of a table. Each run sees this checkout's
-`every_byte`, and nothing else of it.
+`every_byte`, and nothing else of it. The row is also kept as `row.json`, with the report's own words on what is exact.
 """
 
 import argparse
@@ -158,7 +158,18 @@ def compare(program: Program, asked: argparse.Namespace, seen: Path) -> tuple[st
     sim = one("sim", asked.python.absolute(), knowing, asked.gpu, [seen, *paths], {})
     settings = {"STUB_CUDA_GPU": CARDS[asked.gpu], **answering(out)}
     live = one("live", seen / "tools" / "cuda_build" / "run.sh", ["-m", "every_byte"], "live", paths, settings)
-    return row(program, sim, live, out)
+    return kept(row(program, sim, live, out), sim, out)
+
+
+def kept(cells: tuple[str, ...], sim: Run, out: Path) -> tuple[str, ...]:
+    """The row, which is also kept as `row.json`, with what the simulated run's report says of itself at its end."""
+    log = out / "sim.log"
+    printed = log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
+    sentence = " ".join(printed.rpartition("\nSimulated by")[1:]).split() if sim.report else []
+    said = {"exactness": " ".join(sentence), "notes": sim.report.get("notes", [])}
+    text = json.dumps(dict(zip(HEAD, cells)) | said, indent=1)
+    (out / "row.json").write_text(text + "\n", encoding="utf-8")
+    return cells
 
 
 def main(arguments: list[str] | None = None) -> int:

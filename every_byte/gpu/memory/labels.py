@@ -66,14 +66,14 @@ class Labels:
         return self.modules.current if self.modules.runs_again else self.modules.of_node(node)
 
     def _enter_step(self, _optimizer, _args, _kwargs) -> None:
-        if torch.compiler.is_compiling():  # a step of CPU tensors, which no GPU sees
+        if torch.compiler.is_compiling():  # a step on the CPU: hooks are compiled into it, and must leave nothing there
             return
         steps = self._steps
         steps.caller = sys._getframe(1).f_code
         steps.running.append((torch._C._current_graph_task_id(), self.modules.depth))
 
     def _leave_step(self, _optimizer, _args, _kwargs) -> None:
-        if self._steps.running:
+        if not torch.compiler.is_compiling() and self._steps.running:
             self._steps.running.pop()
 
     def in_step(self) -> bool:

@@ -38,10 +38,12 @@ class Observed(Protocol):
 
 
 def at_one_instant(method):
-    """Within this method of an observer its memory is at one instant."""
+    """Within this method of an observer its memory is at one instant; a compiler that traces a hook leaves it out."""
 
     @wraps(method)
     def looking(self, *args, **kwargs):
+        if torch.compiler.is_compiling():
+            return None
         with self.memory.at_one_instant():
             return method(self, *args, **kwargs)
 
