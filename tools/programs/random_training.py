@@ -357,6 +357,7 @@ def described(seed: int) -> str:
 def on_cuda(seed: int) -> dict:
     """A program on this process's "cuda", from a clean allocator on."""
     gc.collect()
+    torch.cuda._check_bf16_tensor_supported.cache_clear()  # a trial that PyTorch makes once in a process
     torch._C._cuda_clearCublasWorkspaces()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
