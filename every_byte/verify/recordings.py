@@ -17,7 +17,7 @@ REFERENCE = _BESIDE if _BESIDE.is_dir() or not _IN_A_CLONE.is_dir() else _IN_A_C
 BOOK = "2.13.0"
 """The version of which each recording has a file of its own; others are packed, and hold what differs from it."""
 PACKED = "recordings.json.xz"
-CARDS = "architectures"
+CARDS = "cards"
 """In a version's folder, a packed file a card: what it did in cases that do not name it, one of each architecture."""
 
 

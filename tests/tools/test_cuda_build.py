@@ -45,6 +45,7 @@ def test_a_case_is_recorded_on_its_own_cards():
     cases = {"one": case_of("a100", "h100"), "two": case_of("h100"), "three": case_of("t4")}
     assert tool.jobs(["one", "two"], [], cases) == [("one", "a100"), ("one", "h100"), ("two", "h100")]
     assert tool.jobs([], ["h100"], cases) == [("one", "h100"), ("two", "h100")]
+    assert tool.jobs(["t*"], [], cases, ["l40s"]) == [("two", "l40s"), ("three", "l40s")]
     with pytest.raises(ValueError, match="--cards must be cards of the chosen cases: got 't4'; they are a100, h100"):
         tool.jobs(["one"], ["t4"], cases)
 
@@ -52,6 +53,7 @@ def test_a_case_is_recorded_on_its_own_cards():
 def test_events_are_kept_on_the_cards_that_the_case_says():
     assert tool.keeps_events(case_of("a100"), "a100")
     assert not tool.keeps_events(case_of("a100", events=()), "a100")
+    assert tool.keeps_events(case_of("a100", "h100", events=("a100",)), "l40s")
     assert [tool.keeps_events(case_of("a100", "h100", events=("h100",)), card) for card in ("a100", "h100")] == [0, 1]
 
 

@@ -66,3 +66,25 @@ def test_what_was_packed_before_is_kept_and_what_is_recorded_again_replaced(refe
     pack(monkeypatch, later)
     assert list(unpacked(place)) == ["new.a100", "zoo/two.a100"]
     assert "Not recorded, 1: one.a100" in capsys.readouterr().out
+
+
+def test_a_card_that_no_case_names_is_packed_as_another_where_it_did_the_same(tmp_path, monkeypatch, capsys):
+    ones = [Recorded(Path("cases.py"), "", name, "l40s") for name in ("one", "two")]
+    folder, reference = tmp_path / "recorded", tmp_path / "reference"
+    store(reference / tool.BOOK, ones[0], 512, "2.13.0+cu130")
+    monkeypatch.setattr(tool, "REFERENCE", reference)
+    monkeypatch.setattr(tool, "jobs", lambda patterns, cards=(): [one for one in ones if one.card in cards])
+    for one in ones:
+        alike = recording(one.name, 512, "2.13.0+cu130") | {"card": "l40s", "device_name": "L"}
+        write(alike | {"events": [["alloc", 0, 8, "zeros", "Node", "m"]] * (one.name == "two")}, folder)
+    pack(monkeypatch, "--cards", folder)
+    place = reference / tool.BOOK / tool.CARDS / "l40s.json.xz"
+    assert capsys.readouterr().out.startswith(f"{place}: 2 recordings, 1 its own; ")
+    held = unpacked(place)
+    assert held["one.l40s"] == "a100"
+    assert held["two.l40s"]["events"] == [["alloc", 0, 8, "", None, "m"]]
+    read = Recordings(tool.BOOK, reference)
+    assert read.cards == ["l40s"]
+    assert [one in read for one in ones] == [True, True]
+    assert read[ones[0]] == recording("one", 512, "2.13.0+cu130") | {"card": "l40s"}
+    assert read[ones[1]] == held["two.l40s"]

@@ -129,9 +129,18 @@ def test_the_command(capsys):
     assert f"simulated under PyTorch {torch.__version__} by the rules of {rules_here().torch_version}" in said
 
 
+def test_cards_that_a_case_does_not_name(capsys):
+    assert (
+        every_byte(["verify", "products_by_architecture", "--jobs", "1", "--against", "2.13", "--cards", "t4,l40s"])
+        == 0
+    )
+    assert "2 runs, 2 agree in every figure and event, 0 do not." in capsys.readouterr().out
+
+
 def test_what_is_refused(tmp_path, capsys):
     for words, said in (
         (["nothing_of_that_name"], "names must be those of cases"),
+        (["--cards", "t4,v100"], "--cards must be cards of recordings, a100, h100, t4"),
         (["--against", "1.0"], "--against must be a recorded version"),
         (["--reference", str(tmp_path)], "recordings must be those of a clone"),
     ):

@@ -28,6 +28,8 @@ class Rules:
     """Its tiles where keys of 8 bytes are sorted alone."""
     unique_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
     """The tiles of CUB's selection of unique keys, from this architecture on; A100 has one of its own."""
+    by_key_tiles: Mapping[Architecture, Mapping[int, int]] = field(hash=False)
+    """The tiles of CUB's running sums by key, from this architecture on, by bytes of a key and of its value."""
     select_tiles: Mapping[Architecture, int] = field(hash=False)
     """The tiles of CUB's selection of positions by flags, from this architecture on."""
     scan_tiles: Mapping[int, int] = field(hash=False)
@@ -130,6 +132,13 @@ PYTORCH_2_13 = Rules(
         (8, 0): {4: 2816, 8: 1344},
         (8, 6): {4: 704, 8: 320},
         (9, 0): {4: 7168, 8: 4928},
+    },
+    by_key_tiles={
+        (7, 5): {4: 2304, 8: 2304},
+        (8, 0): {4: 3840, 8: 2240},
+        (8, 6): {4: 2304, 8: 2304},
+        (9, 0): {4: 4032, 8: 2464},
+        (10, 0): {4: 4480, 8: 5888},
     },
     select_tiles={(7, 5): 640, (8, 0): 2304, (8, 6): 640, (9, 0): 4224, (10, 0): 3520},
     scan_tiles={2: 3840, 4: 1920, 8: 896},

@@ -236,8 +236,8 @@ def add_sorted_rows(call: Call, n: int, index_bytes: int, n_weights: int, by_fre
     call.let_go(numbers)
     if by_frequency:
         call.hold(size)
-        for _ in range(2):  # sums by key, whose scratch is that of 64-bit numbers
-            call.while_taken(cub.running_sum(n, INDEX_BYTES, spec))
+        for _ in range(2):  # the number of each row so far, then, from the end, its largest
+            call.while_taken(cub.running_sum_by_key(n, index_bytes, spec))
     _sum_segments(call, n, index_bytes, n_weights)
 
 

@@ -3,7 +3,7 @@
 CUB cuts its input into tiles, whose size it has tuned for each architecture and size of key, and keeps for each tile
 the state by which its neighbours learn of its result. All pieces of scratch are aligned to 256 bytes.
 
-Source: cub/device/dispatch of CUDA 13 (dispatch_radix_sort, dispatch_unique_by_key, dispatch_scan) for what is asked;
+Source: cub/device/dispatch of CUDA 13 (dispatch_radix_sort, dispatch_unique_by_key, dispatch_scan …) for what is asked;
 the tiles (memory/rules.py) were read off the CUDA build, over sizes up to 140,000,000. Held to it by
 tests/gpu/operators/test_takes.py.
 """
@@ -128,3 +128,13 @@ def running_sum(n: int, item_bytes: int, spec: GPUSpec) -> int:
         tiles = div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD
         return _aligned(tiles * 4, tiles * item_bytes, tiles * item_bytes, 1)
     return _aligned((div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD) * 2 * item_bytes, 1)
+
+
+def running_sum_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
+    """Scratch of a running sum that begins anew with each key, of values as large as the keys.
+
+    Counts: for each tile a word with its state and its sum, and the key before it.
+    Source: cub/device/dispatch/dispatch_scan_by_key.cuh and tuning/tuning_scan_by_key.cuh of CUDA 13.0.
+    """
+    tiles = div_up(n, of_architecture(spec.rules.by_key_tiles, spec.capability)[key_bytes])
+    return _aligned((tiles + TILES_AHEAD) * 16, (tiles + 1) * key_bytes)
