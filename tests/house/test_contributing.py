@@ -12,7 +12,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FENCES = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
 SPOKEN = re.findall(r"`([^`\n]+)`", FENCES.sub("", TEXT))
 # What a newcomer puts a name of their own in the place of, and what is made by following the page.
-OPEN = re.compile(r"\$|NAME|VERSION|2\.14|largest_so_far|[*…@(]|^aten/|^torchgen/|^\.venv/")
+OPEN = re.compile(r"\$|NAME|VERSION|CARD|^recordings/|2\.14|largest_so_far|[*…@(]|^aten/|^torchgen/|^\.venv/")
 
 
 def commands() -> list[list[str]]:
@@ -80,5 +80,5 @@ def test_the_chapter_s_paths_are_those_of_the_others():
 
 
 def test_the_page_is_plain_and_short():
-    assert len(TEXT.splitlines()) <= 180
+    assert len(TEXT.splitlines()) <= 205
     assert [line for line in TEXT.splitlines() if len(line) > 132] == []
