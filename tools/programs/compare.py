@@ -24,9 +24,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from programs import PROGRAMS, Program
+from wider import WIDER
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CARDS = {"a100-80gb": "a100", "a100-40gb": "a100-40", "h100-80gb": "h100"}  # as tools/cuda_build calls them
+ALL = PROGRAMS | WIDER
 FIGURES = ("allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes")
 OVER_ALL = {
     "allocated_bytes": lambda report: report["allocated_at_end_bytes"],
@@ -187,15 +189,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=("sim", "live"), default=["sim", "live"], help="run it anew")
     asked = parser.parse_args(arguments)
     names = list(PROGRAMS) if asked.all else asked.names
-    unknown = [name for name in names if name not in PROGRAMS]
+    unknown = [name for name in names if name not in ALL]
     if unknown or not names:
-        parser.error(f"NAME must be one of {', '.join(PROGRAMS)}; got {', '.join(unknown) or 'none'}.")
+        parser.error(f"NAME must be one of {', '.join(ALL)}; got {', '.join(unknown) or 'none'}.")
     rows = []
     print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|")
     with tempfile.TemporaryDirectory() as folder:
         seen = only_every_byte(Path(folder))
         for name in names:
-            rows.append(compare(PROGRAMS[name], asked, seen))
+            rows.append(compare(ALL[name], asked, seen))
             print("| " + " | ".join(rows[-1]) + " |", flush=True)
     return 1 if any(cells[3] != "0" for cells in rows) else 0
 

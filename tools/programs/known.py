@@ -7,13 +7,14 @@ another way than on a card. With these answers in the copies from the card it go
 where that depends on computed numbers: those are zeros here and there, and what is asked of them is answered alike.
 """
 
+import ctypes
 import sys
 from pathlib import Path
 
 import torch
 
 from every_byte.__main__ import main
-from every_byte.gpu.dispatch import beforehand, values
+from every_byte.gpu.dispatch import beforehand, places, values
 from every_byte.gpu.known.reading import known_values
 from every_byte.gpu.operators import creation
 
@@ -25,9 +26,11 @@ def note_bytes(tensor: torch.Tensor, is_known: bool) -> None:
     """A copy of so many bytes; "4 -" is one of four that are zero because nobody knows them."""
     n_bytes = tensor.numel() * tensor.element_size()
     if n_bytes:
-        is_told = is_known or bool(tensor.any())
-        told = bytes(tensor.contiguous().view(-1).view(torch.uint8).tolist()).hex() if is_told else "-"
-        ANSWERS.append(f"{n_bytes} {told}")
+        dense = tensor.contiguous()
+        content = ctypes.string_at(
+            dense.data_ptr(), n_bytes
+        )  # no operator: what asks a value is noted as the program's
+        ANSWERS.append(f"{n_bytes} {content.hex() if is_known or any(content) else '-'}")
 
 
 def _noting_number(original):
@@ -101,7 +104,8 @@ def _noting_least(original):
 
 
 def observe() -> None:
-    """Put what notes before what answers."""
+    """Put what notes before what answers; a read is still noted at the line of the program that asks."""
+    places._NOT_THE_PROGRAM += (__file__,)
     asked = beforehand.ASKED
     creation._look_at_least = _noting_least(creation._look_at_least)
     values._came = _noting_copy(values._came)

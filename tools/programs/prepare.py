@@ -18,9 +18,12 @@ import sys
 from pathlib import Path
 
 import program_data
+import wider_data
 from programs import OURS, PROGRAMS, Program
+from wider import WIDER
 
 HERE = Path(__file__).resolve().parent
+ALL = PROGRAMS | WIDER
 COLUMNS = ("program", "what it tries", "source", "command", "ranks", "packages", "its path depends on values")
 
 
@@ -79,7 +82,7 @@ def lay_out(program: Program, into: Path, sources: Path | None, gpt2: Path | Non
             raise FileNotFoundError(f"{program.name} needs --gpt2, a folder with vocab.bpe and encoder.json.")
         shutil.copytree(gpt2, folder / "gpt2", ignore=lambda _, names: set(names) - set(program_data.GPT2_FILES))
     for name in program.data:
-        getattr(program_data, name)(folder)
+        getattr(program_data if hasattr(program_data, name) else wider_data, name)(folder)
     return f"{program.name}: {repository} {commit[:12]}, made {', '.join(program.data) or 'no data'}; absent {missing}"
 
 
@@ -112,14 +115,14 @@ def main(arguments: list[str] | None = None) -> int:
         print(table())
         return 0
     names = list(PROGRAMS) if asked.all else asked.names
-    unknown = [name for name in names if name not in PROGRAMS]
+    unknown = [name for name in names if name not in ALL]
     if unknown or not names:
-        parser.error(f"NAME must be one of {', '.join(PROGRAMS)}; got {', '.join(unknown) or 'none'}.")
+        parser.error(f"NAME must be one of {', '.join(ALL)}; got {', '.join(unknown) or 'none'}.")
     os.environ["HF_HUB_OFFLINE"] = "1"
     failed = 0
     for name in names:
         try:
-            print(lay_out(PROGRAMS[name], asked.into, asked.sources, asked.gpt2), flush=True)
+            print(lay_out(ALL[name], asked.into, asked.sources, asked.gpt2), flush=True)
         except (OSError, subprocess.CalledProcessError) as error:
             failed += 1
             print(f"{name}: {error}", file=sys.stderr)
