@@ -16,9 +16,10 @@ def level(report: "Report") -> str:
 
     `held`: recordings on this architecture hold every operator that ran, and all was followed to the end. `elsewhere`:
     some operators are held by recordings on other architectures or of other versions alone. `unrecorded`: no recording
-    holds some of them, or something was not followed, or the run ended by an error.
+    holds some of them, or something was not followed, or the run ended by an error. Whether the program's allocations
+    depend on values that it read is another question: `Trace.values_read` has their lines.
     """
-    if report.unfollowed or report.ended_early or report.trace.values_read:
+    if report.unfollowed or report.ended_early:
         return UNRECORDED
     return report.evidence.level
 

@@ -193,8 +193,8 @@ class Report:
 
     @property
     def is_exact(self) -> bool:
-        """Whether recordings hold all that ran on this architecture, and all of it was followed."""
-        return self.origin == "measured" or self.level == exactness.HELD
+        """Whether recordings hold all that ran on this architecture, all was followed, and no value read is unknown."""
+        return self.origin == "measured" or self.level == exactness.HELD and not self.trace.values_read
 
     @property
     def ended_early(self) -> bool:

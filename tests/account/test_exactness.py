@@ -101,6 +101,8 @@ def test_values_that_were_only_read_leave_a_condition():
     report = reported(program)
     assert not report.is_exact
     assert "for a program whose allocations do not depend on the values named above: recordings" in in_lines(report)
+    assert report.to_json()["level"] == "held"
+    assert len(report.to_json()["values_read"]) == 1
 
 
 def test_a_note_that_is_not_of_figures_leaves_them_exact():

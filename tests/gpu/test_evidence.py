@@ -97,6 +97,13 @@ def test_a_composite_is_noted_as_well_as_its_parts():
     assert "aten::_scaled_dot_product_flash_attention 16-bit" in ran
 
 
+def test_views_need_no_recording(gpu):
+    """They allocate nothing on any device: that is in their schema."""
+    x = torch.zeros(1, 3, 4, device=gpu.device)
+    x.squeeze(0).transpose(0, 1).unsqueeze(-1)[:2]
+    assert set(gpu.trace.operators) == {"aten::zeros"}
+
+
 def test_what_a_card_runs_and_this_refuses_is_noted(gpu):
     x = torch.randn(8, device=gpu.device)
     with pytest.raises(RuntimeError, match="shape of a result"):

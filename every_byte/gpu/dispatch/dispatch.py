@@ -202,7 +202,9 @@ class Dispatch(TorchDispatchMode):
         memory.place_results(result)
 
     def note_run(self, operation: Operation, args) -> None:
-        """Note that an operator ran: recordings must hold each one, of each type that may matter."""
+        """Note that an operator ran: recordings must hold each one but views, of each type that may matter."""
+        if operation.is_view:
+            return
         run = operation, type_of(args) if operation.depends_on_type else None
         if run not in self._ran:
             self._ran.add(run)

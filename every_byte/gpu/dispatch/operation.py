@@ -21,12 +21,12 @@ class Operation:
     `is_composite` is taken apart: by PyTorch, where `inference_mode` lets it come here whole, or as CUDA's host code
     does, at all times. `has_lists` is whether it indexes, perhaps by tensors of the CPU; `may_mix` whether CUDA, too,
     lets it have tensors of both. `depends_on_type` is whether what it allocates beside its outputs may depend on the
-    type of its numbers.
+    type of its numbers; `is_view` whether it allocates nothing, by its schema.
     """
 
     __slots__ = (
         *("func", "name", "run", "take", "on_sparse", "answer", "plan", "is_composite", "is_pointwise", "is_addition"),
-        *("in_formulas", "has_lists", "may_mix", "depends_on_type"),
+        *("in_formulas", "has_lists", "may_mix", "depends_on_type", "is_view"),
     )
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
@@ -40,6 +40,7 @@ class Operation:
         self.in_formulas, self.has_lists = func in IN_FORMULAS, func in _INDEXING
         self.may_mix = self.has_lists or self.is_composite or func in _MAY_MIX
         self.depends_on_type = self.take is not None or self.is_composite
+        self.is_view = func.is_view and not self.depends_on_type
 
 
 _OPERATIONS: dict[int, Operation] = {}
