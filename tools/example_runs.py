@@ -41,10 +41,12 @@ _SHOWS = "shows"
 
 
 def report_of(name: str, folder: Path) -> str:
-    """What the report of a run says, from its command on; the run is made in `folder`, on a copy of the program.
+    """What the report of a run says, from its command on; the run is made in a folder there, on a copy of the program.
 
     Raises: RuntimeError where no report was printed.
     """
+    folder = folder / EXAMPLES.name  # by which a report calls the program's lines
+    folder.mkdir()
     shutil.copy(PROGRAM, folder)
     words = shlex.split(RUNS[name])
     command = [sys.executable, "-W", "ignore", "-m", "every_byte", *words[1:]]
@@ -125,7 +127,7 @@ def page_of_the_report(place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         report_of(PICTURED, Path(folder))
-        shutil.copy(Path(folder, PAGE), place)
+        shutil.copy(Path(folder, EXAMPLES.name, PAGE), place)
     write_whole(stamp, now)
 
 
@@ -135,7 +137,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             text = report_of(name, Path(folder))
             if name == PICTURED and not all(map(_is_of(text), THEMES)):
-                _photograph(Path(folder, PAGE), text)
+                _photograph(Path(folder, EXAMPLES.name, PAGE), text)
         write_whole(EXAMPLES / f"{name}.txt", text)
     for name in examples():
         write_whole(EXAMPLES / f"{name}.txt", printed_by(name))

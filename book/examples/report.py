@@ -12,5 +12,5 @@ print(f"{report.peak_reserved_bytes:,d} bytes reserved at most, of {report.room_
 print("exact" if report.is_exact else report.notes)
 for verdict in report.fits.verdicts:
     fits = "fits" if verdict.fits else "does not"
-    print(f"{verdict.gpu:<14}{fits:<10}{verdict.margin_bytes:>16,d} bytes")
+    print(f"{verdict.gpu:<16}{fits:<10}{verdict.margin_bytes:>16,d} bytes")
 report.save("report.html")  # a page for a browser; print(report) has it as text
