@@ -119,7 +119,7 @@ def test_what_the_page_says_of_its_steps(monkeypatch):
 
 
 def line_read() -> int:
-    (number,) = re.findall(r"were read, as zeros, at train\.py:(\d+):", stored("train.a100"))
+    (number,) = re.findall(r"were read, as zeros, at examples/train\.py:(\d+):", stored("train.a100"))
     return int(number)
 
 
@@ -127,7 +127,7 @@ def test_what_the_page_says_of_a_t4():
     scores = 24 * 12 * 1024 * 1024 * 4
     assert f"{scores:,d}".replace(",", "{,}") in PAGE
     t4, a100, float16 = stored("train.t4"), stored("train.a100"), stored("train.t4.float16")
-    assert re.search(r"t4-16gb\* \([\d.]+ GiB to spare\)", a100)
+    assert re.search(r"t4-16gb\* \([\d.]+ GiB to\s+spare\)", a100)
     assert "Out of memory on t4-16gb: forward, before the first step ended" in t4
     rows = t4[t4.index("the largest owners") :].splitlines()
     n, each, total = re.search(r"_safe_softmax, 24×12×1024×1024 flo\S* +(\d+) × (\S+ GiB) +([\d,]+)$", rows[1]).groups()

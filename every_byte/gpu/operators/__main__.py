@@ -113,6 +113,8 @@ def _memory(func: OpOverload) -> str:
         return _function(registry.TAKES[func])
     if registry.is_composed(func):
         return "what its parts take"
+    if func in registry.ON_SPARSE:
+        return f"of sparse tensors what its parts take\n{_function(registry.ON_SPARSE[func])}"
     if registry.allocates_outputs_alone(func):
         return "its outputs alone"
     return "not modelled: its outputs are counted, with a warning that its kernels may take more"

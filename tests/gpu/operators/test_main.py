@@ -52,7 +52,7 @@ def test_an_operator_that_cuda_s_host_code_composes(capsys):
     assert paragraph(text, "returns").strip() == "what its parts return"
     assert paragraph(text, "takes").strip() == "what its parts take"
     assert paragraph(text, "autocast").strip() == Policy.FLOAT32.value
-    assert paragraph(text, "recorded").strip() == "its parts, each under its own name"
+    assert paragraph(text, "recorded").strip() == f"{VERIFIED['aten::huber_loss']} (book/verified_operations.md)"
 
 
 def test_an_operator_with_a_kernel_and_a_rule(capsys):
