@@ -387,3 +387,22 @@ def clamped_between_numbers(env):
             z = torch.nn.functional.hardtanh(x, low, high) if dtype.is_floating_point else x.clip(low, high)
         env.mark(f"by another name {number}")
         del x, y, z
+
+
+@case
+def draws_of_gammas(env):
+    rng = random.Random(58)
+    for i in range(40):
+        shape = tuple(rng.choice([1, 3, 7, 64, 3001]) for _ in range(rng.choice([1, 2, 2, 3])))
+        if torch.Size(shape).numel() > 10**6:
+            continue
+        x = torch.ones(shape, device=env.device, dtype=rng.choice([torch.float32, torch.float64, torch.float16]))
+        x = x.requires_grad_(x.dtype != torch.float16)
+        given = x.transpose(0, -1) if rng.random() < 0.4 else x
+        draw = rng.choice([torch._sample_dirichlet, torch._standard_gamma, lambda a: torch.binomial(a, a)])
+        y = draw(given)
+        env.mark(f"draw {i} of {shape}, {x.dtype}")
+        if y.requires_grad and draw is torch._standard_gamma:
+            y.sum().backward()
+            env.mark(f"backward {i}")
+        del x, given, y

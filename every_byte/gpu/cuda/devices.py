@@ -17,6 +17,13 @@ class _IsDevice(type):
     def __subclasscheck__(cls, other: type) -> bool:
         return issubclass(other, _of_pytorch)
 
+    def __eq__(cls, other: object) -> bool:
+        """PyTorch's class and this one are one: torch.fx asks, which knows the name "device" by PyTorch's."""
+        return other is cls or other is _of_pytorch
+
+    def __hash__(cls) -> int:
+        return hash(_of_pytorch)
+
 
 class _Device(metaclass=_IsDevice):
     """`torch.device`; `torch.device(0)` is "cuda:0"."""

@@ -113,6 +113,15 @@ def _repeats(mode, func, args, kwargs):
         _refuse(mode, func)
 
 
+def _rows_of_padded(mode, func, args, kwargs):
+    """How many rows there are, where the program does not say so, is the largest of the offsets."""
+    if len(args) > 2 and args[2] is not None or kwargs.get("total_L") is not None:
+        return None
+    with mode.seeing():
+        total = int(args[1][-1].max())
+        return func(*args[:2], total)
+
+
 def _without_padding(mode, func, args, kwargs):
     """nn.TransformerEncoder leaves the padding out in evaluation, if it is to: how much that is, a mask says."""
     error = RuntimeError(
@@ -183,6 +192,7 @@ ASK_VALUES = {
     aten.index_put.default: _index,
     aten.index_put_.default: _index,
     aten.repeat_interleave.Tensor: _repeats,
+    aten._padded_dense_to_jagged_forward.default: _rows_of_padded,
     **dict.fromkeys(
         (
             aten.nonzero.default, aten.unique_consecutive.default, aten._unique.default, aten._unique2.default,

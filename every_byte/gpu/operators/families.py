@@ -10,12 +10,14 @@ from . import (  # noqa: F401
     creation,
     distances,
     distinct,
+    draws,
     elementwise,
     embedding_bags,
     fake_quantization,
     group_norm,
     grouped_products,
     indexing,
+    jagged,
     losses,
     margin_losses,
     normalization,
@@ -38,4 +40,4 @@ from . import (  # noqa: F401
     streams,
     synchronized_batch_norm,
 )
-from .attention import composite, efficient, encoder, flash  # noqa: F401
+from .attention import composite, efficient, encoder, flash, of_lengths  # noqa: F401

@@ -1,8 +1,10 @@
-"""Tells the order of attention backends that a user wishes from the one that PyTorch sets for the machine's card."""
+"""What a program asks and says of attention's backends: their order, and which would take an attention."""
 
 import torch
+from torch.nn.attention import SDPBackend
 
-from every_byte.gpu.operators.attention.choice import AS_IMPORTED, user_order, wished_before
+from every_byte.gpu.operators.attention.choice import AS_IMPORTED, Attention, takes_it, user_order, wished_before
+from every_byte.gpu.operators.attention.composite import memory_behind
 
 from .replacing import all_of, replaced
 
@@ -35,3 +37,32 @@ def heed_user_order():
     places = ("_get_sdp_priority_order", getting), ("_set_sdp_priority_order", setting)
     user_order.is_heeded = True
     return all_of([stop, *(replaced(torch._C, *place) for place in places)])
+
+
+def answer_which_takes_it():
+    """`torch.backends.cuda.can_use_flash_attention` and its like, which nested tensors ask, answer for the GPU."""
+
+    def answering(backend: SDPBackend):
+        def make(original):
+            def can_use(params, debug: bool = False) -> bool:
+                memory = memory_behind(params.query)
+                if memory is None:
+                    return original(params, debug)
+                return takes_it(backend, _asked(params).with_batch(memory.spec), memory.spec)
+
+            return can_use
+
+        return make
+
+    names = {
+        "_can_use_flash_attention": SDPBackend.FLASH_ATTENTION,
+        "_can_use_mem_efficient_attention": SDPBackend.EFFICIENT_ATTENTION,
+        "_can_use_cudnn_attention": SDPBackend.CUDNN_ATTENTION,
+    }
+    return all_of([replaced(torch._C, name, answering(backend)) for name, backend in names.items()])
+
+
+def _asked(params) -> Attention:
+    return Attention(
+        params.query, params.key, params.value, params.attn_mask, params.dropout, params.is_causal, params.enable_gqa
+    )

@@ -4,7 +4,7 @@ import sys
 
 from every_byte.gpu.dispatch.autocast import cast_as_cuda
 
-from .attention_order import heed_user_order
+from .attention_order import answer_which_takes_it, heed_user_order
 from .autocast import answer_as_cuda
 from .autocast_elsewhere import say_where_nothing_is_cast
 from .backward import WATCHING
@@ -15,6 +15,7 @@ from .copying import copy_storages
 from .devices import accept_meta_in_fast_paths, accept_meta_in_optimizers
 from .files import load_without_complaint, load_zeros
 from .initialization import fill_on_meta
+from .nested import treat_nested_as_on_cuda
 from .old_constructors import make_sparse_of_parts
 from .operators import override_operators
 from .pools import refuse_pools
@@ -71,6 +72,7 @@ GATES = _Gates(
         fill_on_meta,
         _watch,
         heed_user_order,
+        answer_which_takes_it,
         compose_where_repeated,
         say_where_nothing_is_cast,
         refuse_pools,
@@ -78,5 +80,6 @@ GATES = _Gates(
         write_without_reading,
         know_what_is_left,
         make_sparse_of_parts,
+        treat_nested_as_on_cuda,
     ]
 )

@@ -4,6 +4,7 @@ import copy
 import pickle
 from typing import get_args
 
+import pytest
 import torch
 
 from utils import SimulatedGPU
@@ -50,3 +51,15 @@ def test_it_is_put_back():
     with SimulatedGPU("a100-80gb", cuda=True):
         assert torch.device is not BEFORE
     assert torch.device is BEFORE
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.filterwarnings("ignore:Attempted to insert a get_attr Node")
+def test_linearized_functions_name_their_device():
+    """torch.func.linearize writes Python that names devices; so does torch.fx of whatever makes a tensor."""
+    with SimulatedGPU("a100-80gb", cuda=True):
+        x = torch.randn(12, 9, device="cuda")
+        _, along = torch.func.linearize(lambda x: (x.sin() @ x.T).tanh(), x)
+        assert along(x).shape == (12, 12)
+        traced = torch.fx.symbolic_trace(lambda x: x + torch.ones(3, device=torch.device("cuda")))
+        assert traced(torch.ones(3, device="cuda")).is_cuda

@@ -15,6 +15,7 @@ FILES = (
     *("index_cases", "image_cases", "recurrent_cases", "double_backward_cases", "second_gradient_cases"),
     "kernel_cases",
     "sort_cases",
+    "nested_cases",
     "sparse_cases",
     "deterministic_cases",
     "value_cases",

@@ -44,11 +44,18 @@ class Attention:
     def has_types(self, types) -> bool:
         return self.query.dtype in types and self.query.dtype == self.key.dtype == self.value.dtype
 
+    @property
+    def is_jagged(self) -> bool:
+        """Whether the tensors are nested: what is asked of dense ones is asked by PyTorch in Python then."""
+        return any(x.is_nested for x in self.tensors)
+
     def batches_and_heads_fit(self, rules: Rules, grouped: bool = True, same_heads: bool = True) -> bool:
         """One batch size; as many heads everywhere, or with `enable_gqa` a divisor of the query's for key and value.
 
         From 2.14 on, one head of key and value serves all of the query's, with or without `enable_gqa`.
         """
+        if self.is_jagged:
+            return True
         heads = [x.shape[-3] for x in self.tensors]
         if len({x.shape[0] for x in self.tensors}) > 1:
             return False
@@ -62,6 +69,8 @@ class Attention:
 
     def last_strides_are_one(self, or_size_one: bool) -> bool:
         """The innermost dimension lies together, the mask's too."""
+        if self.is_jagged:
+            return True
         together = all(x.stride(-1) == 1 for x in self.tensors) or (or_size_one and self.query.shape[-1] == 1)
         return together and (self.mask is None or self.mask.stride(-1) == 1)
 
@@ -69,7 +78,7 @@ class Attention:
         return all(x.dim() == 4 for x in self.tensors)
 
     def has_sequences(self) -> bool:
-        return self.query.shape[-2] != 0 and self.key.shape[-2] != 0
+        return self.is_jagged or self.query.shape[-2] != 0 and self.key.shape[-2] != 0
 
     def fits_a_grid(self) -> bool:
         """Whether batch and heads are within what a kernel with a block for each of them may have."""
@@ -96,7 +105,7 @@ def _flash(a: Attention, spec: GPUSpec) -> bool:
     small_shared_memory = (8, 6) <= spec.capability <= (8, 9) or spec.capability[0] == 12
     if a.trains and small_shared_memory and d > 192 and (a.dropout > 0 or d <= 224):
         return False
-    if a.causal and a.query.shape[-2] != a.key.shape[-2]:
+    if a.causal and not a.is_jagged and a.query.shape[-2] != a.key.shape[-2]:
         return False
     if spec.rules.flash_fits_a_grid and not a.fits_a_grid():
         return False
@@ -230,6 +239,11 @@ def has_wishes() -> bool:
     enabled = (getattr(torch.backends.cuda, f"{name}_sdp_enabled")() for name in ("flash", "mem_efficient", "cudnn"))
     wished = user_order.wished if user_order.is_heeded else wished_before()
     return wished is not None or not all(enabled)
+
+
+def takes_it(backend: SDPBackend, attention: Attention, spec: GPUSpec) -> bool:
+    """Whether a fused kernel takes an attention, whichever is preferred."""
+    return _CONDITIONS[backend](attention, spec)
 
 
 def cudnn_takes(attention: Attention, spec: GPUSpec) -> bool:

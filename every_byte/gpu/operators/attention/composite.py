@@ -33,7 +33,7 @@ _BIAS_ALIGNMENT = 8
 _TRACING = torch._C._TorchDispatchModeKey.FAKE
 
 
-def _memory_of(tensor: torch.Tensor):
+def memory_behind(tensor: torch.Tensor):
     """The memory of the simulated GPU that holds this tensor, or those within a wrapper, torch.func's or DTensor.
 
     None where none does.
@@ -43,7 +43,7 @@ def _memory_of(tensor: torch.Tensor):
     while is_functorch_wrapped_tensor(tensor):
         tensor = get_unwrapped(tensor)
     if is_traceable_wrapper_subclass(tensor):
-        memories = (_memory_of(part) for part in parts_of(tensor))
+        memories = (memory_behind(part) for part in parts_of(tensor))
         return next(filter(None, memories), None)
     record = RECORDS.get(tensor.untyped_storage()._cdata)
     if record is None and attached() and torch._C._get_dispatch_mode(_TRACING) is not None:
@@ -61,7 +61,7 @@ def scaled_dot_product_attention(
     Raises: RuntimeError where none of the backends that are enabled takes it.
     """
     _check(query, key, value, attn_mask)
-    memory = _memory_of(query)
+    memory = memory_behind(query)
     spec = memory.spec if memory else None
     if not (query.numel() and key.numel() and value.numel()):
         if spec is None or spec.rules.attention_of_nothing_is_zeros:
@@ -245,7 +245,7 @@ def _fused_sdp_choice(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False
 ) -> int:
     attention = Attention(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
-    spec = _memory_of(query).spec
+    spec = memory_behind(query).spec
     with torch.no_grad():  # asked so, PyTorch forgets which of three dimensions want gradients; the attention does not
         with_batch = attention.with_batch(spec)
     return int(choose(with_batch, spec))

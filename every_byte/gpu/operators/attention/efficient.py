@@ -20,15 +20,15 @@ from every_byte.gpu.operators.launch.units import HALF, div_up, must_repeat, rou
 from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
 
 aten = torch.ops.aten
-_LOGSUMEXP_ALIGNMENT = 32
-_BIAS_GRADIENT_ALIGNMENT = 16
-_LARGEST_KEPT_HEAD = 128
+LOGSUMEXP_ALIGNMENT = 32
+BIAS_GRADIENT_ALIGNMENT = 16
+LARGEST_KEPT_HEAD = 128
 
 
 # -------------------------------------------------------------------------------------------------------------- forward
 
 
-def _seeds_are_on_gpu(spec: GPUSpec, dropout_p: float) -> bool:
+def seeds_are_on_gpu(spec: GPUSpec, dropout_p: float) -> bool:
     """Whether seed and offset, which nothing draws from without dropout, lie there."""
     return spec.rules.seeds_are_on_gpu and dropout_p == 0
 
@@ -43,8 +43,8 @@ def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=Fals
         )
     b, h, s, _ = query.shape
     out = query.new_empty((b, s, h, value.shape[3])).transpose(1, 2)
-    rows = round_up(s, _LOGSUMEXP_ALIGNMENT) if logsumexp else 0
-    on_gpu = _seeds_are_on_gpu(attached()[-1].memory.spec, dropout_p)
+    rows = round_up(s, LOGSUMEXP_ALIGNMENT) if logsumexp else 0
+    on_gpu = seeds_are_on_gpu(attached()[-1].memory.spec, dropout_p)
     seeds = ((query.new_zeros if on_gpu else torch.zeros)((), dtype=torch.int64) for _ in range(2))
     return out, query.new_empty((b, h, rows), dtype=torch.float32), *seeds
 
@@ -57,9 +57,9 @@ def efficient_attention(call: Call) -> None:
     """
     query, _, value = call.args[:3]
     out, logsumexp, *seeds = call.result
-    on_gpu = _seeds_are_on_gpu(call.memory.spec, call.argument(5, "dropout_p", 0.0))
+    on_gpu = seeds_are_on_gpu(call.memory.spec, call.argument(5, "dropout_p", 0.0))
     call.place(*(seeds if on_gpu else ()), out, logsumexp)
-    if query.dtype in HALF and max(query.shape[-1], value.shape[-1]) > _LARGEST_KEPT_HEAD:
+    if query.dtype in HALF and max(query.shape[-1], value.shape[-1]) > LARGEST_KEPT_HEAD:
         call.while_taken(out.numel() * 4)
 
 
@@ -120,8 +120,12 @@ def workspace_bytes(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
     Source: Params::workspace_size in kernel_backward.h; the number of splits in attention_backward.cu.
     """
     b, s, h, d = query.shape
-    t, e = key.shape[1], value.shape[3]
-    half = query.dtype in HALF
+    return workspace_of((b, s, key.shape[1], h), (d, value.shape[3]), query.dtype in HALF, dropout, spec)
+
+
+def workspace_of(sizes: tuple, heads: tuple, half: bool, dropout: bool, spec: GPUSpec) -> int:
+    """As above, of b sequences of at most s queries and t keys, of h heads."""
+    (b, s, t, h), (d, e) = sizes, heads
     kernel = _kernel(spec, half, max(d, e), dropout)
     sums_outside = half and not kernel.sums_in_registers
     n_splits = min(div_up(t, kernel.keys), 200 // (b * h))
@@ -142,18 +146,7 @@ def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
     if not wanted[3]:
         return *gradients, None
     n = bias.shape[-1]
-    padded = bias.new_empty((*bias.shape[:-1], round_up(n, _BIAS_GRADIENT_ALIGNMENT)))
-    return *gradients, padded[..., :n]
-
-
-@returns(aten._efficient_attention_backward.default)
-def _native_backward(gradient, query, key, value, bias, *rest, **options):
-    """Gradients that lie as they are given, [b,s,h,d]; the mask's as above. What is taken meanwhile is not known."""
-    gradients = [x.new_empty(x.shape) for x in (query, key, value)]
-    if bias is None or not rest[10]:
-        return *gradients, None
-    n = bias.shape[-1]
-    padded = bias.new_empty((*bias.shape[:-1], round_up(n, _BIAS_GRADIENT_ALIGNMENT)))
+    padded = bias.new_empty((*bias.shape[:-1], round_up(n, BIAS_GRADIENT_ALIGNMENT)))
     return *gradients, padded[..., :n]
 
 
@@ -174,11 +167,11 @@ def efficient_attention_backward(call: Call) -> None:
     if query.dtype in HALF:
         call.hold(b * s * h * 4)
     else:
-        _hold_row_sums(call, gradient.shape)
+        hold_row_sums(call, gradient.shape)
     call.hold(workspace_bytes(query, key, value, call.args[9] != 0, call.memory.spec))
 
 
-def _hold_row_sums(call: Call, shape) -> None:
+def hold_row_sums(call: Call, shape) -> None:
     """The product of gradient and output, its sum over the last dimension, and that sum by heads: the last stays."""
     product, sums = call.hold(prod(shape) * 4, prod(shape[:-1]) * 4)
     contiguous = torch.empty(shape, device="meta")

@@ -15,10 +15,10 @@ from every_byte.gpu.operators.launch.units import div_up, must_repeat, round_up
 from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
 
 aten = torch.ops.aten
-_RANDOM_STATE_BYTES = 16
+RANDOM_STATE_BYTES = 16
 
 
-def _rounded_head(d: int) -> int:
+def rounded_head(d: int) -> int:
     """The head dimension as the kernels accumulate it."""
     return round_up(d, 32 if d <= 128 else 64)
 
@@ -26,7 +26,7 @@ def _rounded_head(d: int) -> int:
 # ------------------------------------------------------------------------------------------------------- flash, forward
 
 
-def _swaps_groups(query: torch.Tensor, key: torch.Tensor, dropout: float) -> bool:
+def swaps_groups(query: torch.Tensor, key: torch.Tensor, dropout: float) -> bool:
     """Whether one query per sequence is computed as a sequence of the heads that share a key."""
     return query.shape[1] == 1 and query.shape[2] > key.shape[2] and dropout == 0
 
@@ -44,7 +44,7 @@ def _flash_forward(query, key, value, cum_q, cum_k, max_q, max_k, dropout, causa
             query, key, value, cum_q, cum_k, max_q, max_k, dropout, causal, debug, **options
         )
     b, s, h, d = query.shape
-    if _swaps_groups(query, key, dropout):
+    if swaps_groups(query, key, dropout):
         grouped = torch.empty_like(_by_groups(query, key.shape[2]))
         out = grouped.transpose(1, 2).reshape(b, 1, h, d)
     else:
@@ -102,14 +102,14 @@ def split_buffers(b: int, h: int, s: int, t: int, d: int, spec: GPUSpec) -> tupl
     if not b * h * s * t:
         return 0, 0
     n = _n_splits(b * h * div_up(s, 64), 2 * spec.multiprocessors, div_up(t, keys_per_block))
-    return (n * b * h * s * 4, n * b * h * s * _rounded_head(d) * 4) if n > 1 else (0, 0)
+    return (n * b * h * s * 4, n * b * h * s * rounded_head(d) * 4) if n > 1 else (0, 0)
 
 
-def _flash_takes(call: Call, query, key, dropout: float, out, logsumexp, state, unused) -> None:
+def flash_takes(call: Call, query, key, dropout: float, out, logsumexp, state, unused) -> None:
     """One query per sequence that is computed by groups has a contiguous copy first, unless a view of it will do."""
     b, s, h, d = query.shape
     held = []
-    if _swaps_groups(query, key, dropout):
+    if swaps_groups(query, key, dropout):
         by_groups = _by_groups(query, key.shape[2])
         if by_groups.untyped_storage()._cdata != query.untyped_storage()._cdata:
             held += call.hold(query.numel() * query.element_size())
@@ -120,7 +120,7 @@ def _flash_takes(call: Call, query, key, dropout: float, out, logsumexp, state, 
         call.place(state, unused)
     else:
         with call.scope():
-            call.hold(_RANDOM_STATE_BYTES)
+            call.hold(RANDOM_STATE_BYTES)
             call.place(unused, state)
     for temporary in held:  # the first first
         call.let_go(temporary)
@@ -132,19 +132,8 @@ def flash_attention(call: Call) -> None:
     query, key = (x.transpose(1, 2) for x in call.args[:2])
     dropout = call.argument(3, "dropout_p", 0.0)
     out, logsumexp, *_, state, unused, debug_mask = call.result
-    _flash_takes(call, query, key, dropout, out, logsumexp, state, unused)
+    flash_takes(call, query, key, dropout, out, logsumexp, state, unused)
     call.place(debug_mask)  # of no bytes; selective checkpointing keeps it too
-
-
-@takes(aten._flash_attention_forward.default)
-def flash_attention_forward(call: Call) -> None:
-    """As above; of sequences of several lengths in one tensor the results alone are counted."""
-    query, key, _, lengths = call.args[:4]
-    if lengths is None:
-        _flash_takes(call, query, key, call.args[7], *call.result[:4])
-        call.place(call.result[4])
-    else:
-        call.place_all()
 
 
 # ------------------------------------------------------------------------------------------------------ flash, backward
@@ -172,7 +161,7 @@ def flash_attention_backward(call: Call) -> None:
     parts = 1
     if must_repeat():
         parts = div_up(memory.spec.multiprocessors, b * h)
-    sizes = [rows * 4, parts * rows * _rounded_head(d) * 4]
+    sizes = [rows * 4, parts * rows * rounded_head(d) * 4]
     if key.shape[2] != h:
         sizes += [b * key.shape[1] * h * d * query.element_size()] * 2
     call.while_taken(*sizes)

@@ -89,6 +89,7 @@ class _StandIn:
     offset: int
     dtype: torch.dtype
     requires_grad: bool
+    is_nested: bool = False
 
     @classmethod
     def of(cls, x) -> "_StandIn":

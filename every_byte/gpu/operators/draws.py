@@ -1,0 +1,35 @@
+"""Draws from gamma, Dirichlet and binomial distributions, and their gradients.
+
+Source: aten/src/ATen/native/cuda/Distributions.cpp.
+"""
+
+import torch
+
+from .reductions import reduce
+from .registry import Call, outputs_alone, returns, takes
+
+aten = torch.ops.aten
+
+outputs_alone("_standard_gamma _standard_gamma_grad _dirichlet_grad binomial")
+
+
+@returns(
+    aten._standard_gamma.default, aten._sample_dirichlet.default, aten.binomial.default,
+    aten._standard_gamma_grad.default, aten._dirichlet_grad.default,
+)  # fmt: skip
+def _draw(parameter, *_others, generator=None):
+    """A result that lies together, however the parameter does."""
+    return parameter.new_empty(parameter.shape)
+
+
+@takes(aten._sample_dirichlet.default)
+def dirichlet(call: Call) -> None:
+    """Draws of a gamma distribution, and their sums over the last dimension, by which they are divided in place.
+
+    Source: _s_dirichlet_cuda.
+    """
+    drawn = call.result
+    call.place_all()
+    if drawn.dim():
+        call.hold(drawn[..., :1].numel() * drawn.element_size())
+        reduce(call, drawn, {drawn.dim() - 1}, drawn.element_size())
