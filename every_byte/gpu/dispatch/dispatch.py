@@ -30,6 +30,7 @@ from every_byte.gpu.memory.calls import described
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators import registry
+from every_byte.gpu.operators.no_kernel import refuse
 
 from .autocast import KEY, as_called
 from .belonging import KNOWN, SPARSE, belongs
@@ -129,7 +130,7 @@ class Dispatch(TorchDispatchMode):
                     return in_place_beside_copy(self, operation, args, kwargs)
                 operation = operation_of(form)
             if operation.is_composite:
-                self.note_run(operation, args)
+                self.note_run(operation, args, kwargs)
                 return self._compose(operation.func, args, kwargs)
             if operation.answer and (answer := operation.answer(self, operation.func, args, kwargs)) is not None:
                 return answer
@@ -191,7 +192,7 @@ class Dispatch(TorchDispatchMode):
         """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
         memory.operation = operation.name
-        self.note_run(operation, args)
+        self.note_run(operation, args, kwargs)
         if operation.take is not None:
             if memory.trace.calls is not None:
                 memory.trace.calls[len(memory.trace.events)] = described(operation.func, args, kwargs)
@@ -201,10 +202,15 @@ class Dispatch(TorchDispatchMode):
             self._check_modelled(operation)
         memory.place_results(result)
 
-    def note_run(self, operation: Operation, args) -> None:
-        """Note that an operator ran: recordings must hold each one but views, of each type that may matter."""
+    def note_run(self, operation: Operation, args, kwargs) -> None:
+        """Note that an operator ran: recordings must hold each one but views, of each type that may matter.
+
+        Raises: what CUDA does of a type that it has no kernel for.
+        """
         if operation.is_view:
             return
+        if operation.refusals is not None and (words := operation.refusals.get(type_of(args))):
+            refuse(words, operation.is_pointwise, args, kwargs)
         run = operation, type_of(args) if operation.depends_on_type else None
         if run not in self._ran:
             self._ran.add(run)
@@ -225,7 +231,7 @@ class Dispatch(TorchDispatchMode):
     def _run_on_sparse(self, operation: Operation, args, kwargs):
         """Run an operation of which an argument is sparse: what it takes is that of its parts."""
         self.memory.operation = operation.name
-        self.note_run(operation, args)
+        self.note_run(operation, args, kwargs)
         known = operation.on_sparse
         if known is None and operation.is_composite:
             return self._compose(operation.func, args, kwargs)

@@ -4,6 +4,7 @@ import torch
 
 from every_byte.gpu.known.understood import plan_of
 from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
+from every_byte.gpu.operators.no_kernel import refusals_of
 
 from .beforehand import ASKED
 from .engine import IN_FORMULAS
@@ -21,12 +22,13 @@ class Operation:
     `is_composite` is taken apart: by PyTorch, where `inference_mode` lets it come here whole, or as CUDA's host code
     does, at all times. `has_lists` is whether it indexes, perhaps by tensors of the CPU; `may_mix` whether CUDA, too,
     lets it have tensors of both. `depends_on_type` is whether what it allocates beside its outputs may depend on the
-    type of its numbers; `is_view` whether it allocates nothing, by its schema.
+    type of its numbers; `is_view` whether it allocates nothing, by its schema; `refusals` has the types for which CUDA
+    has no kernel of it, None where it has all.
     """
 
     __slots__ = (
         *("func", "name", "run", "take", "on_sparse", "answer", "plan", "is_composite", "is_pointwise", "is_addition"),
-        *("in_formulas", "has_lists", "may_mix", "depends_on_type", "is_view"),
+        *("in_formulas", "has_lists", "may_mix", "depends_on_type", "is_view", "refusals"),
     )
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
@@ -41,6 +43,7 @@ class Operation:
         self.may_mix = self.has_lists or self.is_composite or func in _MAY_MIX
         self.depends_on_type = self.take is not None or self.is_composite
         self.is_view = func.is_view and not self.depends_on_type
+        self.refusals = refusals_of(self.name)
 
 
 _OPERATIONS: dict[int, Operation] = {}

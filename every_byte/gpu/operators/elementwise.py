@@ -30,7 +30,7 @@ aten = torch.ops.aten
 
 outputs_alone("""elu_backward leaky_relu_backward softplus_backward hardsigmoid_ hardsigmoid_backward
     hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward softshrink_backward
-    mish_ mish_backward rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_backward threshold_ _prelu_kernel
+    mish_ mish_backward rrelu_with_noise_backward threshold_ _prelu_kernel
     _prelu_kernel_backward masked_fill_ where complex polar glu glu_backward floor_divide floor_divide_ rsub addr
     channel_shuffle""")
 resized(
@@ -192,36 +192,6 @@ def _isclose(x, other, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool =
     actual = (x - other).abs()
     close |= actual.isfinite().__iand__(actual <= allowed)
     return close
-
-
-# ----------------------------------------------------------------------------------------------------- a number's power
-
-
-@returns(aten.pow.Scalar)
-def _power_of_number(number, x: torch.Tensor) -> torch.Tensor:
-    """Contiguous on CUDA, however the exponents lie."""
-    return x.new_empty(x.shape, dtype=torch.result_type(x, number))
-
-
-@takes(aten.pow.Scalar)
-def power_of_number(call: Call) -> None:
-    """The result, and the number in a tensor of its own; 1 to any power needs none. Source: pow in native/Pow.cpp."""
-    call.place_all()
-    number = call.args[0]
-    if number != 1:
-        call.while_taken(8)
-
-
-@takes(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
-def clamp(call: Call) -> None:
-    """Integers that meet a number of a wider type are brought to it first, in a tensor of their own; then the result.
-
-    Source: the meta functions of clamp, clamp_min and clamp_max in aten/src/ATen/native/TensorCompare.cpp.
-    """
-    x, dtype = call.args[0], call.result.dtype
-    if x.dtype != dtype and not x.dtype.is_floating_point:
-        call.hold(x.numel() * dtype.itemsize)
-    call.place_all()
 
 
 # ----------------------------------------------------------------------------------------------------- one or the other

@@ -25,6 +25,7 @@ from . import (  # noqa: F401
     optimizers,
     order_statistics,
     pooling,
+    powers,
     products,
     products_of_elements,
     recurrent,

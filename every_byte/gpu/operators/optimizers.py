@@ -6,6 +6,7 @@ from every_byte.gpu.memory.attachment import attached
 
 from .creation import new_like
 from .launch.units import div_up
+from .reductions import norm_of, reduced_dims
 from .registry import Call, outputs_alone, overload, returns, takes
 
 aten = torch.ops.aten
@@ -43,7 +44,8 @@ def _unscale(gradients: list[torch.Tensor], *_) -> None:
 
 @returns(aten._foreach_sqrt.default)
 def _each_like(tensors: list[torch.Tensor], *_, **__) -> list[torch.Tensor]:
-    return [new_like(x, x.dtype if x.dtype.is_floating_point else torch.float32) for x in tensors]
+    kept = [x.dtype.is_floating_point or x.dtype.is_complex for x in tensors]
+    return [new_like(x, x.dtype if keep else torch.float32) for x, keep in zip(tensors, kept, strict=True)]
 
 
 def _take_one_kernel(tensors: list[torch.Tensor]) -> bool:
@@ -61,6 +63,18 @@ def _is_dense(x: torch.Tensor) -> bool:
     return True
 
 
+@takes(aten._foreach_abs.default)
+def absolute_values(call: Call) -> None:
+    """The results; each of complex numbers first as they come, too.
+
+    Source: foreach_tensor_abs_cuda in aten/src/ATen/native/cuda/ForeachUnaryOp.cu.
+    """
+    for x, result in zip(call.args[0], call.result, strict=True):
+        call.place(result)
+        if x.is_complex() and x.numel():
+            call.while_taken(x.nbytes)
+
+
 @takes(aten._foreach_max.default)
 def largest(call: Call) -> None:
     """A buffer with one number for each chunk of the longest tensor, times their count; then the results.
@@ -75,22 +89,22 @@ def largest(call: Call) -> None:
     call.place_all()
 
 
-@takes(aten._foreach_norm.Scalar)
+@takes(aten._foreach_norm.Scalar, aten._foreach_powsum.Scalar)
 def norms(call: Call) -> None:
     """A zeroed buffer with one number for each chunk of the longest tensor, times their count; then the norms.
 
-    From PyTorch 2.15 on for each chunk there is, behind where those of each tensor begin.
+    From PyTorch 2.15 on for each chunk there is, behind where those of each tensor begin. Tensors with gaps, of several
+    types or of complex numbers are reduced one by one.
 
     Source: foreach_tensor_norm_cuda in aten/src/ATen/native/cuda/ForeachReduceOp.cu.
     """
     tensors, order = call.args[0], call.args[1] if len(call.args) > 1 else 2
-    if order not in _FAST_NORMS or not tensors:
-        call.place_all()
+    is_fast = tensors and order in (_FAST_NORMS[:2] if call.func is aten._foreach_powsum.Scalar else _FAST_NORMS)
+    if not is_fast or any(x.is_complex() for x in tensors) or not _take_one_kernel(tensors):
+        for x, result in zip(tensors, call.result, strict=True):
+            call.place(result)
+            norm_of(call, x, result.dtype if call.kwargs.get("dtype") else x.dtype, reduced_dims(x, None))
         return
-    if any(tensor.dtype.is_complex for tensor in tensors):
-        attached()[-1].not_modelled("aten::_foreach_norm of complex numbers")
-    if not _take_one_kernel(tensors):
-        attached()[-1].not_modelled("aten::_foreach_norm of tensors with gaps or of several types")
     chunks = [div_up(tensor.numel(), CHUNK) for tensor in tensors]
     number_bytes = max(tensors[0].element_size(), 4)
     if call.memory.spec.rules.norms_by_chunk:

@@ -44,7 +44,7 @@ def most_frequent(call: Call) -> None:
     """
     x, dim = call.args[0], call.argument(1, "dim", -1)
     call.place_resized(*call.result)
-    if x.dim() and x.numel() > 1:
+    if x.dim() and x.shape[dim] > 1:
         call.hold(*contiguous_copies(x.transpose(dim, -1)))
         if x.shape[dim] > COUNTED_IN_ONE_BLOCK:
             attached()[-1].not_modelled(f"aten::mode of more than {COUNTED_IN_ONE_BLOCK:,d}")

@@ -6,9 +6,11 @@ from every_byte.gpu.memory.attachment import another_mode_is_on, attached
 
 from .launch.cublaslt import goes_to_lt
 from .launch.memory_formats import fresh
+from .no_kernel import no_kernel
 from .registry import Call, as_pytorch_does, composite, decomposed, returns, takes
 
 aten = torch.ops.aten
+_MULTIPLIED = frozenset((torch.float32, torch.float64, torch.float16, torch.bfloat16))
 
 # ----------------------------------------------------------------------------------------------------- what is returned
 
@@ -40,6 +42,26 @@ def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     if left.dim() == right.dim() == 2 and left.shape[1] == right.shape[0] and left.dtype == right.dtype:
         return fresh(left, (left.shape[0], right.shape[1]))
     return aten.mm.default(left, right)
+
+
+@returns(aten.bmm.default)
+def _bmm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """As on meta; an outer product looks neither at the other factor's type nor at how many matrices it has.
+
+    Raises: RuntimeError of float8, for which Triton cannot compile it. Source: torch/_native/ops/bmm_outer_product.
+    """
+    if left.dtype.is_floating_point and left.element_size() == 1 and _is_outer(left, right):
+        raise RuntimeError("PassManager::run failed")
+    if _is_outer(left, right) and (left.dtype != right.dtype or left.shape[0] != right.shape[0]):
+        return fresh(left, (left.shape[0], left.shape[1], right.shape[2]))
+    return aten.bmm.default(left, right)
+
+
+def _is_outer(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether a kernel of its own multiplies these batches."""
+    has_one_term = left.dim() == right.dim() == 3 and left.shape[2] == right.shape[1] == 1
+    is_outer = has_one_term and left.numel() and right.numel() and not left.is_complex()
+    return bool(is_outer) and attached()[-1].memory.spec.rules.outer_products_have_a_kernel
 
 
 @returns(aten.addmm.default)
@@ -158,9 +180,10 @@ def batched_product(call: Call) -> None:
     """
     call.place_all()
     left, right = call.args
-    is_outer = left.shape[2] == 1 and not left.is_complex() and call.func is not aten.bmm.out
-    has_kernel = is_outer and call.memory.spec.rules.outer_products_have_a_kernel
+    has_kernel = call.func is not aten.bmm.out and _is_outer(left, right)
     if left.numel() and right.numel() and not has_kernel:
+        if not (left.dtype.is_complex or left.dtype in _MULTIPLIED):
+            raise no_kernel("\"baddbmm_cuda\" not implemented for '{}'", left.dtype)
         _multiply_batches(call, left, right)
 
 

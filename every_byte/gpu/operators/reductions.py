@@ -93,7 +93,7 @@ def _mean_of_all(x: torch.Tensor, *, dtype=None) -> torch.Tensor:
 @decomposed(aten.count_nonzero.dim_IntList)
 def _count_nonzero(x: torch.Tensor, dim: list[int]) -> torch.Tensor:
     """Source: count_nonzero_cuda in aten/src/ATen/native/TensorAdvancedIndexing.cpp."""
-    return (x != 0).sum(dim)
+    return (x if x.dtype == torch.bool else x != 0).sum(dim)
 
 
 @decomposed(aten.trace.default)
@@ -165,7 +165,8 @@ def indexed_extreme(call: Call) -> None:
     call.place_all()
     if dim is None:
         flat = x.reshape(-1)
-        call.hold(flat.nbytes if not x.is_contiguous() and not flat._is_view() else 0)
+        is_copy = flat.untyped_storage()._cdata != x.untyped_storage()._cdata
+        call.hold(flat.nbytes if is_copy else 0)
         x, dim = flat, 0
     outputs = call.result[0] if isinstance(call.result, (tuple, list)) else call.result
     reduce(call, x, reduced_dims(x, dim), outputs.element_size(), INDEXED_BYTES)
@@ -218,7 +219,11 @@ def vector_norm(call: Call) -> None:
     _flag_complex(call, given)
     if dtype is torch.float64 is not given.dtype and torch._C._current_graph_task_id() != -1:
         attached()[-1].not_modelled("the gradient of renorm, which is made in float32 on CUDA,")
-    dims = reduced_dims(given, call.argument(2, "dim"))
+    norm_of(call, given, dtype, reduced_dims(given, call.argument(2, "dim")))
+
+
+def norm_of(call: Call, given: torch.Tensor, dtype: torch.dtype, dims: set[int]) -> None:
+    """What a norm takes beside its result: a copy of the input in its type, staging, semaphores."""
     is_single = given.dim() > 0 and all(given.shape[dim] == 1 for dim in dims)
     x = torch.empty_like(given, dtype=dtype) if is_single and given.dtype != dtype else _converted(call, given, dtype)
     call.hold(x.nbytes if x is not given else 0)
@@ -232,17 +237,23 @@ def _flag_complex(call: Call, x: torch.Tensor) -> None:
 
 @takes(aten.logsumexp.default)
 def log_sum_exp(call: Call) -> None:
-    """The maxima; their magnitudes and which of them are infinite; x - maxima; then the result, a sum.
+    """Integers in the result's type; the maxima, of real parts; their magnitudes and which of them are infinite;
+    x - maxima; then the result, a sum.
 
-    Source: logsumexp_out_impl in aten/src/ATen/native/ReduceOps.cpp.
+    Source: logsumexp_out and logsumexp_out_impl in aten/src/ATen/native/ReduceOps.cpp.
     """
     x, result = call.args[0], call.result
     dims = reduced_dims(x, call.argument(1, "dim"))
-    call.hold(result.nbytes)
-    reduce(call, x, dims, x.element_size(), x.element_size())
+    if x.dtype != result.dtype:
+        x = torch.empty_like(x, dtype=result.dtype)
+        call.hold(x.nbytes)
+    real = torch.view_as_real(x)[..., 0] if x.is_complex() else x
+    item_bytes = real.element_size()
+    call.hold(result.numel() * item_bytes)
+    reduce(call, real, dims, item_bytes, item_bytes)
     with call.scope():
-        call.hold(result.nbytes)
-        call.fill(result.element_size())
+        call.hold(result.numel() * item_bytes)
+        call.fill(item_bytes)
         call.while_taken(result.numel())
     call.hold(x.nbytes)
     call.place_resized(result)

@@ -53,7 +53,6 @@ _OF_CUDA_ALONE = frozenset(("_chunk_cat", "_grouped_mm", "convolution", "convolu
 _IMPLICIT, _EXPLICIT = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
 _COPYING = "CompositeExplicitAutogradNonFunctional"
 _has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-_UNKNOWN_FOREACH = ("_foreach_powsum",)
 
 
 class Call:
@@ -228,7 +227,7 @@ def allocates_outputs_alone(func: OpOverload) -> bool:
     name = func.overloadpacket.__name__
     if func.is_view or torch.Tag.inplace_view in func.tags or is_elementwise(func):
         return True
-    return name in _OUTPUTS_ALONE or name.startswith("_foreach_") and name not in _UNKNOWN_FOREACH
+    return name in _OUTPUTS_ALONE or name.startswith("_foreach_")
 
 
 def composed_of(func: OpOverload) -> Callable | None:

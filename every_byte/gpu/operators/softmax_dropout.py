@@ -107,3 +107,21 @@ def fused_dropout(call: Call) -> None:
     """The mask before the output. Source: fused_dropout_kernel's host code in aten/src/ATen/native/cuda/Dropout.cu."""
     output, mask = call.result
     call.place(mask, output)
+
+
+@returns(aten.rrelu_with_noise.default)
+def _random_relu(x: torch.Tensor, *others) -> torch.Tensor:
+    """Contiguous, however the input lies.
+
+    Source: rrelu_with_noise_cuda in aten/src/ATen/native/cuda/RreluWithNoise.cu.
+    """
+    return x.new_empty(x.shape)
+
+
+@takes(aten.rrelu_with_noise.default, aten.rrelu_with_noise_.default)
+def random_relu(call: Call) -> None:
+    """The result; in training contiguous copies of the input and of what is written to. Source: as above."""
+    call.place_all()
+    x, is_training = call.args[0], call.argument(4, "training", False)
+    if is_training:
+        call.hold(*contiguous_copies(x, call.result))

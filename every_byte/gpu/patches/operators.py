@@ -16,7 +16,7 @@ from every_byte.gpu.operators.registry import COMPOSITES, ON_META_ITSELF, RETURN
 def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
     """The override holds on every thread, and means something on those alone on which a simulated GPU is open."""
     if attached():
-        attached()[-1].note_run(operation_of(operator), args)
+        attached()[-1].note_run(operation_of(operator), args, kwargs)
         return function(*args, **kwargs)
     _refuse_tensors_of_another_thread(operator, args)
     return as_pytorch_does(operator, *args, **kwargs)

@@ -57,3 +57,54 @@ def test_a_product_of_float8_leaves_the_workspace(name, workspace):
         assert gpu.memory_allocated() == 2 * 4096 + 512 + 8192 + workspace
         assert not gpu.unmodelled
         del kept
+
+
+def _taken(gpu, run):
+    """The sizes that a call asks for, in order."""
+    before = len(gpu.trace)
+    kept = run()
+    sizes = [event.n_bytes for event in list(gpu.trace)[before:] if event.action == "alloc"]
+    assert not gpu.unmodelled
+    del kept
+    return sizes
+
+
+TAKEN = {  # recorded over the CUDA build for an h100
+    "a truth squared": (lambda z: z(torch.bool, 1000).square(), [8000, 8000]),
+    "an integer to a half": (lambda z: z(torch.int64, 1000) ** 0.5, [4000, 4000]),
+    "truths counted": (lambda z: z(torch.bool, 30, 70).count_nonzero(), [8, 16800]),
+    "logsumexp of integers": (lambda z: z(torch.uint8, 30, 70).logsumexp(1), [8400, 120, 120, 30, 8400, 120]),
+    "logsumexp of complex numbers": (lambda z: z(torch.complex64, 30, 70).logsumexp(1), [120, 120, 30, 16800, 240]),
+    "a list's magnitudes": (
+        lambda z: torch._foreach_abs([z(torch.complex64, 5), z(torch.complex64, 70)]),
+        [20, 40, 280, 560],
+    ),
+    "a list's roots": (lambda z: torch._foreach_sqrt([z(torch.complex64, 5)]), [40]),
+    "a list's norms with gaps": (lambda z: torch._foreach_norm([z(torch.float32, 4, 6)[:, ::2]]), [4]),
+    "sums of powers": (
+        lambda z: torch._foreach_powsum([z(torch.float16, n) for n in (5, 70, 70000)], 2),
+        [24, 2, 2, 2],
+    ),
+    "an outer product of two types": (
+        lambda z: torch.bmm(z(torch.float32, 2, 3, 1), z(torch.float16, 3, 1, 4)),
+        [96],
+    ),
+    "rrelu of a transposed one": (
+        lambda z: torch.nn.functional.rrelu(z(torch.float32, 7, 300).t(), training=True),
+        [8400, 8400, 8400],
+    ),
+    "the place of the largest of an expanded one": (lambda z: z(torch.uint8, 1, 1).expand(2, 1).argmax(), [8]),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_is_taken_by_type(name):
+    run, sizes = TAKEN[name]
+    with SimulatedGPU("h100-80gb") as gpu:
+        given = []
+
+        def zeros(dtype, *shape):
+            given.append(torch.zeros(*shape, dtype=dtype, device=gpu.device))
+            return given[-1]
+
+        assert _taken(gpu, lambda: run(zeros))[len(given) :] == sizes
