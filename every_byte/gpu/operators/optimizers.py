@@ -98,15 +98,18 @@ def norms(call: Call) -> None:
 
     Source: foreach_tensor_norm_cuda in aten/src/ATen/native/cuda/ForeachReduceOp.cu.
     """
-    tensors, order = call.args[0], call.args[1] if len(call.args) > 1 else 2
+    tensors, order, dtype = call.args[0], call.argument(1, "ord", 2), call.argument(2, "dtype")
     is_fast = tensors and order in (_FAST_NORMS[:2] if call.func is aten._foreach_powsum.Scalar else _FAST_NORMS)
     if not is_fast or any(x.is_complex() for x in tensors) or not _take_one_kernel(tensors):
+        is_norm = call.func is aten._foreach_norm.Scalar
         for x, result in zip(tensors, call.result, strict=True):
             call.place(result)
-            norm_of(call, x, result.dtype if call.kwargs.get("dtype") else x.dtype, reduced_dims(x, None))
+            with call.scope():
+                call.hold(x.nbytes if is_norm and x.is_complex() and x.numel() == 1 and x.dim() else 0)
+                norm_of(call, x, dtype or x.dtype, reduced_dims(x, None))
         return
     chunks = [div_up(tensor.numel(), CHUNK) for tensor in tensors]
-    number_bytes = max(tensors[0].element_size(), 4)
+    number_bytes = max((dtype or tensors[0].dtype).itemsize, 4)
     if call.memory.spec.rules.norms_by_chunk:
         call.hold((len(tensors) + 1) * OFFSET_BYTES, sum(chunks) * number_bytes)
     else:

@@ -227,7 +227,8 @@ def norm_of(call: Call, given: torch.Tensor, dtype: torch.dtype, dims: set[int])
     is_single = given.dim() > 0 and all(given.shape[dim] == 1 for dim in dims)
     x = torch.empty_like(given, dtype=dtype) if is_single and given.dtype != dtype else _converted(call, given, dtype)
     call.hold(x.nbytes if x is not given else 0)
-    reduce(call, x, dims, dtype.itemsize)
+    real_bytes = dtype.to_real().itemsize
+    reduce(call, x, dims, real_bytes, real_bytes if x.is_complex() else 0)
 
 
 def _flag_complex(call: Call, x: torch.Tensor) -> None:

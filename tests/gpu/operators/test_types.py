@@ -85,6 +85,16 @@ TAKEN = {  # recorded over the CUDA build for an h100
         lambda z: torch._foreach_powsum([z(torch.float16, n) for n in (5, 70, 70000)], 2),
         [24, 2, 2, 2],
     ),
+    "norms in float64": (
+        lambda z: torch._foreach_norm([z(torch.float32, 4), z(torch.float32, 900_000)], dtype=torch.float64),
+        [224, 8, 8],
+    ),
+    "a list's norms of complex numbers": (lambda z: torch._foreach_norm([z(torch.complex64, 1)]), [4, 8]),
+    "a power written to another type": (
+        lambda z: torch.pow(z(torch.uint8, 9), 2.0, out=z(torch.float64, 9)),
+        [36],
+    ),
+    "the most frequent of one": (lambda z: torch.mode(z(torch.float32, 8, 8)[:, :1], 1), [32, 64]),
     "an outer product of two types": (
         lambda z: torch.bmm(z(torch.float32, 2, 3, 1), z(torch.float16, 3, 1, 4)),
         [96],
