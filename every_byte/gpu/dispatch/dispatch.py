@@ -203,10 +203,7 @@ class Dispatch(TorchDispatchMode):
         memory.place_results(result)
 
     def note_run(self, operation: Operation, args, kwargs) -> None:
-        """Note that an operator ran: recordings must hold each one but views, of each type that may matter.
-
-        Raises: what CUDA does of a type that it has no kernel for.
-        """
+        """Note that an operator ran, unless CUDA has no kernel for its type; recordings must hold all but views."""
         if operation.is_view:
             return
         if operation.refusals is not None and (words := operation.refusals.get(type_of(args))):
