@@ -24,7 +24,7 @@ class Trace:
     `owners` has what was observed on a GPU, a simulated or a live one, of whom each allocation serves; while the GPU is
     open, `look` looks around there now, and `look(again=True)` also if nothing was allocated, freed or computed since
     it last did.
-    `operators` has what ran on a simulated GPU, each by the name under which recordings hold it, and how many events
+    `operators` has what ran on a simulated GPU, each by operator and type of numbers, and how many events
     came before; `unmodelled` in the same way the operations whose temporary memory is not known there, `refused` what
     the program asked for that is not followed there, with its line, and `values_read` the lines of the program that
     read a value that was not known.

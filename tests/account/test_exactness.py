@@ -58,13 +58,13 @@ def test_an_invented_version_is_not_to_the_byte():
 
 
 def test_an_operator_without_a_recording_is_named(monkeypatch):
-    without = {name: places for name, places in recorded().items() if name != "aten::gelu"}
+    without = {name: places for name, places in recorded().items() if name != "aten::gelu float32"}
     monkeypatch.setattr("every_byte.gpu.evidence.recorded", lambda: without)
     report = reported(mlp, 2)
     assert not report.is_exact
     assert "to the byte" not in in_lines(report)
-    everywhere(report, "1 is held by no recording: gelu.")
-    assert report.to_json()["evidence"]["unrecorded"] == ["aten::gelu"]
+    everywhere(report, "1 is held by no recording: gelu (float32).")
+    assert report.to_json()["evidence"]["unrecorded"] == ["aten::gelu float32"]
 
 
 def test_what_ended_by_an_error_is_exact_up_to_there():

@@ -17,7 +17,13 @@ import torch
 
 MODES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "autocast": torch.float32}
 """How samples are run: of which type they are; under autocast, they go to bfloat16."""
-ON_A100 = {"complex64": torch.complex64, "float16": torch.float16, "float64": torch.float64, "int64": torch.int64}
+ON_A100 = {
+    "complex64": torch.complex64,
+    "float16": torch.float16,
+    "float64": torch.float64,
+    "int64": torch.int64,
+    "bool": torch.bool,
+}
 """Types of samples that are run on one card alone."""
 
 

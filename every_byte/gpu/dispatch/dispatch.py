@@ -206,9 +206,10 @@ class Dispatch(TorchDispatchMode):
         """Note that an operator ran, unless CUDA has no kernel for its type; recordings must hold all but views."""
         if operation.is_view:
             return
-        if operation.refusals is not None and (words := operation.refusals.get(type_of(args))):
+        dtype = type_of(args)
+        if operation.refusals is not None and (words := operation.refusals.get(dtype)):
             refuse(words, operation.is_pointwise, args, kwargs)
-        run = operation, type_of(args) if operation.depends_on_type else None
+        run = operation, dtype
         if run not in self._ran:
             self._ran.add(run)
             trace = self.memory.trace

@@ -21,14 +21,13 @@ class Operation:
     `on_sparse` does both where a tensor is sparse. `answer` reads values, `plan` is what becomes known by it. One that
     `is_composite` is taken apart: by PyTorch, where `inference_mode` lets it come here whole, or as CUDA's host code
     does, at all times. `has_lists` is whether it indexes, perhaps by tensors of the CPU; `may_mix` whether CUDA, too,
-    lets it have tensors of both. `depends_on_type` is whether what it allocates beside its outputs may depend on the
-    type of its numbers; `is_view` whether it allocates nothing, by its schema; `refusals` has the types for which CUDA
-    has no kernel of it, None where it has all.
+    lets it have tensors of both. `is_view` is whether it allocates nothing, by its schema; `refusals` has the types for
+    which CUDA has no kernel of it, None where it has all.
     """
 
     __slots__ = (
         *("func", "name", "run", "take", "on_sparse", "answer", "plan", "is_composite", "is_pointwise", "is_addition"),
-        *("in_formulas", "has_lists", "may_mix", "depends_on_type", "is_view", "refusals"),
+        *("in_formulas", "has_lists", "may_mix", "is_view", "refusals"),
     )
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
@@ -41,8 +40,7 @@ class Operation:
         self.is_pointwise, self.is_addition = torch.Tag.pointwise in func.tags, func is aten.add.Tensor
         self.in_formulas, self.has_lists = func in IN_FORMULAS, func in _INDEXING
         self.may_mix = self.has_lists or self.is_composite or func in _MAY_MIX
-        self.depends_on_type = self.take is not None or self.is_composite
-        self.is_view = func.is_view and not self.depends_on_type
+        self.is_view = func.is_view and self.take is None and not self.is_composite
         self.refusals = refusals_of(self.name)
 
 
@@ -61,6 +59,7 @@ def operation_of(func: torch._ops.OpOverload) -> Operation:
 _TYPES = {
     torch.float32: "float32",
     torch.float64: "float64",
+    torch.bool: "bool",
     **dict.fromkeys((torch.float16, torch.bfloat16), "16-bit"),
     **dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), "complex"),
     **{kind: "float8" for kind in vars(torch).values() if isinstance(kind, torch.dtype) and "float8" in str(kind)},
@@ -68,9 +67,10 @@ _TYPES = {
 
 
 def recorded_name(operation: Operation, dtype: torch.dtype | None) -> str:
-    """The name under which recordings hold a call: the operator's, and the type where that may matter.
+    """The name under which recordings hold a call: the operator's, and the type of its first tensor, if it has one.
 
-    Types that every rule treats alike have one name: float16 and bfloat16, all integers, all complex numbers.
+    Any type may matter: the square of truths makes integers of them first. Types that kernels treat alike have one
+    name: float16 and bfloat16, all integers, all complex numbers.
     """
     if dtype is None:
         return operation.name
