@@ -56,10 +56,7 @@ class Verdict:
     @property
     def doubt(self) -> Doubt:
         """What the verdict owes to the CUDA context that it assumes."""
-        if self.context_range_bytes is None:
-            return Doubt()
-        about = self.context_bytes, self.context_range_bytes, self.hangs_on_context
-        return Doubt.of(self.fits, self.total_bytes - self.context_bytes - self.needed_bytes, *about)
+        return Doubt.of_verdict(self)
 
     @property
     def is_cut_up(self) -> bool:

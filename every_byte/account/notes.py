@@ -38,6 +38,11 @@ _BY_NAME = {
         "for the figures of eager training leave it out; for those of the compiled one measure on a card, with "
         "--gpu live",
     ),
+    "torch.jit": (
+        "each operator of what was scripted or traced ran by itself; on a card TorchScript fuses elementwise ones from "
+        "the second call on, and allocates fewer results",
+        "peaks may be lower on a card; for exact figures leave torch.jit out, or measure with --gpu live",
+    ),
     "torch.cuda.CUDAGraph": (
         "what was captured ran once and counts as that: on a card the graph keeps its memory in a pool of its own",
         "leave the capture out",

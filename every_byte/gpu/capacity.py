@@ -66,14 +66,7 @@ class Fit:
         amount = exact(abs(self.margin_bytes))
         where = f"{self.gpu} with {self.settings}" if self.settings else self.gpu
         said = f"Fits on {where}: {amount} to spare" if self.fits else f"Does not fit on {where}: {amount} short"
-        return f"{said}{self._doubt.headline}"
-
-    @property
-    def _doubt(self) -> Doubt:
-        if self.context_range_bytes is None:
-            return Doubt()
-        about = self.context_bytes, self.context_range_bytes, self.hangs_on_context
-        return Doubt.of(self.fits, self.total_bytes - self.context_bytes - self.needed_bytes, *about)
+        return f"{said}{Doubt.of_verdict(self).headline}"
 
     @property
     def reasons(self) -> str:
@@ -88,7 +81,7 @@ class Fit:
             there = f"the fraction of {self.total_bytes:,d} that the settings allow"
         times = "in each step" if self.in_each_step else _times(self.n_retries)
         retries = f" {_RETRIES.format(times)}" if self.fits and self.n_retries else ""
-        doubt = f" {self._doubt.sentence}" if self._doubt.sentence else ""
+        doubt = f" {Doubt.of_verdict(self).sentence}" if Doubt.of_verdict(self).sentence else ""
         return f"{reserves}, and there are {self._capacity_bytes:,d} for it: {there}.{retries}{doubt}"
 
     def __str__(self) -> str:

@@ -67,6 +67,15 @@ class Doubt(NamedTuple):
     sentence: str = ""
 
     @classmethod
+    def of_verdict(cls, verdict) -> "Doubt":
+        """Of a `Fit`, or a `Verdict` of a report; nothing where the context is known."""
+        if verdict.context_range_bytes is None:
+            return cls()
+        margin_bytes = verdict.total_bytes - verdict.context_bytes - verdict.needed_bytes
+        about = verdict.context_bytes, verdict.context_range_bytes, verdict.hangs_on_context
+        return cls.of(verdict.fits, margin_bytes, *about)
+
+    @classmethod
     def of(cls, fits: bool, margin_bytes: int, context_bytes: int, published: tuple[int, int], hangs: bool) -> "Doubt":
         """Of a run that fits with that margin beside the context that is assumed, or does not.
 

@@ -25,6 +25,7 @@ from .randomness import fork_for_meta
 from .recurrent import flatten_for_cudnn
 from .repeating import compose_where_repeated
 from .replacing import Changes
+from .scripting import flag_scripted
 from .unseen import pin_without_a_driver, see_resized_storages, see_what_tensor_makes
 from .writing_by_index import write_without_reading
 
@@ -68,6 +69,7 @@ GATES = _Gates(
         pin_without_a_driver,
         flatten_for_cudnn,
         run_uncompiled,
+        flag_scripted,
         fork_for_meta,
         fill_on_meta,
         _watch,
