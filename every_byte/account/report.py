@@ -198,7 +198,7 @@ class Report:
 
     @property
     def ended_early(self) -> bool:
-        """Whether an error ended it, for want of something else than memory."""
+        """Whether it ended by an error, other than running out of memory."""
         return bool(self.exit_code) and not self.ran_out and not self.was_stopped
 
     @property

@@ -157,8 +157,8 @@ def outcome_on(spec: GPUSpec, run: Requests, roomy: Outcome) -> Outcome:
 
 
 def hangs_on_context(spec: GPUSpec, run: Requests, roomy: Outcome, fits: bool) -> bool:
-    """Whether a run that fits beside the context that is assumed does not beside the largest that was published, or one
-    that does not fit would beside the least: asked again of an allocator of that size. Of a context that is known, not.
+    """Whether another published context would turn the verdict: the largest that of a run that fits, the least that of
+    one that does not. The run is replayed with that much less, or more, room. False for a context that is known.
     """
     least, most = spec.context_range_bytes
     other = most if fits else least

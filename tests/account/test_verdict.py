@@ -286,9 +286,7 @@ def test_a_verdict_that_hangs_on_the_context_says_so(run, n, fits):
     own = found.figures["fits"]["gpus"][0]
     assert (own["fits"], own["hangs_on_context"]) == (fits, True)
     assert own["context_range_bytes"] == [300 * 2**20, 1008 * 2**20]
-    said = (
-        "It does not fit beside one of 1,008 MiB, and" if fits else "Beside one of 300 MiB it would fit, and published"
-    )
+    said = "It does not fit with one of 1,008 MiB, and" if fits else "With one of 300 MiB it would fit, and published"
     assert said in text
     shown = page(run, TIGHT.replace("N", str(n)), "--gpu", "t4")
     assert said in shown

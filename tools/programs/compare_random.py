@@ -1,4 +1,4 @@
-"""Random training programs on simulated GPUs beside the CUDA build.
+"""Compares random training programs on simulated GPUs with the CUDA build.
 
     python tools/programs/compare_random.py --seeds 40
 

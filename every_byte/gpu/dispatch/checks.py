@@ -1,6 +1,6 @@
 """Whether a truth that a program reads decides whether it raises: `assert (b >= 0).all()`, `if not ok: raise …`.
 
-Of numbers that nobody has computed a check is taken to hold, as in a program that runs. What comes of a truth is read
+A check of numbers that were never computed is taken to hold, as it does in a program that runs. What comes of a truth is read
 in the bytecode of the frame that reads it.
 """
 

@@ -14,7 +14,7 @@ calls exact. No architecture has a figure of its own for the PyTorch that is fol
 
 
 class Published(NamedTuple):
-    """A context that somebody measured; `generation` is the major number of the compute capability, 0 if unknown."""
+    """A context that was measured and published; `generation` is the major number of the compute capability, 0 if unknown."""
 
     n_bytes: int
     generation: int
@@ -46,7 +46,7 @@ def context_range(capability: tuple[int, int]) -> tuple[int, int]:
 
 
 def stated_context(said: int | str, total_bytes: int) -> int:
-    """The bytes of a context that somebody states: a number, or a size such as "863MiB".
+    """The bytes of a context that the user states: a number, or a size such as "863MiB".
 
     Raises: ValueError for what is neither, and for more than the GPU has.
     """
@@ -77,16 +77,16 @@ class Doubt(NamedTuple):
 
     @classmethod
     def of(cls, fits: bool, margin_bytes: int, context_bytes: int, published: tuple[int, int], hangs: bool) -> "Doubt":
-        """Of a run that fits with that margin beside the context that is assumed, or does not.
+        """What is owed by a run that fits with that margin, given the assumed context, or does not fit.
 
-        `hangs`: beside the largest that was published it does not fit, or, where it does not, beside the least it does.
+        `hangs`: with the largest published context it would not fit; or it does not, and with the least it would.
         """
         least, most = map(short, published)
         if not hangs and fits and margin_bytes < published[1] - context_bytes:
-            return cls(sentence=f"Beside a CUDA context of {most}, the largest published, it fits too, more tightly.")
+            return cls(sentence=f"With a CUDA context of {most}, the largest published, it still fits, more tightly.")
         if not hangs:
             return cls()
-        turned = f"It does not fit beside one of {most}" if fits else f"Beside one of {least} it would fit"
+        turned = f"It does not fit with one of {most}" if fits else f"With one of {least} it would fit"
         advice = ": do not count on it." if fits else "."
         return cls(
             f", if the CUDA context is {short(context_bytes)}",

@@ -50,7 +50,7 @@ def test_a_verdict_that_the_largest_published_one_turns():
     found = fit(MARGIN, hangs=True)
     assert found.headline == "Fits on t4-16gb: 27,852,800 bytes (26.6 MiB) to spare, if the CUDA context is 560 MiB"
     assert found.reasons.endswith(
-        "It does not fit beside one of 1,008 MiB, and published ones take 300 MiB to 1,008 MiB: do not count on it."
+        "It does not fit with one of 1,008 MiB, and published ones take 300 MiB to 1,008 MiB: do not count on it."
     )
 
 
@@ -58,7 +58,7 @@ def test_a_verdict_that_the_largest_published_one_turns():
 def test_a_margin_that_is_less_than_what_is_unknown(margin_mib, narrow):
     """Unused segments go back where there is less room, so that it may fit all the same."""
     found = fit(margin_mib * MiB)
-    said = "Beside a CUDA context of 1,008 MiB, the largest published, it fits too, more tightly."
+    said = "With a CUDA context of 1,008 MiB, the largest published, it still fits, more tightly."
     assert found.reasons.endswith(said) == narrow
     assert "if the CUDA context" not in found.headline
 
@@ -66,7 +66,7 @@ def test_a_margin_that_is_less_than_what_is_unknown(margin_mib, narrow):
 def test_what_would_fit_beside_the_least():
     found = fit(-MARGIN, fails_in="step 2 forward", hangs=True)
     assert found.headline.endswith("bytes (26.6 MiB) short, if the CUDA context is 560 MiB")
-    assert found.reasons.endswith("Beside one of 300 MiB it would fit, and published ones take 300 MiB to 1,008 MiB.")
+    assert found.reasons.endswith("With one of 300 MiB it would fit, and published ones take 300 MiB to 1,008 MiB.")
     assert "published" not in fit(-MARGIN, fails_in="step 2 forward").reasons
 
 
