@@ -77,9 +77,9 @@ class Doubt(NamedTuple):
 
     @classmethod
     def of(cls, fits: bool, margin_bytes: int, context_bytes: int, published: tuple[int, int], hangs: bool) -> "Doubt":
-        """What is owed by a run that fits with that margin, given the assumed context, or does not fit.
+        """For a run that fits with that margin, or does not fit, if the context is as assumed.
 
-        `hangs`: with the largest published context it would not fit; or it does not, and with the least it would.
+        `hangs`: another published context would turn that, the largest or the least.
         """
         least, most = map(short, published)
         if not hangs and fits and margin_bytes < published[1] - context_bytes:
