@@ -1,7 +1,7 @@
 """Whether a truth that a program reads decides whether it raises: `assert (b >= 0).all()`, `if not ok: raise …`.
 
-A check of numbers that were never computed is taken to hold, as it does in a program that runs. What comes of a truth is read
-in the bytecode of the frame that reads it.
+A check of numbers that were never computed is taken to hold, as it does in a program that runs. What comes of a truth
+is read in the bytecode of the frame that reads it.
 """
 
 import dis

@@ -14,7 +14,7 @@ calls exact. No architecture has a figure of its own for the PyTorch that is fol
 
 
 class Published(NamedTuple):
-    """A context that was measured and published; `generation` is the major number of the compute capability, 0 if unknown."""
+    """A context that was measured; `generation` is the major number of the compute capability, 0 if unknown."""
 
     n_bytes: int
     generation: int
