@@ -99,11 +99,10 @@ FIRST, *OTHERS = sorted(CHAPTERS.glob("*.ipynb"))
     [FIRST, *(pytest.param(chapter, marks=pytest.mark.nightly) for chapter in OTHERS)],
     ids=lambda path: path.stem,
 )
-def test_a_chapter_that_is_only_read_is_not_modified(lab, chapter):
+def test_a_chapter_that_is_only_read_and_saved_is_the_file_that_it_was(lab, chapter):
     page, address, token, folder = lab
     copy = folder / chapter.name
     copy.write_bytes(chapter.read_bytes())
-    given = json.loads(asked(address, token, f"contents/{chapter.name}"))["content"]
     start_no_kernel(page)
     opened_again(page, address, token, chapter.name)
     page.get_by_role("dialog").get_by_role("button", name="Ok").click()  # JupyterLab has said that no kernel starts
@@ -114,8 +113,4 @@ def test_a_chapter_that_is_only_read_is_not_modified(lab, chapter):
     page.keyboard.press("Control+s")
     while copy.stat().st_mtime_ns == before or not copy.read_text(encoding="utf-8").endswith("}\n"):
         page.wait_for_timeout(50)
-    saved = json.loads(copy.read_text(encoding="utf-8"))
-    assert saved["metadata"] == given["metadata"]
-    for cell, one in zip(given["cells"], saved["cells"], strict=True):
-        cell["metadata"].pop("trusted", None)
-        assert (one["id"], one["metadata"]) == (cell["id"], cell["metadata"])
+    assert copy.read_text(encoding="utf-8") == chapter.read_text(encoding="utf-8")

@@ -75,6 +75,18 @@ def test_a_process_that_ended_is_replaced(forks):
     assert forks.started == ["a100", "a100"]
 
 
+def test_one_that_ended_before_it_was_asked_says_so_and_can_be_left(monkeypatch):
+    start = Forks._start
+
+    def ended(self, card):
+        (process := start(self, card)).wait()
+        return process
+
+    monkeypatch.setattr(Forks, "_start", ended)
+    with Forks(lambda _: [sys.executable, "-c", "print('no card')"], lambda _: dict(os.environ)) as forks:
+        assert forks.ask("a100", "one") == (False, "the process for a100 ended: no card\n")
+
+
 # --------------------------------------------------------------------------------------------------- several at a time
 
 

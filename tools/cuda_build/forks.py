@@ -39,7 +39,8 @@ class Forks:
             self._closed = True
         for process in self._all:
             with process:
-                process.stdin.close()
+                with suppress(BrokenPipeError):  # it ended before it had read what it was asked
+                    process.stdin.close()
                 if error is not None and process.poll() is None:
                     with suppress(ProcessLookupError):  # it ended just now
                         os.killpg(process.pid, signal.SIGINT)
@@ -54,8 +55,9 @@ class Forks:
             process = idle.get_nowait()
         except queue.Empty:
             process = self._start(card)
-        process.stdin.write("\t".join(words) + "\n")
-        process.stdin.flush()
+        with suppress(BrokenPipeError):  # it ended, and what it said, or did not say, tells
+            process.stdin.write("\t".join(words) + "\n")
+            process.stdin.flush()
         said = []
         while (line := process.stdout.readline()) and not line.startswith(DONE):
             said.append(line)
