@@ -57,6 +57,23 @@ def tiles_by_architecture(env):
 
 
 @case
+def running_sums_by_type(env):
+    """Of one row, in each type of numbers that CUDA sums: integers of one byte, complex numbers, logarithms."""
+    rng = random.Random(67)
+    integers = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
+    rounded = torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128
+    for i in range(8):
+        n = _size(rng, i)
+        for dtype in (*integers, *rounded):
+            x = torch.zeros(n, dtype=dtype, device=env.device)
+            torch.cumsum(x, 0, dtype=dtype)
+            torch.cumprod(x, 0, dtype=dtype)
+            if dtype in rounded:
+                torch.logcumsumexp(x, 0)
+            env.mark(f"{i} {dtype}")
+
+
+@case
 def sums_by_architecture(env):
     """Reductions, norms and their backward, and selections, whose grids follow the multiprocessors."""
     rng = random.Random(62)

@@ -59,7 +59,7 @@ def try_types(names: list[str]) -> None:
                     kind = "" if isinstance(error, NotImplementedError) else "RuntimeError: "
                     found[func.name(), dtype].add(kind + said.replace(KINDS.get(dtype, "-"), "{}") if alike else "")
                 raise
-            if all(x.numel() for x in tensors):
+            if all(x.numel() for x in (*tensors, *_tensors(result))):
                 found[func.name(), dtype].add(_SCALAR if tensors and not tensors[0].dim() else "")
             return result
 

@@ -31,6 +31,7 @@ from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators import registry
 from every_byte.gpu.operators.no_kernel import refuse
+from every_byte.gpu.operators.overlaps import refuse_overlaps
 
 from .autocast import KEY, as_called
 from .belonging import KNOWN, SPARSE, belongs
@@ -203,12 +204,14 @@ class Dispatch(TorchDispatchMode):
         memory.place_results(result)
 
     def note_run(self, operation: Operation, args, kwargs) -> None:
-        """Note that an operator ran, unless CUDA has no kernel for its type; recordings must hold all but views."""
+        """Note that an operator ran, unless CUDA refuses its type or where it writes; recordings hold all but views."""
         if operation.is_view:
             return
         dtype = type_of(args)
         if operation.refusals is not None and (words := operation.refusals.get(dtype)):
             refuse(words, operation.is_pointwise, args, kwargs)
+        if operation.writes:
+            refuse_overlaps(operation.writes, args, kwargs)
         run = operation, dtype
         if run not in self._ran:
             self._ran.add(run)

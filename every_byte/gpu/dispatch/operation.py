@@ -5,6 +5,7 @@ import torch
 from every_byte.gpu.known.understood import plan_of
 from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
 from every_byte.gpu.operators.no_kernel import refusals_of
+from every_byte.gpu.operators.overlaps import places_written
 
 from .beforehand import ASKED
 from .engine import IN_FORMULAS
@@ -22,12 +23,12 @@ class Operation:
     `is_composite` is taken apart: by PyTorch, where `inference_mode` lets it come here whole, or as CUDA's host code
     does, at all times. `has_lists` is whether it indexes, perhaps by tensors of the CPU; `may_mix` whether CUDA, too,
     lets it have tensors of both. `is_view` is whether it allocates nothing, by its schema; `refusals` has the types for
-    which CUDA has no kernel of it, None where it has all.
+    which CUDA has no kernel of it, None where it has all; `writes` is where it has what it writes, if overlaps matter.
     """
 
     __slots__ = (
         *("func", "name", "run", "take", "on_sparse", "answer", "plan", "is_composite", "is_pointwise", "is_addition"),
-        *("in_formulas", "has_lists", "may_mix", "is_view", "refusals"),
+        *("in_formulas", "has_lists", "may_mix", "is_view", "refusals", "writes"),
     )
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
@@ -41,7 +42,7 @@ class Operation:
         self.in_formulas, self.has_lists = func in IN_FORMULAS, func in _INDEXING
         self.may_mix = self.has_lists or self.is_composite or func in _MAY_MIX
         self.is_view = func.is_view and self.take is None and not self.is_composite
-        self.refusals = refusals_of(self.name)
+        self.refusals, self.writes = refusals_of(self.name), places_written(func)
 
 
 _OPERATIONS: dict[int, Operation] = {}

@@ -16,14 +16,14 @@ _MULTIPLIED = frozenset((torch.float32, torch.float64, torch.float16, torch.bflo
 
 
 def _one_type(name: str, *tensors: torch.Tensor) -> None:
-    """Matrix products want one type on CUDA; on meta PyTorch does not look."""
+    """Matrix products want one type on CUDA, and of floating point what they multiply; meta does not look."""
     types = [x.dtype for x in tensors]
     if len(set(types)) > 1:
         shown = " and ".join(str(t).removeprefix("torch.") for t in types)
         raise RuntimeError(
             f"the factors of a product must be of one type: {name} got {shown}; convert one, x.to(weight.dtype)."
         )
-    if not (types[0].is_floating_point or types[0].is_complex):
+    if not (types[0].is_floating_point or types[0].is_complex) and all(x.numel() for x in tensors):
         raise NotImplementedError(f"CUDA multiplies matrices of floating point: {name} got {types[0]}; try x.float().")
 
 

@@ -7,7 +7,7 @@ from every_byte.gpu.memory.specs import GPUSpec
 
 from .launch import cub
 from .launch.tensor_iterator import is_dense
-from .launch.units import INDEX_BYTES, div_up
+from .launch.units import HALF, INDEX_BYTES, div_up
 from .registry import Call, contiguous_copies, takes
 
 aten = torch.ops.aten
@@ -16,7 +16,6 @@ SORTED_ALONE, SORTED_TOGETHER = 1_000_000, 128
 MOST_AT_ONCE = 2**31 - 1
 SUMMED_AT_ONCE = 2**30
 SUMMED_PER_THREAD = 16
-SUMS_WITH_KNOWN_SCRATCH = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 
 
 @takes(aten.cumsum.default, aten.cumsum.out, aten.cumprod.default, aten.cumprod.out)
@@ -36,9 +35,9 @@ def running_sum(call: Call) -> None:
     if x.numel() == x.shape[dim] and _sums_in_order(call.func, result.dtype):
         sizes.append(_block_sums(x.numel(), result.element_size(), call.memory.spec))
     elif x.numel() == x.shape[dim]:
-        if x.numel() > SUMMED_AT_ONCE or result.dtype not in SUMS_WITH_KNOWN_SCRATCH:
+        if x.numel() > SUMMED_AT_ONCE:
             attached()[-1].not_modelled(f"{call.func.name()} of {x.numel():,d} elements of {result.dtype}")
-        sizes.append(cub.running_sum(x.numel(), max(result.element_size(), 2), call.memory.spec))
+        sizes.append(_sum_by_tiles(x.numel(), result.dtype, call.memory.spec))
     call.while_taken(*sizes)
 
 
@@ -57,6 +56,11 @@ def _block_sums(n: int, item_bytes: int, spec: GPUSpec) -> int:
     return min(div_up(n, threads * SUMMED_PER_THREAD), spec.multiprocessors) * item_bytes
 
 
+def _sum_by_tiles(n: int, dtype: torch.dtype, spec: GPUSpec) -> int:
+    in_words = dtype not in HALF and not dtype.is_complex
+    return cub.running_sum(n, dtype.itemsize, spec, in_words=in_words)
+
+
 @takes(aten.logcumsumexp.default)
 def running_log_sum(call: Call) -> None:
     """The result; a contiguous copy of the input; and the scratch of CUB. Source: cuda/LogcumsumexpKernel.cu."""
@@ -66,7 +70,7 @@ def running_log_sum(call: Call) -> None:
         return
     call.hold(*contiguous_copies(x))
     if x.numel() == x.shape[call.args[1]]:
-        call.while_taken(cub.running_sum(x.numel(), max(x.element_size(), 2), call.memory.spec))
+        call.while_taken(_sum_by_tiles(x.numel(), x.dtype, call.memory.spec))
 
 
 @takes(aten.cummax.default, aten.cummin.default)

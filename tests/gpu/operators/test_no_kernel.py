@@ -57,5 +57,6 @@ def test_what_has_a_kernel_runs():
         of[BOOL] % of[INT]
         of[BOOL][:0].floor()
         of[BOOL][0].logcumsumexp(0)
+        assert (of[INT].new_zeros(0, 5) @ of[INT].new_zeros(5, 3)).shape == (0, 3)
         torch.zeros(9, dtype=FLOAT8, device=gpu.device).sum(dtype=torch.float32)
         torch.bmm(of[INT].view(1, 9, 1), of[INT].view(1, 1, 9))

@@ -119,15 +119,15 @@ def select_flagged(n: int, spec: GPUSpec) -> int:
     return _aligned((tiles + TILES_AHEAD) * 8, 1)
 
 
-def running_sum(n: int, item_bytes: int, spec: GPUSpec) -> int:
+def running_sum(n: int, item_bytes: int, spec: GPUSpec, *, in_words: bool = True) -> int:
     """Scratch of a running sum, with or without each item itself: alike on all GPUs.
 
-    Counts: for each tile one word with its state and its sum. Half types do not fit one: three arrays.
+    Counts: for each tile its state and its sum: one word of 4 bytes at least, or three arrays, where the type is none
+        that C++ has by itself.
     """
-    if item_bytes == 2:
-        tiles = div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD
-        return _aligned(tiles * 4, tiles * item_bytes, tiles * item_bytes, 1)
-    return _aligned((div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD) * 2 * item_bytes, 1)
+    item_bytes = max(item_bytes, 2)
+    tiles = div_up(n, spec.rules.scan_tiles[item_bytes]) + TILES_AHEAD
+    return _aligned(tiles * 2 * item_bytes, 1) if in_words else _aligned(tiles * 4, *(tiles * item_bytes,) * 2, 1)
 
 
 def running_sum_by_key(n: int, key_bytes: int, spec: GPUSpec) -> int:
