@@ -39,6 +39,9 @@ def _lies_here(tensor: torch.Tensor) -> bool:
 
 def _with_zeros(original):
     def _str(tensor, *, tensor_contents=None):
+        if attached() and torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # within vmap, grad …
+            _guard = torch._C._DisableFuncTorch()
+            return torch._tensor_str._functorch_wrapper_str_intern(tensor)
         if tensor_contents is None and _lies_here(tensor):
             _tell_if_unknown(tensor)
             tensor_contents = _contents(tensor)

@@ -157,6 +157,23 @@ def test_printing_in_full_counts_in_more_than_one_tile(gpu):
         torch.set_printoptions(profile="default")
 
 
+def test_what_is_transformed_is_printed_with_what_wraps_it(gpu):
+    """Within vmap and grad; the CUDA build allocates 9 times for each of these."""
+    x, said, made = torch.zeros(2, 2, device=gpu.device), [], []
+
+    def loss(x):
+        before = gpu.memory_stats()["allocation.all.allocated"]
+        said.append(repr(x))
+        made.append(gpu.memory_stats()["allocation.all.allocated"] - before)
+        return x.sum()
+
+    torch.func.grad(loss)(x)
+    torch.func.vmap(loss)(x)
+    inside = "    tensor([[0., 0.],\n            [0., 0.]], device='meta', size=(2, 2))\n)"
+    assert said == [f"GradTrackingTensor(lvl=1, value=\n{inside}", f"BatchedTensor(lvl=1, bdim=0, value=\n{inside}"]
+    assert made == [9, 9]
+
+
 def test_other_meta_tensors_print_as_pytorch_prints_them(gpu):
     gpu.close()
     closed, outside = "tensor(..., device='meta', size=(3,))", torch.ones(3, device="meta")
