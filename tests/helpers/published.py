@@ -1,0 +1,76 @@
+"""The table of what others measured and published, and how each figure is compared with a simulated run.
+
+A row of `tests/published/figures/*.tsv` names a program of `tests/published/rebuilt`, its arguments, the card, and the
+figure as its source prints it. A program is `program(gpu, **arguments)` and returns bytes: `gpu` answers as `torch.cuda`
+does, and has a `device`.
+"""
+
+import csv
+import importlib
+import json
+import struct
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from every_byte import SimulatedGPU
+
+FOLDER = Path(__file__).resolve().parent.parent / "published"
+UNITS = {"bytes": 1, "MiB": 2**20, "MiB float32": 2**20, "GiB": 2**30, "MB": 10**6, "GB": 10**9}
+"""What figures are printed in; of `MiB float32` the source keeps a float32, whose digits are all compared."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One published figure.
+
+    `card` is the simulated one, `on` what the source calls it; `torch` and `date` as the source says them, "" where it
+    does not. `what` is the counter, by torch.cuda's name. `why` says why a figure is not met, "" where it should be.
+    """
+
+    program: str
+    arguments: str
+    card: str
+    on: str
+    torch: str
+    date: str
+    source: str
+    what: str
+    published: str
+    unit: str
+    why: str
+
+    @property
+    def key(self) -> str:
+        """A name that no other figure has."""
+        return f"{self.program} {self.arguments} on {self.card}, {self.source} {self.date}"
+
+    def simulated(self) -> int:
+        """What a simulated run of the program gives, in bytes."""
+        module, _, name = self.program.partition(".")
+        program = getattr(importlib.import_module(f"rebuilt.{module}"), name)
+        with SimulatedGPU(self.card) as gpu, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return program(gpu, **json.loads(self.arguments))
+
+    def printed(self, n_bytes: int) -> str:
+        """Bytes as the source prints them: in its unit, and as many digits."""
+        value = n_bytes / UNITS[self.unit]
+        if self.unit == "MiB float32":
+            return repr(struct.unpack("f", struct.pack("f", value))[0])
+        return f"{value:.{len(self.published.partition('.')[2])}f}"
+
+    def is_met(self, n_bytes: int) -> bool:
+        """Whether a simulated run gives the published figure, in all digits that the source has."""
+        return self.printed(n_bytes) == self.published
+
+
+@cache
+def figures() -> tuple[Figure, ...]:
+    """The whole table."""
+    rows = []
+    for path in sorted((FOLDER / "figures").glob("*.tsv")):
+        with path.open(encoding="utf-8", newline="") as file:
+            rows += [Figure(**row) for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
+    return tuple(rows)
