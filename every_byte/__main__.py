@@ -11,10 +11,11 @@ from every_byte.account import run
 from every_byte.account.program import INTERRUPTED
 from every_byte.account.snapshots import diff, read
 from every_byte.gpu.memory.versions import rules_here
+from every_byte.measure import measure
 from every_byte.verify import verify
 from every_byte.version import __version__
 
-COMMANDS = {"run": run.main, "read": read.main, "diff": diff.main, "verify": verify.main}
+COMMANDS = {"run": run.main, "read": read.main, "diff": diff.main, "verify": verify.main, "measure": measure.main}
 RULES = f"simulated by the rules of PyTorch {rules_here().torch_version}"
 VERSION = f"every-byte {__version__}, torch {torch.__version__}; {RULES}"
 EPILOG = """\
@@ -23,6 +24,7 @@ commands:
   read        say what a snapshot of a real GPU's memory tells, without executing anything in its file
   diff        say where a program on a simulated GPU parts from a snapshot of a real one
   verify      run the recorded cases of a clone under the PyTorch that is here, and say what agrees
+  measure     run a suite on this machine's GPU and on its simulation, say what agrees, and write a file to send in
 
   every-byte run train.py                     your script, as it is, on a simulated A100
   every-byte run --gpu list                   the GPUs that can be simulated
@@ -40,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
         "       every-byte read [options] SNAPSHOT\n"
         "       every-byte diff [options] SNAPSHOT (SCRIPT | -m MODULE) [arguments]\n"
         "       every-byte verify [options] [NAME ...]\n"
+        "       every-byte measure [options] [NAME ...]\n"
         "       every-byte --version | --help",
         description="Accounts for the GPU memory of a PyTorch program, on a machine without a GPU.",
         epilog=EPILOG,

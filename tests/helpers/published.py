@@ -1,8 +1,8 @@
 """The table of what others measured and published, and how each figure is compared with a simulated run.
 
 A row of `tests/published/figures/*.tsv` names a program of `tests/published/rebuilt`, its arguments, the card, and the
-figure as its source prints it. A program is `program(gpu, **arguments)` and returns bytes: `gpu` answers as `torch.cuda`
-does, and has a `device`.
+figure as its source prints it. A program is `program(gpu, **arguments)` and returns bytes: `gpu` answers as
+`torch.cuda` does, and has a `device`.
 """
 
 import csv

@@ -1,0 +1,173 @@
+"""`every-byte measure`: runs a fixed suite on this machine's GPU and on its simulation, and says where they agree.
+
+every-byte measure                        the whole suite: some minutes; writes every-byte-measure.json
+every-byte measure --list                 what is in it
+every-byte measure 'gpt_*' --out gpt.json    a part of it, into another file
+
+The file holds what was measured and what was simulated at each instant, and of the machine its GPU, driver and PyTorch.
+It names no user, host or file. Sent to the project, it becomes a row of "Measured by others".
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import torch
+
+from every_byte.gpu.cases.programs import SETTINGS
+from every_byte.gpu.cases.recorder import driver_version
+from every_byte.gpu.live.gpu import LiveGPU
+from every_byte.gpu.live.machine import this_machine
+from every_byte.progress import at_work, tell
+from every_byte.tables import text_table
+from every_byte.version import __version__
+from every_byte.whole_files import write_whole
+
+from .comparing import COUNTERS, compared, differences
+from .context import context_sizes
+from .suite import NOT_FOLLOWED, PROGRAMS
+
+FORMAT = 1
+OUT = "every-byte-measure.json"
+CONTEXT = "context"
+PATIENCE = 240
+"""Seconds that one program may take: a compiler is slow the first time."""
+MEASURED, OVER_STAND_INS = "measured", "recorded over stand-ins"
+MOST_NAMED = 5
+
+
+def origin() -> str:
+    """Whether this GPU computes: libraries that stand in for CUDA give out memory, and leave every value as it was."""
+    computes = torch.ones(1000, device="cuda").sum().item() == 1000
+    return MEASURED if computes else OVER_STAND_INS
+
+
+def description() -> dict:
+    """What a file says of the machine: nothing by which a person or a network could be known."""
+    gpu = LiveGPU(traced=False)
+    spec = gpu.spec
+    return {
+        "format": FORMAT,
+        "every_byte": __version__,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "driver": driver_version(),
+        "device_name": gpu.name,
+        "capability": list(spec.capability),
+        "total_bytes": spec.total_bytes,
+        "multiprocessors": spec.multiprocessors,
+        "rules": spec.torch_version,
+        "origin": origin(),
+    }
+
+
+def chosen(patterns: Sequence[str]) -> list[str]:
+    """The programs that a pattern names, in the suite's order; all without patterns.
+
+    Raises: ValueError for a pattern that names none.
+    """
+    known = [*PROGRAMS, CONTEXT]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            raise ValueError(f"names must be those of the suite, with * and ?: got {pattern!r}; --list shows them.")
+    return [name for name in known if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def run(name: str) -> dict:
+    """One program in a process of its own: its readings, how long it took, and the kind of error that ended it."""
+    environment = {key: value for key, value in os.environ.items() if key not in SETTINGS}
+    began = time.monotonic()
+    command = [sys.executable, "-m", "every_byte", "measure", "--child", name]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return {"name": name, "rows": [], "seconds": PATIENCE, "error": f"not done after {PATIENCE} s"}
+    result = {"name": name, "rows": [], "seconds": round(time.monotonic() - began, 1), "error": None}
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        return result | {"error": last.partition(":")[0][:80]}  # the rest may name files
+    return result | {"rows": json.loads(done.stdout.splitlines()[-1])}
+
+
+def summary(result: dict) -> list[str]:
+    """A program in a row of the table: its readings, those that agree in every counter, and the largest difference."""
+    name, rows = result["name"], result["rows"]
+    if result["error"]:
+        return [name, "-", "-", "-", f"did not run: {result['error']}"]
+    apart = [row for row in rows if differences(row)]
+    off = [abs(n) for row in apart for counter, n in differences(row).items() if counter != "n_allocations"]
+    why = NOT_FOLLOWED.get(name, "") if apart else ""
+    return [name, f"{len(rows):,d}", f"{len(rows) - len(apart):,d}", f"{max(off, default=0):,d}", why.partition(";")[0]]
+
+
+def text(found: dict) -> str:
+    """What is printed at the end."""
+    title = (
+        f"{found['device_name']}, PyTorch {found['torch']}, driver {found['driver']}: {found['origin']}, beside its "
+        f"simulation by the rules of {found['rules']}"
+    )
+    head = ["program", "readings", "agree", "bytes off", ""]
+    lines = [text_table(title, head, [summary(result) for result in found["programs"]])]
+    held = [one for one in found["programs"] if one["name"] not in NOT_FOLLOWED and not one["error"]]
+    rows = [(one["name"], row) for one in held for row in one["rows"]]
+    apart = [(name, row) for name, row in rows if differences(row)]
+    lines.append(f"{len(rows) - len(apart):,d} of {len(rows):,d} readings agree in all {len(COUNTERS)} counters.")
+    for name, row in apart[:MOST_NAMED]:
+        off = ", ".join(f"{counter} {n:+,d}" for counter, n in differences(row).items())
+        lines.append(f"  {name}, {row['name']}: {off}")
+    lines += [f"  and {len(apart) - MOST_NAMED:,d} more"] * (len(apart) > MOST_NAMED)
+    if found["context"]:
+        lines.append("CUDA context, beside what PyTorch reserves:")
+        lines += [f"  {name}: {n:,d} bytes" for name, n in found["context"].items()]
+    return "\n".join(lines)
+
+
+def agrees(found: dict) -> bool:
+    """Whether each reading agrees, of all programs that the simulation follows; one that did not run does not."""
+    held = [one for one in found["programs"] if one["name"] not in NOT_FOLLOWED]
+    return all(not one["error"] and not any(map(differences, one["rows"])) for one in held)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns 1 if a reading differs that should not, 2 where there is no GPU."""
+    parser = argparse.ArgumentParser(
+        prog="every-byte measure", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help="names of programs, with * and ?; default: all")
+    parser.add_argument("--out", type=Path, default=Path(OUT), help="the file to write (default: %(default)s)")
+    parser.add_argument("--list", action="store_true", help="say what is in the suite, and exit")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.list:
+        print("\n".join(f"{name:<24} {(made.__doc__ or '').splitlines()[0]}" for name, made in PROGRAMS.items()))
+        return 0
+    if reason := this_machine().reason or this_machine().cannot_be_simulated:
+        print(f"every-byte measure needs an NVIDIA GPU. {reason} Without one: every-byte run.", file=sys.stderr)
+        return 2
+    if options.child:
+        print(json.dumps(context_sizes() if options.names == [CONTEXT] else compared(options.names[0])))
+        return 0
+    try:
+        names = chosen(options.names)
+    except ValueError as error:
+        parser.error(str(error))
+    programs, context = [], {}
+    with at_work():
+        for i, name in enumerate(names, 1):
+            tell(f"{name}, {i} of {len(names)}")
+            result = run(name)
+            if name == CONTEXT:
+                context = dict(result["rows"])
+            else:
+                programs.append(result)
+    found = description() | {"context": context, "programs": programs}
+    write_whole(options.out, json.dumps(found, indent=1) + "\n")
+    print(text(found))
+    print(f"Written to {options.out}: nothing in it names a person, a machine or a file.")
+    return 0 if agrees(found) else 1
