@@ -108,9 +108,10 @@ def summary(result: dict) -> list[str]:
 
 def text(found: dict) -> str:
     """What is printed at the end."""
+    driver = f", driver {found['driver']}" if found["driver"] else ""
     title = (
-        f"{found['device_name']}, PyTorch {found['torch']}, driver {found['driver']}: {found['origin']}, beside its "
-        f"simulation by the rules of {found['rules']}"
+        f"{found['device_name']}, PyTorch {found['torch']}{driver}: {found['origin']}, beside its simulation by the "
+        f"rules of {found['rules']}"
     )
     head = ["program", "readings", "agree", "bytes off", ""]
     lines = [text_table(title, head, [summary(result) for result in found["programs"]])]

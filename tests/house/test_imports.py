@@ -27,6 +27,7 @@ ORDER = """
     every_byte.gpu.live
     every_byte.gpu.cases
     every_byte.gpu
+    every_byte.measure
     every_byte.verify
     every_byte.figures
     every_byte.widget

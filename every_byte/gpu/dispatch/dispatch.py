@@ -30,8 +30,6 @@ from every_byte.gpu.memory.calls import described
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators import registry
-from every_byte.gpu.operators.no_kernel import refuse
-from every_byte.gpu.operators.overlaps import refuse_overlaps
 
 from .autocast import KEY, as_called
 from .belonging import KNOWN, SPARSE, belongs
@@ -208,10 +206,7 @@ class Dispatch(TorchDispatchMode):
         if operation.is_view:
             return
         dtype = type_of(args)
-        if operation.refusals is not None and (words := operation.refusals.get(dtype)):
-            refuse(words, operation.is_pointwise, args, kwargs)
-        if operation.writes:
-            refuse_overlaps(operation.writes, args, kwargs)
+        operation.refuse(dtype, args, kwargs)
         run = operation, dtype
         if run not in self._ran:
             self._ran.add(run)

@@ -4,8 +4,8 @@ import torch
 
 from every_byte.gpu.known.understood import plan_of
 from every_byte.gpu.operators import families, registry  # noqa: F401  (families fill the registry)
-from every_byte.gpu.operators.no_kernel import refusals_of
-from every_byte.gpu.operators.overlaps import places_written
+from every_byte.gpu.operators.no_kernel import refusals_of, refuse
+from every_byte.gpu.operators.overlaps import places_written, refuse_overlaps
 
 from .beforehand import ASKED
 from .engine import IN_FORMULAS
@@ -43,6 +43,13 @@ class Operation:
         self.may_mix = self.has_lists or self.is_composite or func in _MAY_MIX
         self.is_view = func.is_view and self.take is None and not self.is_composite
         self.refusals, self.writes = refusals_of(self.name), places_written(func)
+
+    def refuse(self, dtype: torch.dtype | None, args, kwargs) -> None:
+        """Raise what CUDA raises of a type that it has no kernel for, and of a write into what overlaps."""
+        if self.refusals is not None and (words := self.refusals.get(dtype)):
+            refuse(words, self.is_pointwise, args, kwargs)
+        if self.writes:
+            refuse_overlaps(self.writes, args, kwargs)
 
 
 _OPERATIONS: dict[int, Operation] = {}

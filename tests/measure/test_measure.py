@@ -1,0 +1,125 @@
+"""`every-byte measure`: its suite on simulated GPUs, what it says and writes, and files of cards that were sent in."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from places import ROOT
+
+from every_byte import SimulatedGPU
+from every_byte.gpu.live.machine import Machine
+from every_byte.gpu.memory.specs import SPECS
+from every_byte.measure import measure
+from every_byte.measure.comparing import COUNTERS, differences, readings
+from every_byte.measure.suite import NOT_FOLLOWED, PROGRAMS
+
+FILES = sorted((ROOT / "tests" / "reference" / "cards").glob("*.json"))
+READING = dict.fromkeys(COUNTERS, 512)
+
+
+def row(**off: int) -> dict:
+    measured = {name: n + off.get(name, 0) for name, n in READING.items()}
+    return {"name": "forward 1", "measured": measured, "simulated": READING}
+
+
+def result(name: str, *rows: dict, error: str | None = None) -> dict:
+    return {"name": name, "rows": list(rows), "seconds": 1.0, "error": error}
+
+
+def found(*programs: dict) -> dict:
+    said = {"device_name": "NVIDIA A100", "torch": "2.13.0", "driver": None, "origin": "measured", "rules": "2.13"}
+    return said | {"context": {"after the first tensor": 560 << 20}, "programs": list(programs)}
+
+
+# ---------------------------------------------------------------------------------------------------- cards sent in
+
+
+def _spec(path: Path):
+    name = json.loads(path.read_text(encoding="utf-8"))["device_name"]
+    return next(spec for spec in SPECS.values() if spec.device_name == name)
+
+
+def _programs(path: Path) -> list[dict]:
+    return json.loads(path.read_text(encoding="utf-8"))["programs"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NOT_FOLLOWED])
+def test_a_simulation_gives_what_was_read_on_the_card(path, name):
+    (program,) = (one for one in _programs(path) if one["name"] == name)
+    with SimulatedGPU(_spec(path)) as gpu:
+        torch.manual_seed(0)
+        simulated = dict(readings(name, gpu))
+    assert simulated == {row["name"]: row["measured"] for row in program["rows"]}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_says_whether_a_card_computed_and_names_nobody(path):
+    held = json.loads(path.read_text(encoding="utf-8"))
+    assert held["format"] == measure.FORMAT
+    assert (held["origin"] == measure.MEASURED) == (held["driver"] is not None)
+    assert held.keys() == {
+        *("format", "every_byte", "torch", "cuda", "driver", "device_name", "capability", "total_bytes"),
+        *("multiprocessors", "rules", "origin", "context", "programs"),
+    }
+    assert {one["name"] for one in held["programs"]} == PROGRAMS.keys()
+    assert "/" not in path.read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------------------------ what is said
+
+
+def test_readings_that_agree_and_readings_that_do_not():
+    assert differences(row()) == {}
+    assert differences(row(peak_allocated=512)) == {"peak_allocated": 512}
+    assert measure.summary(result("blocks", row(), row(allocated=-1024, n_allocations=9))) == [
+        *("blocks", "2", "1", "1,024", "")
+    ]
+
+
+def test_what_is_not_followed_says_why_and_does_not_fail():
+    given = found(result("blocks", row()), result("convolutions", row(peak_allocated=8 << 20)))
+    assert measure.agrees(given)
+    assert "cuDNN asks for workspaces" in measure.text(given)
+    assert "1 of 1 readings agree in all 7 counters." in measure.text(given)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (result("blocks", row(reserved=2 << 20)), "blocks, forward 1: reserved +2,097,152"),
+        (result("blocks", error="RuntimeError"), "did not run: RuntimeError"),
+    ],
+    ids=["a difference", "an error"],
+)
+def test_a_difference_and_an_error_fail(program, said):
+    given = found(program, result("encoder", row()))
+    assert not measure.agrees(given)
+    assert said in measure.text(given)
+
+
+def test_of_an_error_the_kind_is_kept_and_nothing_else():
+    ended = measure.run("no such program")
+    assert ended["rows"] == []
+    assert ended["error"]
+    assert ":" not in ended["error"]
+
+
+def test_names_are_those_of_the_suite():
+    assert measure.chosen([]) == [*PROGRAMS, measure.CONTEXT]
+    assert measure.chosen(["gpt_*", "context"]) == [
+        *("gpt_under_autocast", "gpt_in_half_precision", "gpt_with_checkpoints", "gpt_with_accumulation", "context")
+    ]
+    with pytest.raises(ValueError, match="must be those of the suite, with .*: got 'gtp'"):
+        measure.chosen(["gtp"])
+
+
+def test_without_a_gpu_it_says_why(monkeypatch, capsys):
+    monkeypatch.setattr(measure, "this_machine", lambda: Machine(reason="PyTorch sees no GPU on this machine."))
+    assert measure.main([]) == 2
+    assert "needs an NVIDIA GPU. PyTorch sees no GPU on this machine. Without one: every-byte run." in (
+        capsys.readouterr().err
+    )
+    assert measure.main(["--list"]) == 0
+    assert "gpt_with_checkpoints" in capsys.readouterr().out
