@@ -23,12 +23,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from further import FURTHER
 from programs import PROGRAMS, Program
 from wider import WIDER
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CARDS = {"a100-80gb": "a100", "a100-40gb": "a100-40", "h100-80gb": "h100"}  # as tools/cuda_build calls them
-ALL = PROGRAMS | WIDER
+ALL = PROGRAMS | WIDER | FURTHER
 FIGURES = ("allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes")
 OVER_ALL = {
     "allocated_bytes": lambda report: report["allocated_at_end_bytes"],

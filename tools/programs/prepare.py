@@ -17,13 +17,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import further_data
 import program_data
 import wider_data
+from further import FURTHER
 from programs import OURS, PROGRAMS, Program
 from wider import WIDER
 
 HERE = Path(__file__).resolve().parent
-ALL = PROGRAMS | WIDER
+ALL = PROGRAMS | WIDER | FURTHER
+DATA = (program_data, wider_data, further_data)
 COLUMNS = ("program", "what it tries", "source", "command", "ranks", "packages", "its path depends on values")
 
 
@@ -82,7 +85,7 @@ def lay_out(program: Program, into: Path, sources: Path | None, gpt2: Path | Non
             raise FileNotFoundError(f"{program.name} needs --gpt2, a folder with vocab.bpe and encoder.json.")
         shutil.copytree(gpt2, folder / "gpt2", ignore=lambda _, names: set(names) - set(program_data.GPT2_FILES))
     for name in program.data:
-        getattr(program_data if hasattr(program_data, name) else wider_data, name)(folder)
+        next(getattr(module, name) for module in DATA if hasattr(module, name))(folder)
     return f"{program.name}: {repository} {commit[:12]}, made {', '.join(program.data) or 'no data'}; absent {missing}"
 
 

@@ -7,17 +7,22 @@ import numpy as np
 from program_data import SEED, _rows, _sentences, _write
 
 
-def mnist_beside(folder: Path) -> None:
-    """MNIST's four files beside the working folder: 1,024 digits of noise to train on, 256 to test."""
-    place = folder.parent / "data" / "MNIST" / "raw"
-    place.mkdir(parents=True, exist_ok=True)
+def digits(place: Path, n_train: int, n_test: int) -> None:
+    """MNIST's four files below a folder: digits of noise."""
+    raw = place / "MNIST" / "raw"
+    raw.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(SEED)
-    for split, count in (("train", 1_024), ("t10k", 256)):
+    for split, count in (("train", n_train), ("t10k", n_test)):
         pixels = generator.integers(0, 256, (count, 28, 28), dtype="uint8")
-        digits = (np.arange(count) % 10).astype("uint8")
-        for name, kind, values in (("images-idx3", 3, pixels), ("labels-idx1", 1, digits)):
+        labels = (np.arange(count) % 10).astype("uint8")
+        for name, kind, values in (("images-idx3", 3, pixels), ("labels-idx1", 1, labels)):
             head = np.array([2_048 + kind, *values.shape], dtype=">i4").tobytes()
-            (place / f"{split}-{name}-ubyte").write_bytes(head + values.tobytes())
+            (raw / f"{split}-{name}-ubyte").write_bytes(head + values.tobytes())
+
+
+def mnist_beside(folder: Path) -> None:
+    """MNIST's four files beside the working folder: 1,024 digits to train on, 256 to test."""
+    digits(folder.parent / "data", 1_024, 256)
 
 
 def bsds300(folder: Path) -> None:
