@@ -23,9 +23,10 @@ def test_the_table_is_that_of_the_list():
 
 def test_each_program_names_data_that_can_be_made_and_a_whole_commit():
     code = (
-        f"import sys; sys.path.insert(0, {str(TOOL)!r}); import program_data; from programs import OURS, PROGRAMS\n"
-        "for p in PROGRAMS.values():\n"
-        "    assert all(callable(getattr(program_data, name)) for name in p.data), p.name\n"
+        f"import sys; sys.path.insert(0, {str(TOOL)!r}); from prepare import ALL, DATA; from programs import OURS\n"
+        "assert len(ALL) >= 100\n"
+        "for p in ALL.values():\n"
+        "    assert all(any(hasattr(module, name) for module in DATA) for name in p.data), p.name\n"
         "    assert len(p.source[1]) == (0 if p.source[0] == OURS else 40), p.name\n"
         f"    assert p.source[0] != OURS or __import__('pathlib').Path({str(TOOL)!r}, 'scripts', p.script).exists()\n"
     )
@@ -44,12 +45,12 @@ def test_what_the_host_knew_is_noted_and_the_program_runs_as_ever(tmp_path):
     """What the CUDA build over stubs is told: values from the host, how many of a mask, "-" for what is computed."""
     (tmp_path / "train.py").write_text(
         'import torch\nx = torch.arange(3, device="cuda")\nprint(x.tolist(), x.sum().item(), x.equal(x.clone()))\n'
-        "y = x[x > 0]\nz = torch.empty(1)\nz.copy_(torch.randn(1, device='cuda'))\nraise SystemExit(3)\n"
+        "y = x[x > 0]\nx[x > 0] = y\nx[x > 0] = 1\nz = torch.empty(1)\nz.copy_(torch.randn(1, device='cuda'))\nraise SystemExit(3)\n"
     )
     command = [sys.executable, TOOL / "known.py", "answers.txt", "run", "--quiet", "train.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (3, "[0, 1, 2] 3 True\n"), run.stderr
     numbers = "".join(f"{i:02x}" + "00" * 7 for i in range(3))
-    told = [f"24 {numbers}", f"8 03{'00' * 7}", "1 01", "count 2", "4 -"]
+    told = [f"24 {numbers}", f"8 03{'00' * 7}", "1 01", "count 2", "count 2", "4 -"]
     assert (tmp_path / "answers.txt").read_text().splitlines() == told

@@ -1,4 +1,4 @@
-"""Fifty-four more public programs: fine-tuning scripts, image models, GANs and tutorials, as wider.py has its fifty."""
+"""Fifty-three more public programs: fine-tuning scripts, image models, GANs and tutorials, as wider.py has its fifty."""
 
 from programs import EXAMPLES, OFFLINE, PROGRAMS, Program
 from wider import ALPACA, GUANACO, TRL, _accelerate, _peft, _x_transformers
@@ -111,14 +111,6 @@ _ALL = (
         "lines",
     ),
     _transformers(
-        "clm_no_trainer",
-        "GPT-2, a loop with accelerate",
-        "language-modeling",
-        f"--model_name_or_path gpt2 {TEXTS} --block_size 128 {LOOP}",
-        "gpt2",
-        "lines",
-    ),
-    _transformers(
         "mlm",
         "BERT, fp16",
         "language-modeling",
@@ -149,7 +141,7 @@ _ALL = (
         "BERT, a label for each word",
         "token-classification",
         f"--model_name_or_path bert-base-cased --train_file tagged/train.json {TRAINER}",
-        "bert",
+        "bert_body",
         "tagged",
     ),
     _transformers(
@@ -165,7 +157,7 @@ _ALL = (
         "BERT, one of four endings",
         "multiple-choice",
         f"--model_name_or_path bert-base-cased --train_file endings/train.json {TRAINER}",
-        "bert",
+        "bert_body",
         "endings",
     ),
     _transformers(

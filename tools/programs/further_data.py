@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from program_data import SEED, WORDS, _rows, _save_tokenizer, _sentences, _write, cora
+from program_data import SEED, WORDS, _rows, _save_tokenizer, _sentences, _write, bert, cora
 from wider_data import digits
 
 METRIC = '''"""A number in place of a metric that `evaluate` would download."""
@@ -59,6 +59,17 @@ def gpt2(folder: Path) -> None:
     GPT2LMHeadModel(GPT2Config(**shape, bos_token_id=1, eos_token_id=1)).save_pretrained(folder / "gpt2")
     special = dict(unk_token="<unk>", eos_token="<|endoftext|>")
     _save_tokenizer(folder / "gpt2", tuple(special.values()), **special)
+
+
+def bert_body(folder: Path) -> None:
+    """program_data's BERT without a head, in the folder `bert-base-cased`."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    bert(folder)
+    torch.manual_seed(SEED)
+    shape = dict(hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1_024, vocab_size=8_192)
+    BertModel(BertConfig(**shape)).save_pretrained(folder / "bert-base-cased")
 
 
 def t5(folder: Path) -> None:

@@ -91,7 +91,10 @@ def _noting_count(original, masks_of):
 
 
 def _masks_among(args) -> list[torch.Tensor]:
-    return [i for i in args[1] if i is not None and i.dtype in (torch.bool, torch.uint8)]
+    """The masks of an index whose true values are counted: not those that say where one value is to be filled in."""
+    if values.is_fill(*args):
+        return []
+    return [i for i in args[1] if i is not None and values.is_meta(i) and i.dtype in (torch.bool, torch.uint8)]
 
 
 def _noting_least(original):
@@ -115,7 +118,7 @@ def observe() -> None:
     asked[aten.equal.default] = _noting_equal(asked[aten.equal.default])
     asked[aten.nonzero.default] = _noting_count(asked[aten.nonzero.default], lambda args: [args[0]])
     asked[aten.masked_select.default] = _noting_count(asked[aten.masked_select.default], lambda args: [args[1]])
-    for index in (aten.index.Tensor,):
+    for index in (aten.index.Tensor, aten.index_put.default, aten.index_put_.default):
         asked[index] = _noting_count(asked[index], _masks_among)
 
 

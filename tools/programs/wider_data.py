@@ -38,8 +38,8 @@ def bsds300(folder: Path) -> None:
 
 
 def input_text(folder: Path) -> None:
-    """A text of 200,000 characters, as minGPT's chargpt reads it."""
-    _write(folder / "input.txt", "\n".join(_sentences(4_000, 12)) + "\n")
+    """A text of 200,000 characters, as minGPT's chargpt reads it, with the words from which that generates."""
+    _write(folder / "input.txt", "\n".join(["O God, O God!", *_sentences(4_000, 12)]) + "\n")
 
 
 def planetoid(folder: Path) -> None:
