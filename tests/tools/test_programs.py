@@ -45,7 +45,8 @@ def test_what_the_host_knew_is_noted_and_the_program_runs_as_ever(tmp_path):
     """What the CUDA build over stubs is told: values from the host, how many of a mask, "-" for what is computed."""
     (tmp_path / "train.py").write_text(
         'import torch\nx = torch.arange(3, device="cuda")\nprint(x.tolist(), x.sum().item(), x.equal(x.clone()))\n'
-        "y = x[x > 0]\nx[x > 0] = y\nx[x > 0] = 1\nz = torch.empty(1)\nz.copy_(torch.randn(1, device='cuda'))\nraise SystemExit(3)\n"
+        "y = x[x > 0]\nx[x > 0] = y\nx[x > 0] = 1\n"
+        "z = torch.empty(1)\nz.copy_(torch.randn(1, device='cuda'))\nraise SystemExit(3)\n"
     )
     command = [sys.executable, TOOL / "known.py", "answers.txt", "run", "--quiet", "train.py"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -1,4 +1,4 @@
-"""Fifty-three more public programs: fine-tuning scripts, image models, GANs and tutorials, as wider.py has its fifty."""
+"""Fifty-three more public programs, as wider.py has its fifty: fine-tuning, image models, GANs and tutorials."""
 
 from programs import EXAMPLES, OFFLINE, PROGRAMS, Program
 from wider import ALPACA, GUANACO, TRL, _accelerate, _peft, _x_transformers
