@@ -28,9 +28,14 @@ _SCALAR_NAMES = {
 _OF_DIMS, _OTHER = "dims: ", "RuntimeError: "  # where words begin so: not of a number alone; another type of error
 
 
+def scalar_name(dtype: torch.dtype) -> str:
+    """What PyTorch's errors call a type of numbers."""
+    return _SCALAR_NAMES.get(dtype) or str(dtype).removeprefix("torch.").capitalize()
+
+
 def no_kernel(words: str, dtype: torch.dtype) -> RuntimeError:
     """PyTorch's error, of words in which {} is the type."""
-    name = _SCALAR_NAMES.get(dtype) or str(dtype).removeprefix("torch.").capitalize()
+    name = scalar_name(dtype)
     words = words.removeprefix(_OF_DIMS)
     kind = RuntimeError if words.startswith(_OTHER) else NotImplementedError
     return kind(words.removeprefix(_OTHER).replace("{}", name))

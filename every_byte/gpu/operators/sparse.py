@@ -62,7 +62,7 @@ def _add_(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tens
         joined = _joined(x, other, alpha)
         return NotImplemented if joined is None else _become(x, *joined)
     with attached()[-1].seeing():
-        return NotImplemented if add_to_dense(x, other, alpha) is None else x
+        return NotImplemented if add_to_dense(x, other, alpha, in_place=True) is None else x
 
 
 def _become(x: torch.Tensor, indices: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -77,7 +77,8 @@ def _add(_func, x: torch.Tensor, other: torch.Tensor, *, alpha=1) -> torch.Tenso
     """Two sparse tensors, one behind the other. Source: as above, add_out_sparse_cuda."""
     if not x.is_sparse and other.is_sparse:
         with attached()[-1].seeing():
-            return add_to_dense(x.clone(), other, alpha)
+            total = add_to_dense(x, other, alpha, in_place=False)
+        return NotImplemented if total is None else total
     joined = _joined(x, other, alpha)
     return NotImplemented if joined is None else _made(x, *joined)
 

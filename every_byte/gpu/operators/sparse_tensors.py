@@ -15,6 +15,7 @@ from every_byte.gpu.memory.records import RECORDS
 
 from .launch import cub
 from .launch.units import INDEX_BYTES
+from .no_kernel import scalar_name
 from .registry import on_sparse
 
 aten = torch.ops.aten
@@ -97,25 +98,48 @@ def _flattened(indices: torch.Tensor, *, copied: bool) -> torch.Tensor:
     return indices.squeeze(0).clone() if copied else indices.squeeze(0)
 
 
-def add_to_dense(x: torch.Tensor, other: torch.Tensor, alpha) -> torch.Tensor | None:
-    """Add a sparse tensor to a dense one, in place; None for what is not known.
+def add_to_dense(x: torch.Tensor, other: torch.Tensor, alpha, *, in_place: bool) -> torch.Tensor | None:
+    """Add a sparse tensor to a dense one, in the type of numbers of both; None for what is not known.
 
+    What is not of that type is copied to it; in place, the sum is then copied back.
+    Raises: RuntimeError, as PyTorch does, where that has no way back to the dense one's type.
     Source: add_out_dense_sparse_cuda in aten/src/ATen/native/sparse/cuda/SparseCUDATensorMath.cu.
     """
-    if x.dtype != other.dtype or not x.is_contiguous() or x.shape != other.shape:
+    dtype = torch.result_type(x, other)
+    if in_place and not torch.can_cast(dtype, x.dtype):
+        raise RuntimeError(f"Can't convert result type {scalar_name(dtype)} to output {scalar_name(x.dtype)}")
+    if x.shape != other.shape or in_place and not x.is_contiguous():
         return None
-    indices, values = other._indices(), other._values()
+    if not other._nnz():
+        return x if in_place else x.to(dtype, copy=True)
+    total = x if in_place and x.dtype == dtype else None
+    if in_place and total is None:
+        total = torch.empty_like(x, dtype=dtype)
+    dense = x if x.dtype == dtype else x.to(dtype)
+    values = other._values() if other.dtype == dtype else other._values().to(dtype)
+    if total is None:
+        total = torch.empty(x.shape, dtype=dtype, device=META)
+    if total is not dense:
+        total.copy_(dense)
+    _add_entries(total, other, values, alpha)
+    if not in_place or total is x:
+        return total
+    x.copy_(total)
+    del values, dense, total  # in this order, as variables of the host code go
+    return x
+
+
+def _add_entries(total: torch.Tensor, other: torch.Tensor, values: torch.Tensor, alpha) -> None:
     if values.numel() and other.is_coalesced():
         if other.dense_dim():
             values = values.contiguous()
-        record = RECORDS.get(x.untyped_storage()._cdata)
+        record = RECORDS.get(total.untyped_storage()._cdata)
         if record is not None:
             record.content = None
     elif values.numel():
-        flat = _flattened(indices, copied=False)
-        rows = x.view(x.shape[: other.sparse_dim()].numel(), -1)
+        flat = _flattened(other._indices(), copied=False)
+        rows = total.view(total.shape[: other.sparse_dim()].numel(), -1)
         rows.index_add_(0, flat, values.reshape(len(values), -1), alpha=alpha)
-    return x
 
 
 @on_sparse(aten._to_dense.default)

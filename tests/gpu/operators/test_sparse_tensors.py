@@ -65,3 +65,35 @@ def test_transposed_is_a_copy_that_is_not_merged(x):
 
 def test_sums_and_products_with_numbers(x):
     assert (torch.sparse.sum(x.coalesce()).shape, (x * 2)._nnz(), (x + x)._nnz()) == ((), 5, 10)
+
+
+@pytest.mark.parametrize(
+    ("dense", "sparse", "is_merged", "in_place", "kept_bytes", "peak_bytes"),
+    [
+        (torch.float32, torch.float32, False, False, 240_128, 248_320),
+        (torch.float32, torch.float32, True, True, 0, 0),
+        (torch.float32, torch.bfloat16, False, False, 240_128, 252_416),
+        (torch.float32, torch.bfloat16, True, True, 0, 4_096),
+        (torch.bfloat16, torch.float32, False, True, 0, 488_448),
+        (torch.bfloat16, torch.float32, True, False, 240_128, 480_256),
+        (torch.int64, torch.bfloat16, False, False, 120_320, 248_832),
+    ],
+)
+def test_a_sparse_tensor_is_added_to_a_dense_one_of_another_type(
+    gpu, dense, sparse, is_merged, in_place, kept_bytes, peak_bytes
+):
+    """What PyTorch's CUDA build allocates for it (tools/cuda_build/run.sh, PyTorch 2.13.0)."""
+    x = torch.zeros(200, 300, dtype=dense, device="cuda")
+    indices, values = torch.randint(0, 200, (2, 1_000)).cuda(), torch.ones(1_000, dtype=sparse, device="cuda")
+    y = torch.sparse_coo_tensor(indices, values, x.shape, is_coalesced=is_merged or None, check_invariants=False)
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    total = x.add_(y) if in_place else x + y
+    assert total.dtype == (dense if in_place else torch.result_type(x, y))
+    assert torch.cuda.memory_allocated() - before == kept_bytes
+    assert torch.cuda.max_memory_allocated() - before == peak_bytes
+
+
+def test_a_sum_that_does_not_fit_the_dense_type_is_refused_as_by_pytorch(gpu, x):
+    with pytest.raises(RuntimeError, match="Can't convert result type Float to output Long"):
+        torch.zeros(SHAPE, dtype=torch.int64, device="cuda").add_(x)
