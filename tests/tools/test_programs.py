@@ -42,10 +42,14 @@ def test_an_unknown_program_is_refused_with_the_names_of_all(script):
 
 
 def test_what_the_host_knew_is_noted_and_the_program_runs_as_ever(tmp_path):
-    """What the CUDA build over stubs is told: values from the host, how many of a mask, "-" for what is computed."""
+    """What the CUDA build over stubs is told: values from the host, how many of a mask, "-" for what is computed.
+
+    Of a mask as an index that is asked as it selects, as values are put and in the gradient, not where one value fills.
+    """
     (tmp_path / "train.py").write_text(
         'import torch\nx = torch.arange(3, device="cuda")\nprint(x.tolist(), x.sum().item(), x.equal(x.clone()))\n'
         "y = x[x > 0]\nx[x > 0] = y\nx[x > 0] = 1\n"
+        "w = torch.ones(3, device='cuda', requires_grad=True)\nw[x > 0].sum().backward()\n"
         "z = torch.empty(1)\nz.copy_(torch.randn(1, device='cuda'))\nraise SystemExit(3)\n"
     )
     command = [sys.executable, TOOL / "known.py", "answers.txt", "run", "--quiet", "train.py"]
@@ -53,5 +57,5 @@ def test_what_the_host_knew_is_noted_and_the_program_runs_as_ever(tmp_path):
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (3, "[0, 1, 2] 3 True\n"), run.stderr
     numbers = "".join(f"{i:02x}" + "00" * 7 for i in range(3))
-    told = [f"24 {numbers}", f"8 03{'00' * 7}", "1 01", "count 2", "count 2", "4 -"]
+    told = [f"24 {numbers}", f"8 03{'00' * 7}", "1 01", *["count 2"] * 4, "4 -"]
     assert (tmp_path / "answers.txt").read_text().splitlines() == told

@@ -118,8 +118,8 @@ def observe() -> None:
     asked[aten.equal.default] = _noting_equal(asked[aten.equal.default])
     asked[aten.nonzero.default] = _noting_count(asked[aten.nonzero.default], lambda args: [args[0]])
     asked[aten.masked_select.default] = _noting_count(asked[aten.masked_select.default], lambda args: [args[1]])
-    for index in (aten.index.Tensor, aten.index_put.default, aten.index_put_.default):
-        asked[index] = _noting_count(asked[index], _masks_among)
+    for index in (aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default):
+        asked[index] = _noting_count(asked.get(index, lambda *_: None), _masks_among)
 
 
 if __name__ == "__main__":

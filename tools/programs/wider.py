@@ -130,7 +130,7 @@ _ALL = (
     _accelerate("early_stopping", "a trigger summed over ranks"),
     _peft("dora", "DoRA", "dora_finetuning", f"--use_dora {GUANACO}"),
     _peft("randlora", "random bases", "randlora_finetuning", f"--device cuda {GUANACO}"),
-    _peft("road", "rotations", "road_finetuning", GUANACO),
+    _peft("road", "rotations", "road_finetuning", f"--road_target_modules q_proj,v_proj {GUANACO}"),
     _peft("delora", "normed LoRA", "delora_finetuning", f"--device cuda {GUANACO}"),
     _peft("shira", "sparse high-rank", "shira_finetuning", f"{ALPACA} --dtype bfloat16", ("llama", "instructions")),
     _peft("waveft", "wavelets", "waveft_finetuning", f"{ALPACA} --dtype bfloat16", ("llama", "instructions")),

@@ -26,11 +26,11 @@ def mnist_beside(folder: Path) -> None:
 
 
 def bsds300(folder: Path) -> None:
-    """BSDS300's folders: 12 pictures of noise to train on, 10 to test, 321 by 321."""
+    """BSDS300's folders: 24 pictures of noise to train on, 10 to test, 321 by 321."""
     from PIL import Image
 
     generator = np.random.default_rng(SEED)
-    for split, count in (("train", 12), ("test", 10)):
+    for split, count in (("train", 24), ("test", 10)):
         place = folder / "dataset" / "BSDS300" / "images" / split
         place.mkdir(parents=True, exist_ok=True)
         for i in range(count):
