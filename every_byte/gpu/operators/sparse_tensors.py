@@ -154,17 +154,17 @@ def _to_dense(_func, x: torch.Tensor, dtype=None, masked_grad=None) -> torch.Ten
 
 @on_sparse(aten.sparse_mask.default)
 def _sparse_mask(_func, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """What a dense tensor has where a merged one has entries: times a one.
+    """What a dense tensor has where a sparse one has entries, merged or not: times a one.
 
     Source: sparse_mask in aten/src/ATen/native/sparse/SparseTensor.cpp; recorded events.
     """
-    if x.layout is not torch.strided or not mask.is_coalesced() or not mask._nnz():
+    if x.layout is not torch.strided or not mask._nnz():
         return NotImplemented
     with attached()[-1].seeing():
         one = x.new_ones(())
         picked = x[tuple(mask._indices())]
         indices, values = mask._indices().clone(), picked * one
-    return made(mask, indices, values, merged=True)
+    return made(mask, indices, values, merged=mask.is_coalesced())
 
 
 @on_sparse(aten.transpose.int)

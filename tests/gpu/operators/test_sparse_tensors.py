@@ -97,3 +97,20 @@ def test_a_sparse_tensor_is_added_to_a_dense_one_of_another_type(
 def test_a_sum_that_does_not_fit_the_dense_type_is_refused_as_by_pytorch(gpu, x):
     with pytest.raises(RuntimeError, match="Can't convert result type Float to output Long"):
         torch.zeros(SHAPE, dtype=torch.int64, device="cuda").add_(x)
+
+
+@pytest.mark.parametrize(("dtype", "peak_bytes"), [(torch.float32, 270_336), (torch.bfloat16, 612_864)])
+def test_the_values_of_a_sparse_addend_are_trained(gpu, dtype, peak_bytes):
+    """As peft's SHiRA does it; the indices need not be merged. Source: as of the sums above."""
+    frozen = torch.zeros(200, 300, dtype=dtype, device="cuda")
+    trained = nn.Parameter(torch.zeros(1_000, device="cuda"))
+    indices = torch.randint(0, 200, (2, 1_000)).cuda()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    weight = frozen.clone() if dtype is torch.float32 else frozen * 1
+    weight += torch.sparse_coo_tensor(indices, trained * 2.0, frozen.shape)
+    weight.sum().backward()
+    del weight
+    assert trained.grad.shape == (1_000,)
+    assert torch.cuda.memory_allocated() - before == 4_096
+    assert torch.cuda.max_memory_allocated() - before == peak_bytes
