@@ -28,6 +28,8 @@ HEAD = (
     "said",
 )
 TRUTH = ("bytes off", "in", "events off", "values told", "verdict")
+_STEPS = 3
+_NAMED = 4  # operators in a row; all of them stand after the table
 INTRODUCTION = """\
 # What reports say of their own figures
 
@@ -41,7 +43,7 @@ The verdict is `right` where "to the byte" is said and every figure is the same,
 differs; `same` and `differs` where the report is more cautious; `named, same` where it names something as not
 followed and no figure differs.
 
-Written by `tools/programs/verdicts.py`; `tools/programs/programs.py` and `tools/programs/wider.py` list the programs.
+Written by `tools/programs/verdicts.py`; the lists of programs are `programs.py`, `wider.py` and `further.py` beside it.
 """
 
 
@@ -98,7 +100,7 @@ def row(name: str, folder: Path) -> tuple[str, ...]:
         ran,
         sim.report["level"],
         f"{evidence['n_held']} of {evidence['n_operators']}",
-        ", ".join(beyond),
+        ", ".join(beyond[:_NAMED]) + (f" and {len(beyond) - _NAMED} more" if len(beyond) > _NAMED else ""),
         ", ".join(named)[:200],
         ", ".join(sim.report["values_read"])[:120],
         words,
@@ -124,9 +126,23 @@ def operators(compared: Path, names: list[str]) -> dict[str, dict[str, list[str]
     return found
 
 
-def counts(rows: list[tuple[str, ...]]) -> str:
-    """How many rows have which level, words and verdict."""
-    lines = []
+def outcome(sim: Run) -> str:
+    """How the simulated run came out, in a few words."""
+    if not sim.report:
+        return "no report"
+    if len(sim.steps) >= _STEPS:
+        return f"{_STEPS} steps"
+    if sim.report["refused"]:
+        return "refused something"
+    return "ended by itself" if "ended by itself" in str(sim.report["ended"]) else "ended by an error of its own"
+
+
+def counts(compared: Path, rows: list[tuple[str, ...]]) -> str:
+    """How many runs came out how, and how many rows have which level, words and verdict."""
+    n = defaultdict(int)
+    for cells in rows:
+        n[outcome(report_of(compared / cells[0], "sim"))] += 1
+    lines = ["- run: " + ", ".join(f"{key} {value}" for key, value in sorted(n.items()))]
     for column in ("level", "said", "verdict"):
         at = (*HEAD, *TRUTH).index(column)
         n = defaultdict(int)
@@ -141,7 +157,7 @@ def text_of(compared: Path) -> str:
     names = [name for name in ALL if (compared / name / "sim.log").exists()]
     rows = [row(name, compared / name) for name in names]
     head = (*HEAD, *TRUTH)
-    parts = [INTRODUCTION, f"{len(rows)} programs:\n\n{counts(rows)}\n"]
+    parts = [INTRODUCTION, f"{len(rows)} programs:\n\n{counts(compared, rows)}\n"]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     parts.append(
         "\n".join([*lines, *("| " + " | ".join(c.replace("|", "\\|") for c in r) + " |" for r in rows)]) + "\n"
