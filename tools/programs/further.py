@@ -333,7 +333,9 @@ _ALL = (
     _gan("acgan", "classes as well"),
     _gan("aae", "adversarial autoencoder"),
     _gan("infogan", "codes recovered"),
-    _gan("cyclegan", "two generators, two discriminators", "--img_height 64 --img_width 64", "two_kinds"),
+    _gan(
+        "cyclegan", "two generators, two discriminators", "--img_height 64 --img_width 64 --decay_epoch 0", "two_kinds"
+    ),
     _tutorial("feedforward", "two linear layers", "01-basics/feedforward_neural_network"),
     _tutorial("convolutional", "two convolutions", "02-intermediate/convolutional_neural_network"),
     _tutorial("gan", "linear generator", "03-advanced/generative_adversarial_network"),
