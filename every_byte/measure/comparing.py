@@ -25,11 +25,17 @@ Reading = dict[str, int]
 
 def readings(name: str, gpu) -> Iterator[tuple[str, Reading]]:
     """What a GPU's counters say wherever a program yields, with the name that it gives."""
-    for at in PROGRAMS[name](gpu):
-        gpu.synchronize()
-        stats = gpu.memory_stats()
-        yield at, {reading: stats[counter] for reading, counter in COUNTERS.items()}
-        gpu.reset_peak_memory_stats()
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)  # what its kernels work in is not known
+    torch.manual_seed(0)
+    try:
+        for at in PROGRAMS[name](gpu):
+            gpu.synchronize()
+            stats = gpu.memory_stats()
+            yield at, {reading: stats[counter] for reading, counter in COUNTERS.items()}
+            gpu.reset_peak_memory_stats()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def compared(name: str) -> list[dict]:
@@ -37,13 +43,9 @@ def compared(name: str) -> list[dict]:
 
     Returns: of each reading its name, and what was `measured` and `simulated`.
     """
-    torch.backends.cuda.enable_cudnn_sdp(False)  # what its kernels work in is not known
     with LiveGPU(traced=False) as live:
-        torch.manual_seed(0)
-        measured = list(readings(name, live))
-        spec = live.spec
+        measured, spec = list(readings(name, live)), live.spec
     with SimulatedGPU(spec) as gpu:
-        torch.manual_seed(0)
         simulated = dict(readings(name, gpu))
     return [{"name": at, "measured": one, "simulated": simulated[at]} for at, one in measured]
 

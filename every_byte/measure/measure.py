@@ -5,7 +5,7 @@ every-byte measure --list                 what is in it
 every-byte measure 'gpt_*' --out gpt.json    a part of it, into another file
 
 The file holds what was measured and what was simulated at each instant, and of the machine its GPU, driver and PyTorch.
-It names no user, host or file. Sent to the project, it becomes a row of "Measured by others".
+It names no user, host or file. cuDNN's attention is left out: what its kernels work in is not known.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from every_byte.gpu.live.gpu import LiveGPU
 from every_byte.gpu.live.machine import this_machine
 from every_byte.progress import at_work, tell
 from every_byte.tables import text_table
+from every_byte.units import MiB
 from every_byte.version import __version__
 from every_byte.whole_files import write_whole
 
@@ -89,10 +90,17 @@ def run(name: str) -> dict:
     except subprocess.TimeoutExpired:
         return {"name": name, "rows": [], "seconds": PATIENCE, "error": f"not done after {PATIENCE} s"}
     result = {"name": name, "rows": [], "seconds": round(time.monotonic() - began, 1), "error": None}
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
-        return result | {"error": last.partition(":")[0][:80]}  # the rest may name files
-    return result | {"rows": json.loads(done.stdout.splitlines()[-1])}
+    if done.returncode or not done.stdout.strip():
+        return result | {"error": f"the process ended with exit code {done.returncode}"}
+    return result | json.loads(done.stdout.splitlines()[-1])
+
+
+def run_here(name: str) -> dict:
+    """One program in this process: its rows, or the kind of error that ended it, whose text may name files."""
+    try:
+        return {"rows": context_sizes() if name == CONTEXT else compared(name)}
+    except Exception as error:
+        return {"error": type(error).__name__}
 
 
 def summary(result: dict) -> list[str]:
@@ -113,7 +121,7 @@ def text(found: dict) -> str:
         f"{found['device_name']}, PyTorch {found['torch']}{driver}: {found['origin']}, beside its simulation by the "
         f"rules of {found['rules']}"
     )
-    head = ["program", "readings", "agree", "bytes off", ""]
+    head = ["program", "readings", "agree", "largest difference, bytes", ""]
     lines = [text_table(title, head, [summary(result) for result in found["programs"]])]
     held = [one for one in found["programs"] if one["name"] not in NOT_FOLLOWED and not one["error"]]
     rows = [(one["name"], row) for one in held for row in one["rows"]]
@@ -123,15 +131,22 @@ def text(found: dict) -> str:
         off = ", ".join(f"{counter} {n:+,d}" for counter, n in differences(row).items())
         lines.append(f"  {name}, {row['name']}: {off}")
     lines += [f"  and {len(apart) - MOST_NAMED:,d} more"] * (len(apart) > MOST_NAMED)
-    if found["context"]:
-        lines.append("CUDA context, beside what PyTorch reserves:")
-        lines += [f"  {name}: {n:,d} bytes" for name, n in found["context"].items()]
+    lines += _of_context(found["context"]) if found["context"] else []
     return "\n".join(lines)
+
+
+def _of_context(context: dict) -> list[str]:
+    if "error" in context:
+        return [f"CUDA context: not measured, {context['error']}"]
+    sizes = [f"  {n / MiB:,.0f} MiB {name}" for name, n in context["sizes_bytes"].items()]
+    return [f"CUDA context, memory outside PyTorch's allocator, of {context['of']}:", *sizes]
 
 
 def agrees(found: dict) -> bool:
     """Whether each reading agrees, of all programs that the simulation follows; one that did not run does not."""
     held = [one for one in found["programs"] if one["name"] not in NOT_FOLLOWED]
+    if found["context"] and "error" in found["context"]:
+        return False
     return all(not one["error"] and not any(map(differences, one["rows"])) for one in held)
 
 
@@ -146,29 +161,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.list:
-        print("\n".join(f"{name:<24} {(made.__doc__ or '').splitlines()[0]}" for name, made in PROGRAMS.items()))
+        about = {name: made.__doc__ for name, made in (PROGRAMS | {CONTEXT: context_sizes}).items()}
+        print("\n".join(f"{name:<24} {doc.splitlines()[0]}" for name, doc in about.items()))
         return 0
     if reason := this_machine().reason or this_machine().cannot_be_simulated:
         print(f"every-byte measure needs an NVIDIA GPU. {reason} Without one: every-byte run.", file=sys.stderr)
         return 2
     if options.child:
-        print(json.dumps(context_sizes() if options.names == [CONTEXT] else compared(options.names[0])))
+        print(json.dumps(run_here(options.names[0])))
         return 0
     try:
         names = chosen(options.names)
-    except ValueError as error:
+        write_whole(options.out, "")
+    except (ValueError, OSError) as error:
         parser.error(str(error))
-    programs, context = [], {}
+    programs, context = [], None
     with at_work():
         for i, name in enumerate(names, 1):
             tell(f"{name}, {i} of {len(names)}")
             result = run(name)
             if name == CONTEXT:
-                context = dict(result["rows"])
+                context = {"error": result["error"]} if result["error"] else result["rows"]
             else:
                 programs.append(result)
     found = description() | {"context": context, "programs": programs}
-    write_whole(options.out, json.dumps(found, indent=1) + "\n")
     print(text(found))
+    write_whole(options.out, json.dumps(found, indent=1) + "\n")
     print(f"Written to {options.out}: nothing in it names a person, a machine or a file.")
     return 0 if agrees(found) else 1
