@@ -69,8 +69,8 @@ def main() -> None:
         rows = dict(_ROW.findall(PAGE.read_text(encoding="utf-8")))
         for name, places in evidence.recorded().items():
             held[name] |= places
-    samples = _samples(held) if not names else _kept_samples()
     n_before = sum(map(len, held.values()))
+    samples = _samples(held) if not names else _kept_samples()
     for run in _with_progress(names):
         _add(run, held)
         if run.parts:
