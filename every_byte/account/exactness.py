@@ -66,9 +66,10 @@ def _of_operators(evidence: Evidence) -> Iterable[str]:
         few = operators(evidence.elsewhere)
         where = places(evidence.recorded_on, evidence)
         if len(evidence.elsewhere) == n:
+            each = "The operator that ran is not" if n == 1 else f"None of the {n:,d} operators that ran is"
             yield (
-                f"None of the {n:,d} operators that ran is recorded on {here}: recordings {where} hold them. What they "
-                "allocate while they run may differ here."
+                f"{each} recorded on {here}: recordings {where} hold {'it' if n == 1 else 'them'}. What "
+                f"{'it allocates while it runs' if n == 1 else 'they allocate while they run'} may differ here."
             )
         else:
             yield (
@@ -77,10 +78,13 @@ def _of_operators(evidence: Evidence) -> Iterable[str]:
             )
     if evidence.unrecorded:
         are = "1 is" if len(evidence.unrecorded) == 1 else f"{len(evidence.unrecorded):,d} are"
-        yield (
-            f"Of the {n:,d} operators that ran, {are} held by no recording: {operators(evidence.unrecorded)}. What "
-            "they allocate besides their outputs may differ on a card."
+        those = "The operator that ran is" if n == 1 else f"Of the {n:,d} operators that ran, {are}"
+        they = (
+            "it allocates besides its outputs"
+            if len(evidence.unrecorded) == 1
+            else "they allocate besides their outputs"
         )
+        yield f"{those} held by no recording: {operators(evidence.unrecorded)}. What {they} may differ on a card."
 
 
 def operators(names: Iterable[str]) -> str:
@@ -108,7 +112,8 @@ def places(found: Iterable[Place], evidence: Evidence) -> str:
         *most, last = architectures
         on = f"on {', '.join(most)} and {last}" if most else f"on {last}"
         parts.append(on if version == evidence.torch_version else f"of PyTorch {version} {on}")
-    return "; ".join(parts[:_MOST_PLACES])
+    more = f"; and {len(parts) - _MOST_PLACES:,d} more" * (len(parts) > _MOST_PLACES)
+    return "; ".join(parts[:_MOST_PLACES]) + more
 
 
 def _nccl(report: "Report") -> str:

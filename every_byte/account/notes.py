@@ -86,9 +86,9 @@ def of_version(trace: Trace, spec: GPUSpec) -> list[Note]:
 def notes_of(trace: Trace) -> list[Note]:
     """What the trace itself says, a note for each reason; what makes figures differ most comes first.
 
-    That is what ran otherwise than on a card; then kernels and operators that are not modelled; then what cuDNN takes;
-    then where values were read that nobody has computed, which as a rule are only shown; then where they were saved;
-    then snapshots.
+    That is what ran otherwise than on a card; then what was refused, and what is compiled; then kernels and operators
+    that are not modelled; then what cuDNN takes; then where values were read that nobody has computed, which as a rule
+    are only shown; then where they were saved; then snapshots.
     """
     names = list(trace.unmodelled)
     triton = [name for name in names if name.startswith(_TRITON)]

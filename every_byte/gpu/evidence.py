@@ -28,7 +28,8 @@ class Evidence:
     `elsewhere` are those that only recordings of another architecture or version hold, and which; `unrecorded` those
     that none holds.
 
-    Counts: operators but views, each type of numbers by itself; not how often one ran, nor with which shapes.
+    Counts: operators but views and what brings values to the host, each type of numbers by itself; not how often one
+            ran, nor with which shapes.
     Source: `evidence.json`, from the recordings in tests/reference of PyTorch's CUDA build.
 
     Example:

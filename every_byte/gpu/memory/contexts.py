@@ -83,7 +83,8 @@ class Doubt(NamedTuple):
         """
         least, most = map(short, published)
         if not hangs and fits and margin_bytes < published[1] - context_bytes:
-            return cls(sentence=f"With a CUDA context of {most}, the largest published, it still fits, more tightly.")
+            largest = f"With a CUDA context of {most}, the largest published for its generation,"
+            return cls(sentence=f"{largest} it still fits, more tightly.")
         if not hangs:
             return cls()
         turned = f"It does not fit with one of {most}" if fits else f"With one of {least} it would fit"

@@ -58,7 +58,7 @@ def test_a_verdict_that_the_largest_published_one_turns():
 def test_a_margin_that_is_less_than_what_is_unknown(margin_mib, narrow):
     """Unused segments go back where there is less room, so that it may fit all the same."""
     found = fit(margin_mib * MiB)
-    said = "With a CUDA context of 1,008 MiB, the largest published, it still fits, more tightly."
+    said = "With a CUDA context of 1,008 MiB, the largest published for its generation, it still fits, more tightly."
     assert found.reasons.endswith(said) == narrow
     assert "if the CUDA context" not in found.headline
 
