@@ -26,7 +26,12 @@ PATH = {
         "every_byte/gpu/observer",
         "every_byte/gpu",
     ),
-    "On a machine with a GPU, in their place": ("every_byte/gpu/live", "every_byte/gpu/cases", "every_byte/verify"),
+    "On a machine with a GPU, in their place": (
+        "every_byte/gpu/live",
+        "every_byte/gpu/cases",
+        "every_byte/measure",
+        "every_byte/verify",
+    ),
     "Whose bytes they are": ("every_byte/ledger",),
     "What they should be": ("every_byte/formula", "utils/formulas"),
     "What a reader sees": (

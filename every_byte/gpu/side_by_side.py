@@ -13,6 +13,8 @@ from every_byte.units import exact
 
 from .simulated import SimulatedGPU
 
+SEND_IN = "`every-byte measure` compares more of this card with its simulation, and writes a file that you can send in."
+
 Experiment = Callable[..., Mapping[str, int]]
 
 
@@ -54,6 +56,7 @@ def live_beside_simulated(experiment: Experiment, *, traced: bool = False) -> st
         )
     title = f"{where}, simulated by PyTorch {spec.torch_version}'s rules"
     rows = [[name, f"{n:,d}", f"{simulated[name]:,d}", f"{n - simulated[name]:+,d}"] for name, n in measured.items()]
+    said.append(SEND_IN)
     return _lines(text_table(title, ["bytes", "measured", "simulated", "difference"], rows, numbers=3), said)
 
 

@@ -66,13 +66,14 @@ def test_with_a_gpu_it_says_by_how_much_the_measured_is_off():
         "bytes      measured  simulated  difference",
         "allocated     1,100      1,000        +100",
         "kept              7          7          +0",
+        side_by_side.SEND_IN,
     ]
 
 
 @pytest.mark.usefixtures("machine")
 def test_what_was_there_before_is_in_both_columns(monkeypatch):
     monkeypatch.setattr(StandIn, "left", (3 << 20, 7 << 20, 100, 5 << 20))
-    *rows, said = live_beside_simulated(two_by_two).splitlines()
+    *rows, said, _ = live_beside_simulated(two_by_two).splitlines()
     assert {row.split()[-1] for row in rows[2:]} == {"+0"}
     assert said == "12,583,424 bytes (12 MiB) were allocated before; the simulated GPU has them from the start, too."
 
@@ -92,7 +93,7 @@ def test_the_names_are_the_same_on_both():
 
 def test_conditions_stand_below(machine, monkeypatch):
     monkeypatch.setattr(side_by_side, "conditions", lambda device: ["One.", "Two."])
-    assert live_beside_simulated(experiment).splitlines()[-2:] == ["One.", "Two."]
+    assert live_beside_simulated(experiment).splitlines()[-3:] == ["One.", "Two.", side_by_side.SEND_IN]
 
 
 def test_the_simulation_follows_the_settings_of_the_machine(machine, monkeypatch):

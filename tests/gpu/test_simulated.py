@@ -252,7 +252,6 @@ def test_what_is_not_modelled_is_named_at_the_line_of_the_program(gpu):
         (lambda x: x.conj() @ x, "aten::mm of a conjugate"),
         (lambda x: x.norm(), "aten::linalg_vector_norm of complex numbers"),
         (lambda x: x.var(), "aten::var.correction of complex numbers"),
-        (lambda x: torch._foreach_norm([x]), "aten::_foreach_norm of complex numbers"),
     ],
 )
 def test_kernels_of_complex_numbers_are_named(gpu, use, name):

@@ -29,13 +29,25 @@ class Pair:
             del self.pairs[:-MOST_PAIRS]
 
     def each(self, function, *pairs) -> None:
-        """A new pair, of the function of tensors; what the CPU refuses is left out."""
+        """A new pair, of the function of tensors; what the CPU refuses, or a card for the type, is left out."""
         try:
             first = function(*(pair[0] for pair in pairs))
         except (RuntimeError, IndexError, TypeError, NotImplementedError):
             return
-        self.pairs.append((first, function(*(pair[1] for pair in pairs))))
+        if has_a_kernel(function, *(pair[1] for pair in pairs)):
+            self.pairs.append((first, function(*(pair[1] for pair in pairs))))
         del self.pairs[:-MOST_PAIRS]
+
+
+def has_a_kernel(function, *tensors: torch.Tensor) -> bool:
+    """Whether a card has one of each operator for these types of numbers: tried on copies."""
+    try:
+        function(*(x.clone() for x in tensors))
+    except NotImplementedError as error:
+        if "not implemented for '" in str(error):
+            return False
+        raise
+    return True
 
 
 def factory(pair: Pair) -> None:
@@ -131,7 +143,8 @@ def write(pair: Pair) -> None:
         change(chosen[0].clone(), other[0])  # what fails half way leaves traces
     except (RuntimeError, IndexError, TypeError):
         return
-    pair.each(lambda x, y: (change(x, y), x)[1], chosen, other)
+    if has_a_kernel(change, chosen[1], other[1]):
+        pair.each(lambda x, y: (change(x, y), x)[1], chosen, other)
 
 
 def compute(pair: Pair) -> None:

@@ -104,7 +104,7 @@ def test_a_difference_and_an_error_fail(program, said):
 
 def test_of_an_error_the_kind_is_kept_and_nothing_else(monkeypatch):
     def ends(gpu):
-        raise OSError("/home/somebody/secret.py is not there")
+        raise OSError("mine/secret.py is not there")
 
     monkeypatch.setitem(PROGRAMS, "blocks", ends)
     monkeypatch.setattr("every_byte.measure.comparing.LiveGPU", lambda traced: SimulatedGPU("t4-16gb"))
