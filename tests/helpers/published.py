@@ -9,15 +9,21 @@ import csv
 import importlib
 import json
 import struct
+import tomllib
 import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
+
+from torch import nn
 
 from every_byte import SimulatedGPU
 
 FOLDER = Path(__file__).resolve().parent.parent / "published"
-UNITS = {"bytes": 1, "MiB": 2**20, "MiB float32": 2**20, "GiB": 2**30, "MB": 10**6, "GB": 10**9}
+UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "MiB float32": 2**20, "GiB": 2**30, "MB": 10**6, "GB": 10**9}
 """What figures are printed in; of `MiB float32` the source keeps a float32, whose digits are all compared."""
 
 
@@ -50,7 +56,7 @@ class Figure:
         """What a simulated run of the program gives, in bytes."""
         module, _, name = self.program.partition(".")
         program = getattr(importlib.import_module(f"rebuilt.{module}"), name)
-        with SimulatedGPU(self.card) as gpu, warnings.catch_warnings():
+        with SimulatedGPU(self.card) as gpu, _first_weights_not_drawn(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return program(gpu, **json.loads(self.arguments))
 
@@ -66,6 +72,15 @@ class Figure:
         return self.printed(n_bytes) == self.published
 
 
+@contextmanager
+def _first_weights_not_drawn() -> Iterator[None]:
+    """Weights stay as they are when they are made: no byte depends on them, and to draw them takes most of the time."""
+    with ExitStack() as stack:
+        for name in ("kaiming_uniform_", "uniform_", "normal_"):
+            stack.enter_context(patch.object(nn.init, name, lambda tensor, *_, **__: tensor))
+        yield
+
+
 @cache
 def figures() -> tuple[Figure, ...]:
     """The whole table."""
@@ -74,3 +89,9 @@ def figures() -> tuple[Figure, ...]:
         with path.open(encoding="utf-8", newline="") as file:
             rows += [Figure(**row) for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
     return tuple(rows)
+
+
+@cache
+def sources() -> dict[str, dict[str, str]]:
+    """Who published the figures, by their column `source`: title, url, licence and date."""
+    return tomllib.loads((FOLDER / "sources.toml").read_text(encoding="utf-8"))
