@@ -1,4 +1,4 @@
-"""The GPT of "Build a Large Language Model (From Scratch)", trained as its bonus on training speed does, written anew."""
+"""The GPT of "Build a Large Language Model (From Scratch)", trained as its bonus on training speed does."""
 
 import torch
 import torch.nn.functional as F

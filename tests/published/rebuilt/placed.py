@@ -4,9 +4,8 @@ The Trainer of 2021 reports it, to the byte, as `init_mem_gpu_alloc_delta`. It i
 block of a large segment is not split where no more than 1 MiB would be left of it.
 """
 
-import importlib
-
 import torch
+import transformers
 from torch import nn
 
 OF_BART = dict(
@@ -48,22 +47,17 @@ CONFIGS = {
 
 def placed(gpu, model: str, head: str, labels: int = 2) -> int:
     """What a model with a head takes on an empty card, when it has been brought there."""
-    return placed_model(gpu, model, head, labels)[1]
-
-
-def placed_model(gpu, model: str, head: str, labels: int = 2) -> tuple[nn.Module, int]:
-    """The model on the card, and what it took."""
     kind, settings = CONFIGS[model]
-    transformers = importlib.import_module("transformers")
     config = getattr(transformers, f"{kind}Config")(**settings, num_labels=labels)
     with torch.device("meta"):
         made = getattr(transformers, f"{kind}{head}")(config)
         _as_in_2021(made, kind)
     made = made.to_empty(device="cpu")
     made.tie_weights()
+    gpu.empty_cache()
     before = gpu.memory_allocated()
     made = made.to(gpu.device)
-    return made, gpu.memory_allocated() - before
+    return gpu.memory_allocated() - before
 
 
 def _as_in_2021(model: nn.Module, kind: str) -> None:
