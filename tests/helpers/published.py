@@ -12,12 +12,13 @@ import struct
 import tomllib
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
+import torch
 from torch import nn
 
 from every_byte import SimulatedGPU
@@ -53,12 +54,14 @@ class Figure:
         return f"{self.program} {self.arguments} on {self.card}, {self.source} {self.date}"
 
     def simulated(self) -> int:
-        """What a simulated run of the program gives, in bytes."""
+        """What a simulated run of the program gives, in bytes; 0 where it does not fit on the card."""
         module, _, name = self.program.partition(".")
         program = getattr(importlib.import_module(f"rebuilt.{module}"), name)
         with SimulatedGPU(self.card) as gpu, _first_weights_not_drawn(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return program(gpu, **json.loads(self.arguments))
+            with suppress(torch.OutOfMemoryError):
+                return program(gpu, **json.loads(self.arguments))
+        return 0
 
     def printed(self, n_bytes: int) -> str:
         """Bytes as the source prints them: in its unit, and as many digits."""

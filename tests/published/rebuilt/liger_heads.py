@@ -180,6 +180,7 @@ def distillation(gpu, BT: int, H: int, V: int, dtype: str, distance: str, mode: 
         student_logits, teacher_logits, hard = logits()
         student_logits /= 1.0
         teacher_logits /= 1.0
-        return 0.5 * hard + 0.5 * DISTANCES[distance](student_logits, teacher_logits)
+        soft = DISTANCES[distance](student_logits, teacher_logits)
+        return 0.5 * hard + 0.5 * soft
 
     return peak(gpu, lambda: forward().backward())

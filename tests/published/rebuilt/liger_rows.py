@@ -44,7 +44,7 @@ class _DyT(nn.Module):
         self.beta = nn.Parameter(torch.zeros(width)) if beta else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.gamma * torch.tanh(self.alpha * x)
+        y = self.gamma * torch.tanh(x * self.alpha)
         return y if self.beta is None else y + self.beta
 
 
