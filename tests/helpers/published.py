@@ -57,8 +57,7 @@ class Figure:
         """What a simulated run of the program gives, in bytes; 0 where it does not fit on the card."""
         module, _, name = self.program.partition(".")
         program = getattr(importlib.import_module(f"rebuilt.{module}"), name)
-        with SimulatedGPU(self.card) as gpu, _first_weights_not_drawn(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"), SimulatedGPU(self.card) as gpu, _first_weights_not_drawn():
             with suppress(torch.OutOfMemoryError):
                 return program(gpu, **json.loads(self.arguments))
         return 0
