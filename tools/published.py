@@ -50,8 +50,8 @@ UNCONFIRMED = """
 - **Optimizers.** Two of the programs above take steps: PyTorch's recipe of mixed precision with SGD, which keeps no
   state, and the training of LLMs-from-scratch with AdamW. No figure is of a fused, 8-bit or factored optimizer.
 - **Several cards.** Every figure above comes from one card.
-- **A full card.** No figure above is of fragmentation, `expandable_segments` or an out-of-memory error. {n_reserved} are
-  of reserved memory; one of them is of a training run.
+- **A full card.** No figure above is of fragmentation, `expandable_segments` or an out-of-memory error.
+  {n_reserved} are of reserved memory; one of them is of a training run.
 - **These cards**, which the simulated GPU knows and no source above names: {unseen}.
 """
 
