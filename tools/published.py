@@ -8,23 +8,22 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from multiprocessing import get_context
 from pathlib import Path
 
+from every_byte.measure.comparing import differences
+from every_byte.measure.suite import NOT_FOLLOWED
 from every_byte.whole_files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "book" / "measured_by_others.md"
+CARDS = ROOT / "tests" / "reference" / "cards"
 sys.path[:0] = [str(ROOT / "tests" / name) for name in ("helpers", "published")]
 
 from published import UNITS, Figure, figures, sources  # noqa: E402
 
-HEAD = """---
-orphan: true
----
-
-# Measured by others
+HEAD = """# Measured by others
 
 The authors of this book had no GPU. Other people measured memory on real cards and published what they saw: in the
 benchmark of Liger-Kernel, in reports of PyTorch's and other repositories, and in the training logs of models on
@@ -39,6 +38,16 @@ difference. Where a source does not name its card, the program ran on a simulate
 2018 that differ are one report's, of an allocator that PyTorch no longer has.
 
 Written by `python -m tools.published`; `make nightly` compares every figure again.
+"""
+SENT_IN = """
+## With `every-byte measure`
+
+[`every-byte measure`](command.md#every-byte-measure) runs one suite on a card and on its simulation, and compares seven
+counters at each of its instants. Files that were sent in are in `tests/reference/cards`. *Recorded over stand-ins*
+means that PyTorch's CUDA build ran, and no card: such a row says that the suite works, and nothing about the card.
+
+| card | PyTorch | driver | | instants that agree |
+|---|---|---|---|--:|
 """
 UNCONFIRMED = """
 ## What no published figure has confirmed yet
@@ -84,7 +93,8 @@ def page(simulated: dict[str, int]) -> str:
         off=len(every) - len(met),
         cards=", ".join(cards),
     )
-    return "".join([head, *_counts(every, simulated), *_tables(every, simulated), _unconfirmed(every)])
+    parts = _counts(every, simulated), _sent_in(), _tables(every, simulated), [_unconfirmed(every)]
+    return "".join([head, *chain(*parts)])
 
 
 def _year(figure: Figure) -> str:
@@ -102,6 +112,17 @@ def _counted(what: str, of: Callable[[Figure], str], every: tuple[Figure, ...], 
     tried, met = Counter(map(of, every)), Counter(of(one) for one in every if one.is_met(simulated[one.key]))
     rows = "".join(f"| {name or 'not dated'} | {tried[name]} | {met[name]} |\n" for name in sorted(tried))
     return f"\n| {what} | figures | met |\n|---|--:|--:|\n{rows}"
+
+
+def _sent_in() -> Iterator[str]:
+    """The files of `every-byte measure`: a row each."""
+    yield SENT_IN
+    for path in sorted(CARDS.glob("*.json")):
+        held = json.loads(path.read_text(encoding="utf-8"))
+        rows = [row for one in held["programs"] if one["name"] not in NOT_FOLLOWED for row in one["rows"]]
+        agree = sum(not differences(row) for row in rows)
+        cells = held["device_name"], held["torch"], held["driver"] or "", held["origin"], f"{agree} of {len(rows)}"
+        yield f"| {' | '.join(cells)} |\n"
 
 
 def _tables(every: tuple[Figure, ...], simulated: dict[str, int]) -> Iterator[str]:
