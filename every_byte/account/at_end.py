@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
@@ -52,7 +53,7 @@ class AtEnd:
                 return do()
         except Exception as error:
             if shows_all_frames():
-                raise
+                self.say(traceback.format_exc().rstrip())
             why = error.strerror if isinstance(error, OSError) else ""
             why = why or f"{name_of(error)}: {first_line(error)}; {ALL_FRAMES}=1 shows where"
             self._failures.append(f"{what} was not written: {why}")

@@ -102,15 +102,20 @@ def test_a_terminal_of_ascii_gets_ascii(folder):
     assert "\\" not in err
 
 
-def test_a_report_that_fails_leaves_the_files_of_the_trace(folder):
+@pytest.mark.parametrize("frames", ["", "1"], ids=["in a line", "with its frames"])
+def test_a_report_that_fails_leaves_the_files_of_the_trace(folder, frames):
     """As one of ours would that is wrong: the program's exit code stays, and so does what does not depend on it."""
     (folder / "train.py").write_text(
         f"from every_byte.account.report import Report\nReport.of = classmethod(lambda *a, **k: 1 / 0)\n{PROGRAM}"
     )
-    code, out, err = ran(folder, "run", "--json", "json", "--trace", "trace", "--viz", "viz", "train.py")
+    words = "--json", "json", "--trace", "trace", "--viz", "viz", "train.py"
+    code, out, err = ran(folder, "run", *words, env={"EVERY_BYTE_FRAMES": frames})
     assert (code, out, written(folder)) == (3, "said\n", {"trace", "viz"})
     why = "ZeroDivisionError: division by zero; EVERY_BYTE_FRAMES=1 shows where"
-    assert err == f"every-byte: the report was not written: {why}.\n"
+    *traceback, said = err.splitlines(keepends=True)
+    assert said == f"every-byte: the report was not written: {why}.\n"
+    assert "".join(traceback).startswith("Traceback" * bool(frames))
+    assert bool(traceback) == bool(frames)
 
 
 def test_what_the_command_itself_prints_may_be_cut_off_or_have_no_room(folder):
