@@ -83,7 +83,9 @@ def _serve() -> None:
         if job["trains"]:
             importlib.import_module("torch._dynamo")
         if not (child := os.fork()):
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # these are ignored in the background
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            signal.signal(signal.SIGQUIT, signal.SIG_DFL)
             os.chdir(job["folder"])
             for number, name in ((1, "out"), (2, "err")):
                 os.dup2(os.open(job[name], os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
