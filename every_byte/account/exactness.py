@@ -1,6 +1,6 @@
 """How far a report's figures can be trusted: derived from what recordings hold, and from what was not followed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import TYPE_CHECKING
 
 from every_byte.gpu.evidence import HELD, UNRECORDED, Evidence, Place
@@ -62,6 +62,8 @@ def _headline(report: "Report", where: str) -> str:
 def _of_operators(evidence: Evidence) -> Iterable[str]:
     """Which operators no recording of this architecture holds, and which no recording at all."""
     here, n = f"compute capability {evidence.architecture}", len(evidence)
+    if any(architecture == evidence.architecture for _, architecture in evidence.recorded_on):
+        here += f" under PyTorch {evidence.torch_version}"
     if evidence.elsewhere:
         few = operators(evidence.elsewhere)
         where = places(evidence.recorded_on, evidence)
@@ -73,11 +75,11 @@ def _of_operators(evidence: Evidence) -> Iterable[str]:
             )
         else:
             yield (
-                f"Of the {n:,d} operators that ran, {len(evidence.elsewhere):,d} are held to recordings {where} only, "
+                f"Of the {n:,d} operators that ran, {_counted(evidence.elsewhere)} held to recordings {where} only, "
                 f"not on {here}: {few}. What they allocate while they run may differ here."
             )
     if evidence.unrecorded:
-        are = "1 is" if len(evidence.unrecorded) == 1 else f"{len(evidence.unrecorded):,d} are"
+        are = _counted(evidence.unrecorded)
         those = "The operator that ran is" if n == 1 else f"Of the {n:,d} operators that ran, {are}"
         they = (
             "it allocates besides its outputs"
@@ -85,6 +87,10 @@ def _of_operators(evidence: Evidence) -> Iterable[str]:
             else "they allocate besides their outputs"
         )
         yield f"{those} held by no recording: {operators(evidence.unrecorded)}. What {they} may differ on a card."
+
+
+def _counted(names: Sized) -> str:
+    return "1 is" if len(names) == 1 else f"{len(names):,d} are"
 
 
 def operators(names: Iterable[str]) -> str:

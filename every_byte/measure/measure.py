@@ -1,6 +1,6 @@
 """`every-byte measure`: runs a fixed suite on this machine's GPU and on its simulation, and says where they agree.
 
-every-byte measure                        the whole suite: some minutes; writes every-byte-measure.json
+every-byte measure                        the whole suite: a few minutes; writes every-byte-measure.json
 every-byte measure --list                 what is in it
 every-byte measure 'gpt_*' --out gpt.json    a part of it, into another file
 

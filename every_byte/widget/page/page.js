@@ -74,16 +74,21 @@ function numberIn({ minimum, maximum, step }, text) {
 const askedInVain = (inVain) =>
   inVain.length ? `The address asks for ${inVain.map(([symbol, text]) => `${symbol} = ${text}`).join(", ")}, which cannot be set here; the rest of it is shown.` : "";
 
+/** The address as the page's explorers left it, or as the reader last asked for it. */
+let known = null;
+
 /** A function that puts a setting into the address, once no other has followed for a while. */
 function createAddress(name, spec) {
   let timer = 0;
   let value = null;
+  known ??= location.hash;
   const write = () => {
     clearTimeout(timer);
-    if (!value) return;
+    if (!value || location.hash !== known) return; // what the reader asks for now, `hashchange` will tell
     const query = new URLSearchParams(spec.controls.map(({ symbol }) => [symbol, value[symbol]]));
     try {
       history.replaceState(null, "", `#${name}?${query}`);
+      known = location.hash;
     } catch {
       // some browsers let a page do so a hundred times in half a minute: the address is then one of before
     }
@@ -91,6 +96,7 @@ function createAddress(name, spec) {
   };
   window.addEventListener("hashchange", () => {
     value = null; // the reader has asked for another
+    known = location.hash;
   });
   return (next) => {
     value = next;
