@@ -24,6 +24,7 @@ from every_byte.gpu.device import current_gpu
 from every_byte.gpu.live.settings import followed_settings
 from every_byte.gpu.memory.environment import ALLOCATOR
 from every_byte.gpu.memory.specs import SPECS
+from every_byte.measure.operators import blocks, out_of_memory
 from every_byte.tables import text_table
 from utils import GPT, MLP, AllocatedMemContext, Block, Ledger, LiveGPU, SavedTensorContext, SimulatedGPU, open_gpu
 from utils.experiments.training import adamw, random_tokens
@@ -77,37 +78,13 @@ def under_autocast(gpu) -> Iterator[str]:
 
 
 def pattern(gpu) -> Iterator[str]:
-    """Blocks of many sizes, holes between them, what is reserved and not used, and the way back to the driver."""
-    sizes = [3, 511, 512, 513, 2**20, 2**20 + 1, 5 * 2**20, 10 * 2**20 + 7, 33 * 2**20, 100_000, 1]
-    tensors = [torch.empty(size, dtype=torch.uint8, device=gpu.device) for size in sizes]
-    yield "allocations of 11 sizes"
-    del tensors[::2]
-    yield "every other freed"
-    tensors += [torch.empty(size, dtype=torch.uint8, device=gpu.device) for size in reversed(sizes[:7])]
-    yield "holes filled"
-    gpu.empty_cache()
-    yield "empty_cache with blocks in use"
-    tensors.clear()
+    """Blocks of many sizes, and counters that are set back."""
+    yield from blocks(gpu)
     gpu.reset_peak_memory_stats()
-    yield "all freed, reset_peak_memory_stats"
+    yield "reset_peak_memory_stats"
     gpu.reset_accumulated_memory_stats()
     gpu.empty_cache()
     yield "reset_accumulated_memory_stats, empty_cache"
-
-
-def out_of_memory(gpu) -> Iterator[str]:
-    """A request larger than the GPU, caught, and work after it."""
-    held = torch.empty(3 * 2**20, device=gpu.device)
-    cached = torch.empty(5 * 2**20, device=gpu.device)
-    del cached
-    try:
-        torch.empty(gpu.mem_get_info()[1], dtype=torch.uint8, device=gpu.device)
-        outcome = "not raised"
-    except torch.OutOfMemoryError:
-        outcome = "caught"
-    yield f"out of memory, {outcome}"
-    held = held * 2
-    yield "work after it"
 
 
 PROGRAMS = (training_steps, transformer_block, under_autocast, pattern, out_of_memory)

@@ -118,8 +118,8 @@ def text(found: dict) -> str:
     """What is printed at the end."""
     driver = f", driver {found['driver']}" if found["driver"] else ""
     title = (
-        f"{found['device_name']}, PyTorch {found['torch']}{driver}: {found['origin']}, beside its simulation by the "
-        f"rules of {found['rules']}"
+        f"{found['device_name']}, PyTorch {found['torch']}{driver}: {found['origin']}, compared with its "
+        f"simulation by the rules of {found['rules']}"
     )
     head = ["program", "readings", "agree", "largest difference, bytes", ""]
     lines = [text_table(title, head, [summary(result) for result in found["programs"]])]

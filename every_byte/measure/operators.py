@@ -32,10 +32,10 @@ def out_of_memory(gpu) -> Iterator[str]:
     del cached
     try:
         torch.empty(gpu.mem_get_info()[1], dtype=torch.uint8, device=gpu.device)
-        raise AssertionError("a request as large as the GPU's memory was met")
+        outcome = "not refused"
     except torch.OutOfMemoryError:
-        pass
-    yield "refused"
+        outcome = "refused"
+    yield outcome
     held = held * 2
     yield "work after it"
 

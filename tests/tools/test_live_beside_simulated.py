@@ -68,7 +68,7 @@ def test_what_differs_is_told(answers):
     assert verdicts["memory_allocated"].startswith("agree")
     assert tool.rows_at_instants(answers[0], wrong)[0][-1] == "memory_reserved: DIFFER"
     last = tool.rows_at_instants(answers[0], wrong)[-2][-1]
-    assert last.startswith("out of memory, caught and out of memory, not raised; ")
+    assert last.startswith("refused and not refused; ")
 
 
 def test_a_figure_that_differs_is_named():

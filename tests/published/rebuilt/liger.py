@@ -127,13 +127,13 @@ def rms_norm(gpu, H: int, M: int, dtype: str, eps: float, mode: str) -> int:
 
 
 def layer_norm(gpu, N: int, M: int, dtype: str, eps: float, mode: str) -> int:
-    """`nn.LayerNorm` of [M, N], beside a second one."""
+    """`nn.LayerNorm` of [M, N], next to a second one."""
     norms = [nn.LayerNorm(N, eps=eps).to(gpu.device) for _ in range(2)]
     return _of_norm(gpu, norms, (M, N), dtype, mode)
 
 
 def group_norm(gpu, C: int, M: int, H: int, channels_per_group: int, dtype: str, eps: float, mode: str) -> int:
-    """`nn.GroupNorm` of [M, C, H], beside a second one: forward and backward, whatever the row calls its mode."""
+    """`nn.GroupNorm` of [M, C, H], next to a second one: forward and backward, whatever the row calls its mode."""
     norms = [nn.GroupNorm(C // channels_per_group, C, eps=eps).to(gpu.device) for _ in range(2)]
     return _of_norm(gpu, norms, (M, C, H), dtype, "full")
 
@@ -215,7 +215,7 @@ def _of_numbers(gpu, function, n: int, dtype: str) -> int:
 
 
 def embedding(gpu, V: int, B: int, T: int, D: int, dtype: str, mode: str) -> int:
-    """`nn.Embedding` of [B, T] tokens, beside a second one."""
+    """`nn.Embedding` of [B, T] tokens, next to a second one."""
     layers = [nn.Embedding(V, D).to(gpu.device).to(DTYPES[dtype]) for _ in range(2)]
     tokens = torch.randint(0, V, (B, T), device=gpu.device)
 

@@ -90,7 +90,7 @@ class _SparseMultiToken(_MultiToken):
 
 
 def multi_token(gpu, L: int, B: int, C_in: int, K: int, dtype: str, sparse: bool, mode: str) -> int:
-    """Multi-token attention of scores, [B, C_in, L, L], beside a second layer."""
+    """Multi-token attention of scores, [B, C_in, L, L], next to a second layer."""
     kind = _SparseMultiToken if sparse else _MultiToken
     layers = [kind(C_in, K, DTYPES[dtype], gpu.device) for _ in range(2)]
     return _full(gpu, layers[1], *_input(gpu, (B, C_in, L, L), dtype))
@@ -123,7 +123,7 @@ def neighborhood(
     gpu, seq_len: int, batch_size: int, hidden_size: int, num_heads: int, kernel_size: int, dilation: int, dtype: str,
     mode: str,
 ) -> int:  # fmt: skip
-    """Attention to a neighborhood by a mask, of [batch_size, seq_len, hidden_size], beside a second layer."""
+    """Attention to a neighborhood by a mask, of [batch_size, seq_len, hidden_size], next to a second layer."""
     layers = [_Neighborhood(hidden_size, num_heads).to(gpu.device).to(DTYPES[dtype]) for _ in range(2)]
     return _full(gpu, layers[1], *_input(gpu, (batch_size, seq_len, hidden_size), dtype))
 
