@@ -15,6 +15,7 @@ from pathlib import Path
 from every_byte.measure.comparing import differences
 from every_byte.measure.suite import NOT_FOLLOWED
 from every_byte.whole_files import write_whole
+from tools.measured_summary import section
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "book" / "measured_by_others.md"
@@ -25,11 +26,11 @@ from published import UNITS, Figure, figures, sources  # noqa: E402
 
 HEAD = """# Measured by others
 
-The authors of this book had no GPU. Other people measured memory on real cards and published what they saw: in the
-benchmark of Liger-Kernel, in reports of PyTorch's and other repositories, and in the training logs of models on
-Hugging Face. We rewrote each of their programs and ran it on the simulated card. Of {n} figures from {n_sources}
-sources, published from {first} to {last}, {met} are met in every digit that the source prints; the other {off} differ,
-and the tables say why. The sources name these cards: {cards}.
+Other people measured memory on real cards and published what they saw: in the benchmark of Liger-Kernel, in reports of
+PyTorch's and other repositories, and in the training logs of models on Hugging Face. We rewrote each of their programs
+and ran it on the simulated card. Of {n} figures from {n_sources} sources, published from {first} to {last}, {met} are
+met in every digit that the source prints; the other {off} differ, and the tables say why. The sources name these cards:
+{cards}.
 
 A figure is *met* when the simulated number, printed in the source's unit and with the source's digits, is the same
 text. Liger-Kernel keeps its figures as float32 numbers of MiB, so the simulated ones are rounded to float32 too. We
@@ -54,10 +55,10 @@ means that PyTorch's CUDA build ran, and no card: such a row says that the suite
 UNCONFIRMED = """
 ## What no published figure has confirmed yet
 
-- **Fused attention, to the byte.** What flash attention, memory-efficient attention and cuDNN's attention keep for
-  backward follows recordings of PyTorch's CUDA build; no figure above comes from a program that runs them.
-- **cuDNN's workspaces.** The simulated card has none. Above, convolutions agree where cuDNN asked for none and differ
-  where it asked for one.
+- **Fused attention, in published figures.** No published figure comes from a program that runs flash attention or
+  memory-efficient attention; on our card they agree.
+- **cuDNN's workspaces, but for attention.** The simulated card has none for convolutions and recurrent layers. Above,
+  convolutions agree where cuDNN asked for none and differ where it asked for one.
 - **Optimizers.** Two of the programs above take steps: PyTorch's recipe of mixed precision with SGD, which keeps no
   state, and the training of LLMs-from-scratch with AdamW. No figure is of a fused, 8-bit or factored optimizer.
 - **Several cards.** Every figure above comes from one card.
@@ -95,7 +96,7 @@ def page(simulated: dict[str, int]) -> str:
         off=len(every) - len(met),
         cards=", ".join(cards),
     )
-    parts = _counts(every, simulated), _sent_in(), _tables(every, simulated), [_unconfirmed(every)]
+    parts = _counts(every, simulated), section(), _sent_in(), _tables(every, simulated), [_unconfirmed(every)]
     return "".join([head, *chain(*parts)])
 
 

@@ -183,7 +183,10 @@ class SimulatedGPU:
         Counts: all as on CUDA, but for how many holes came, went and were at most, `inactive_split.*.allocated`,
                 `.freed` and `.peak`: they alone depend on the order of frees that follow one another directly.
         """
-        return self._allocator.memory_stats()
+        stats = self._allocator.memory_stats()
+        if not self.spec.rules.counts_rejections:
+            del stats["num_oom_rejections"]
+        return stats
 
     def memory_snapshot(self) -> list[dict]:
         """The segments and their blocks in the format of `torch.cuda.memory_snapshot`."""

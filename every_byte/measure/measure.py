@@ -73,7 +73,7 @@ def chosen(patterns: Sequence[str]) -> list[str]:
 
     Raises: ValueError for a pattern that names none.
     """
-    known = [*PROGRAMS, CONTEXT]
+    known = [CONTEXT, *PROGRAMS]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in known):
             raise ValueError(f"names must be those of the suite, with * and ?: got {pattern!r}; --list shows them.")
@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.list:
-        about = {name: made.__doc__ for name, made in (PROGRAMS | {CONTEXT: context_sizes}).items()}
+        about = {name: made.__doc__ for name, made in ({CONTEXT: context_sizes} | PROGRAMS).items()}
         print("\n".join(f"{name:<24} {doc.splitlines()[0]}" for name, doc in about.items()))
         return 0
     if reason := this_machine().reason or this_machine().cannot_be_simulated:

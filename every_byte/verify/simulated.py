@@ -56,13 +56,15 @@ class Environment:
         self.gpu.reset_peak_memory_stats()
 
 
-def run_case(case: Callable, card: str, torch_version: str = "") -> Environment:
+def run_case(case: Callable, card: str, torch_version: str = "", is_measured: bool = False) -> Environment:
     """Run a case on the simulated GPU of that card, by the rules of that version of PyTorch, as when it was recorded.
 
-    That was with Python's garbage collector off, cuDNN's attention allowed or not, and the memory that the case names.
+    That was with Python's garbage collector off, cuDNN's attention allowed or not, and the memory that the case names;
+    on a card, if `is_measured`, else over libraries that stand in for CUDA's.
     """
     spec = find_spec(GPUS[card])
-    spec = replace(spec, total_bytes=getattr(case, "memory_bytes", spec.total_bytes))
+    memory_bytes = getattr(case, "memory_bytes", spec.total_bytes)
+    spec = replace(spec, total_bytes=memory_bytes, over_stand_ins=not is_measured)
     torch.manual_seed(0)
     cudnn_sdp = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(case.cudnn_sdp)

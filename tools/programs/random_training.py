@@ -368,8 +368,9 @@ def on_cuda(seed: int) -> dict:
 def simulated(seed: int, gpu: str) -> dict:
     """A program on a simulated GPU."""
     from every_byte import SimulatedGPU
+    from every_byte.gpu.memory.versions import rules_here
 
-    with SimulatedGPU(gpu, cuda=True) as opened:
+    with SimulatedGPU(gpu, cuda=True, torch=rules_here().torch_version) as opened:
         found = ran(seed)
         return found | {
             "evidence": opened.evidence.to_json(),

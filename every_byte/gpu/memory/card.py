@@ -35,6 +35,8 @@ class GPUSpec:
     shares_memory: bool = field(default=False, compare=False)
     """Whether its memory is the computer's, of which the system and other programs take some."""
     context_is_stated: bool = False
+    over_stand_ins: bool = False
+    """Whether libraries that stand in for CUDA's are below PyTorch, as in recordings: cuDNN's engines take nothing."""
 
     @property
     def torch_version(self) -> str:

@@ -30,6 +30,8 @@ PUBLISHED = (
     Published(1008 * MiB, 7, "Titan V, PyTorch 1.3", "https://github.com/pytorch/pytorch/issues/28394"),
     Published(863 * MiB, 8, "A100, training nanoGPT", "https://erees.dev/transformer-memory/"),
     Published(1001 * MiB, 8, "RTX 3090, CUDA 11.1", "https://github.com/pytorch/pytorch/issues/54564"),
+    Published(749 * MiB, 9, "H200, PyTorch 2.11, after training steps", "tests/reference/cards/h200.json"),
+    Published(871 * MiB, 9, "H200, PyTorch 2.11, with cuDNN, cuFFT and cuSOLVER", "tests/reference/2.11.0/measured"),
     Published(828 * MiB, 12, "RTX 5090, ComfyUI with no model loaded", "its log, published"),
 )  # fmt: skip
 """Contexts of processes that run PyTorch, as nvidia-smi has them."""

@@ -95,6 +95,8 @@ class Rules:
     norms_by_chunk: bool = False
     """Whether norms of many tensors have one number for each chunk, found by offsets; else for each tensor as many as
     the longest has."""
+    counts_rejections: bool = True
+    """Whether `memory_stats` has `num_oom_rejections`."""
     is_verified: bool = True
     """Whether recordings of this version hold the simulated GPU to it."""
 
@@ -164,6 +166,7 @@ PYTORCH_2_11 = replace(
     extremes_are_found_apart=True,
     encoder_attention_wants_eighths=True,
     group_norm_widens_statistics=False,
+    counts_rejections=False,
 )
 PYTORCH_2_14 = replace(
     PYTORCH_2_13,

@@ -29,6 +29,7 @@ from .registry import (
 aten = torch.ops.aten
 
 outputs_alone("""elu_backward leaky_relu_backward softplus_backward hardsigmoid_ hardsigmoid_backward
+    elu_ leaky_relu leaky_relu_ selu_ celu_ hardtanh_ _conj_physical
     hardtanh_backward hardswish hardswish_ hardswish_backward hardshrink_backward softshrink_backward
     mish_ mish_backward rrelu_with_noise_backward threshold_ _prelu_kernel
     _prelu_kernel_backward masked_fill_ where complex polar glu glu_backward floor_divide floor_divide_ rsub addr

@@ -26,7 +26,8 @@ def fork_for_meta():
         ) -> Iterator[None]:
             if device_type == "meta" and attached():
                 devices, device_type = (), "cuda"
-            with original(devices, enabled, _caller, _devices_kw, device_type):
+            named = {} if device_type is None else {"device_type": device_type}  # whose default is the version's
+            with original(devices, enabled, _caller, _devices_kw, **named):
                 yield
 
         return fork_rng

@@ -368,3 +368,9 @@ def test_the_least_and_the_largest_number_are_found_apart_in_2_11():
 
     peaks = [taken_by(counted, v)[1].memory_stats()["requested_bytes.all.peak"] for v in ("2.11", "2.13")]
     assert peaks == [4000 + 8000, 4000 + 4 + 4 + 8000]
+
+
+def test_rejections_are_counted_from_2_13_on():
+    for version, is_counted in {"2.11": False, "2.13": True, "2.15": True}.items():
+        _, gpu = taken_by(lambda gpu: None, version)
+        assert ("num_oom_rejections" in gpu.memory_stats()) == is_counted

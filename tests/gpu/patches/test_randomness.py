@@ -1,8 +1,12 @@
 """What a program draws on the CPU after a checkpoint has computed again does not depend on the GPU."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
+
+from utils import SimulatedGPU
 
 
 def drawn(device: torch.device | str, use_reentrant: bool) -> list[list[int]]:
@@ -37,3 +41,16 @@ def test_a_program_forks_it_by_itself(gpu):
     with torch.random.fork_rng(enabled=False, device_type=gpu.device.type):
         torch.rand(3)
     assert not torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_version_whose_fork_rng_takes_no_none_for_a_kind_of_device_is_given_none(monkeypatch):
+    """2.11's has "cuda" by default, and raises for None."""
+
+    @contextmanager
+    def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="devices", device_type="cuda"):
+        assert device_type is not None
+        yield
+
+    monkeypatch.setattr(torch.random, "fork_rng", fork_rng)
+    with SimulatedGPU("a100-80gb"), torch.random.fork_rng(devices=()):
+        pass

@@ -10,12 +10,15 @@ import struct
 
 import torch
 
+from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.launch.units import div_up, must_repeat, round_up
 from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
 
 aten = torch.ops.aten
 RANDOM_STATE_BYTES = 16
+_ENGINE_BYTES, _ENGINE_ROUNDING = 256, 128
+"""What cuDNN's engine for attention always works in, and the multiple to which it rounds what else it does."""
 
 
 def rounded_head(d: int) -> int:
@@ -189,11 +192,27 @@ def _cudnn(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, r
     return out, kept, None, None, s, key.shape[2], seed, offset, None
 
 
+def _engine_bytes(spec: GPUSpec, n_bytes: int) -> int:
+    """What cuDNN's engine works in beside what its frontend plans; nothing over stand-ins for cuDNN.
+
+    Source: what an H200 took, with cuDNN 9.19: tests/reference/2.11.0/measured/attention.h200.json.gz.
+    """
+    return 0 if spec.over_stand_ins else n_bytes
+
+
 @takes(aten._scaled_dot_product_cudnn_attention.default)
 def cudnn_attention(call: Call) -> None:
-    """Seed and offset, output, logsumexp. The workspace that cuDNN's engine asks for is not known and not counted."""
+    """Seed and offset, output, logsumexp; meanwhile, for more than one query, 256 bytes that the engine asks for.
+
+    For one query it asked for none with 300 keys, and for 50,816 bytes in a case with more: that is not known.
+    """
     out, logsumexp, *_, seed, offset, _ = call.result
     call.place(seed, offset, out, *([logsumexp] if logsumexp is not None else []))
+    if n_bytes := _engine_bytes(call.memory.spec, _ENGINE_BYTES):
+        if out.shape[2] > 1:
+            call.while_taken(n_bytes)
+        else:
+            attached()[-1].not_modelled("aten::_scaled_dot_product_cudnn_attention (cuDNN's workspace)")
 
 
 @returns(aten._scaled_dot_product_cudnn_attention_backward.default)
@@ -203,12 +222,18 @@ def _cudnn_backward(gradient, query, key, value, *rest, **options):
 
 @takes(aten._scaled_dot_product_cudnn_attention_backward.default)
 def cudnn_attention_backward(call: Call) -> None:
-    """The gradients; a gradient with its last dimension together; the workspace that cuDNN's frontend plans.
+    """The gradients; a gradient with its last dimension together; one workspace.
 
-    Counts: in the workspace, a float32 gradient of the query and a float32 number a row. What the engine asks for
-            beyond that is not known and not counted.
+    Counts: in the workspace, what cuDNN's frontend plans, a float32 gradient of the query and a float32 number a row;
+            and the engine's 256 bytes, with the gradients of key and value for each head of the query where heads share
+            them, each rounded to 128 bytes.
     """
-    gradient, query = call.args[:2]
+    gradient, query, key, value = call.args[:4]
     call.place_all()
     call.hold(gradient.numel() * gradient.element_size() if gradient.stride(-1) != 1 else 0)
-    call.while_taken(query.numel() * 4 + query.numel() // query.shape[-1] * 4)
+    n_bytes, heads = _ENGINE_BYTES, query.shape[1]
+    if heads != key.shape[1]:
+        each = (x.numel() // x.shape[1] * heads * x.element_size() for x in (key, value))
+        n_bytes += sum(round_up(one, _ENGINE_ROUNDING) for one in each)
+    planned_bytes = query.numel() * 4 + query.numel() // query.shape[-1] * 4
+    call.while_taken(planned_bytes + _engine_bytes(call.memory.spec, n_bytes))

@@ -1,0 +1,102 @@
+"""What a card was measured to take, beside its simulation, in the words of book/measured_by_others.md.
+
+It reads tests/reference/VERSION/measured, which `tools/measured.py` and record_on_a_card.py write, and
+tests/reference/cards.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from every_byte.gpu.cases.files import read
+from every_byte.measure.comparing import differences
+from every_byte.measure.suite import NOT_FOLLOWED
+from every_byte.units import MiB
+from every_byte.verify.recordings import REFERENCE, unpacked
+from tools.measured import ADDRESSES, NOT_MODELLED, UNKNOWN, VALUES
+
+HEAD = """
+## Measured by us, on one card
+
+In November 2026 we had the use of an {gpu} for fifteen minutes, with PyTorch {torch} and driver {driver}. Everything
+below ran on it and on its simulation by the rules of that PyTorch. A program *agrees* when every counter is the same
+wherever it was read: requested, allocated, reserved and peak bytes, and of the recorded cases every allocation and free
+in order, with its size.
+
+| what ran | programs | agree | differ |
+|---|--:|--:|---|
+"""
+WORDS = {
+    ADDRESSES: "by where the driver puts segments",
+    NOT_MODELLED: "by what the report names as not modelled, cuDNN's workspaces above all",
+    VALUES: "by values that only a card computes",
+    UNKNOWN: "for reasons that we have not followed to their end",
+}
+ADDRESSES_TOLD = """
+**Where segments lie.** PyTorch takes, of free blocks of one size, the one with the lowest address, so the addresses
+that the driver gives can decide which block is cut and, with it, what stays reserved. The simulated card gives
+addresses in ascending order; the driver of this card does not. With its addresses put into the simulation,
+{n_placed} cases more agree. Without them, reserved bytes differ in {n_reserved} of {n_cases} cases, by
+{most_reserved:,d} bytes at most, and the peak of allocated bytes in {n_peak}, by {most_peak:,d}.
+
+**cuDNN's attention.** {n_attention} calls were measured. Their workspace follows a formula, which the simulated card
+now has: 256 bytes forward; backward 4 bytes for each number of the query and for each of its rows, 256 more, and where
+heads share keys and values, a gradient of both for each head of the query. With a single query it is not known.
+
+**The CUDA context.** {first} MiB after the first tensor, {product} MiB after the first matrix product, {trained} MiB
+after training steps.
+"""
+
+
+def section() -> Iterator[str]:
+    """The part of the page, for each card that was measured."""
+    for path in sorted(REFERENCE.glob("*/measured/*.json.xz")):
+        yield from _of_card(path, path.name.partition(".")[0])
+
+
+def _of_card(path: Path, card: str) -> Iterator[str]:
+    packed = unpacked(path)
+    about, cases = packed["about"], [case["compared"] for case in packed["cases"].values()]
+    yield HEAD.format(gpu=about["device_name"], torch=about["torch"], driver=about["driver"])
+    suite = json.loads((REFERENCE / "cards" / f"{card}.json").read_text(encoding="utf-8"))
+    held = [one for one in suite["programs"] if one["name"] not in NOT_FOLLOWED]
+    off = [one for one in held if any(map(differences, one["rows"]))]
+    yield _row("`every-byte measure`, its programs", len(held), "", len(off))
+    yield _row("recorded cases, as in `tests/reference`", len(cases), *_reasons(cases))
+    for what, name in (
+        ("programs of this page", "published"),
+        ("training programs drawn at random, three steps", "random"),
+        ("public programs such as nanoGPT and Hugging Face's Trainer, three steps", "programs"),
+    ):
+        rows = read(path.with_name(f"{name}.{card}.json.gz"))["rows"]
+        yield _row(what, len(rows), "", sum(row["measured"] != row["simulated"] for row in rows))
+    yield ADDRESSES_TOLD.format(
+        n_cases=len(cases),
+        n_placed=sum(case.get("why") == ADDRESSES for case in cases),
+        **_largest(cases, "reserved"),
+        **_largest(cases, "peak"),
+        n_attention=len(read(path.with_name(f"attention.{card}.json.gz"))["rows"]),
+        **dict(zip(("first", "product", "trained"), _mib(suite["context"]["sizes_bytes"]), strict=True)),
+    )
+
+
+def _row(what: str, n: int, why: str, n_off: int) -> str:
+    return f"| {what} | {n:,d} | {n - n_off:,d} | {why or n_off or ''} |\n"
+
+
+def _reasons(cases: list[dict]) -> tuple[str, int]:
+    """Why cases differ, each reason with its number, and how many do."""
+    counted = Counter(case["why"] for case in cases if "why" in case)
+    return "; ".join(f"{n} {WORDS[why]}" for why, n in counted.most_common()), counted.total()
+
+
+def _largest(cases: list[dict], figure: str) -> dict[str, int]:
+    """In how many cases a figure differs by addresses alone, and by how much at most."""
+    marks = [case["plain"]["marks"] for case in cases if case.get("why") == ADDRESSES]
+    off = [abs(found[figure][1]) for found in marks if figure in found]
+    return {f"n_{figure}": len(off), f"most_{figure}": max(off, default=0)}
+
+
+def _mib(sizes: dict[str, int]) -> Iterator[int]:
+    return (round(n_bytes / MiB) for n_bytes in sizes.values())
