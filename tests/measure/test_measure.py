@@ -130,7 +130,7 @@ def test_a_context_that_was_not_measured_fails_and_one_that_was_says_whose_it_is
 def test_names_are_those_of_the_suite():
     assert measure.chosen([]) == [measure.CONTEXT, *PROGRAMS]
     assert measure.chosen(["gpt_*", "context"]) == [
-        *("gpt_under_autocast", "gpt_in_half_precision", "gpt_with_checkpoints", "gpt_with_accumulation", "context")
+        *("context", "gpt_under_autocast", "gpt_in_half_precision", "gpt_with_checkpoints", "gpt_with_accumulation")
     ]
     with pytest.raises(ValueError, match="must be those of the suite, with .*: got 'gtp'"):
         measure.chosen(["gtp"])
