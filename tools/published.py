@@ -28,9 +28,9 @@ HEAD = """# Measured by others
 
 Other people measured memory on real cards and published what they saw: in the benchmark of Liger-Kernel, in reports of
 PyTorch's and other repositories, and in the training logs of models on Hugging Face. We rewrote each of their programs
-and ran it on the simulated card. Of {n} figures from {n_sources} sources, published from {first} to {last}, {met} are
-met in every digit that the source prints; the other {off} differ, and the tables say why. The sources name these cards:
-{cards}.
+(`tests/published/rebuilt`: a row names a file, a function in it and its arguments) and ran it on the simulated card. Of
+{n} figures from {n_sources} sources, published from {first} to {last}, {met} are met in every digit that the source
+prints; the other {off} differ, and the tables say why. The sources name these cards: {cards}.
 
 A figure is *met* when the simulated number, printed in the source's unit and with the source's digits, is the same
 text. Liger-Kernel keeps its figures as float32 numbers of MiB, so the simulated ones are rounded to float32 too. We

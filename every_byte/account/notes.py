@@ -9,6 +9,7 @@ from every_byte.gpu.cuda.extensions import EXTENSION
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.memory.versions import runs_another, verified
 from every_byte.ledger.trace import Trace
+from every_byte.units import short
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,10 @@ def notes_of(trace: Trace) -> list[Note]:
 
 
 _TRITON, _CUDNN = "Triton kernel ", " (cuDNN's "
+N_CONVOLUTIONS, CONVOLUTION_BYTES = 224, 2_199_470_096
+"""How many convolutions of published networks were measured on an H200 with PyTorch 2.11; the most cuDNN took for one.
+
+Source: tests/reference/2.11.0/measured/convolutions.h200.json.gz."""
 _MOST_FILES = 3
 
 
@@ -201,7 +206,10 @@ def _of_cudnn(names: list[str]) -> Note | None:
     reserve = ", nor the reserve that it keeps for backward" if any("reserve" in name for name in names) else ""
     why = f"what these return is counted; what cuDNN takes meanwhile is not known{reserve}"
     what = f"cuDNN's workspaces are not modelled ({', '.join(operators)})"
-    return Note(what, why, f"leave some room; {_MEASURED}")
+    room = "leave some room"
+    if any("convolution" in name for name in operators):
+        room += f": on an H200, {N_CONVOLUTIONS} convolutions took from nothing to {short(CONVOLUTION_BYTES)} each"
+    return Note(what, why, f"{room}; {_MEASURED}")
 
 
 def not_counted(trace: Trace) -> str:
@@ -234,6 +242,6 @@ def _read(places: list[str]) -> Note | None:
         f"values that are computed were read, as zeros, at {named}",
         "nothing is computed here, and a card gives the program others: what it allocates because of one, as a "
         "batch whose size is a count, or a loop that waits for a loss, is another there",
-        "where it only prints or logs them, the bytes are the same",
+        "where it prints or logs single numbers, the bytes are the same",
         is_of_values=True,
     )

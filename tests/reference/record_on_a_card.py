@@ -35,11 +35,6 @@ def _random(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     return torch.randn(*shape, device=DEVICE, dtype=dtype, requires_grad=True)
 
 
-def _call(function: Callable, *args, **kwargs) -> Call:
-    said = {key: str(value).removeprefix("torch.") for key, value in kwargs.items()}
-    return said, lambda: function(*args, **kwargs)
-
-
 # ------------------------------------------------------------------------------------------------------------ attention
 
 SHAPES = (  # batch, heads of query, heads of key and value, queries, keys, dimensions of a head, and of a value
@@ -125,23 +120,22 @@ CONVOLUTIONS = {  # channels in and out, kernel, stride, padding, groups, height
 
 
 def convolutions() -> Iterator[Call]:
-    """Convolutions as in published networks, with and without TF32, channels-last and `cudnn.benchmark`."""
-    every = itertools.product(
-        CONVOLUTIONS, (8, 64), ("float32", "tf32", "float16", "bfloat16"), (False, True), (False, True)
-    )
-    for name, n, dtype, is_last, benchmark in every:
+    """Convolutions as in published networks, with and without TF32, and channels-last; `cudnn.benchmark` is off."""
+    torch.backends.cudnn.benchmark = False
+    every = itertools.product(CONVOLUTIONS, (8, 64), ("float32", "tf32", "float16", "bfloat16"), (False, True))
+    for name, n, dtype, is_last in every:
         c_in, c_out, k, stride, padding, groups, side = CONVOLUTIONS[name]
-        torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = dtype == "tf32", benchmark
+        torch.backends.cudnn.allow_tf32 = dtype == "tf32"
         kind = torch.float32 if dtype == "tf32" else getattr(torch, dtype)
         order = torch.channels_last if is_last else torch.contiguous_format
         x, w = (
             torch.randn(shape, device=DEVICE, dtype=kind).contiguous(memory_format=order).requires_grad_()
             for shape in ((n, c_in, side, side), (c_out, c_in // groups, k, k))
         )
-        said = {"name": name, "n": n, "dtype": dtype, "channels_last": is_last, "benchmark": benchmark}
+        said = {"name": name, "n": n, "dtype": dtype, "channels_last": is_last}
         yield said, lambda x=x, w=w, how=(stride, padding, 1, groups): F.conv2d(x, w, None, *how)
         torch.cuda.empty_cache()
-    torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = True, False
+    torch.backends.cudnn.allow_tf32 = True
 
 
 def recurrent() -> Iterator[Call]:

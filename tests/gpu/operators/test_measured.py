@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from every_byte import SimulatedGPU
+from every_byte.account.notes import CONVOLUTION_BYTES, N_CONVOLUTIONS
 from every_byte.gpu.cases.files import read
 from every_byte.gpu.cases.programs import load_module
 from every_byte.gpu.memory.specs import find_spec
@@ -95,3 +96,9 @@ def test_over_stand_ins_its_engine_takes_nothing():
                 torch.nn.functional.scaled_dot_product_attention(x, x, x)
             peaks.append(gpu.max_memory_allocated())
     assert peaks[0] - peaks[1] == 512
+
+
+def test_the_note_on_convolutions_has_what_was_measured():
+    rows = read(MEASURED / "convolutions.h200.json.gz")["rows"]
+    freed = [-n_bytes for row in rows for n_bytes in row["forward"] + row["backward"] if n_bytes < 0]
+    assert (len(rows), max(freed)) == (N_CONVOLUTIONS, CONVOLUTION_BYTES)
