@@ -36,7 +36,9 @@ def sentences(report: "Report", where: str = "above") -> str:
             "The program ended by an error: what it would have allocated after that is in no figure, and a card may "
             "not have stopped there."
         )
-    return f"{' '.join(said)} The size of the CUDA context is {report.spec.context_said}.{_nccl(report)}"
+    context = f"The size of the CUDA context is {report.spec.context_said}"
+    placed = "where the driver puts segments, on which reserved bytes can depend, is assumed"
+    return f"{' '.join(said)} {context}; {placed}.{_nccl(report)}"
 
 
 def _headline(report: "Report", where: str) -> str:
