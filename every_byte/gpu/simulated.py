@@ -183,10 +183,8 @@ class SimulatedGPU:
         Counts: all as on CUDA, but for how many holes came, went and were at most, `inactive_split.*.allocated`,
                 `.freed` and `.peak`: they alone depend on the order of frees that follow one another directly.
         """
-        stats = self._allocator.memory_stats()
-        if not self.spec.rules.counts_rejections:
-            del stats["num_oom_rejections"]
-        return stats
+        missing = () if self.spec.rules.counts_rejections else ("num_oom_rejections",)
+        return {key: n for key, n in self._allocator.memory_stats().items() if key not in missing}
 
     def memory_snapshot(self) -> list[dict]:
         """The segments and their blocks in the format of `torch.cuda.memory_snapshot`."""
