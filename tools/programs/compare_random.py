@@ -37,7 +37,7 @@ def on_card(card: str, first: int, last: int) -> list[tuple[dict, dict]]:
     """Each program on a card: simulated, and over the CUDA build."""
     seeds = [str(PROGRAM), str(first), str(last)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    ours = lines_of([sys.executable, *seeds, "--gpu", GPUS[card]], PYTHONPATH=path)
+    ours = lines_of([sys.executable, *seeds, "--gpu", GPUS[card], "--over-stand-ins"], PYTHONPATH=path)
     theirs = lines_of([str(ROOT / "tools" / "cuda_build" / "run.sh"), *seeds], STUB_CUDA_GPU=card)
     return list(zip(ours, theirs, strict=True))
 

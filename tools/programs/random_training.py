@@ -12,6 +12,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -365,12 +366,14 @@ def on_cuda(seed: int) -> dict:
     return ran(seed)
 
 
-def simulated(seed: int, gpu: str) -> dict:
+def simulated(seed: int, gpu: str, over_stand_ins: bool) -> dict:
     """A program on a simulated GPU."""
     from every_byte import SimulatedGPU
+    from every_byte.gpu.memory.specs import find_spec
     from every_byte.gpu.memory.versions import rules_here
 
-    with SimulatedGPU(gpu, cuda=True, torch=rules_here().torch_version) as opened:
+    spec = replace(find_spec(gpu), rules=rules_here(), over_stand_ins=over_stand_ins)
+    with SimulatedGPU(spec, cuda=True) as opened:
         found = ran(seed)
         return found | {
             "evidence": opened.evidence.to_json(),
@@ -395,11 +398,12 @@ def main() -> None:
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int)
     parser.add_argument("--gpu", default="", help="a simulated GPU; default: this process's cuda")
+    parser.add_argument("--over-stand-ins", action="store_true", help="as where stub libraries stand in for CUDA's")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     gc.disable()
     for seed in range(options.first, options.last):
-        found = simulated(seed, options.gpu) if options.gpu else on_cuda(seed)
+        found = simulated(seed, options.gpu, options.over_stand_ins) if options.gpu else on_cuda(seed)
         print(json.dumps(found), flush=True)
 
 
