@@ -188,5 +188,11 @@ CHANGES = [
         "what indexes are found at once.",
         ("attention_of_nothing_is_zeros", "group_norm_widens_statistics", "extremes_are_found_apart"),
     ),
+    Change(
+        "2.13", "Requests that the allocator rejects itself",
+        "With `throw_on_cudamalloc_oom` the allocator rejects what exceeds its limit before it asks the driver, and "
+        "`memory_stats` counts this as `num_oom_rejections`. 2.11 knows neither.",
+        ("counts_rejections",),
+    ),
 ]  # fmt: skip
 """By version, the newest first, and what weighs most first."""
