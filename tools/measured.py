@@ -1,4 +1,6 @@
-"""Compares what was recorded on a card with its simulation, and packs both: `python tools/measured.py FOLDER`.
+"""Compares what was recorded on a card with its simulation, and packs both.
+
+    python tools/measured.py FOLDER --about tests/reference/cards/CARD.json
 
 FOLDER holds what `python -m every_byte.gpu.record` wrote on a card, each file of cases in its folder of
 tests/reference. Each case runs on a simulation of that card by the PyTorch that it was recorded with, which has to be
@@ -33,8 +35,8 @@ from every_byte.verify.recordings import REFERENCE, files_of_cases, pack  # noqa
 
 FIGURES = ("requested", "allocated", "reserved", "peak")
 ADDRESSES, NOT_MODELLED, VALUES, UNKNOWN = "addresses", "not modelled", "values", "unknown"
-"""Why a case differs: the driver puts segments elsewhere; an operator takes what is not known; the program reads values
-that only a card computes; and none of these."""
+"""What a case has that differs: it agrees with the card's addresses, which is tried; or an operator that is not
+modelled; or values that it reads, which only a card computes; or none of these."""
 
 
 @contextmanager
@@ -61,7 +63,7 @@ def differences(run: simulated.Environment, recording: dict) -> dict:
     """How many events are not the card's; and of each figure how many marks, and the largest difference in bytes."""
     ours = in_order(simulated.up_to_last_mark(run.gpu.trace.sequence()))
     theirs = in_order(Trace.from_recording(recording).sequence())
-    pairs = [*zip(run.marks, recording["marks"], strict=False)]
+    pairs = [*zip(run.marks, recording["marks"], strict=True)]
     off = {figure: [one[figure] - other[figure] for one, other in pairs] for figure in FIGURES}
     return {
         "events": sum(one != other for one, other in itertools.zip_longest(ours, theirs)),
@@ -132,6 +134,8 @@ def main() -> int:
             file = Path(apart) / f"{key.replace('/', '.')}.json"
             if file.exists():
                 cases[key] = recording | {"compared": json.loads(file.read_text(encoding="utf-8"))}
+    if missing := [key for key, _, _ in todo if key not in cases]:
+        print(f"not compared, and not in the file: {', '.join(missing)}", file=sys.stderr)
     version, card = about["torch"].partition("+")[0], asked.about.stem
     facts = ("device_name", "capability", "total_bytes", "multiprocessors", "driver", "torch")
     kept = {key: about[key] for key in facts}
@@ -139,7 +143,7 @@ def main() -> int:
     for key, recording in cases.items():
         if why := recording["compared"].get("why"):
             print(f"{key:60s} {why:14s} {json.dumps(recording['compared']['plain'])}")
-    return 0
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """What a card was measured to take, beside its simulation, in the words of book/measured_by_others.md.
 
-It reads tests/reference/VERSION/measured, which `tools/measured.py` and record_on_a_card.py write, and
-tests/reference/cards.
+It reads tests/reference/VERSION/measured and tests/reference/cards.
 """
 
 import json
@@ -20,29 +19,32 @@ HEAD = """
 ## Measured by us, on one card
 
 In November 2026 we had the use of an {gpu} for fifteen minutes, with PyTorch {torch} and driver {driver}. Everything
-below ran on it and on its simulation by the rules of that PyTorch. A program *agrees* when every counter is the same
-wherever it was read: requested, allocated, reserved and peak bytes, and of the recorded cases every allocation and free
-in order, with its size.
+in this section ran on it and on its simulation by the rules of that PyTorch. A program *agrees* when every counter that
+was read is the same: allocated, reserved and peak bytes, requested ones too but for the public programs, and of the
+recorded cases every allocation and free, with its size and in order but for frees that follow one another. The
+simulations were run on the day of the measurement.
 
 | what ran | programs | agree | differ |
 |---|--:|--:|---|
 """
 WORDS = {
-    ADDRESSES: "by where the driver puts segments",
-    NOT_MODELLED: "by what the report names as not modelled, cuDNN's workspaces above all",
-    VALUES: "by values that only a card computes",
-    UNKNOWN: "for reasons that we have not followed to their end",
+    ADDRESSES: "agree with the card's addresses of segments put in",
+    NOT_MODELLED: "have an operator that the report names as not modelled",
+    VALUES: "read values that only a card computes",
+    UNKNOWN: "differ for reasons that we have not followed to their end",
 }
-ADDRESSES_TOLD = """
-**Where segments lie.** PyTorch takes, of free blocks of one size, the one with the lowest address, so the addresses
+DETAILS = """
+**Where segments are.** PyTorch takes, of free blocks of one size, the one with the lowest address, so the addresses
 that the driver gives can decide which block is cut and, with it, what stays reserved. The simulated card gives
 addresses in ascending order; the driver of this card does not. With its addresses put into the simulation,
-{n_placed} cases more agree. Without them, reserved bytes differ in {n_reserved} of {n_cases} cases, by
-{most_reserved:,d} bytes at most, and the peak of allocated bytes in {n_peak}, by {most_peak:,d}.
+{n_placed} of the {n_cases} recorded cases more agree. Without them, reserved bytes of these differ in {n_reserved}, by
+{most_reserved:,d} bytes at most, and the peak of allocated bytes in {n_peak}, by {most_peak:,d}. The other programs
+were not tried so.
 
 **cuDNN's attention.** {n_attention} calls were measured. Their workspace follows a formula, which the simulated card
 now has: 256 bytes forward; backward 4 bytes for each number of the query and for each of its rows, 256 more, and where
-heads share keys and values, a gradient of both for each head of the query. With a single query it is not known.
+heads share keys and values, a gradient of both for each head of the query, each rounded up to 128 bytes. What it takes
+forward for a single query is not known.
 
 **The CUDA context.** {first} MiB after the first tensor, {product} MiB after the first matrix product, {trained} MiB
 after training steps.
@@ -52,7 +54,9 @@ after training steps.
 def section() -> Iterator[str]:
     """The part of the page, for each card that was measured."""
     for path in sorted(REFERENCE.glob("*/measured/*.json.xz")):
-        yield from _of_card(path, path.name.partition(".")[0])
+        card = path.name.removesuffix(".json.xz")
+        if "." not in card:  # else what one kind of program took, as compiled.h200.json.xz
+            yield from _of_card(path, card)
 
 
 def _of_card(path: Path, card: str) -> Iterator[str]:
@@ -65,13 +69,13 @@ def _of_card(path: Path, card: str) -> Iterator[str]:
     yield _row("`every-byte measure`, its programs", len(held), "", len(off))
     yield _row("recorded cases, as in `tests/reference`", len(cases), *_reasons(cases))
     for what, name in (
-        ("programs of this page", "published"),
+        ("programs of this page, with their arguments", "published"),
         ("training programs drawn at random, three steps", "random"),
         ("public programs such as nanoGPT and Hugging Face's Trainer, three steps", "programs"),
     ):
         rows = read(path.with_name(f"{name}.{card}.json.gz"))["rows"]
         yield _row(what, len(rows), "", sum(row["measured"] != row["simulated"] for row in rows))
-    yield ADDRESSES_TOLD.format(
+    yield DETAILS.format(
         n_cases=len(cases),
         n_placed=sum(case.get("why") == ADDRESSES for case in cases),
         **_largest(cases, "reserved"),

@@ -56,7 +56,7 @@ UNCONFIRMED = """
 ## What no published figure has confirmed yet
 
 - **Fused attention, in published figures.** No published figure comes from a program that runs flash attention or
-  memory-efficient attention; on our card they agree.
+  memory-efficient attention.
 - **cuDNN's workspaces, but for attention.** The simulated card has none for convolutions and recurrent layers. Above,
   convolutions agree where cuDNN asked for none and differ where it asked for one.
 - **Optimizers.** Two of the programs above take steps: PyTorch's recipe of mixed precision with SGD, which keeps no

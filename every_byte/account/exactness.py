@@ -37,7 +37,7 @@ def sentences(report: "Report", where: str = "above") -> str:
             "not have stopped there."
         )
     context = f"The size of the CUDA context is {report.spec.context_said}"
-    placed = "where the driver puts segments, on which reserved bytes can depend, is assumed"
+    placed = "where the driver puts segments is not known, and reserved, rarely allocated, bytes can depend on it"
     return f"{' '.join(said)} {context}; {placed}.{_nccl(report)}"
 
 

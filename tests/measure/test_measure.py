@@ -19,7 +19,7 @@ FILES = sorted((ROOT / "tests" / "reference" / "cards").glob("*.json"))
 READING = dict.fromkeys(COUNTERS, 512)
 BY_ADDRESSES = {"reserved": 2_097_152, "peak_reserved": 2_097_152}
 KNOWN = {("h200", "gpt_with_checkpoints"): {"step 2": BY_ADDRESSES, "zero_grad 2": BY_ADDRESSES}}
-"""What a card counted beyond its simulation: its driver puts segments elsewhere, and one more is bought."""
+"""What a card counted beyond its simulation: one segment more, as where its driver puts segments elsewhere."""
 
 
 def row(**off: int) -> dict:

@@ -36,7 +36,7 @@ class GPUSpec:
     """Whether its memory is the computer's, of which the system and other programs take some."""
     context_is_stated: bool = False
     over_stand_ins: bool = False
-    """Whether libraries that stand in for CUDA's are below PyTorch, as in recordings: cuDNN's engines take nothing."""
+    """Whether stub libraries replace CUDA's below PyTorch, as in recordings; cuDNN's engines then take no workspace."""
 
     @property
     def torch_version(self) -> str:

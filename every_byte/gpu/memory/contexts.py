@@ -31,10 +31,11 @@ PUBLISHED = (
     Published(863 * MiB, 8, "A100, training nanoGPT", "https://erees.dev/transformer-memory/"),
     Published(1001 * MiB, 8, "RTX 3090, CUDA 11.1", "https://github.com/pytorch/pytorch/issues/54564"),
     Published(749 * MiB, 9, "H200, PyTorch 2.11, after training steps", "tests/reference/cards/h200.json"),
-    Published(871 * MiB, 9, "H200, PyTorch 2.11, with cuDNN, cuFFT and cuSOLVER", "tests/reference/2.11.0/measured"),
+    Published(871 * MiB, 9, "H200, cuDNN, cuFFT, cuSOLVER loaded", "tests/reference/2.11.0/measured/context.h200.json"),
     Published(828 * MiB, 12, "RTX 5090, ComfyUI with no model loaded", "its log, published"),
 )  # fmt: skip
-"""Contexts of processes that run PyTorch, as nvidia-smi has them."""
+"""Contexts of processes that run PyTorch, as nvidia-smi has them; of the H200, which was measured for this book, what
+lies outside PyTorch's allocator, kernels loaded when they are used."""
 
 
 def context_range(capability: tuple[int, int]) -> tuple[int, int]:

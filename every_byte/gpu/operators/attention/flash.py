@@ -18,7 +18,8 @@ from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, 
 aten = torch.ops.aten
 RANDOM_STATE_BYTES = 16
 _ENGINE_BYTES, _ENGINE_ROUNDING = 256, 128
-"""What cuDNN's engine for attention always works in, and the multiple to which it rounds what else it does."""
+"""Bytes that cuDNN's engine for attention works in, one query apart, and the multiple to which it rounds the gradients
+of shared keys and values."""
 
 
 def rounded_head(d: int) -> int:
@@ -195,6 +196,7 @@ def _cudnn(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=False, r
 def _engine_bytes(spec: GPUSpec, n_bytes: int) -> int:
     """What cuDNN's engine works in beside what its frontend plans; nothing over stand-ins for cuDNN.
 
+    Unit:   bytes.
     Source: what an H200 took, with cuDNN 9.19: tests/reference/2.11.0/measured/attention.h200.json.gz.
     """
     return 0 if spec.over_stand_ins else n_bytes
@@ -204,7 +206,7 @@ def _engine_bytes(spec: GPUSpec, n_bytes: int) -> int:
 def cudnn_attention(call: Call) -> None:
     """Seed and offset, output, logsumexp; meanwhile, for more than one query, 256 bytes that the engine asks for.
 
-    For one query it asked for none with 300 keys, and for 50,816 bytes in a case with more: that is not known.
+    For one query it asked for none with 300 keys, and for 50,816 or 26,240 bytes with more: the rule is not known.
     """
     out, logsumexp, *_, seed, offset, _ = call.result
     call.place(seed, offset, out, *([logsumexp] if logsumexp is not None else []))
