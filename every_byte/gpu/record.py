@@ -33,7 +33,8 @@ def command_for(name: str, keep_events: bool, arguments: argparse.Namespace) -> 
 def record_here(name: str, arguments: argparse.Namespace) -> None:
     """Record one case in this process and write its file."""
     gpu = LiveGPU()
-    result = record_case(load_cases(arguments.cases)[name], gpu, keep_events=bool(arguments.events))
+    case = load_cases(arguments.cases)[name]
+    result = record_case(case, gpu, keep_events=bool(arguments.events), keep_segments=True)
     result = description(gpu) | {"case": name} | result
     print(summary(result, write(result, arguments.out)))
 

@@ -53,10 +53,13 @@ class Recorder:
         self.gpu.reset_peak_memory_stats()
 
 
-def record_case(case: Callable, gpu: LiveGPU, keep_events: bool, labels: bool = True) -> dict:
+def record_case(
+    case: Callable, gpu: LiveGPU, keep_events: bool, labels: bool = True, keep_segments: bool = False
+) -> dict:
     """Run a case on a GPU, in a process where nothing has run on it, and return what its file holds of the run.
 
-    Without labels, events do not say which operator asked for them, which takes most of the time.
+    Without labels, events do not say which operator asked for them, which takes most of the time. With segments, it
+    holds each one that was bought, in order: its bytes, and the address that the driver gave.
 
     Raises: ValueError if the result does not add up.
     """
@@ -80,6 +83,9 @@ def record_case(case: Callable, gpu: LiveGPU, keep_events: bool, labels: bool = 
     result = {"cudnn_sdp": case.cudnn_sdp, "marks": recorder.marks}
     if settings := settings_of(case):
         result = {"settings": settings} | result | {"stats": recorder.stats}
+    if keep_segments:
+        bought = (entry for entry in trace if entry["action"] == "segment_alloc")
+        result["segments"] = [[entry["size"], entry["addr"]] for entry in bought]
     return result | ({"events": events} if keep_events else {})
 
 

@@ -1,4 +1,4 @@
-"""What was measured on a card beyond what recordings can tell: cuDNN's attention, beside its simulation."""
+"""cuDNN's attention and convolutions as a card took them, compared with their simulation and with what is said."""
 
 from dataclasses import replace
 
