@@ -49,9 +49,9 @@ def context_range(capability: tuple[int, int]) -> tuple[int, int]:
 
 
 def stated_context(said: int | str, total_bytes: int) -> int:
-    """The bytes of a context that the user states: a number, or a size such as "863MiB".
+    """The bytes of a context that the user states: a number, or a size such as "863MiB"; 0 leaves it out.
 
-    Raises: ValueError for what is neither, and for more than the GPU has.
+    Raises: ValueError for what is neither, for more than the GPU has, and for bytes that must have been meant as MiB.
     """
     n_bytes = 0 if said in (0, "0") and not isinstance(said, bool) else number_of_bytes(said)
     if n_bytes is None:
@@ -59,6 +59,10 @@ def stated_context(said: int | str, total_bytes: int) -> int:
     if n_bytes >= total_bytes:
         raise ValueError(
             f"context must be less than the GPU's memory: got {n_bytes:,d} bytes of {total_bytes:,d}; try 863MiB."
+        )
+    if 0 < n_bytes < MiB:
+        raise ValueError(
+            f'context must be 0 or at least 1 MiB: got {said!r}, {n_bytes:,d} bytes; write it as "863MiB".'
         )
     return n_bytes
 

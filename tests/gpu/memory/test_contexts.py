@@ -132,6 +132,12 @@ def test_what_is_no_size(said):
         stated_context(said, 2 * GiB)
 
 
+@pytest.mark.parametrize("said", ["863", 863, "863 KiB"])
+def test_bytes_that_were_meant_as_mebibytes(said):
+    with pytest.raises(ValueError, match="context must be 0 or at least 1 MiB"):
+        stated_context(said, 2 * GiB)
+
+
 def test_more_than_there_is():
     with pytest.raises(ValueError, match="context must be less than the GPU's memory: got 15,655,829,504 bytes of"):
         SimulatedGPU("t4", context_bytes=T4.total_bytes)
