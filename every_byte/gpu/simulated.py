@@ -63,7 +63,7 @@ class SimulatedGPU:
     ) -> None:
         self.spec = simulated_spec(name, torch, context_bytes)
         self._memory = Memory(self.spec, Environment.read(settings), AsCuda() if cuda is True else cuda or None)
-        self._memory.take_over(holding)
+        self._memory.adopt(holding)
         self._mode = Dispatch(self._memory, owner=self)
         self._mode.observer = self._observer = Observer(self._memory)
         self._mode.numbering = Numbering()

@@ -24,7 +24,7 @@ def program(seed: int, text: str = "") -> Requests:
         requests.append((len(requests), len(requests), n_bytes, 0))
         return requests[-1][1]
 
-    def give_back(number: int) -> None:
+    def free(number: int) -> None:
         requests.append((len(requests), number, 0, 0))
 
     for slot, n_bytes in enumerate(sizes):
@@ -34,11 +34,11 @@ def program(seed: int, text: str = "") -> Requests:
         for slot, n_bytes, stays in plan:
             passing.append(ask(n_bytes))
             old, kept[slot] = kept[slot], ask(sizes[slot])
-            give_back(old)
+            free(old)
             if not stays:
-                give_back(passing.pop())
+                free(passing.pop())
         for number in passing:
-            give_back(number)
+            free(number)
     renamed = {found[slot]: kept[slot] for slot in found if found[slot] != kept[slot]}
     return Requests(requests, start, AllocatorSettings.parse(text), renamed)
 

@@ -153,7 +153,7 @@ def _cuda_cudaCachingAllocator_raw_alloc(n_bytes: int, stream: int = 0) -> int:
     outer = memory.streams.current
     memory.streams.switch(stream)
     try:
-        block, number = memory.take(n_bytes, "raw allocation")
+        block, number = memory.allocate(n_bytes, "raw allocation")
     finally:
         memory.streams.switch(outer)
     _raw.setdefault(memory, {})[block.address] = block, number
@@ -164,7 +164,7 @@ def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
     memory = standing_for_cuda().memory
     if address not in (blocks := _raw.get(memory, {})):
         raise RuntimeError(f"invalid device pointer: {address:#x}")
-    memory.give_back(*blocks.pop(address))
+    memory.free(*blocks.pop(address))
 
 
 def _cuda_ipc_collect() -> None:

@@ -192,10 +192,10 @@ class Dispatch(TorchDispatchMode):
         memory = self.memory
         memory.operation = operation.name
         self.note_run(operation, args, kwargs)
-        if operation.take is not None:
+        if operation.allocate is not None:
             if memory.trace.calls is not None:
                 memory.trace.calls[len(memory.trace.events)] = described(operation.func, args, kwargs)
-            registry.Call(operation.func, args, kwargs, result, memory).take_by(operation.take)
+            registry.Call(operation.func, args, kwargs, result, memory).follow(operation.allocate)
             return
         if operation not in self._checked:
             self._check_modelled(operation)

@@ -18,7 +18,7 @@ _MAY_MIX = (aten._to_copy.default, aten.copy_.default, aten._foreach_copy_.defau
 class Operation:
     """One operator, as a dispatch mode asks of it at each call.
 
-    `run` makes its results on meta tensors, `take` repeats what it allocates (None: its outputs, as they come);
+    `run` makes its results on meta tensors, `allocate` repeats what it allocates (None: its outputs, as they come);
     `on_sparse` does both where a tensor is sparse. `answer` reads values, `plan` is what becomes known by it. One that
     `is_composite` is taken apart: by PyTorch, where `inference_mode` lets it come here whole, or as CUDA's host code
     does, at all times. `has_lists` is whether it indexes, perhaps by tensors of the CPU; `may_mix` whether CUDA, too,
@@ -27,21 +27,32 @@ class Operation:
     """
 
     __slots__ = (
-        *("func", "name", "run", "take", "on_sparse", "answer", "plan", "is_composite", "is_pointwise", "is_addition"),
+        *(
+            "func",
+            "name",
+            "run",
+            "allocate",
+            "on_sparse",
+            "answer",
+            "plan",
+            "is_composite",
+            "is_pointwise",
+            "is_addition",
+        ),
         *("in_formulas", "has_lists", "may_mix", "is_view", "refusals", "writes"),
     )
 
     def __init__(self, func: torch._ops.OpOverload) -> None:
         registry.import_late(func.namespace)
         self.func, self.name = func, func.name()
-        self.run, self.take = registry.RETURNS.get(func, func), registry.TAKES.get(func)
+        self.run, self.allocate = registry.RETURNS.get(func, func), registry.ALLOCATES.get(func)
         self.on_sparse = registry.ON_SPARSE.get(func)
         self.answer, self.plan = ASKED.get(func), plan_of(func)
         self.is_composite = registry.is_composed(func)
         self.is_pointwise, self.is_addition = torch.Tag.pointwise in func.tags, func is aten.add.Tensor
         self.in_formulas, self.has_lists = func in IN_FORMULAS, func in _INDEXING
         self.may_mix = self.has_lists or self.is_composite or func in _MAY_MIX
-        self.is_view = func.is_view and self.take is None and not self.is_composite
+        self.is_view = func.is_view and self.allocate is None and not self.is_composite
         self.refusals, self.writes = refusals_of(self.name), places_written(func)
 
     def refuse(self, dtype: torch.dtype | None, args, kwargs) -> None:

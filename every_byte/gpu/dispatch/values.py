@@ -80,7 +80,7 @@ def _came(mode, func, target, source: torch.Tensor, is_known: bool, non_blocking
         mode.tell_unknown(func.name())
         mark(target)
     mode.memory.operation = func.name()
-    mode.memory.while_taken(*stages(target, source, non_blocking))
+    mode.memory.allocate_and_free(*stages(target, source, non_blocking))
 
 
 def _assigned_number(mode, func, args, kwargs):

@@ -34,7 +34,7 @@ class Blocks:
                 else:
                     self._used[block["address"]] = what
 
-    def take(self, address: int, n_bytes: int) -> int:
+    def allocate(self, address: int, n_bytes: int) -> int:
         """The size of the block that a request of `n_bytes` got; 0 where that is not known."""
         if address not in self._free:
             self.is_known = False
@@ -56,7 +56,7 @@ class Blocks:
         """The size of a block in use; 0 where there is none."""
         return self._used.get(address, (0, False))[0]
 
-    def give_back(self, address: int) -> None:
+    def free(self, address: int) -> None:
         """A block is free again, and joined with the free ones beside it."""
         if address not in self._used:
             self.is_known = False

@@ -121,12 +121,12 @@ class History:
     def _read(self, entry: dict) -> None:
         action, address, n_bytes = entry["action"], entry.get("addr", 0), entry["size"]
         if action == "alloc":
-            block_bytes = self._blocks.take(address, n_bytes)
+            block_bytes = self._blocks.allocate(address, n_bytes)
             self._add(address, n_bytes, block_bytes, maker_of(entry.get("frames", ())), entry["stream"])
         elif action == "free_requested":
             self._let_go(address)
         elif action == "free_completed":
-            self._blocks.give_back(address)
+            self._blocks.free(address)
         elif action in ALLOCATOR_ACTIONS:
             self._blocks.change(action, address, n_bytes)
             event = Event(action, n_bytes, address=address)

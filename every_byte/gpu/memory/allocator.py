@@ -114,7 +114,7 @@ class CachingAllocator(Counters):
             self._finish_awaited()
         size_bytes = self._round_size(requested_bytes)
         pool = self._small if size_bytes <= LARGEST_SMALL_BYTES else self._large
-        found = pool.take(size_bytes, stream)
+        found = pool.allocate(size_bytes, stream)
         if found is None:
             found = self._from_driver(pool, size_bytes, requested_bytes, stream)
         block = pool.carve(found, size_bytes)
@@ -169,7 +169,7 @@ class CachingAllocator(Counters):
             return False
         stats.note_end(block)
         block.active = False
-        block.pool.give_back(block)
+        block.pool.free_block(block)
         return True
 
     def _finish_awaited(self) -> None:
@@ -182,7 +182,7 @@ class CachingAllocator(Counters):
         for block in sorted(awaited, key=awaited.__getitem__, reverse=True):
             block.pool.stats.note_end(block)
             block.active = False
-            block.pool.give_back(block)
+            block.pool.free_block(block)
 
     def empty_cache(self) -> None:
         """Give the driver back every segment that is one free block, and whole free pages of expandable segments.
@@ -241,7 +241,7 @@ class CachingAllocator(Counters):
                 self._events["num_oom_rejections"] += 1
                 raise self._out_of_memory(requested_bytes, size_bytes, limit_bytes, rejected=True)
         if settings.expandable_segments:
-            return self._expandable.take(pool, size_bytes, stream, settings.large_segment_bytes)
+            return self._expandable.allocate(pool, size_bytes, stream, settings.large_segment_bytes)
         if not self._driver.has(segment_bytes):
             return None
         block = Block(pool, self._driver.reserve(segment_bytes), segment_bytes, stream=stream)
@@ -249,7 +249,7 @@ class CachingAllocator(Counters):
         pool.stats.reserved_bytes.increase(segment_bytes)
         if segment_bytes >= settings.max_split_bytes:
             self._oversize["oversize_segments"].increase(1)
-        self._driver.sell("segment_alloc", block.address, segment_bytes)
+        self._driver.allocate("segment_alloc", block.address, segment_bytes)
         return block
 
     def _sell_back(self, block: Block) -> None:
@@ -260,7 +260,7 @@ class CachingAllocator(Counters):
         pool.stats.reserved_bytes.decrease(block.size_bytes)
         if block.size_bytes >= self.settings.max_split_bytes:
             self._oversize["oversize_segments"].decrease(1)
-        self._driver.take_back("segment_free", block.address, block.size_bytes)
+        self._driver.free("segment_free", block.address, block.size_bytes)
 
     def _collect_garbage(self) -> None:
         """Once more is reserved than a share of what is allowed, give back large segments not taken for long."""
@@ -268,7 +268,7 @@ class CachingAllocator(Counters):
         for block in old_segments(self._large, target_bytes):
             self._sell_back(block)
 
-    def take_over(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
+    def adopt(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
         """Begin with the segments and blocks that another allocator holds, as a snapshot tells them.
 
         Returns the blocks in use, by address. The counters say of them what they would if this allocator had handed
@@ -288,7 +288,7 @@ class CachingAllocator(Counters):
             pool.stats.reserved_bytes.increase(segment["total_size"])
             if segment["total_size"] >= self.settings.max_split_bytes:
                 self._oversize["oversize_segments"].increase(1)
-            self._driver.take_over(segment["address"], segment["total_size"])
+            self._driver.adopt(segment["address"], segment["total_size"])
         n_oversize = sum(block.size_bytes >= self.settings.max_split_bytes for block in found)
         self._oversize["oversize_allocations"].increase(n_oversize)
         self._live.update(found)

@@ -97,7 +97,7 @@ class BlockPool:
         self.collects_garbage = collects_garbage
         is_plain = not (collects_garbage or self.n_searches or settings.expandable_segments or self.unmapped)
         is_plain = is_plain and settings.max_split_bytes == UNLIMITED
-        self.take = self.take_best_fit if is_plain else self.take_by_settings
+        self.allocate = self.best_fit if is_plain else self.fit_by_settings
 
     def insert(self, block: Block) -> None:
         insort(self.free, (block.stream, block.size_bytes, block.address, block))
@@ -112,13 +112,13 @@ class BlockPool:
         """For how many searches a free block has not been taken: since it came, or garbage was collected at all."""
         return self.n_searches - self._inserted.get(block, 0)
 
-    def take_best_fit(self, size_bytes: int, stream: int) -> Block | None:
+    def best_fit(self, size_bytes: int, stream: int) -> Block | None:
         """Out of the pool: a stream's smallest free block of at least `size_bytes`, and of several such the lowest."""
         free = self.free
         place = bisect_left(free, (stream, size_bytes))
         return free.pop(place)[-1] if place < len(free) and free[place][0] == stream else None
 
-    def take_by_settings(self, size_bytes: int, stream: int) -> Block | None:
+    def fit_by_settings(self, size_bytes: int, stream: int) -> Block | None:
         """The same by settings other than the defaults.
 
         Of an expandable segment, the end counts with all that it may grow by: while the next block of the pool would
@@ -186,7 +186,7 @@ class BlockPool:
         self.insert(found)
         return block
 
-    def give_back(self, block: Block) -> None:
+    def free_block(self, block: Block) -> None:
         """Into the pool, joined with the free blocks beside it: two free neighbours never stay apart."""
         own_bytes = block.size_bytes
         joined = self.join(block)

@@ -38,7 +38,7 @@ class Counters:
     @property
     def taken_bytes(self) -> int:
         """What the driver has given."""
-        return self._driver.sold_bytes
+        return self._driver.used_bytes
 
     @property
     def max_allocated_bytes(self) -> int:

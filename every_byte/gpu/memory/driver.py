@@ -23,7 +23,7 @@ def in_pages(n_bytes: int) -> int:
 class Driver:
     """Sells and takes back memory, counts how often, and tells `on_segment(action, address, n_bytes)` of each.
 
-    Counts: `capacity_bytes` is what it has for segments: the GPU's memory less the CUDA context; `sold_bytes` is what
+    Counts: `capacity_bytes` is what it has for segments: the GPU's memory less the CUDA context; `used_bytes` is what
             segments take of it now, in whole pages; `n_alloc` and `n_free` are calls since the start or the last reset.
     Unit:   bytes, as `int`. The actions are those of PyTorch's history: segment_alloc, segment_free, and segment_map,
             segment_unmap for the pages of expandable segments.
@@ -31,13 +31,13 @@ class Driver:
 
     def __init__(self, capacity_bytes: int, on_segment: Callable[[str, int, int], None] | None) -> None:
         self.capacity_bytes = capacity_bytes
-        self.sold_bytes = 0
+        self.used_bytes = 0
         self.n_alloc = self.n_free = 0
         self.next_address = FIRST_ADDRESS
         self.on_segment = on_segment or (lambda action, address, n_bytes: None)
 
     def has(self, n_bytes: int) -> bool:
-        return self.sold_bytes + in_pages(n_bytes) <= self.capacity_bytes
+        return self.used_bytes + in_pages(n_bytes) <= self.capacity_bytes
 
     def reserve(self, n_bytes: int) -> int:
         """Addresses for so many bytes, which cost nothing: the first of them."""
@@ -45,18 +45,18 @@ class Driver:
         self.next_address += n_bytes + GAP_BYTES
         return address
 
-    def sell(self, action: str, address: int, n_bytes: int) -> None:
-        self.sold_bytes += in_pages(n_bytes)
+    def allocate(self, action: str, address: int, n_bytes: int) -> None:
+        self.used_bytes += in_pages(n_bytes)
         self.n_alloc += 1
         self.on_segment(action, address, n_bytes)
 
-    def take_back(self, action: str, address: int, n_bytes: int) -> None:
-        self.sold_bytes -= in_pages(n_bytes)
+    def free(self, action: str, address: int, n_bytes: int) -> None:
+        self.used_bytes -= in_pages(n_bytes)
         self.n_free += 1
         self.on_segment(action, address, n_bytes)
 
-    def take_over(self, address: int, n_bytes: int) -> None:
+    def adopt(self, address: int, n_bytes: int) -> None:
         """What another allocator had bought; addresses go on behind it."""
-        self.sold_bytes += in_pages(n_bytes)
+        self.used_bytes += in_pages(n_bytes)
         self.next_address = max(self.next_address, address + n_bytes + GAP_BYTES)
         self.on_segment("segment_alloc", address, n_bytes)

@@ -58,7 +58,7 @@ class ExpandableSegments:
         self.driver = driver
         self.address_bytes = total_bytes + total_bytes // 8
 
-    def take(self, pool: BlockPool, size_bytes: int, stream: int, large_page_bytes: int) -> Block | None:
+    def allocate(self, pool: BlockPool, size_bytes: int, stream: int, large_page_bytes: int) -> Block | None:
         """A free block of at least `size_bytes`, out of the pool, with pages mapped behind it until it has them.
 
         None if the driver runs out. What was mapped before it did stays, as a free block.
@@ -123,7 +123,7 @@ class ExpandableSegments:
         pool.join(block)
         pool.insert(block)
         pool.stats.reserved_bytes.increase(mapped_bytes)
-        self.driver.sell("segment_map", address, mapped_bytes)
+        self.driver.allocate("segment_map", address, mapped_bytes)
         return True
 
     def release(self, pool: BlockPool) -> None:
@@ -148,7 +148,7 @@ class ExpandableSegments:
         _join_unmapped(block)
         _insert_unmapped(block)
         pool.stats.reserved_bytes.decrease(end - start)
-        self.driver.take_back("segment_unmap", start, end - start)
+        self.driver.free("segment_unmap", start, end - start)
 
 
 def _insert_unmapped(block: ExpandableBlock) -> None:

@@ -31,4 +31,4 @@ def storage_died(record: StorageRecord) -> None:
     if RECORDS.get(record.key) is record:
         del RECORDS[record.key]
     if record.block is not None:
-        record.memory.give_back(record.block, record.number)
+        record.memory.free(record.block, record.number)

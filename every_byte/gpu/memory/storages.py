@@ -71,10 +71,10 @@ class Memory:
             variables, self._unread = self._unread, None
             self._begin(Environment.read({name: variables[name] for name in VARIABLES if name in variables}))
 
-    def take_over(self, segments: list[dict]) -> None:
+    def adopt(self, segments: list[dict]) -> None:
         """Begin with what another allocator holds, as a snapshot tells it; whom it serves is not known."""
         allocated_bytes = requested_bytes = 0
-        for number, block in enumerate(self.allocator.take_over(segments)):
+        for number, block in enumerate(self.allocator.adopt(segments)):
             event = self._allocation(block.requested_bytes, number, block, "unattributed")
             event.allocated_bytes = allocated_bytes = allocated_bytes + block.size_bytes
             event.requested_bytes = requested_bytes = requested_bytes + block.requested_bytes
@@ -83,7 +83,7 @@ class Memory:
             self._next_number = self.trace.n_found = number + 1
             self.trace.events.append(event)
 
-    def take(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
+    def allocate(self, n_bytes: int, name: str = "") -> tuple[Block, int]:
         """A block of at least `n_bytes`, and the number of the allocation; what no tensor will hold needs a name."""
         let_go()
         if self._unread is not None:
@@ -132,20 +132,20 @@ class Memory:
             self.allocator.allocated_bytes, self.allocator.requested_bytes, self.streams.current,
         )  # fmt: skip
 
-    def give_back(self, block: Block, number: int) -> None:
+    def free(self, block: Block, number: int) -> None:
         """Free a block now, or as soon as the allocator has finished what it is doing."""
         self._waiting.append((block, number))
         self.settle()
 
-    def while_taken(self, *sizes: int) -> None:
+    def allocate_and_free(self, *sizes: int) -> None:
         """Take temporaries of these sizes and give them back, last first; also where a later one finds no room."""
         taken = []
         try:
             for n_bytes in filter(None, sizes):
-                taken.append(self.take(n_bytes))
+                taken.append(self.allocate(n_bytes))
         finally:
             for block, number in reversed(taken):
-                self.give_back(block, number)
+                self.free(block, number)
 
     def settle(self) -> None:
         """Carry out the frees that had to wait."""
@@ -183,7 +183,7 @@ class Memory:
     def _place(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
         """Give a new storage its block, for as long as it lives; none if it has no bytes, or stands for zeros."""
         n_bytes = storage.nbytes()
-        block, number = self.take(n_bytes) if n_bytes and not tensor._is_zerotensor() else (None, None)
+        block, number = self.allocate(n_bytes) if n_bytes and not tensor._is_zerotensor() else (None, None)
         if number is not None:
             self.owners.holds(number, tensor.shape, tensor.dtype)
         record = StorageRecord(storage, storage_died)
@@ -209,7 +209,7 @@ class Memory:
         is_larger = n_bytes // item_bytes > record.n_bytes // item_bytes
         self.move(record, n_bytes)
         if is_larger and fills_memory():
-            self.while_taken(item_bytes)
+            self.allocate_and_free(item_bytes)
 
     def move(self, record: StorageRecord, n_bytes: int) -> None:
         """Give a storage that was resized a block of its new size; the old one comes back when this is there.
@@ -217,11 +217,11 @@ class Memory:
         Source: resize_bytes_cuda in aten/src/ATen/native/cuda/Resize.cpp.
         """
         old = record.block, record.number
-        record.block, record.number = self.take(n_bytes) if n_bytes else (None, None)
+        record.block, record.number = self.allocate(n_bytes) if n_bytes else (None, None)
         record.n_bytes, record.content = n_bytes, None
         self.owners.moved(old[1], record.number)
         if old[0] is not None:
-            self.give_back(*old)
+            self.free(*old)
 
     @staticmethod
     def exchange(one: StorageRecord, other: StorageRecord) -> None:

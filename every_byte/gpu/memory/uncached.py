@@ -28,15 +28,15 @@ class UncachedAllocator(CachingAllocator):
     def malloc(self, requested_bytes: int, stream: int = 0) -> Block:
         """Memory for a request. Raises: OutOfMemory if there is no room."""
         n_bytes = round_size(requested_bytes)
-        if self._driver.sold_bytes + n_bytes > self.capacity_bytes:
+        if self._driver.used_bytes + n_bytes > self.capacity_bytes:
             raise OutOfMemory(requested_bytes, n_bytes, self.capacity_bytes, self.taken_bytes, self.taken_bytes)
         block = Block(self._large, self._driver.reserve(n_bytes), 0, stream=stream)
         block.requested_bytes = requested_bytes
-        self._driver.sold_bytes += n_bytes
+        self._driver.used_bytes += n_bytes
         self._live.add(block)
         return block
 
-    def take_over(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
+    def adopt(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
         """Raises: ValueError for segments: without caching there are none."""
         if list(segments):
             raise ValueError(
@@ -50,7 +50,7 @@ class UncachedAllocator(CachingAllocator):
     def free(self, block: Block) -> bool:
         """Give the driver back what a request had. Returns: True, for it is back at once."""
         self._live.remove(block)
-        self._driver.sold_bytes -= round_size(block.requested_bytes)
+        self._driver.used_bytes -= round_size(block.requested_bytes)
         return True
 
     def memory_snapshot(self) -> list[dict[str, Any]]:

@@ -53,9 +53,9 @@ class Workspaces:
         key = self._handle_of(thread), memory.streams.current
         of_lt = self._lt_bytes if by_lt else 0
         if key not in self.taken and not (of_lt and self._spec.rules.lt_works_in_cublass):
-            self.taken[key] = memory.take(self.n_bytes, WORKSPACE) if self.n_bytes else None
+            self.taken[key] = memory.allocate(self.n_bytes, WORKSPACE) if self.n_bytes else None
         if of_lt and key not in self._taken_by_lt:
-            self._taken_by_lt[key] = memory.take(of_lt, WORKSPACE)
+            self._taken_by_lt[key] = memory.allocate(of_lt, WORKSPACE)
 
     def _handle_of(self, thread: str | int) -> int:
         """The number of a thread's handle: at first the last one that another thread has left, or a new one."""
@@ -113,7 +113,7 @@ class Workspaces:
         """Give all of them back, as `torch._C._cuda_clearCublasWorkspaces` does; the next product takes a new one."""
         taken, self.taken, self._taken_by_lt = [*self.taken.values(), *self._taken_by_lt.values()], {}, {}
         for block_and_number in filter(None, taken):
-            memory.give_back(*block_and_number)
+            memory.free(*block_and_number)
 
 
 def workspace_bytes(settings: Environment, spec: GPUSpec) -> int:

@@ -109,8 +109,8 @@ def _results(func: OpOverload) -> str:
 
 
 def _memory(func: OpOverload) -> str:
-    if func in registry.TAKES:
-        return _function(registry.TAKES[func])
+    if func in registry.ALLOCATES:
+        return _function(registry.ALLOCATES[func])
     if registry.is_composed(func):
         return "what its parts take"
     if func in registry.ON_SPARSE:

@@ -5,7 +5,7 @@ from torch._prims_common import alert_not_deterministic
 
 from every_byte.gpu.memory.attachment import attached
 
-from .registry import Call, as_pytorch_does, composite, decomposed, returns, takes
+from .registry import Call, allocates, as_pytorch_does, composite, decomposed, returns
 
 aten = torch.ops.aten
 OF_CUDNN = 450
@@ -49,7 +49,7 @@ def _ctc_loss_and_table(x, target, n_inputs, n_targets, blank=0, zero_infinity=F
     return losses, x.new_empty((x.shape[1], x.shape[0], 2 * longest + 1))
 
 
-@takes(aten._ctc_loss.default)
+@allocates(aten._ctc_loss.default)
 def forward(call: Call) -> None:
     """Both lengths and where each target begins; then the table, and the losses.
 

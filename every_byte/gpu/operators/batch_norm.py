@@ -8,7 +8,7 @@ from .creation import new_like
 from .launch.memory_formats import copies_in, empty_in, suggested
 from .launch.units import HALF, div_up
 from .reductions import reduce
-from .registry import Call, as_pytorch_does, composite, returns, takes
+from .registry import Call, allocates, as_pytorch_does, composite, returns
 
 aten = torch.ops.aten
 CUDNN_MOST_IN_TRAINING, CUDNN_MOST_IN_EVALUATION = 880_801, 65_535
@@ -53,7 +53,7 @@ def _cudnn(x: torch.Tensor, weight: torch.Tensor, bias, mean, variance, training
     return result, weight.new_empty(kept), weight.new_empty(kept), reserve
 
 
-@takes(aten.cudnn_batch_norm.default)
+@allocates(aten.cudnn_batch_norm.default)
 def cudnn(call: Call) -> None:
     """The result, means and deviations. In training cuDNN says how much it works in and keeps: that is not known."""
     call.place_all()
@@ -66,7 +66,7 @@ def _cudnn_backward(x: torch.Tensor, gradient, weight: torch.Tensor, *_):
     return empty_in(suggested(x), x), weight.new_empty(weight.shape), weight.new_empty(weight.shape)
 
 
-@takes(aten.cudnn_batch_norm_backward.default)
+@allocates(aten.cudnn_batch_norm_backward.default)
 def cudnn_backward(call: Call) -> None:
     """The result's gradient in the input's order, then all three gradients; cuDNN's workspace is not known."""
     x, gradient = call.args[:2]
@@ -137,7 +137,7 @@ def _native(x: torch.Tensor, *args) -> tuple:
     return new_like(x, x.dtype), *statistics
 
 
-@takes(aten.native_batch_norm.default)
+@allocates(aten.native_batch_norm.default)
 def native(call: Call) -> None:
     """The result, means and deviations; what the reduction shares, and numbers in place of parameters.
 
@@ -149,11 +149,11 @@ def native(call: Call) -> None:
         return
     kind = kernels(x)
     if training and kind == CHANNELS_LAST:
-        call.while_taken(*staging(x, 4))
+        call.allocate_and_free(*staging(x, 4))
     elif training and kind == GENERAL:
         _statistics(call, x, call.result[1].element_size())
     if kind == GENERAL:
-        call.while_taken(*(accumulated_type(x).itemsize for parameter in (weight, bias) if parameter is None))
+        call.allocate_and_free(*(accumulated_type(x).itemsize for parameter in (weight, bias) if parameter is None))
 
 
 def _statistics(call: Call, x: torch.Tensor, output_bytes: int) -> None:
@@ -185,7 +185,7 @@ def _is_fused(gradient: torch.Tensor, x: torch.Tensor, training: bool, mask) -> 
     return needs_sums and mask[0] and not has_channels_last(x) and narrow
 
 
-@takes(aten.native_batch_norm_backward.default)
+@allocates(aten.native_batch_norm_backward.default)
 def native_backward(call: Call) -> None:
     """Fused: flat copies and the gradients. Else the deviations that cuDNN has not kept, sums, then the gradients.
 
@@ -224,7 +224,7 @@ def _sums(call: Call, gradient, x, weight, mask, sum_bytes: int) -> None:
         if weight is not None:
             for wanted, result in zip(mask[1:], call.result[1:], strict=True):
                 call.place(result) if wanted else call.hold(weight.nbytes)
-        call.while_taken(*staging(x, 2))
+        call.allocate_and_free(*staging(x, 2))
         return
     copies = call.hold(*flat_copies(x, gradient))
     call.hold(*[sum_bytes] * (2 if mask[0] else 0))

@@ -13,7 +13,7 @@ from .convolution_plans import BACKWARD_DATA, BACKWARD_WEIGHT, FORWARD, how_of, 
 from .launch.memory_formats import copies_in, empty_in, suggested
 from .launch.units import HALF
 from .reductions import reduce
-from .registry import Call, contiguous_copies, returns, takes
+from .registry import Call, allocates, contiguous_copies, returns
 
 aten = torch.ops.aten
 
@@ -46,7 +46,7 @@ def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_
     return _without_added(empty_in(form, x, shape), x)
 
 
-@takes(aten.convolution.default)
+@allocates(aten.convolution.default)
 def convolution(call: Call) -> None:
     """Copies of the input in the kernel's order, the result, a copy of the weight; cuDNN's workspace is not known."""
     x, weight, bias, stride, padding, dilation, transposed, output_padding, groups = call.args
@@ -72,7 +72,7 @@ def convolution(call: Call) -> None:
     elif backend is Backend.DEPTHWISE:
         call.hold(*contiguous_copies(x))
         call.place_all()
-        call.while_taken(*contiguous_copies(weight))
+        call.allocate_and_free(*contiguous_copies(weight))
     else:
         call.place_all()
         if backend is Backend.UNFOLDED:
@@ -117,7 +117,7 @@ def _as_cudnn_reads(x: torch.Tensor, weight: torch.Tensor, gradient: torch.Tenso
     return x, gradient if suggested(gradient) is form else empty_in(form, gradient)
 
 
-@takes(aten.convolution_backward.default)
+@allocates(aten.convolution_backward.default)
 def convolution_backward(call: Call) -> None:
     """Copies in the kernels' order and the gradients; that of the bias is a sum at the end."""
     gradient, x, weight, _, stride, padding, dilation, transposed, output_padding, groups, mask = call.args
@@ -179,7 +179,7 @@ def _by_channel(call: Call, gradient, x, weight, mask) -> None:
             call.let_go(copy)
     if mask[0]:
         call.place(call.result[0])
-        call.while_taken(*contiguous_copies(weight))
+        call.allocate_and_free(*contiguous_copies(weight))
 
 
 def _by_depth(call: Call, gradient, x, weight, mask) -> None:
@@ -187,9 +187,9 @@ def _by_depth(call: Call, gradient, x, weight, mask) -> None:
     call.place(*(g for g in call.result[:2] if isinstance(g, torch.Tensor)))
     call.hold(*contiguous_copies(gradient))
     if mask[0]:
-        call.while_taken(*contiguous_copies(weight))
+        call.allocate_and_free(*contiguous_copies(weight))
     if mask[1]:
-        call.while_taken(*contiguous_copies(x))
+        call.allocate_and_free(*contiguous_copies(x))
     _bias_gradient(call, gradient, mask)
 
 

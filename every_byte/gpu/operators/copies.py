@@ -8,7 +8,7 @@ Source: copy_requires_temporaries and copy_kernel_cuda in aten/src/ATen/native/c
 import torch
 
 from .launch.tensor_iterator import is_dense
-from .registry import Call, outputs_alone, takes
+from .registry import Call, allocates, outputs_alone
 
 aten = torch.ops.aten
 
@@ -47,16 +47,16 @@ def _lie_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.stride() == other.stride() and is_dense(one)
 
 
-@takes(aten._to_copy.default)
+@allocates(aten._to_copy.default)
 def to_copy(call: Call) -> None:
     """The result, then the stage."""
     call.place_all()
-    call.while_taken(*stages(call.result, call.args[0], bool(call.kwargs.get("non_blocking"))))
+    call.allocate_and_free(*stages(call.result, call.args[0], bool(call.kwargs.get("non_blocking"))))
 
 
-@takes(aten.copy_.default)
+@allocates(aten.copy_.default)
 def copy(call: Call) -> None:
     """The stage."""
     target, source = call.args[:2]
     non_blocking = call.argument(2, "non_blocking", False)
-    call.while_taken(*stages(target, source, non_blocking))
+    call.allocate_and_free(*stages(target, source, non_blocking))

@@ -8,7 +8,7 @@ from every_byte.gpu.memory.attachment import attached
 
 from .launch import cub
 from .launch.units import HALF, INDEX_BYTES
-from .registry import Call, decomposed, outputs_alone, resized, returns, takes
+from .registry import Call, allocates, decomposed, outputs_alone, resized, returns
 
 aten = torch.ops.aten
 
@@ -42,22 +42,22 @@ returns(aten.tril_.default)(_triangle_(aten.tril_.default))
 returns(aten.triu_.default)(_triangle_(aten.triu_.default))
 
 
-@takes(aten.bernoulli_.Tensor)
+@allocates(aten.bernoulli_.Tensor)
 def draws_of_tensor(call: Call) -> None:
     """Probabilities of a half type are read in float32. Source: bernoulli_tensor_kernel, DistributionTemplates.h."""
     probabilities = call.args[1]
     if probabilities.dtype in HALF:
-        call.while_taken(probabilities.numel() * 4)
+        call.allocate_and_free(probabilities.numel() * 4)
 
 
-@takes(aten.normal.Tensor_float)
+@allocates(aten.normal.Tensor_float)
 def draws_around_tensor(call: Call) -> None:
     """The result, and beside it another that is asked for its shape alone.
 
     Source: normal_out_impl in aten/src/ATen/native/DistributionTemplates.h.
     """
     call.place_all()
-    call.while_taken(call.args[0].numel() * call.result.element_size())
+    call.allocate_and_free(call.args[0].numel() * call.result.element_size())
 
 
 @decomposed(aten.normal.Tensor_Tensor, aten.normal.float_Tensor)
@@ -145,7 +145,7 @@ def check_filling(value, result: torch.Tensor, given: torch.Tensor | None = None
         check_value(value, result.dtype)
     except RuntimeError:
         if result is not given:
-            attached()[-1].memory.while_taken(result.untyped_storage().nbytes())
+            attached()[-1].memory.allocate_and_free(result.untyped_storage().nbytes())
         raise
     return result
 
@@ -223,7 +223,7 @@ def _randperm(n: int, *, generator=None, out: torch.Tensor) -> torch.Tensor:
         if out.element_size() != INDEX_BYTES:
             attached()[-1].not_modelled(f"aten::randperm of {out.dtype}")
         memory = attached()[-1].memory
-        memory.while_taken(cub.sort_by_bits(n, keys.element_size(), bits, memory.spec))
+        memory.allocate_and_free(cub.sort_by_bits(n, keys.element_size(), bits, memory.spec))
         del ordered, keys
     return out
 

@@ -5,6 +5,7 @@ import torch
 from .launch.memory_formats import copies_in
 from .registry import (
     Call,
+    allocates,
     as_pytorch_does,
     composite,
     contiguous_copies,
@@ -12,7 +13,6 @@ from .registry import (
     outputs_alone,
     resized,
     returns,
-    takes,
 )
 
 aten = torch.ops.aten
@@ -60,14 +60,14 @@ def _of_one_batch(*sets: torch.Tensor) -> list[torch.Tensor]:
     return [x.expand(*batch, *x.shape[-2:]) for x in sets]
 
 
-@takes(aten._cdist_forward.default)
+@allocates(aten._cdist_forward.default)
 def cdist(call: Call) -> None:
     """Contiguous copies of what is expanded to a common batch; the distances. Source: cdist_impl in Distance.cpp."""
     call.hold(*contiguous_copies(*_of_one_batch(*call.args[:2])))
     call.place_all()
 
 
-@takes(aten._cdist_backward.default)
+@allocates(aten._cdist_backward.default)
 def cdist_backward(call: Call) -> None:
     """As above, then the gradient, and what each pair of vectors adds to it, but for p of 0, whose gradient is 0.
 
@@ -81,22 +81,22 @@ def cdist_backward(call: Call) -> None:
     call.hold(*contiguous_copies(x, y, distances, gradient))
     call.place_all()
     if p:
-        call.while_taken(x.numel() * y.shape[-2] * x.element_size())
+        call.allocate_and_free(x.numel() * y.shape[-2] * x.element_size())
 
 
-@takes(aten._pdist_backward.default)
+@allocates(aten._pdist_backward.default)
 def pdist_backward(call: Call) -> None:
     """As above, of each pair of one list. Source: pdist_backward_kernel_impl in cuda/DistanceKernel.cu."""
     x, p = call.args[1:3]
     call.place_all()
     if p:
-        call.while_taken((len(x) - 1) * x.numel() * x.element_size())
+        call.allocate_and_free((len(x) - 1) * x.numel() * x.element_size())
 
 
 # -------------------------------------------------------------------------------------------------- places, bins, grids
 
 
-@takes(aten.searchsorted.Tensor)
+@allocates(aten.searchsorted.Tensor)
 def searchsorted(call: Call) -> None:
     """The places; contiguous copies of the numbers that are looked up and of the sorted ones.
 
@@ -105,7 +105,7 @@ def searchsorted(call: Call) -> None:
     _look_up(call, call.args[1], call.args[0], call.kwargs.get("sorter"))
 
 
-@takes(aten.bucketize.Tensor)
+@allocates(aten.bucketize.Tensor)
 def bucketize(call: Call) -> None:
     """As above."""
     _look_up(call, *call.args[:2], None)
@@ -147,7 +147,7 @@ def _cudnn_grid_sampler_backward(x: torch.Tensor, grid: torch.Tensor, gradient: 
     return x.new_empty(x.shape), x.new_empty(grid.shape)
 
 
-@takes(aten.cudnn_grid_sampler.default, aten.cudnn_grid_sampler_backward.default)
+@allocates(aten.cudnn_grid_sampler.default, aten.cudnn_grid_sampler_backward.default)
 def cudnn_grid_sampler(call: Call) -> None:
     """Contiguous copies of what is expanded; the results. Source: aten/src/ATen/native/cudnn/GridSampler.cpp."""
     call.hold(*contiguous_copies(*(x for x in call.args if 0 in x.stride())))

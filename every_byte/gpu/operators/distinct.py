@@ -10,7 +10,7 @@ from every_byte.gpu.memory.attachment import attached
 from .launch import cub
 from .launch.units import INDEX_BYTES
 from .reductions import reduce
-from .registry import Call, contiguous_copies, decomposed, returns, takes
+from .registry import Call, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
 
@@ -43,7 +43,7 @@ def _bincount(x: torch.Tensor, weights: torch.Tensor | None = None, minlength: i
     return x.new_empty(n_bins, dtype=dtype)
 
 
-@takes(aten.bincount.default)
+@allocates(aten.bincount.default)
 def bincount(call: Call) -> None:
     """The least and the largest number, which are read, weights of no floating type but float32's, and the bins.
 
@@ -76,7 +76,7 @@ def _repeat_interleave(repeats: torch.Tensor, *, output_size: int | None = None)
     return repeats.new_empty(int(known_values(repeats).sum()) if output_size is None else output_size)
 
 
-@takes(aten.repeat_interleave.Tensor)
+@allocates(aten.repeat_interleave.Tensor)
 def repeat_interleave(call: Call) -> None:
     """A running sum of the repeats, whose last one is read as is whether one is negative; then the result.
 
@@ -86,7 +86,7 @@ def repeat_interleave(call: Call) -> None:
     if n:
         call.hold(*contiguous_copies(repeats), n * INDEX_BYTES)
         copies = [n * INDEX_BYTES] if repeats.dtype is not torch.int64 or not repeats.is_contiguous() else []
-        call.while_taken(*copies, cub.running_sum(n, INDEX_BYTES, call.memory.spec))
+        call.allocate_and_free(*copies, cub.running_sum(n, INDEX_BYTES, call.memory.spec))
         if call.kwargs.get("output_size") is None:
             with call.scope():
                 if call.memory.spec.rules.repeats_have_a_least:

@@ -6,7 +6,7 @@ Source: aten/src/ATen/native/cuda/Distributions.cpp.
 import torch
 
 from .reductions import reduce
-from .registry import Call, outputs_alone, returns, takes
+from .registry import Call, allocates, outputs_alone, returns
 
 aten = torch.ops.aten
 
@@ -22,7 +22,7 @@ def _draw(parameter, *_others, generator=None):
     return parameter.new_empty(parameter.shape)
 
 
-@takes(aten._sample_dirichlet.default)
+@allocates(aten._sample_dirichlet.default)
 def dirichlet(call: Call) -> None:
     """Draws of a gamma distribution, and their sums over the last dimension, by which they are divided in place.
 

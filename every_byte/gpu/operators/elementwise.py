@@ -15,6 +15,7 @@ from .launch.memory_formats import fresh
 from .launch.tensor_iterator import broadcast_shape, result_strides
 from .registry import (
     Call,
+    allocates,
     as_pytorch_does,
     composite,
     decomposed,
@@ -23,7 +24,6 @@ from .registry import (
     resized,
     returns,
     several_kernels,
-    takes,
 )
 
 aten = torch.ops.aten
@@ -203,7 +203,7 @@ def _was_on_cpu(x: torch.Tensor) -> bool:
     return x.untyped_storage()._cdata not in RECORDS
 
 
-@takes(aten.where.self)
+@allocates(aten.where.self)
 def where(call: Call) -> None:
     """What has another type than the result in that type, numbers of the CPU on the GPU; then the result.
 
@@ -216,7 +216,7 @@ def where(call: Call) -> None:
         attached()[-1].not_modelled("the gradient of masked_fill's value, of as many numbers as a mask has true ones,")
 
 
-@takes(aten.abs.default)
+@allocates(aten.abs.default)
 def absolute(call: Call) -> None:
     """The result; of complex numbers as they come, too, in a tensor of their own.
 
@@ -229,7 +229,7 @@ def absolute(call: Call) -> None:
     _hold_complex(call)
 
 
-@takes(aten.angle.default)
+@allocates(aten.angle.default)
 def angle(call: Call) -> None:
     """As `absolute`, with the complex numbers first."""
     if call.args[0].is_complex():

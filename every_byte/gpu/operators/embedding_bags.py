@@ -6,7 +6,7 @@ from torch._prims_common import alert_not_deterministic
 from every_byte.gpu.memory.attachment import attached
 
 from .indexing import add_sorted_rows
-from .registry import Call, contiguous_copies, outputs_alone, returns, takes
+from .registry import Call, allocates, contiguous_copies, outputs_alone, returns
 
 aten = torch.ops.aten
 MEAN, MAX = 1, 2
@@ -14,7 +14,7 @@ MEAN, MAX = 1, 2
 outputs_alone("_embedding_bag_per_sample_weights_backward")
 
 
-@takes(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
+@allocates(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
 def embedding_bag(call: Call) -> None:
     """The bags' sizes, the bag of each index, the result, and of maxima the indices.
 
@@ -58,7 +58,7 @@ def _parts_of_bags(gradient: torch.Tensor, bag_of_index: torch.Tensor, bag_sizes
     return inverse.unsqueeze(1).index_select(0, bag_of_index)
 
 
-@takes(aten._embedding_bag_backward.default)
+@allocates(aten._embedding_bag_backward.default)
 def embedding_bag_backward(call: Call) -> None:
     """A contiguous copy of the gradient; of maxima the weights' gradient alone, else the indices are sorted first.
 

@@ -14,7 +14,7 @@ from every_byte.gpu.known.noting import bring
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.ledger.attribution import Role
 
-from .registry import Call, returns, takes
+from .registry import Call, allocates, returns
 
 c10d, functional = torch.ops.c10d, torch.ops._c10d_functional
 
@@ -54,7 +54,7 @@ def _without_tensors(tensors, *rest) -> torch.ScriptObject:
     return _done(tensors)
 
 
-@takes(c10d._allgather_base_.default)
+@allocates(c10d._allgather_base_.default)
 def gathered(call: Call) -> None:
     """What is gathered into one tensor and is no activation is FSDP's: parameters."""
     output, source = call.args[:2]
@@ -66,14 +66,14 @@ def gathered(call: Call) -> None:
         bring(part, source.view(-1))
 
 
-@takes(c10d._reduce_scatter_base_.default)
+@allocates(c10d._reduce_scatter_base_.default)
 def scattered(call: Call) -> None:
     """What is summed and scattered is gradients, and so is what comes of them."""
     note(call, call.args[1], "gradient buckets")
     note(call, call.args[0], "gradients")
 
 
-@takes(c10d.allreduce_.default, c10d.allreduce_coalesced_.default)
+@allocates(c10d.allreduce_.default, c10d.allreduce_coalesced_.default)
 def summed(call: Call) -> None:
     """During backward it is gradients that are summed."""
     if torch._C._current_graph_task_id() != -1:
@@ -81,7 +81,7 @@ def summed(call: Call) -> None:
             note(call, tensor, "gradient buckets")
 
 
-@takes(
+@allocates(
     *(c10d.broadcast_.default, c10d.scatter_.default, c10d.reduce_.default, c10d.gather_.default),
     *(c10d.send.default, c10d.recv_.default, c10d.recv_any_source_.default, c10d.barrier.default),
     *(c10d.alltoall_.default, c10d.alltoall_base_.default, c10d.allgather_coalesced_.default),
@@ -90,21 +90,21 @@ def sent(call: Call) -> None:
     """What is written is there already; a broadcast brings what this rank knows too."""
 
 
-@takes(c10d.allgather_into_tensor_coalesced_.default)
+@allocates(c10d.allgather_into_tensor_coalesced_.default)
 def gathered_together(call: Call) -> None:
     """As one by one."""
     for tensor in call.args[0]:
         note(call, tensor, "gathered parameters")
 
 
-@takes(c10d.reduce_scatter_.default, c10d.reduce_scatter_tensor_coalesced_.default)
+@allocates(c10d.reduce_scatter_.default, c10d.reduce_scatter_tensor_coalesced_.default)
 def scattered_together(call: Call) -> None:
     """As one by one."""
     for tensor in call.args[0]:
         note(call, tensor, "gradients")
 
 
-@takes(c10d.allgather_.default)
+@allocates(c10d.allgather_.default)
 def gathered_apart(call: Call) -> None:
     """Each of the others has sent what this rank has."""
     for outputs, source in zip(call.args[0], call.args[1], strict=True):
@@ -133,12 +133,12 @@ def _itself(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-@takes(functional._wrap_tensor_autograd.default, functional.wait_tensor.default)
+@allocates(functional._wrap_tensor_autograd.default, functional.wait_tensor.default)
 def nothing(call: Call) -> None:
     """The tensor that was there."""
 
 
-@takes(
+@allocates(
     functional.all_reduce.default,
     functional.all_gather_into_tensor.default,
     functional.reduce_scatter_tensor.default,

@@ -6,7 +6,7 @@ from every_byte.gpu.memory.attachment import attached
 
 from .launch.memory_formats import ORDERS, copies_in, suggested
 from .launch.units import HALF
-from .registry import Call, contiguous_copies, returns, takes
+from .registry import Call, allocates, contiguous_copies, returns
 
 aten = torch.ops.aten
 
@@ -39,7 +39,7 @@ def _order_and_kernel(call: Call, x: torch.Tensor) -> tuple[torch.memory_format,
     return form, form == last or x.is_contiguous(memory_format=last)
 
 
-@takes(aten.native_group_norm.default)
+@allocates(aten.native_group_norm.default)
 def group_norm(call: Call) -> None:
     """Copies in order, the result and each group's statistics; these in float32 for half types, and a scale and a
     shift for each channel, where positions or parameters make them worth it, and always in channels-last.
@@ -59,7 +59,7 @@ def group_norm(call: Call) -> None:
     if x.dtype in HALF and call.memory.spec.rules.group_norm_widens_statistics:
         call.hold(*[n * groups * wide] * 2)
     if is_last or positions != 1 and (weight is not None or bias is not None):
-        call.while_taken(*[n * channels * wide] * 2)
+        call.allocate_and_free(*[n * channels * wide] * 2)
 
 
 @returns(aten.native_group_norm_backward.default)
@@ -74,7 +74,7 @@ def _group_norm_backward(gradient, x, mean, rstd, weight, n, channels, positions
     return of_x, *others
 
 
-@takes(aten.native_group_norm_backward.default)
+@allocates(aten.native_group_norm_backward.default)
 def group_norm_backward(call: Call) -> None:
     """Copies in order and the gradients; two sums for each channel, and two or three factors for the input's.
 

@@ -6,7 +6,7 @@ from every_byte.gpu.known.reading import known_values
 from every_byte.gpu.memory.attachment import attached
 
 from .launch.units import round_up
-from .registry import Call, returns, takes
+from .registry import Call, allocates, returns
 
 aten = torch.ops.aten
 TYPES = (torch.bfloat16, torch.float32, torch.float16)
@@ -33,7 +33,7 @@ def _grouped_mm(left: torch.Tensor, right: torch.Tensor, offs=None, bias=None, o
     if left.dtype != right.dtype:  # found out with the result in hand
         memory = attached()[-1].memory
         memory.operation = "aten::_grouped_mm"
-        memory.while_taken(result.untyped_storage().nbytes())
+        memory.allocate_and_free(result.untyped_storage().nbytes())
         raise RuntimeError(
             f"the factors of grouped_mm must be of one type: got {left.dtype} and {right.dtype}; convert one, "
             "x.to(weight.dtype)."
@@ -85,7 +85,7 @@ def _shape(left: torch.Tensor, right: torch.Tensor, offs: torch.Tensor | None) -
     return (rows, columns) if left.dim() != right.dim() else (*groups, rows, columns)
 
 
-@takes(aten._grouped_mm.default)
+@allocates(aten._grouped_mm.default)
 def grouped_product(call: Call) -> None:
     """The result; then pointers, strides and sizes of each group for CUTLASS's kernel, or a product for each group.
 

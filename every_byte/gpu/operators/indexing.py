@@ -9,7 +9,7 @@ from .launch import cub
 from .launch.tensor_iterator import result_strides
 from .launch.units import INDEX_BYTES, WARP, div_up, round_up
 from .reductions import reduce, reduced_dims
-from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, resized, takes
+from .registry import Call, allocates, as_pytorch_does, composite, contiguous_copies, outputs_alone, resized
 from .selections import MASKS, is_fill, positions_of, select, split_masks
 
 aten = torch.ops.aten
@@ -54,14 +54,14 @@ def _make_alike(call: Call, indices) -> None:
             call.let_go(blocks[position])
 
 
-@takes(aten.index.Tensor)
+@allocates(aten.index.Tensor)
 def index(call: Call) -> None:
     """The indices are brought to the GPU and made alike first. Source: TensorAdvancedIndexing.cpp."""
     _make_alike(call, call.args[1])
     call.place_all()
 
 
-@takes(aten._index_put_impl_.default, aten.index_put_.default, aten.index_put.default)
+@allocates(aten._index_put_impl_.default, aten.index_put_.default, aten.index_put.default)
 def index_put(call: Call) -> None:
     """The result. Where values are added up, linear indices are made and sorted, so that equal ones meet.
 
@@ -106,7 +106,7 @@ def _add_sorted(call: Call, x: torch.Tensor, indices: list, values: torch.Tensor
     call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     call.fill(INDEX_BYTES)
     largest = (x.numel() - 1) // slice_size
-    call.while_taken(cub.sort_pairs(n, INDEX_BYTES, largest.bit_length(), call.memory.spec))
+    call.allocate_and_free(cub.sort_pairs(n, INDEX_BYTES, largest.bit_length(), call.memory.spec))
 
 
 def _is_moved_to_the_front(x: torch.Tensor, used: list[int]) -> bool:
@@ -164,10 +164,10 @@ def _check_bounds(call: Call, index: torch.Tensor) -> None:
             call.hold(*contiguous_copies(index))
             reduce(call, index, reduced_dims(index, None), index.element_size(), 2 * index.element_size())
         for _ in range(2):
-            call.while_taken(1)
+            call.allocate_and_free(1)
 
 
-@takes(aten.roll.default)
+@allocates(aten.roll.default)
 def roll(call: Call) -> None:
     """A contiguous copy of the input, then the result; of several dimensions each is rolled, in a tensor of its own.
 
@@ -201,7 +201,7 @@ def _one_hot(x: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     return torch.zeros((*x.shape, num_classes), dtype=x.dtype, device=x.device).scatter_(-1, x.unsqueeze(-1), 1)
 
 
-@takes(aten.embedding.default)
+@allocates(aten.embedding.default)
 def embedding(call: Call) -> None:
     """A flat copy of indices that no view makes flat, then the result. Source: embedding in native/Embedding.cpp."""
     indices = call.args[1]
@@ -210,7 +210,7 @@ def embedding(call: Call) -> None:
     call.place_resized(call.result)
 
 
-@takes(aten.embedding_dense_backward.default)
+@allocates(aten.embedding_dense_backward.default)
 def embedding_backward(call: Call) -> None:
     """For few indices the gradient alone; for many, the indices are sorted first, whatever their values.
 
@@ -232,12 +232,12 @@ def add_sorted_rows(call: Call, n: int, index_bytes: int, n_weights: int, by_fre
     _, _, numbers = call.hold(size, size, size)  # the sorted indices, where each came from, and their numbers
     call.fill(index_bytes)
     bits = index_bytes * 8 if spec.rules.rows_sort_by_all_bits else n_weights.bit_length()
-    call.while_taken(cub.sort_pairs(n, index_bytes, bits, spec))
+    call.allocate_and_free(cub.sort_pairs(n, index_bytes, bits, spec))
     call.let_go(numbers)
     if by_frequency:
         call.hold(size)
         for _ in range(2):  # the number of each row so far, then, from the end, its largest
-            call.while_taken(cub.running_sum_by_key(n, index_bytes, spec))
+            call.allocate_and_free(cub.running_sum_by_key(n, index_bytes, spec))
     _sum_segments(call, n, index_bytes, n_weights)
 
 
@@ -251,10 +251,10 @@ def _sum_segments(call: Call, n: int, index_bytes: int, n_weights: int) -> None:
     segments = min(n, n_weights)
     parts = segments + n // ROWS_PER_THREAD
     _, _, keys = call.hold(n * index_bytes, 8, n * index_bytes)  # where each segment starts, their number, the keys
-    call.while_taken(cub.unique_by_key(n, index_bytes, spec))
+    call.allocate_and_free(cub.unique_by_key(n, index_bytes, spec))
     call.let_go(keys)
     call.hold(segments * index_bytes, segments * index_bytes)
-    call.while_taken(cub.running_sum(segments, index_bytes, spec))
+    call.allocate_and_free(cub.running_sum(segments, index_bytes, spec))
     call.hold(8, parts * index_bytes)
     _sum_parts(call, segments, parts, parts * index_bytes)
 
@@ -271,6 +271,6 @@ def _sum_parts(call: Call, segments: int, parts: int, list_bytes: int) -> None:
     few = blocks < call.memory.spec.multiprocessors * BLOCKS_PER_MULTIPROCESSOR and parts > 4 * blocks
     is_bag = call.func is aten._embedding_bag_backward.default
     if few and not is_bag and not torch.are_deterministic_algorithms_enabled():
-        call.while_taken(list_bytes, rows * width * 4 if gradient.element_size() == 2 else 0)
+        call.allocate_and_free(list_bytes, rows * width * 4 if gradient.element_size() == 2 else 0)
     else:
-        call.while_taken(parts * width * max(gradient.element_size(), 4))
+        call.allocate_and_free(parts * width * max(gradient.element_size(), 4))

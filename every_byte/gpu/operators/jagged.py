@@ -6,7 +6,7 @@ Source: aten/src/ATen/native/nested/cuda/NestedTensorTransformerUtils.cu.
 import torch
 
 from .launch.units import INDEX_BYTES
-from .registry import Call, contiguous_copies, returns, takes
+from .registry import Call, allocates, contiguous_copies, returns
 
 aten = torch.ops.aten
 _ALIGNED_NUMBERS = 8
@@ -15,7 +15,7 @@ _ROW_BYTES = 4
 _KIB = 1 << 10
 
 
-@takes(aten._jagged_to_padded_dense_forward.default)
+@allocates(aten._jagged_to_padded_dense_forward.default)
 def to_padded(call: Call) -> None:
     """The padded batch, then copies of offsets with gaps. Source: _fbgemm_jagged_to_padded_dense_forward."""
     call.place_all()
@@ -28,7 +28,7 @@ def _rows_of_padded(dense, offsets, total_L=None):
     return dense.new_empty((total_L, dense.shape[-1]))
 
 
-@takes(aten._padded_dense_to_jagged_forward.default)
+@allocates(aten._padded_dense_to_jagged_forward.default)
 def to_rows(call: Call) -> None:
     """Rows that nothing is read of, then the result; for float16 in whole vectors, the position of each row.
 

@@ -7,13 +7,13 @@ from every_byte.gpu.memory.attachment import attached
 from .reductions import reduce
 from .registry import (
     Call,
+    allocates,
     as_pytorch_does,
     composite,
     contiguous_copies,
     decomposed,
     outputs_alone,
     returns,
-    takes,
 )
 
 aten = torch.ops.aten
@@ -38,7 +38,7 @@ def _pointwise_loss(x: torch.Tensor, target: torch.Tensor, reduction: int = MEAN
     return _mse_loss(x, target, reduction)
 
 
-@takes(aten.mse_loss.default, aten.smooth_l1_loss.default)
+@allocates(aten.mse_loss.default, aten.smooth_l1_loss.default)
 def pointwise_loss(call: Call) -> None:
     """The loss in a storage as large as the difference (it is made so, then resized), the terms, and their sum.
 
@@ -160,33 +160,33 @@ def _nll_loss_backward(gradient: torch.Tensor, x: torch.Tensor, target, weight, 
     return x.new_empty(x.shape)
 
 
-@takes(aten.nll_loss_forward.default)
+@allocates(aten.nll_loss_forward.default)
 def negative_log_likelihood(call: Call) -> None:
     """The loss, the total weight, and contiguous copies of what the kernel reads.
 
     Source: nll_loss_forward_out_cuda_template in aten/src/ATen/native/cuda/Loss.cu.
     """
     call.place_all()
-    call.while_taken(*contiguous_copies(*call.args[:3]))
+    call.allocate_and_free(*contiguous_copies(*call.args[:3]))
 
 
-@takes(aten.nll_loss2d_forward.default)
+@allocates(aten.nll_loss2d_forward.default)
 def negative_log_likelihood_2d(call: Call) -> None:
     """The total weight first; copies only where the losses are summed up. Source: NLLLoss2d.cu."""
     loss, total_weight = call.result
     call.place_resized(total_weight, loss)
-    call.while_taken(*(contiguous_copies(*call.args[:3]) if call.args[3] else ()))
+    call.allocate_and_free(*(contiguous_copies(*call.args[:3]) if call.args[3] else ()))
 
 
-@takes(aten.nll_loss_backward.default)
+@allocates(aten.nll_loss_backward.default)
 def negative_log_likelihood_backward(call: Call) -> None:
     """The gradient, and contiguous copies of what the kernel reads. Source: Loss.cu."""
     call.place_all()
-    call.while_taken(*contiguous_copies(*call.args[:4]))
+    call.allocate_and_free(*contiguous_copies(*call.args[:4]))
 
 
-@takes(aten.nll_loss2d_backward.default)
+@allocates(aten.nll_loss2d_backward.default)
 def negative_log_likelihood_2d_backward(call: Call) -> None:
     """The gradient; copies of targets and weights where the losses were summed up. Source: NLLLoss2d.cu."""
     call.place_all()
-    call.while_taken(*(contiguous_copies(*call.args[2:4]) if call.args[4] else ()))
+    call.allocate_and_free(*(contiguous_copies(*call.args[2:4]) if call.args[4] else ()))

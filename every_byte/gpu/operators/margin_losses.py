@@ -3,7 +3,7 @@
 import torch
 
 from .reductions import reduce
-from .registry import Call, contiguous_copies, decomposed, returns, takes
+from .registry import Call, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
 MEAN = 1
@@ -18,7 +18,7 @@ def _soft_margin_loss(x: torch.Tensor, target, reduction: int = MEAN) -> torch.T
     return loss.resize_(()) if reduction else loss
 
 
-@takes(aten.soft_margin_loss.default)
+@allocates(aten.soft_margin_loss.default)
 def soft_margin_loss(call: Call) -> None:
     """The loss of each element, then their sum. Source: soft_margin_loss_out in aten/src/ATen/native/Loss.cpp."""
     call.place_resized(call.result)
@@ -74,7 +74,7 @@ def _sum_rows(call: Call, x: torch.Tensor) -> None:
     reduce(call, rows, {0}, x.element_size(), vector=8 if x.element_size() == 2 else 4)
 
 
-@takes(aten.multi_margin_loss.default)
+@allocates(aten.multi_margin_loss.default)
 def multi_margin_loss(call: Call) -> None:
     """The loss, contiguous copies of input, target and weights, the rows' losses and their sum.
 
@@ -88,7 +88,7 @@ def multi_margin_loss(call: Call) -> None:
         _sum_rows(call, x)
 
 
-@takes(aten.multi_margin_loss_backward.default)
+@allocates(aten.multi_margin_loss_backward.default)
 def multi_margin_loss_backward(call: Call) -> None:
     """The gradient and contiguous copies. Source: multi_margin_loss_cuda_backward_out, as above."""
     call.place_resized(call.result)
@@ -96,7 +96,7 @@ def multi_margin_loss_backward(call: Call) -> None:
     call.hold(*contiguous_copies(x, gradient, target, call.argument(5, "weight")))
 
 
-@takes(aten.multilabel_margin_loss_forward.default)
+@allocates(aten.multilabel_margin_loss_forward.default)
 def multilabel_margin_loss(call: Call) -> None:
     """Contiguous copies, which classes are targets, the rows' losses, then the loss, and their sum.
 
@@ -114,7 +114,7 @@ def multilabel_margin_loss(call: Call) -> None:
         call.place_resized(loss)
 
 
-@takes(aten.multilabel_margin_loss_backward.default)
+@allocates(aten.multilabel_margin_loss_backward.default)
 def multilabel_margin_loss_backward(call: Call) -> None:
     """The gradient and contiguous copies. Source: multilabel_margin_loss_backward_cuda_out_template, as above."""
     call.place_all()

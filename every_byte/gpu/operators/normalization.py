@@ -7,7 +7,7 @@ import torch
 from .launch.memory_formats import fresh
 from .launch.units import HALF, WARP, div_up
 from .reductions import reduce
-from .registry import Call, contiguous_copies, outputs_alone, returns, takes
+from .registry import Call, allocates, contiguous_copies, outputs_alone, returns
 
 aten = torch.ops.aten
 MANY_ROWS = 64 * 1024
@@ -72,7 +72,7 @@ def _first_contiguous(gradients: tuple) -> tuple:
 # -------------------------------------------------------------------------------------------------------- what is taken
 
 
-@takes(aten.native_layer_norm.default, aten._fused_rms_norm.default)
+@allocates(aten.native_layer_norm.default, aten._fused_rms_norm.default)
 def norm(call: Call) -> None:
     """Contiguous copies of input and parameters, then the result and each row's statistics, in float32 for half types.
 
@@ -82,14 +82,14 @@ def norm(call: Call) -> None:
     call.place_all()
 
 
-@takes(aten.native_layer_norm_backward.default)
+@allocates(aten.native_layer_norm_backward.default)
 def layer_norm_backward(call: Call) -> None:
     """Gradients of input, weight and bias, and what their kernels take. Source: layer_norm_backward_cuda."""
     gradient, x, shape = call.args[:3]
     _backward(call, gradient, x, shape, call.args[5])
 
 
-@takes(aten._fused_rms_norm_backward.default)
+@allocates(aten._fused_rms_norm_backward.default)
 def rms_norm_backward(call: Call) -> None:
     """Gradients of input and weight. Source: _fused_rms_norm_backward_cuda."""
     gradient, x, shape = call.args[:3]
@@ -110,7 +110,7 @@ def _backward(call: Call, gradient, x, shape, weight) -> None:
         _sum_partial(call, parameters, first, blocks, width)
     else:
         call.place(*parameters)
-        call.while_taken(*contiguous_copies(gradient))
+        call.allocate_and_free(*contiguous_copies(gradient))
 
 
 def _partial_sums(rows: int, width: int, multiprocessors: int) -> int:

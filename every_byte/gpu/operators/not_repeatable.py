@@ -39,7 +39,7 @@ def _make(func, *args, **kwargs) -> None:
         results = func(*args, **kwargs)
     results = [results] if isinstance(results, torch.Tensor) else results
     new = [x for x in results if x is not None and x.untyped_storage()._cdata not in RECORDS]
-    attached()[-1].memory.while_taken(*(x.nbytes for x in new))
+    attached()[-1].memory.allocate_and_free(*(x.nbytes for x in new))
 
 
 def _is_reduced(x, target, weight, reduction, *_) -> bool:

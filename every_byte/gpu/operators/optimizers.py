@@ -7,7 +7,7 @@ from every_byte.gpu.memory.attachment import attached
 from .creation import new_like
 from .launch.units import div_up
 from .reductions import norm_of, reduced_dims
-from .registry import Call, outputs_alone, overload, returns, takes
+from .registry import Call, allocates, outputs_alone, overload, returns
 
 aten = torch.ops.aten
 CHUNK = 65_536
@@ -63,7 +63,7 @@ def _is_dense(x: torch.Tensor) -> bool:
     return True
 
 
-@takes(aten._foreach_abs.default)
+@allocates(aten._foreach_abs.default)
 def absolute_values(call: Call) -> None:
     """The results; each of complex numbers first as they come, too.
 
@@ -72,10 +72,10 @@ def absolute_values(call: Call) -> None:
     for x, result in zip(call.args[0], call.result, strict=True):
         call.place(result)
         if x.is_complex() and x.numel():
-            call.while_taken(x.nbytes)
+            call.allocate_and_free(x.nbytes)
 
 
-@takes(aten._foreach_max.default)
+@allocates(aten._foreach_max.default)
 def largest(call: Call) -> None:
     """A buffer with one number for each chunk of the longest tensor, times their count; then the results.
 
@@ -89,7 +89,7 @@ def largest(call: Call) -> None:
     call.place_all()
 
 
-@takes(aten._foreach_norm.Scalar, aten._foreach_powsum.Scalar)
+@allocates(aten._foreach_norm.Scalar, aten._foreach_powsum.Scalar)
 def norms(call: Call) -> None:
     """A zeroed buffer with one number for each chunk of the longest tensor, times their count; then the norms.
 

@@ -4,13 +4,13 @@ import torch
 
 from every_byte.gpu.memory.attachment import attached
 
-from .registry import Call, contiguous_copies, decomposed, returns, takes
+from .registry import Call, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
 COUNTED_IN_ONE_BLOCK = 2048
 
 
-@takes(aten.kthvalue.default, aten.median.dim, aten.nanmedian.dim)
+@allocates(aten.kthvalue.default, aten.median.dim, aten.nanmedian.dim)
 def selected(call: Call) -> None:
     """A contiguous copy, then values and indices. Source: aten/src/ATen/native/cuda/Sorting.cpp."""
     call.hold(*contiguous_copies(call.args[0]))
@@ -36,7 +36,7 @@ def _mode(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.
     return x.new_empty(shape), x.new_empty(shape, dtype=torch.int64)
 
 
-@takes(aten.mode.default)
+@allocates(aten.mode.default)
 def most_frequent(call: Call) -> None:
     """Values and indices; then a copy in which rows are contiguous. How many are alike in long rows, values say.
 

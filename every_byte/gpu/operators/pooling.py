@@ -4,7 +4,7 @@ import torch
 
 from .elementwise import refuse_integers
 from .launch.memory_formats import copies_in, suggested
-from .registry import Call, contiguous_copies, returns, takes
+from .registry import Call, allocates, contiguous_copies, returns
 
 aten = torch.ops.aten
 
@@ -28,7 +28,7 @@ for _operator in (
 # --------------------------------------------------------------------------------------------- windows of a given size
 
 
-@takes(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default, aten.avg_pool2d.default)
+@allocates(aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default, aten.avg_pool2d.default)
 def pool(call: Call) -> None:
     """The results, then a copy of the input in the order of dimensions that it suggests.
 
@@ -39,36 +39,36 @@ def pool(call: Call) -> None:
         call.place_resized(*call.result)
     else:
         call.place_all()
-    call.while_taken(*copies_in(suggested(x), x))
+    call.allocate_and_free(*copies_in(suggested(x), x))
 
 
-@takes(aten.max_pool2d_with_indices_backward.default, aten.avg_pool2d_backward.default)
+@allocates(aten.max_pool2d_with_indices_backward.default, aten.avg_pool2d_backward.default)
 def pool_backward(call: Call) -> None:
     """The gradient, then copies of the input and the result's gradient in the order that the input suggests."""
     gradient, x = call.args[:2]
     call.place_all()
-    call.while_taken(*copies_in(suggested(x), x, gradient))
+    call.allocate_and_free(*copies_in(suggested(x), x, gradient))
 
 
-@takes(aten.max_pool3d_with_indices_backward.default)
+@allocates(aten.max_pool3d_with_indices_backward.default)
 def max_pool3d_backward(call: Call) -> None:
     """As above, without the input, which is not read."""
     gradient, x = call.args[:2]
     call.place_all()
-    call.while_taken(*copies_in(suggested(x), gradient))
+    call.allocate_and_free(*copies_in(suggested(x), gradient))
 
 
-@takes(aten.avg_pool3d.default, aten.avg_pool3d_backward.default)
+@allocates(aten.avg_pool3d.default, aten.avg_pool3d_backward.default)
 def avg_pool3d(call: Call) -> None:
     """The result, then a contiguous copy of what is read. Source: cuda/AveragePool3d.cu."""
     call.place_all()
-    call.while_taken(*contiguous_copies(call.args[0]))
+    call.allocate_and_free(*contiguous_copies(call.args[0]))
 
 
 # ------------------------------------------------------------------------------------------- windows of a given number
 
 
-@takes(aten._adaptive_avg_pool2d.default)
+@allocates(aten._adaptive_avg_pool2d.default)
 def adaptive_avg_pool2d(call: Call) -> None:
     """A contiguous copy of a batch, unless channels are last; then the result.
 
@@ -80,16 +80,16 @@ def adaptive_avg_pool2d(call: Call) -> None:
     call.place_resized(call.result)
 
 
-@takes(aten._adaptive_avg_pool2d_backward.default)
+@allocates(aten._adaptive_avg_pool2d_backward.default)
 def adaptive_avg_pool2d_backward(call: Call) -> None:
     """The gradient, then a contiguous copy of the result's, unless the input's channels are last."""
     gradient, x = call.args
     call.place_all()
     if suggested(x) is torch.contiguous_format:
-        call.while_taken(*contiguous_copies(gradient))
+        call.allocate_and_free(*contiguous_copies(gradient))
 
 
-@takes(aten._adaptive_avg_pool3d.default)
+@allocates(aten._adaptive_avg_pool3d.default)
 def adaptive_avg_pool3d(call: Call) -> None:
     """A contiguous copy of a batch, then the result. Source: cuda/AdaptiveAveragePooling3d.cu."""
     x = call.args[0]
@@ -104,14 +104,14 @@ def _contiguous_gradient(gradient: torch.Tensor, x: torch.Tensor) -> torch.Tenso
     return x.new_empty(x.shape)
 
 
-@takes(aten._adaptive_avg_pool3d_backward.default, aten.adaptive_max_pool3d_backward.default)
+@allocates(aten._adaptive_avg_pool3d_backward.default, aten.adaptive_max_pool3d_backward.default)
 def adaptive_pool3d_backward(call: Call) -> None:
     """The gradient, then a contiguous copy of the result's."""
     call.place_all()
-    call.while_taken(*contiguous_copies(call.args[0]))
+    call.allocate_and_free(*contiguous_copies(call.args[0]))
 
 
-@takes(aten.adaptive_max_pool2d.default)
+@allocates(aten.adaptive_max_pool2d.default)
 def adaptive_max_pool2d(call: Call) -> None:
     """Results that look like the input; of a batch, contiguous ones for the kernel where these are not, and the input.
 
@@ -120,36 +120,36 @@ def adaptive_max_pool2d(call: Call) -> None:
     call.place_all()
     x = call.args[0]
     if x.dim() == 4 and x.numel():
-        call.while_taken(*contiguous_copies(*call.result, x))
+        call.allocate_and_free(*contiguous_copies(*call.result, x))
 
 
-@takes(aten.adaptive_max_pool2d_backward.default)
+@allocates(aten.adaptive_max_pool2d_backward.default)
 def adaptive_max_pool2d_backward(call: Call) -> None:
     """The gradient, then contiguous ones of the result's, the indices and its own."""
     gradient, _, indices = call.args
     call.place_all()
-    call.while_taken(*contiguous_copies(gradient, indices, call.result))
+    call.allocate_and_free(*contiguous_copies(gradient, indices, call.result))
 
 
-@takes(aten.adaptive_max_pool3d.default)
+@allocates(aten.adaptive_max_pool3d.default)
 def adaptive_max_pool3d(call: Call) -> None:
     """The results, then a contiguous copy of a batch. Source: cuda/AdaptiveMaxPooling3d.cu."""
     call.place_all()
     x = call.args[0]
     if x.dim() == 5:
-        call.while_taken(*contiguous_copies(x))
+        call.allocate_and_free(*contiguous_copies(x))
 
 
 # ---------------------------------------------------------------------------------- windows at random; and the reverse
 
 
-@takes(aten.fractional_max_pool2d.default, aten.fractional_max_pool3d.default)
+@allocates(aten.fractional_max_pool2d.default, aten.fractional_max_pool3d.default)
 def fractional_max_pool(call: Call) -> None:
     """The results alone, of inputs that lie in any way. Source: cuda/FractionalMaxPool2d.cu, FractionalMaxPool3d.cu."""
     call.place_all()
 
 
-@takes(aten.fractional_max_pool2d_backward.default)
+@allocates(aten.fractional_max_pool2d_backward.default)
 def fractional_max_pool2d_backward(call: Call) -> None:
     """A contiguous copy of the result's gradient, then the gradient."""
     call.hold(*contiguous_copies(call.args[0]))
@@ -162,13 +162,13 @@ def _fractional_max_pool3d_backward(gradient, x: torch.Tensor, *_) -> torch.Tens
     return x.new_empty(x.shape)
 
 
-@takes(aten.fractional_max_pool3d_backward.default)
+@allocates(aten.fractional_max_pool3d_backward.default)
 def fractional_max_pool3d_backward(call: Call) -> None:
     """The gradient alone."""
     call.place_all()
 
 
-@takes(aten.max_unpool2d.default, aten.max_unpool3d.default)
+@allocates(aten.max_unpool2d.default, aten.max_unpool3d.default)
 def max_unpool(call: Call) -> None:
     """Contiguous copies of values and indices, then the result. Source: cuda/MaxUnpooling.cu."""
     call.hold(*contiguous_copies(*call.args[:2]))

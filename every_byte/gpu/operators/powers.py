@@ -2,7 +2,7 @@
 
 import torch
 
-from .registry import Call, returns, takes
+from .registry import Call, allocates, returns
 
 aten = torch.ops.aten
 
@@ -13,16 +13,16 @@ def _power_of_number(number, x: torch.Tensor) -> torch.Tensor:
     return x.new_empty(x.shape, dtype=torch.result_type(x, number))
 
 
-@takes(aten.pow.Scalar)
+@allocates(aten.pow.Scalar)
 def power_of_number(call: Call) -> None:
     """The result, and the number in a tensor of its own; 1 to any power needs none. Source: pow in native/Pow.cpp."""
     call.place_all()
     number = call.args[0]
     if number != 1:
-        call.while_taken(8)
+        call.allocate_and_free(8)
 
 
-@takes(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
+@allocates(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
 def clamp(call: Call) -> None:
     """Integers that meet a number of a wider type are brought to it first, in a tensor of their own; then the result.
 
@@ -41,7 +41,7 @@ def _power_by_number(x: torch.Tensor, exponent) -> torch.Tensor:
     return aten.pow.Tensor_Scalar(x, exponent)
 
 
-@takes(aten.pow.Tensor_Scalar, aten.pow.Tensor_Scalar_out)
+@allocates(aten.pow.Tensor_Scalar, aten.pow.Tensor_Scalar_out)
 def power_by_number(call: Call) -> None:
     """What has another type than the result in that type, in a tensor of its own; then the result.
 

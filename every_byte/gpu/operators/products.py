@@ -7,7 +7,7 @@ from every_byte.gpu.memory.attachment import another_mode_is_on, attached
 from .launch.cublaslt import goes_to_lt
 from .launch.memory_formats import fresh
 from .no_kernel import no_kernel
-from .registry import Call, as_pytorch_does, composite, decomposed, returns, takes
+from .registry import Call, allocates, as_pytorch_does, composite, decomposed, returns
 
 aten = torch.ops.aten
 _MULTIPLIED = frozenset((torch.float32, torch.float64, torch.float16, torch.bfloat16))
@@ -30,7 +30,7 @@ def _one_type(name: str, *tensors: torch.Tensor) -> None:
 def _run_into_error(n_bytes: int) -> None:
     memory = attached()[-1].memory
     memory.operation = "aten::mm"
-    memory.while_taken(n_bytes)
+    memory.allocate_and_free(n_bytes)
 
 
 @returns(aten.mm.default)
@@ -110,7 +110,7 @@ def _blas_reads(matrix: torch.Tensor) -> bool:
     return matrix.is_contiguous() or matrix.t().is_contiguous()
 
 
-@takes(
+@allocates(
     aten.mm.default, aten.mm.out, aten.addmm.default, aten.addmm.out, aten.addmm_.default,
     aten._addmm_activation.default,
 )  # fmt: skip
@@ -125,7 +125,7 @@ def matrix_product(call: Call) -> None:
     _matrix_product(call, left, right, is_sum and goes_to_lt(call, call.args[0], left, right))
 
 
-@takes(aten.mm.dtype, aten.mm.dtype_out)
+@allocates(aten.mm.dtype, aten.mm.dtype_out)
 def product_of_another_type(call: Call) -> None:
     """The same, for sums that stay in the float32 in which they were added up.
 
@@ -152,7 +152,7 @@ def _blas_reads_batch(batch: torch.Tensor, by_rows: bool, rows: int, columns: in
     return batch.is_contiguous() and strides[1] != 0 and strides[2] != 0
 
 
-@takes(aten.mv.default, aten.addmv.default)
+@allocates(aten.mv.default, aten.addmv.default)
 def matrix_times_vector(call: Call) -> None:
     """The result, copies of what cuBLAS cannot read, the workspace. Source: addmv_out in cuda/Blas.cpp."""
     call.place_all()
@@ -162,7 +162,7 @@ def matrix_times_vector(call: Call) -> None:
     _multiply(call, [vector] * (vector.stride(0) == 0) + [matrix] * (not _blas_reads(matrix)))
 
 
-@takes(aten.dot.default)
+@allocates(aten.dot.default)
 def dot_product(call: Call) -> None:
     """The result and the workspace, of no elements too. Source: dot_cuda in aten/src/ATen/native/cuda/Blas.cpp."""
     call.place_all()
@@ -170,7 +170,7 @@ def dot_product(call: Call) -> None:
         call.hold_workspace()
 
 
-@takes(aten.bmm.default, aten.bmm.out)
+@allocates(aten.bmm.default, aten.bmm.out)
 def batched_product(call: Call) -> None:
     """As for one product; but an outer product of numbers that are not complex, with one term in each sum, has a
     kernel of its own without workspace, unless its result is given.
@@ -187,7 +187,7 @@ def batched_product(call: Call) -> None:
         _multiply_batches(call, left, right)
 
 
-@takes(aten.baddbmm.default)
+@allocates(aten.baddbmm.default)
 def added_batched_product(call: Call) -> None:
     """As for a batched product that goes to cuBLAS. Source: as above."""
     call.place_all()

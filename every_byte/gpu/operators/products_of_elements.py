@@ -128,10 +128,10 @@ def _positions_of_none(zeros: torch.Tensor) -> None:
     """
     memory = attached()[-1].memory
     memory.operation = "aten::nonzero"
-    copies = [memory.take(n_bytes) for n_bytes in contiguous_copies(zeros)]
-    count = memory.take(COUNT_BYTES)
-    memory.while_taken(cub.count(zeros.numel(), memory.spec))
-    memory.while_taken(cub.select_flagged(zeros.numel(), memory.spec))
-    memory.give_back(*count)
+    copies = [memory.allocate(n_bytes) for n_bytes in contiguous_copies(zeros)]
+    count = memory.allocate(COUNT_BYTES)
+    memory.allocate_and_free(cub.count(zeros.numel(), memory.spec))
+    memory.allocate_and_free(cub.select_flagged(zeros.numel(), memory.spec))
+    memory.free(*count)
     for copy in copies:
-        memory.give_back(*copy)
+        memory.free(*copy)

@@ -7,7 +7,7 @@ import torch
 
 from every_byte.gpu.memory.attachment import attached
 
-from .registry import Call, as_pytorch_does, composite, decomposed, outputs_alone, returns, takes
+from .registry import Call, allocates, as_pytorch_does, composite, decomposed, outputs_alone, returns
 
 aten = torch.ops.aten
 OF_CUDNN = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -51,7 +51,7 @@ def _fused_gru(of_input, of_hidden, hx, *biases):
     return hx.new_empty(hx.shape), hx.new_empty((hx.shape[0], 5 * hx.shape[1]))
 
 
-@takes(aten._thnn_fused_lstm_cell.default, aten._thnn_fused_gru_cell.default)
+@allocates(aten._thnn_fused_lstm_cell.default, aten._thnn_fused_gru_cell.default)
 def fused_cell(call: Call) -> None:
     """What is kept for backward, then the results."""
     *results, kept = call.result
@@ -64,7 +64,7 @@ def _fused_lstm_backward(g_hidden, g_cell, cx, cy, kept, has_bias):
     return gates, cx.new_empty(cx.shape), gates.sum(0) if has_bias else None
 
 
-@takes(aten._thnn_fused_lstm_cell_backward_impl.default)
+@allocates(aten._thnn_fused_lstm_cell_backward_impl.default)
 def fused_lstm_backward(call: Call) -> None:
     """The gradients of the gates and of the cell; their sums follow as an operation."""
     call.place_all()

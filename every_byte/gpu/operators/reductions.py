@@ -10,7 +10,7 @@ from every_byte.gpu.memory.specs import GPUSpec
 from .launch.memory_formats import fresh
 from .launch.reduction_grid import loop_nest, staging
 from .launch.units import HALF
-from .registry import Call, contiguous_copies, decomposed, returns, takes
+from .registry import Call, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
 INDEXED_BYTES = 16
@@ -38,7 +38,7 @@ def reduce(call: Call, x: torch.Tensor, dims: set[int], output_bytes: int, accum
     with call.scope():
         call.hold(buffer)
         for sizes in launches:
-            call.while_taken(*sizes)
+            call.allocate_and_free(*sizes)
 
 
 @lru_cache(4096)
@@ -106,7 +106,7 @@ decomposed(aten._is_all_true.default)(torch.all)
 decomposed(aten._is_any_true.default)(torch.any)
 
 
-@takes(
+@allocates(
     aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim, aten.prod.default, aten.prod.dim_int,
     aten.nansum.default,
 )  # fmt: skip
@@ -123,7 +123,7 @@ def sum_or_mean(call: Call) -> None:
     reduce(call, x, dims, call.result.element_size(), vector=8 if x.dtype in HALF and "sum" in name else 4)
 
 
-@takes(
+@allocates(
     aten.amax.default, aten.amax.out, aten.amin.default, aten.amin.out, aten.any.default, aten.any.dim, aten.any.dims,
     aten.all.default,
     aten.all.dim, aten.all.dims,
@@ -136,11 +136,11 @@ def extreme(call: Call) -> None:
     call.place_all()
     x, result = call.args[0], call.result
     if x.numel() == 1 and "aten::a" in call.func.name() and result.dtype == torch.bool != x.dtype:
-        call.while_taken(1)
+        call.allocate_and_free(1)
     reduce(call, x, reduced_dims(x, call.argument(1, "dim")), result.element_size(), result.element_size())
 
 
-@takes(aten.hash_tensor.default)
+@allocates(aten.hash_tensor.default)
 def hashed(call: Call) -> None:
     """The result, staging, semaphores, in 64 bits. Source: aten/src/ATen/native/cuda/ReduceSumProdKernel.cu."""
     call.place_all()
@@ -148,7 +148,7 @@ def hashed(call: Call) -> None:
     reduce(call, x, reduced_dims(x, call.argument(1, "dim")), call.result.element_size(), 8)
 
 
-@takes(aten.max.default, aten.min.default)
+@allocates(aten.max.default, aten.min.default)
 def extreme_of_all(call: Call) -> None:
     """As above, of a contiguous copy. Source: max and min in aten/src/ATen/native/ReduceAllOps.cpp."""
     call.place_all()
@@ -158,7 +158,7 @@ def extreme_of_all(call: Call) -> None:
     reduce(call, dense, reduced_dims(x, None), x.element_size(), x.element_size())
 
 
-@takes(aten.max.dim, aten.min.dim, aten.argmax.default, aten.argmax.out, aten.argmin.default)
+@allocates(aten.max.dim, aten.min.dim, aten.argmax.default, aten.argmax.out, aten.argmin.default)
 def indexed_extreme(call: Call) -> None:
     """Values and indices, staging, semaphores. Source: ReduceArgMaxKernel.cu, TensorCompare.cu."""
     x, dim = call.args[0], call.argument(1, "dim")
@@ -172,7 +172,7 @@ def indexed_extreme(call: Call) -> None:
     reduce(call, x, reduced_dims(x, dim), outputs.element_size(), INDEXED_BYTES)
 
 
-@takes(aten.aminmax.default)
+@allocates(aten.aminmax.default)
 def both_extremes(call: Call) -> None:
     """The least and the largest, staging, semaphores. Source: aminmax_kernel in ReduceMinValuesKernel.cu."""
     call.place_all()
@@ -183,7 +183,7 @@ def both_extremes(call: Call) -> None:
         reduce(call, x, reduced_dims(x, call.kwargs["dim"]), x.element_size(), 2 * x.element_size())
 
 
-@takes(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
+@allocates(aten.var.correction, aten.std.correction, aten.var_mean.correction, aten.std_mean.correction)
 def variance(call: Call) -> None:
     """Each partial result is a mean, a sum of squares and two counts. Source: std_var_kernel, ReduceMomentKernel.cu."""
     call.place_resized(*(call.result if isinstance(call.result, (tuple, list)) else [call.result]))
@@ -204,7 +204,7 @@ def _vector_norm(x: torch.Tensor, order=2, dim=None, keepdim: bool = False, *, d
     return aten.linalg_vector_norm.default(x, order, dim, keepdim, dtype=dtype)
 
 
-@takes(
+@allocates(
     aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim, aten.norm.ScalarOpt_dtype,
     aten.norm.ScalarOpt_dim_dtype,
 )  # fmt: skip
@@ -236,7 +236,7 @@ def _flag_complex(call: Call, x: torch.Tensor) -> None:
         attached()[-1].not_modelled(f"{call.func.name()} of complex numbers")
 
 
-@takes(aten.logsumexp.default)
+@allocates(aten.logsumexp.default)
 def log_sum_exp(call: Call) -> None:
     """Integers in the result's type; the maxima, of real parts; their magnitudes and which of them are infinite;
     x - maxima; then the result, a sum.
@@ -255,13 +255,13 @@ def log_sum_exp(call: Call) -> None:
     with call.scope():
         call.hold(result.numel() * item_bytes)
         call.fill(item_bytes)
-        call.while_taken(result.numel())
+        call.allocate_and_free(result.numel())
     call.hold(x.nbytes)
     call.place_resized(result)
     reduce(call, torch.empty_like(x), dims, x.element_size(), vector=8 if x.dtype in HALF else 4)
 
 
-@takes(aten.histc.default)
+@allocates(aten.histc.default)
 def histogram(call: Call) -> None:
     """The counts; without bounds also the least and the largest value. Source: _histc_template in SummaryOps.cu."""
     call.place_all()

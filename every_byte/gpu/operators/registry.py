@@ -3,7 +3,7 @@
 - `@returns(op)`: what it returns on meta tensors, where PyTorch's own way differs from CUDA's, or is slow: often a
   decomposition in Python, which takes a hundred times as long as making the result, and imports PyTorch's compiler
   when it first runs. Such a function makes plain cases, and hands every other to PyTorch, wrong arguments too.
-- `@takes(op)`: what it takes from the allocator. Called after the operator has run on meta tensors, it repeats in
+- `@allocates(op)`: what it takes from the allocator. Called after the operator has run on meta tensors, it repeats in
   CUDA's order the allocations and frees that the operator makes there.
 - `@composite(op)`: of which others CUDA composes it, for autograd to see; PyTorch's own rule asks for the device.
 - `@decomposed(op)`: which others its host code on CUDA calls; autograd knows it as one operator.
@@ -19,20 +19,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from typing import Any, TypeVar
 
 import torch
 from torch._ops import OpOverload
 
 from every_byte.gpu.known.understood import is_elementwise
+from every_byte.gpu.memory.blocks import Block
 from every_byte.gpu.memory.storages import Memory, fills_memory
 from every_byte.gpu.memory.workspaces import WORKSPACE
 
-RETURNS: dict[OpOverload, Callable] = {}
-TAKES: dict[OpOverload, Callable[["Call"], None]] = {}
-COMPOSITES: dict[OpOverload, Callable] = {}
-DECOMPOSED: dict[OpOverload, Callable] = {}
-ON_SPARSE: dict[OpOverload, Callable] = {}
-REPEATED: dict[OpOverload, Callable] = {}
+Function = Callable[..., Any]
+"""A rule: it has an operator's own arguments, and returns what that returns."""
+
+Held = tuple[Block, int]
+"""A block that no tensor holds, and the number of its allocation."""
+
+_F = TypeVar("_F", bound=Function)
+
+RETURNS: dict[OpOverload, Function] = {}
+ALLOCATES: dict[OpOverload, Callable[["Call"], None]] = {}
+COMPOSITES: dict[OpOverload, Function] = {}
+DECOMPOSED: dict[OpOverload, Function] = {}
+ON_SPARSE: dict[OpOverload, Function] = {}
+REPEATED: dict[OpOverload, Function] = {}
 ON_META_ITSELF: list[OpOverload] = []
 """Operators that PyTorch composes of others on meta, and that are one kernel on CUDA: what `returns` knows of them is
 registered as meta's own kernel while a simulated GPU is open (patches/operators.py)."""
@@ -60,11 +70,13 @@ class Call:
 
     __slots__ = ("func", "args", "kwargs", "result", "memory", "_held")
 
-    def __init__(self, func, args, kwargs, result, memory: Memory) -> None:
+    def __init__(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any, memory: Memory
+    ) -> None:
         self.func, self.args, self.kwargs, self.result, self.memory = func, args, kwargs, result, memory
-        self._held: list = []
+        self._held: list[Held | None] = []
 
-    def argument(self, position: int, name: str, default=None):
+    def argument(self, position: int, name: str, default: Any = None) -> Any:
         """An argument that the caller may have given by its place, by its name, or not at all."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
 
@@ -90,17 +102,17 @@ class Call:
     def fill(self, item_bytes: int) -> None:
         """Fill what was resized, if this run does: it is seen through a tensor that begins with one element."""
         if fills_memory():
-            self.memory.while_taken(item_bytes)
+            self.memory.allocate_and_free(item_bytes)
 
-    def while_taken(self, *sizes: int) -> None:
+    def allocate_and_free(self, *sizes: int) -> None:
         """Take temporaries of these sizes and give them back, last first."""
-        self.memory.while_taken(*sizes)
+        self.memory.allocate_and_free(*sizes)
 
-    def hold(self, *sizes: int) -> list:
+    def hold(self, *sizes: int) -> list[Held | None]:
         """Take temporaries of these sizes until the `scope` ends; returns each, for `let_go`: None for 0 bytes."""
-        taken = []
+        taken: list[Held | None] = []
         for n_bytes in sizes:
-            taken.append(self.memory.take(n_bytes) if n_bytes else None)
+            taken.append(self.memory.allocate(n_bytes) if n_bytes else None)
             self._held.append(taken[-1])
         return taken
 
@@ -108,13 +120,13 @@ class Call:
         """What cuBLAS, or cuBLASLt, works in: the thread's own, which stays, or one until the `scope` ends."""
         self.memory.use_blas(by_lt)
         if n_bytes := self.memory.blas_workspaces.of_a_product(by_lt):
-            self._held.append(self.memory.take(n_bytes, WORKSPACE))
+            self._held.append(self.memory.allocate(n_bytes, WORKSPACE))
 
-    def let_go(self, temporary: tuple | None) -> None:
+    def let_go(self, temporary: Held | None) -> None:
         """Give back one that is held, before the scope ends."""
         if temporary is not None:
             self._held = [other for other in self._held if other is not temporary]
-            self.memory.give_back(*temporary)
+            self.memory.free(*temporary)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -124,18 +136,18 @@ class Call:
             yield
         finally:
             held, self._held = self._held, outer
-            self._give_back(held)
+            self._free(held)
 
-    def take_by(self, rule: "Callable[[Call], None]") -> None:
-        """Follow a rule of `takes`, as in a scope of its own."""
+    def follow(self, rule: "Callable[[Call], None]") -> None:
+        """Follow a rule of `allocates`, as in a scope of its own."""
         try:
             rule(self)
         finally:
-            self._give_back(self._held)
+            self._free(self._held)
 
-    def _give_back(self, held: list) -> None:
+    def _free(self, held: list[Held | None]) -> None:
         for block, number in filter(None, reversed(held)):
-            self.memory.give_back(block, number)
+            self.memory.free(block, number)
 
 
 def contiguous_copies(*tensors: torch.Tensor | None) -> list[int]:
@@ -149,29 +161,29 @@ def overload(name: str) -> OpOverload:
     return getattr(getattr(torch.ops.aten, packet), variant or "default")
 
 
-def returns(*operators: OpOverload, instead_of_composite: bool = False):
+def returns(*operators: OpOverload, instead_of_composite: bool = False) -> Callable[[_F], _F]:
     """The decorated function makes, on meta tensors, what these operators return on CUDA."""
     if instead_of_composite:
         ON_META_ITSELF.extend(operators)
     return _registering(RETURNS, operators)
 
 
-def takes(*operators: OpOverload):
+def allocates(*operators: OpOverload) -> Callable[[Callable[[Call], None]], Callable[[Call], None]]:
     """The decorated function takes from a GPU's memory what a call of these operators takes on CUDA."""
-    return _registering(TAKES, operators)
+    return _registering(ALLOCATES, operators)
 
 
-def composite(*operators: OpOverload):
+def composite(*operators: OpOverload) -> Callable[[_F], _F]:
     """The decorated function composes these operators of others as CUDA does, in front of PyTorch's own rule."""
     return _registering(COMPOSITES, operators)
 
 
-def decomposed(*operators: OpOverload):
+def decomposed(*operators: OpOverload) -> Callable[[_F], _F]:
     """The decorated function calls what the host code of these operators calls on CUDA, unseen by autograd."""
     return _registering(DECOMPOSED, operators)
 
 
-def on_sparse(*operators: OpOverload):
+def on_sparse(*operators: OpOverload) -> Callable[[_F], _F]:
     """The decorated function does what these operators do where an argument is sparse; it is given the operator first.
 
     It answers NotImplemented where that is not known.
@@ -179,7 +191,7 @@ def on_sparse(*operators: OpOverload):
     return _registering(ON_SPARSE, operators)
 
 
-def repeated(*operators: OpOverload):
+def repeated(*operators: OpOverload) -> Callable[[_F], _F]:
     """The decorated function calls what the host code of these calls in a deterministic run.
 
     It is given the operator first. Where it returns NotImplemented, the operator runs as in any other run.
@@ -189,7 +201,7 @@ def repeated(*operators: OpOverload):
 
 def resized(*operators: OpOverload) -> None:
     """These operators allocate their outputs and nothing else, empty ones that they then resize."""
-    takes(*operators)(_place_all_resized)
+    allocates(*operators)(_place_all_resized)
 
 
 def _place_all_resized(call: Call) -> None:
@@ -197,8 +209,8 @@ def _place_all_resized(call: Call) -> None:
     call.place_resized(*(call.result if isinstance(call.result, (tuple, list)) else (call.result,)))
 
 
-def _registering(table: dict, operators: tuple[OpOverload, ...]):
-    def register(function: Callable) -> Callable:
+def _registering(table: dict[OpOverload, Any], operators: tuple[OpOverload, ...]) -> Callable[[_F], _F]:
+    def register(function: _F) -> _F:
         for operator in operators:
             assert operator not in table, f"{operator} is known already: {table[operator]}"
             table[operator] = function
@@ -218,7 +230,7 @@ def several_kernels(names: str) -> None:
 
 
 def allocates_outputs_alone(func: OpOverload) -> bool:
-    """Whether an operator that takes nothing by a rule of `takes` is known to allocate its outputs and nothing else.
+    """Whether an operator that has no rule of `allocates` is known to allocate its outputs and nothing else.
 
     So it is with views; with elementwise operators, whose kernels convert types as they read; with the foreach
     operators on lists of alike tensors, but for those of their extremes, whose buffer is not known; and with those that
@@ -230,7 +242,7 @@ def allocates_outputs_alone(func: OpOverload) -> bool:
     return name in _OUTPUTS_ALONE or name.startswith("_foreach_")
 
 
-def composed_of(func: OpOverload) -> Callable | None:
+def composed_of(func: OpOverload) -> Function | None:
     """The function here that calls the operators of which CUDA makes this one; None where there is none."""
     return DECOMPOSED.get(func) or COMPOSITES.get(func)
 
@@ -250,13 +262,13 @@ def _by_its_own_host_code(func: OpOverload) -> str | None:
     Autograd knows such a one as one operator, and so would this GPU. What is known of it here goes first.
     """
     name, packet = func.name(), func.overloadpacket.__name__
-    is_known = func in TAKES or func in RETURNS or packet in _OF_CUDA_ALONE or allocates_outputs_alone(func)
+    is_known = func in ALLOCATES or func in RETURNS or packet in _OF_CUDA_ALONE or allocates_outputs_alone(func)
     if _has_kernel(name, "CPU") or is_known and packet not in _SEVERAL_KERNELS:
         return None
     return next((key for key in (_EXPLICIT, _COPYING) if _has_kernel(name, key)), None)
 
 
-def as_pytorch_does(func: OpOverload, *args, **kwargs):
+def as_pytorch_does(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """PyTorch's own composite of this operator."""
     return func._op_dk(_key_of_composite(func), *args, **kwargs)
 

@@ -3,7 +3,7 @@
 import torch
 
 from .launch.memory_formats import copies_in, empty_in, suggested
-from .registry import Call, contiguous_copies, outputs_alone, returns, takes
+from .registry import Call, allocates, contiguous_copies, outputs_alone, returns
 
 aten = torch.ops.aten
 MANY_CHANNELS = {"upsample_bilinear2d": 16}
@@ -30,7 +30,7 @@ def _reads_channels_last(call: Call, x: torch.Tensor, result: torch.Tensor) -> b
     return is_last and result.is_contiguous(memory_format=torch.channels_last)
 
 
-@takes(aten.upsample_nearest2d.default, aten._upsample_nearest_exact2d.default)
+@allocates(aten.upsample_nearest2d.default, aten._upsample_nearest_exact2d.default)
 def nearest2d(call: Call) -> None:
     """The result; if sizes differ, a copy of the input with channels last, or a contiguous result and input.
 
@@ -41,22 +41,22 @@ def nearest2d(call: Call) -> None:
     if x.shape == result.shape:
         return
     if _reads_channels_last(call, x, result):
-        call.while_taken(*copies_in(torch.channels_last, x))
+        call.allocate_and_free(*copies_in(torch.channels_last, x))
     else:
-        call.while_taken(*contiguous_copies(result, x))
+        call.allocate_and_free(*contiguous_copies(result, x))
 
 
-@takes(
+@allocates(
     aten.upsample_nearest1d.default, aten._upsample_nearest_exact1d.default, aten.upsample_nearest3d.default,
     aten._upsample_nearest_exact3d.default, aten._upsample_bilinear2d_aa.default, aten._upsample_bicubic2d_aa.default,
 )  # fmt: skip
 def contiguous_resampling(call: Call) -> None:
     """The result, then a contiguous one and a contiguous input for the kernel."""
     call.place_all()
-    call.while_taken(*contiguous_copies(call.result, call.args[0]))
+    call.allocate_and_free(*contiguous_copies(call.result, call.args[0]))
 
 
-@takes(aten.upsample_bilinear2d.default)
+@allocates(aten.upsample_bilinear2d.default)
 def bilinear2d(call: Call) -> None:
     """The result; a copy of the input with channels last, if many.
 
@@ -65,34 +65,34 @@ def bilinear2d(call: Call) -> None:
     call.place_all()
     x = call.args[0]
     if x.shape != call.result.shape and _reads_channels_last(call, x, call.result):
-        call.while_taken(*copies_in(torch.channels_last, x))
+        call.allocate_and_free(*copies_in(torch.channels_last, x))
 
 
-takes(
+allocates(
     aten.upsample_nearest2d_backward.default, aten._upsample_nearest_exact2d_backward.default,
     aten.upsample_bilinear2d_backward.default,
 )(nearest2d)  # fmt: skip
 
 
-takes(
+allocates(
     aten.upsample_nearest1d_backward.default, aten._upsample_nearest_exact1d_backward.default,
     aten.upsample_nearest3d_backward.default, aten._upsample_nearest_exact3d_backward.default,
     aten.upsample_linear1d_backward.default, aten.upsample_bicubic2d_backward.default,
 )(contiguous_resampling)  # fmt: skip
 
 
-@takes(aten.upsample_trilinear3d_backward.default)
+@allocates(aten.upsample_trilinear3d_backward.default)
 def trilinear3d_backward(call: Call) -> None:
     """The gradient; contiguous ones of the result's and of itself. Source: cuda/UpSampleTrilinear3d.cu."""
     call.place_all()
-    call.while_taken(*contiguous_copies(call.args[0], call.result))
+    call.allocate_and_free(*contiguous_copies(call.args[0], call.result))
 
 
-@takes(aten._upsample_bilinear2d_aa_backward.default, aten._upsample_bicubic2d_aa_backward.default)
+@allocates(aten._upsample_bilinear2d_aa_backward.default, aten._upsample_bicubic2d_aa_backward.default)
 def smoothed_backward(call: Call) -> None:
     """The gradient; a contiguous copy of the result's. Source: cuda/UpSampleBilinear2d.cu."""
     call.place_all()
-    call.while_taken(*contiguous_copies(call.args[0]))
+    call.allocate_and_free(*contiguous_copies(call.args[0]))
 
 
 # -------------------------------------------------------------------------------------------------------------- pixels
@@ -118,7 +118,7 @@ def _moved(operator: torch._ops.OpOverload, x: torch.Tensor, r: int) -> torch.Te
 # ------------------------------------------------------------------------------------------------------------- padding
 
 
-@takes(
+@allocates(
     aten.reflection_pad1d.default, aten.reflection_pad2d.default, aten.reflection_pad3d.default,
     aten.reflection_pad1d_backward.default, aten.reflection_pad2d_backward.default,
 )  # fmt: skip
@@ -128,7 +128,7 @@ def reflection(call: Call) -> None:
         call.place_resized(call.result)
     else:
         call.place_all()
-    call.while_taken(*contiguous_copies(call.args[0]))
+    call.allocate_and_free(*contiguous_copies(call.args[0]))
 
 
 # ------------------------------------------------------------------------------------------------------------- patches
@@ -147,7 +147,7 @@ returns(aten.im2col.default)(_resized(aten.im2col.default))
 returns(aten.col2im.default)(_resized(aten.col2im.default))
 
 
-@takes(aten.im2col.default, aten.col2im.default)
+@allocates(aten.im2col.default, aten.col2im.default)
 def patches(call: Call) -> None:
     """A result as large as the input, a contiguous copy of this, then the result as large as it has to be.
 

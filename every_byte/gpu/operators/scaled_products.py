@@ -4,7 +4,7 @@ import torch
 
 from every_byte.gpu.memory.attachment import attached
 
-from .registry import Call, returns, takes
+from .registry import Call, allocates, returns
 
 aten = torch.ops.aten
 LEAST = 8, 9
@@ -27,7 +27,7 @@ def _scaled_mm(left: torch.Tensor, right: torch.Tensor, *scales, **options) -> t
     return aten._scaled_mm.default(left, right, *scales, **options)
 
 
-@takes(aten._scaled_mm.default)
+@allocates(aten._scaled_mm.default)
 def scaled_product(call: Call) -> None:
     """The result and cuBLASLt's workspace. Where rows have scales of their own, that is known of Hopper alone."""
     call.place_all()

@@ -8,7 +8,7 @@ from every_byte.gpu.memory.specs import GPUSpec
 from .launch import cub
 from .launch.tensor_iterator import is_dense
 from .launch.units import HALF, INDEX_BYTES, div_up
-from .registry import Call, contiguous_copies, takes
+from .registry import Call, allocates, contiguous_copies
 
 aten = torch.ops.aten
 SORTED_IN_PLACE = 4096
@@ -18,7 +18,7 @@ SUMMED_AT_ONCE = 2**30
 SUMMED_PER_THREAD = 16
 
 
-@takes(aten.cumsum.default, aten.cumsum.out, aten.cumprod.default, aten.cumprod.out)
+@allocates(aten.cumsum.default, aten.cumsum.out, aten.cumprod.default, aten.cumprod.out)
 def running_sum(call: Call) -> None:
     """The result; the input in the result's type, then contiguous; and the scratch of CUB if there is one row alone.
 
@@ -38,7 +38,7 @@ def running_sum(call: Call) -> None:
         if x.numel() > SUMMED_AT_ONCE:
             attached()[-1].not_modelled(f"{call.func.name()} of {x.numel():,d} elements of {result.dtype}")
         sizes.append(_sum_by_tiles(x.numel(), result.dtype, call.memory.spec))
-    call.while_taken(*sizes)
+    call.allocate_and_free(*sizes)
 
 
 def _sums_in_order(func: torch._ops.OpOverload, dtype: torch.dtype) -> bool:
@@ -61,7 +61,7 @@ def _sum_by_tiles(n: int, dtype: torch.dtype, spec: GPUSpec) -> int:
     return cub.running_sum(n, dtype.itemsize, spec, in_words=in_words)
 
 
-@takes(aten.logcumsumexp.default)
+@allocates(aten.logcumsumexp.default)
 def running_log_sum(call: Call) -> None:
     """The result; a contiguous copy of the input; and the scratch of CUB. Source: cuda/LogcumsumexpKernel.cu."""
     call.place_all()
@@ -70,18 +70,18 @@ def running_log_sum(call: Call) -> None:
         return
     call.hold(*contiguous_copies(x))
     if x.numel() == x.shape[call.args[1]]:
-        call.while_taken(_sum_by_tiles(x.numel(), x.dtype, call.memory.spec))
+        call.allocate_and_free(_sum_by_tiles(x.numel(), x.dtype, call.memory.spec))
 
 
-@takes(aten.cummax.default, aten.cummin.default)
+@allocates(aten.cummax.default, aten.cummin.default)
 def running_extreme(call: Call) -> None:
     """Values and indices, then a contiguous copy of the input. Source: scan_dim_with_indices in cuda/ScanUtils.cuh."""
     call.place_all()
     if call.args[0].dim():
-        call.while_taken(*contiguous_copies(call.args[0]))
+        call.allocate_and_free(*contiguous_copies(call.args[0]))
 
 
-@takes(aten.sort.default, aten.sort.stable)
+@allocates(aten.sort.default, aten.sort.stable)
 def sort(call: Call) -> None:
     """Values and indices, which are first 0, 1, 2 and so on; rows of more than 4,096 are sorted by CUB.
 
@@ -136,14 +136,14 @@ def _sort_rows(call: Call, rows: int, length: int, key_bytes: int) -> None:
         if rows == 1 or length >= SORTED_ALONE:
             call.hold(length * INDEX_BYTES)
             for _ in range(rows):
-                call.while_taken(cub.sort_row(length, key_bytes, spec))
+                call.allocate_and_free(cub.sort_row(length, key_bytes, spec))
         elif rows < SORTED_TOGETHER:
             call.hold(n * INDEX_BYTES, n * INDEX_BYTES)
-            call.while_taken(n * key_bytes, cub.sort_row(n, key_bytes, spec))
-            call.while_taken(cub.sort_by_segment(n, spec))
+            call.allocate_and_free(n * key_bytes, cub.sort_row(n, key_bytes, spec))
+            call.allocate_and_free(cub.sort_by_segment(n, spec))
         else:
             call.hold(n * INDEX_BYTES)
-            call.while_taken(cub.sort_segments(n, key_bytes))
+            call.allocate_and_free(cub.sort_segments(n, key_bytes))
 
 
 # ----------------------------------------------------------------------------------------------------------------- topk
@@ -157,7 +157,7 @@ MOST_BLOCKS = 30_000
 SCAN_BYTES = 1279
 
 
-@takes(aten.topk.default, aten.topk.values)
+@allocates(aten.topk.default, aten.topk.values)
 def top_k(call: Call) -> None:
     """Values and indices; a contiguous copy of the input; and where blocks share a row, their counts of each digit.
 
@@ -182,8 +182,8 @@ def top_k(call: Call) -> None:
     with call.scope():
         call.hold(*sizes)
         if shared:
-            call.while_taken(SCAN_BYTES)
-            call.while_taken(SCAN_BYTES)
+            call.allocate_and_free(SCAN_BYTES)
+            call.allocate_and_free(SCAN_BYTES)
     if k > SORTED_IN_PLACE and (len(rest) < 3 or rest[2]):
         _sort_selected(call, dim % x.dim())
 
@@ -194,7 +194,7 @@ def _sort_selected(call: Call, dim: int) -> None:
     call.hold(indices.nbytes, values.nbytes)
     with call.scope():
         _sort_long_rows(call, values, dim, torch.empty_like(values))
-    call.while_taken(indices.nbytes)
+    call.allocate_and_free(indices.nbytes)
 
 
 def _blocks_per_row(rows: int, length: int, multiprocessors: int) -> int:

@@ -4,7 +4,7 @@ import torch
 from torch._prims_common import alert_not_deterministic
 
 from .launch.units import INDEX_BYTES
-from .registry import Call, repeated, takes
+from .registry import Call, allocates, repeated
 
 aten = torch.ops.aten
 ADDED_UP = ("sum", "add", "mean")
@@ -112,7 +112,7 @@ def _index_copy(func, x, dim, index, source) -> torch.Tensor:
 # -------------------------------------------------------------------------------------------------------- in any run
 
 
-@takes(aten.scatter_reduce.two, aten.scatter_reduce_.two)
+@allocates(aten.scatter_reduce.two, aten.scatter_reduce_.two)
 def scatter_reduce(call: Call) -> None:
     """The result; for a mean, ones that are added up where the values went, and where there are none.
 
@@ -122,11 +122,11 @@ def scatter_reduce(call: Call) -> None:
     source, reduction = call.args[3:5]
     if reduction == "mean" and source.numel():
         ones, _ = call.hold(source.numel() * source.element_size(), call.result.nbytes)
-        call.while_taken(call.result.numel())
+        call.allocate_and_free(call.result.numel())
         call.let_go(ones)
 
 
-@takes(aten.index_reduce.default, aten.index_reduce_.default)
+@allocates(aten.index_reduce.default, aten.index_reduce_.default)
 def index_reduce(call: Call) -> None:
     """As above, but that the ones go before it is asked where there are none.
 
@@ -136,11 +136,11 @@ def index_reduce(call: Call) -> None:
     source, reduction = call.args[3:5]
     if reduction == "mean":
         call.hold(call.result.nbytes)
-        call.while_taken(source.numel() * source.element_size())
-        call.while_taken(call.result.numel())
+        call.allocate_and_free(source.numel() * source.element_size())
+        call.allocate_and_free(call.result.numel())
 
 
-@takes(aten.unfold_backward.default)
+@allocates(aten.unfold_backward.default)
 def windows_that_overlap(call: Call) -> None:
     """The gradient, and the positions that a window reaches, in a list, where windows overlap.
 

@@ -10,7 +10,7 @@ from every_byte.gpu.memory.attachment import attached
 
 from .launch import cub
 from .launch.units import INDEX_BYTES, div_up
-from .registry import Call, contiguous_copies, decomposed, returns, takes
+from .registry import Call, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
 COUNT_BYTES = 4
@@ -37,10 +37,10 @@ def select(call: Call, x: torch.Tensor, place) -> object:
     spec = call.memory.spec
     copies = call.hold(*contiguous_copies(x))
     (count,) = call.hold(COUNT_BYTES)
-    call.while_taken(cub.count(x.numel(), spec))
+    call.allocate_and_free(cub.count(x.numel(), spec))
     placed = place()
     if x.dim():
-        call.while_taken(cub.select_flagged(x.numel(), spec))
+        call.allocate_and_free(cub.select_flagged(x.numel(), spec))
     call.let_go(count)
     for copy in copies:
         call.let_go(copy)
@@ -87,13 +87,13 @@ def split_masks(call: Call, indices) -> tuple[list[torch.Tensor | None], list]:
 returns(aten.nonzero.default)(positions_of)
 
 
-@takes(aten.nonzero.default)
+@allocates(aten.nonzero.default)
 def nonzero(call: Call) -> None:
     """The result, between what its count and what its selection take."""
     select(call, call.args[0], call.place_all)
 
 
-@takes(aten.nonzero_static.default)
+@allocates(aten.nonzero_static.default)
 def nonzero_static(call: Call) -> None:
     """The result; a count for each thread block, and their running sum, of 64 bits.
 
@@ -106,7 +106,7 @@ def nonzero_static(call: Call) -> None:
         tiles_of_a_block = div_up(tiles, min(tiles, call.memory.spec.multiprocessors))
         blocks = div_up(tiles, tiles_of_a_block)
         call.hold(*contiguous_copies(call.args[0]))
-        call.while_taken(blocks * COUNT_BYTES, blocks * INDEX_BYTES)
+        call.allocate_and_free(blocks * COUNT_BYTES, blocks * INDEX_BYTES)
 
 
 @returns(aten.masked_select.default)
@@ -114,7 +114,7 @@ def _masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return x.new_empty(n_selected(mask.expand(torch.broadcast_shapes(x.shape, mask.shape))))
 
 
-@takes(aten.masked_select.default)
+@allocates(aten.masked_select.default)
 def masked_select(call: Call) -> None:
     """The mask, expanded, is an index. Source: masked_select_out_cuda_impl in native/cuda/IndexKernel.cpp."""
     x, mask = call.args
@@ -124,13 +124,13 @@ def masked_select(call: Call) -> None:
     call.place_all()
 
 
-@takes(aten.masked_scatter.default, aten.masked_scatter_.default)
+@allocates(aten.masked_scatter.default, aten.masked_scatter_.default)
 def masked_scatter(call: Call) -> None:
     """Where each element of the source goes is a running sum of the mask. Source: masked_scatter in IndexKernel.cu."""
     x, mask, source = call.args
     call.place_all()
     call.hold(call.result.numel() * INDEX_BYTES, *contiguous_copies(mask.expand_as(call.result)))
-    call.while_taken(cub.running_sum(call.result.numel(), INDEX_BYTES, call.memory.spec))
+    call.allocate_and_free(cub.running_sum(call.result.numel(), INDEX_BYTES, call.memory.spec))
     call.hold(*contiguous_copies(source))
 
 

@@ -13,19 +13,19 @@ from every_byte.gpu.memory.attachment import attached
 from .exchanges import note
 from .launch.tensor_iterator import is_dense
 from .launch.units import div_up
-from .registry import Call, takes
+from .registry import Call, allocates
 
 aten, fsdp = torch.ops.aten, torch.ops.fsdp
 TILE_BYTES, BLOCK_THREADS, NUMBER_BYTES = 2048, 128, 8
 OVERSUBSCRIBED = 2
 
 
-@takes(fsdp.all_gather_copy_in.default)
+@allocates(fsdp.all_gather_copy_in.default)
 def copy_in(call: Call) -> None:
     """This rank's shares are copied to their place in the buffer, a view of it."""
 
 
-@takes(fsdp.split_with_sizes_copy.default, aten.split_with_sizes_copy.out)
+@allocates(fsdp.split_with_sizes_copy.default, aten.split_with_sizes_copy.out)
 def split_copy(call: Call) -> None:
     """Where and how much to copy, as numbers on the GPU: as many blocks work on a part as its size takes."""
     source, sizes = call.args[:2]
@@ -42,10 +42,10 @@ def split_copy(call: Call) -> None:
     rounds = div_up(sum(div_up(part, TILE_BYTES) for part in parts) * n_rows, most)
     rounds = div_up(rounds, min(ceil(sqrt(rounds)), n_rows))
     blocks = sum(div_up(part, TILE_BYTES * rounds) for part in parts)
-    call.while_taken(NUMBER_BYTES * (4 * len(parts) + 1 + blocks))
+    call.allocate_and_free(NUMBER_BYTES * (4 * len(parts) + 1 + blocks))
 
 
-@takes(fsdp.chunk_cat.default, aten._chunk_cat.out)
+@allocates(fsdp.chunk_cat.default, aten._chunk_cat.out)
 def concatenate_chunks(call: Call) -> None:
     """The same for gradients, which are padded to shares of one size; those that are converted otherwise are padded
     one by one, which is not modelled."""
@@ -61,4 +61,4 @@ def concatenate_chunks(call: Call) -> None:
     rows = [div_up(x.shape[dim], n_chunks) for x in tensors]
     parts = [n * prod(x.shape[dim + 1 :]) * out.element_size() for n, x in zip(rows, tensors, strict=True)]
     blocks = sum(div_up(part, TILE_BYTES) for part in parts)
-    call.while_taken(NUMBER_BYTES * (6 * len(parts) + 2 + blocks))
+    call.allocate_and_free(NUMBER_BYTES * (6 * len(parts) + 2 + blocks))

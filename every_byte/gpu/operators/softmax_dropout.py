@@ -5,7 +5,7 @@ import torch
 from .creation import new_like
 from .elementwise import refuse_integers
 from .launch.memory_formats import fresh
-from .registry import Call, as_pytorch_does, composite, contiguous_copies, outputs_alone, returns, takes
+from .registry import Call, allocates, as_pytorch_does, composite, contiguous_copies, outputs_alone, returns
 
 aten = torch.ops.aten
 _CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
@@ -46,14 +46,14 @@ def _softmax_backward(gradient, output, dim: int, input_dtype: torch.dtype) -> t
     return fresh(gradient, dtype=input_dtype)
 
 
-@takes(aten._softmax.default, aten._log_softmax.default)
+@allocates(aten._softmax.default, aten._log_softmax.default)
 def softmax(call: Call) -> None:
     """The result, and a contiguous copy of the input while the kernel runs. Source: host_softmax in SoftMax.cu."""
     call.place_all()
-    call.while_taken(*contiguous_copies(call.args[0]))
+    call.allocate_and_free(*contiguous_copies(call.args[0]))
 
 
-@takes(aten._softmax_backward_data.default)
+@allocates(aten._softmax_backward_data.default)
 def softmax_backward(call: Call) -> None:
     """The result, the product of gradient and output, and contiguous copies of that and of the output.
 
@@ -62,14 +62,14 @@ def softmax_backward(call: Call) -> None:
     call.place_all()
     gradient, output = call.args[:2]
     product = gradient * output
-    call.while_taken(product.nbytes, *contiguous_copies(product, output))
+    call.allocate_and_free(product.nbytes, *contiguous_copies(product, output))
 
 
-@takes(aten._log_softmax_backward_data.default)
+@allocates(aten._log_softmax_backward_data.default)
 def log_softmax_backward(call: Call) -> None:
     """The result, and contiguous copies of gradient and output. Source: host_softmax_backward in SoftMax.cu."""
     call.place_all()
-    call.while_taken(*contiguous_copies(*call.args[:2]))
+    call.allocate_and_free(*contiguous_copies(*call.args[:2]))
 
 
 # -------------------------------------------------------------------------------------------------------------- dropout
@@ -102,7 +102,7 @@ def _native_dropout_backward(gradient: torch.Tensor, mask: torch.Tensor, scale: 
     return fresh(gradient)
 
 
-@takes(aten.native_dropout.default)
+@allocates(aten.native_dropout.default)
 def fused_dropout(call: Call) -> None:
     """The mask before the output. Source: fused_dropout_kernel's host code in aten/src/ATen/native/cuda/Dropout.cu."""
     output, mask = call.result
@@ -118,7 +118,7 @@ def _random_relu(x: torch.Tensor, *others) -> torch.Tensor:
     return x.new_empty(x.shape)
 
 
-@takes(aten.rrelu_with_noise.default, aten.rrelu_with_noise_.default)
+@allocates(aten.rrelu_with_noise.default, aten.rrelu_with_noise_.default)
 def random_relu(call: Call) -> None:
     """The result; in training contiguous copies of the input and of what is written to. Source: as above."""
     call.place_all()

@@ -10,14 +10,14 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 from every_byte.interpreter import OF_THE_QUESTION
 
-from .registry import Call, on_sparse, takes
+from .registry import Call, allocates, on_sparse
 from .sparse_tensors import add_to_dense
 
 aten = torch.ops.aten
 _UNNAMED = 4 + OF_THE_QUESTION  # Python's references to a tensor of a call: the call's own, down to the question itself
 
 
-@takes(aten._sparse_coo_tensor_with_dims_and_tensors.default)
+@allocates(aten._sparse_coo_tensor_with_dims_and_tensors.default)
 def made_of_parts(_call: Call) -> None:
     """Nothing: indices and values have their places."""
 

@@ -66,8 +66,8 @@ def _coalesce(_func, x: torch.Tensor) -> torch.Tensor:
         flat = _flattened(x._indices(), copied=True)
         order, first = flat.new_empty(n), flat.new_empty(n)
         mode.memory.operation = "aten::_coalesce"
-        mode.memory.while_taken(cub.merge_sort_pairs(n, INDEX_BYTES))
-        mode.memory.while_taken(cub.first_of_equal(n, INDEX_BYTES, mode.memory.spec))
+        mode.memory.allocate_and_free(cub.merge_sort_pairs(n, INDEX_BYTES))
+        mode.memory.allocate_and_free(cub.first_of_equal(n, INDEX_BYTES, mode.memory.spec))
         values = x._values().new_empty([n_left, *x._values().shape[1:]])
         flat = flat[:n_left].unsqueeze(0)
         indices = flat if x.sparse_dim() == 1 else flat.new_empty([x.sparse_dim(), n_left])
@@ -221,7 +221,7 @@ def _addmm(_func, x: torch.Tensor, sparse: torch.Tensor, dense: torch.Tensor, *,
         n = merged._nnz()
         mode.memory.operation = "aten::_sparse_addmm"
         rows = torch.empty(sparse.shape[0] + 1, dtype=torch.int32, device=META)
-        mode.memory.while_taken(n * _INT_BYTES)
+        mode.memory.allocate_and_free(n * _INT_BYTES)
         columns = torch.empty(n, dtype=torch.int32, device=META)
         transposed = result.t().contiguous()
         del transposed, columns, rows

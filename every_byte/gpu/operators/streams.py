@@ -2,7 +2,7 @@
 
 import torch
 
-from .registry import Call, returns, takes
+from .registry import Call, allocates, returns
 
 aten = torch.ops.aten
 
@@ -12,7 +12,7 @@ def recorded(tensor: torch.Tensor, stream: torch.Stream) -> None:
     """Nothing."""
 
 
-@takes(aten.record_stream.default)
+@allocates(aten.record_stream.default)
 def note_the_use(call: Call) -> None:
     """The tensor's block will wait for that stream, once it is freed.
 

@@ -16,7 +16,7 @@ from .batch_norm import (
 )
 from .creation import new_like
 from .launch.memory_formats import empty_in, suggested
-from .registry import Call, outputs_alone, returns, takes
+from .registry import Call, allocates, outputs_alone, returns
 
 aten = torch.ops.aten
 outputs_alone("batch_norm_gather_stats_with_counts")
@@ -31,12 +31,12 @@ def _statistics(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor
     return _of_channels(x, accumulated_type(x)), _of_channels(x, accumulated_type(x))
 
 
-@takes(aten.batch_norm_stats.default)
+@allocates(aten.batch_norm_stats.default)
 def statistics(call: Call) -> None:
     """Both; on the way a flat copy, or with channels last what the reduction shares. Source: batch_norm_stats_cuda."""
     x = call.args[0]
     call.place_all()
-    call.while_taken(*(staging(x, 4) if has_channels_last(x) else flat_copies(x)))
+    call.allocate_and_free(*(staging(x, 4) if has_channels_last(x) else flat_copies(x)))
 
 
 @returns(aten.batch_norm_gather_stats_with_counts.default)
@@ -50,13 +50,13 @@ def _forward(x: torch.Tensor, weight, bias, mean: torch.Tensor, deviation: torch
     return new_like(x, x.dtype)
 
 
-@takes(aten.batch_norm_elemt.default)
+@allocates(aten.batch_norm_elemt.default)
 def forward(call: Call) -> None:
     """The result; numbers in place of parameters where kernels for any layout run. Source: batch_norm_elemt_cuda."""
     x, weight, bias = call.args[:3]
     call.place_all()
     if kernels(x) == GENERAL:
-        call.while_taken(*(accumulated_type(x).itemsize for parameter in (weight, bias) if parameter is None))
+        call.allocate_and_free(*(accumulated_type(x).itemsize for parameter in (weight, bias) if parameter is None))
 
 
 def _by_channels_last(gradient: torch.Tensor, x: torch.Tensor) -> bool:
@@ -74,13 +74,13 @@ def _sums(gradient: torch.Tensor, x: torch.Tensor, mean, deviation, weight, *wan
     return *sums, *(_of_channels(x, weight.dtype) if is_wanted else None for is_wanted in wanted[1:])
 
 
-@takes(aten.batch_norm_backward_reduce.default)
+@allocates(aten.batch_norm_backward_reduce.default)
 def sums(call: Call) -> None:
     """The sums and the parameters' gradients. Source: batch_norm_backward_reduce_cuda."""
     gradient, x = call.args[:2]
     if _by_channels_last(gradient, x):
         call.place_all()
-        call.while_taken(*staging(x, 2))
+        call.allocate_and_free(*staging(x, 2))
         return
     call.hold(*flat_copies(x, gradient))
     call.place_all()
@@ -91,7 +91,7 @@ def _backward(gradient: torch.Tensor, x: torch.Tensor, *rest) -> torch.Tensor:
     return empty_in(suggested(x) if _by_channels_last(gradient, x) else torch.contiguous_format, x)
 
 
-@takes(aten.batch_norm_backward_elemt.default)
+@allocates(aten.batch_norm_backward_elemt.default)
 def backward(call: Call) -> None:
     """The input's gradient, behind flat copies. Source: batch_norm_backward_elemt_cuda."""
     gradient, x = call.args[:2]

@@ -8,11 +8,11 @@ Source: mul_zerotensor and add_zerotensor in aten/src/ATen/native/BinaryOps.cpp.
 
 import torch
 
-from .registry import Call, takes
+from .registry import Call, allocates
 
 prims = torch.ops.prims
 
 
-@takes(prims.add.default, prims.sub.default, prims.mul.default, prims.div.default)
+@allocates(prims.add.default, prims.sub.default, prims.mul.default, prims.div.default)
 def asked_for_its_shape(call: Call) -> None:
     """Nothing."""

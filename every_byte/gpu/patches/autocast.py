@@ -109,7 +109,7 @@ def _is_bf16_supported(original):
             return mode.memory.spec.capability >= (8, 0)
         if not mode.tried_bfloat16:
             mode.tried_bfloat16, mode.memory.operation = True, "aten::_to_copy"
-            mode.memory.while_taken(torch.bfloat16.itemsize)
+            mode.memory.allocate_and_free(torch.bfloat16.itemsize)
         return True
 
     return answer

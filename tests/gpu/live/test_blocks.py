@@ -24,12 +24,12 @@ def test_every_block_is_as_large_as_the_allocator_cut_it(asked, begin):
         block = allocator.malloc(n_bytes)
         live.append(block)
         if blocks:
-            assert blocks.take(block.address, n_bytes) == block.size_bytes
+            assert blocks.allocate(block.address, n_bytes) == block.size_bytes
         for _ in range(min(n_frees - 2, len(live))):
             block = live.pop(n_bytes % len(live))
             if blocks:
                 assert blocks.size_of(block.address) == block.size_bytes
-                blocks.give_back(block.address)
+                blocks.free(block.address)
             allocator.free(block)
         if n_frees == 0:
             allocator.empty_cache()
@@ -55,10 +55,10 @@ def test_every_block_is_as_large_as_the_allocator_s_settings_cut_it(asked, text)
     for n_bytes, n_frees in asked:
         block = allocator.malloc(n_bytes)
         live.append(block)
-        assert blocks.take(block.address, n_bytes) == block.size_bytes
+        assert blocks.allocate(block.address, n_bytes) == block.size_bytes
         for _ in range(min(n_frees - 2, len(live))):
             block = live.pop(n_bytes % len(live))
-            blocks.give_back(block.address)
+            blocks.free(block.address)
             allocator.free(block)
         if n_frees == 0:
             allocator.empty_cache()
@@ -68,13 +68,13 @@ def test_every_block_is_as_large_as_the_allocator_s_settings_cut_it(asked, text)
 def test_an_expandable_segment_grows_shrinks_and_is_cut_to_the_byte():
     blocks = Blocks([])
     blocks.change("segment_map", 0, 20 * MiB)
-    assert blocks.take(0, 19 * MiB + 1) == 19 * MiB + 512
+    assert blocks.allocate(0, 19 * MiB + 1) == 19 * MiB + 512
     blocks.change("segment_map", 20 * MiB, 20 * MiB)
-    assert blocks.take(19 * MiB + 512, 15 * MiB) == 15 * MiB, "the rest of one and the front of the next"
-    blocks.give_back(0)
+    assert blocks.allocate(19 * MiB + 512, 15 * MiB) == 15 * MiB, "the rest of one and the front of the next"
+    blocks.free(0)
     blocks.change("segment_unmap", 2 * MiB, 16 * MiB)
-    assert blocks.take(0, 2 * MiB) == 2 * MiB
-    assert blocks.take(18 * MiB, 100) == 512
+    assert blocks.allocate(0, 2 * MiB) == 2 * MiB
+    assert blocks.allocate(18 * MiB, 100) == 512
     assert blocks.is_known
 
 
@@ -82,8 +82,8 @@ def test_neighbouring_segments_stay_apart():
     blocks = Blocks([])
     blocks.change("segment_alloc", 0, 2 * MiB)
     blocks.change("segment_alloc", 2 * MiB, 2 * MiB)
-    blocks.take(0, 2 * MiB)
-    blocks.give_back(0)
+    blocks.allocate(0, 2 * MiB)
+    blocks.free(0)
     blocks.change("segment_free", 2 * MiB, 2 * MiB)
     assert blocks.is_known
     blocks.change("segment_free", 0, 4 * MiB)
@@ -93,10 +93,10 @@ def test_neighbouring_segments_stay_apart():
 @pytest.mark.parametrize(
     "entry",
     [
-        lambda blocks: blocks.take(512, 100),
-        lambda blocks: blocks.give_back(512),
+        lambda blocks: blocks.allocate(512, 100),
+        lambda blocks: blocks.free(512),
         lambda blocks: blocks.change("segment_free", 4 * MiB, 2 * MiB),
-        lambda blocks: blocks.take(0, 3 * MiB),
+        lambda blocks: blocks.allocate(0, 3 * MiB),
     ],
 )
 def test_what_does_not_fit_the_blocks_is_noticed(entry):

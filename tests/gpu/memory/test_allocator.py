@@ -184,7 +184,7 @@ def test_an_allocator_goes_on_from_another_s_snapshot(requests, data):
         else:
             first.free(block)
     second = CachingAllocator(2**40)
-    taken = {block.address: block for block in second.take_over(first.memory_snapshot())}
+    taken = {block.address: block for block in second.adopt(first.memory_snapshot())}
     assert taken.keys() == kept.keys()
     figures = ("requested_bytes", "allocated_bytes", "reserved_bytes")
     for _ in range(data.draw(st.integers(0, 30))):
@@ -211,7 +211,7 @@ def test_what_is_oversize_is_taken_over_as_such():
     first, second = CachingAllocator(2**30, settings=settings), CachingAllocator(2**30, settings=settings)
     kept, freed, _small = [first.malloc(n_bytes) for n_bytes in (40 * MiB, 32 * MiB, 30 * MiB)]
     first.free(freed)
-    taken = second.take_over(first.memory_snapshot())
+    taken = second.adopt(first.memory_snapshot())
     for allocator, block in ((first, kept), (second, taken[0])):
         assert [allocator.memory_stats()[f"{name}.current"] for name in names] == [1, 2]
         allocator.free(block)
@@ -223,4 +223,4 @@ def test_only_a_new_allocator_takes_over():
     allocator = CachingAllocator(2**30)
     allocator.malloc(1)
     with pytest.raises(ValueError, match="taken over by a new allocator alone"):
-        allocator.take_over([])
+        allocator.adopt([])

@@ -58,9 +58,9 @@ def test_an_operator_that_cuda_s_host_code_composes(capsys):
 def test_an_operator_with_a_kernel_and_a_rule(capsys):
     text = printed(capsys, "aten.mm.default")
     assert line_of(paragraph(text, "returns")) == "@returns(aten.mm.default)"
-    takes = paragraph(text, "takes")
-    assert line_of(takes).startswith("@takes(")
-    assert "Source: prepare_matrix_for_cublas in aten/src/ATen/native/cuda/Blas.cpp" in takes
+    allocates = paragraph(text, "takes")
+    assert line_of(allocates).startswith("@allocates(")
+    assert "Source: prepare_matrix_for_cublas in aten/src/ATen/native/cuda/Blas.cpp" in allocates
     assert paragraph(text, "autocast").strip() == Policy.LOWER_PRECISION.value
     assert paragraph(text, "recorded").strip() == f"{VERIFIED['aten::mm']} (book/verified_operations.md)"
     assert not paragraph(text, "composed")
@@ -139,7 +139,7 @@ def test_as_a_program():
 
 TABLES = {
     "returns": registry.RETURNS,
-    "takes": registry.TAKES,
+    "takes": registry.ALLOCATES,
     "composed": registry.COMPOSITES,
     "composed below autograd": registry.DECOMPOSED,
 }
@@ -174,4 +174,4 @@ def test_a_copy_without_the_book_says_so(capsys, monkeypatch):
 
 def test_an_operator_has_one_function_of_each_kind():
     with pytest.raises(AssertionError, match="aten.mm.default is known already"):
-        registry.takes(aten.mm.default)(lambda call: None)
+        registry.allocates(aten.mm.default)(lambda call: None)

@@ -60,6 +60,6 @@ def test_after_out_of_memory_the_temporaries_of_the_operator_are_gone(prepare):
 def test_temporaries_that_are_taken_together_go_where_the_last_finds_no_room():
     with SimulatedGPU(room_for(64 * MiB)) as gpu:
         with pytest.raises(torch.OutOfMemoryError):
-            gpu._memory.while_taken(8 * MiB, 16 * MiB, 80 * MiB)
+            gpu._memory.allocate_and_free(8 * MiB, 16 * MiB, 80 * MiB)
         assert gpu.memory_allocated() == 0
         assert gpu.max_memory_allocated() == 24 * MiB

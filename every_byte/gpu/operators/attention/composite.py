@@ -21,7 +21,7 @@ from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.operators.launch.memory_formats import fresh
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 from every_byte.gpu.operators.launch.units import HALF
-from every_byte.gpu.operators.registry import Call, composite, contiguous_copies, returns, takes
+from every_byte.gpu.operators.registry import Call, allocates, composite, contiguous_copies, returns
 
 from .choice import Attention, choose
 from .unfused import plain
@@ -221,7 +221,7 @@ def _safe_softmax(x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -
     return fresh(x, dtype=dtype)
 
 
-@takes(aten._safe_softmax.default)
+@allocates(aten._safe_softmax.default)
 def safe_softmax(call: Call) -> None:
     """A softmax; then which scores are minus infinity, in which rows all of them are, and the zero to put there.
 
@@ -229,14 +229,14 @@ def safe_softmax(call: Call) -> None:
     """
     call.place_all()
     x, dim = call.args[:2]
-    call.while_taken(*contiguous_copies(x))
+    call.allocate_and_free(*contiguous_copies(x))
     rows = x.numel() // max(x.shape[dim], 1)
     call.hold(x.numel(), rows)
     if x.numel():
         infinite = torch.empty_like(x, dtype=torch.bool)
         nest = loop_nest(x.shape, infinite.stride(), {dim % x.dim()}, 1, 1)
         for sizes in staging(nest, call.memory.spec, 1, 4):
-            call.while_taken(*sizes)
+            call.allocate_and_free(*sizes)
     call.hold(call.result.element_size())
 
 
@@ -251,6 +251,6 @@ def _fused_sdp_choice(
     return int(choose(with_batch, spec))
 
 
-@takes(aten._fused_sdp_choice.default)
+@allocates(aten._fused_sdp_choice.default)
 def fused_sdp_choice(call: Call) -> None:
     """A question; it allocates nothing."""

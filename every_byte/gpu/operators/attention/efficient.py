@@ -17,7 +17,7 @@ from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.launch.reduction_grid import loop_nest, staging
 from every_byte.gpu.operators.launch.units import HALF, div_up, must_repeat, round_up
-from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
+from every_byte.gpu.operators.registry import Call, allocates, contiguous_copies, returns
 
 aten = torch.ops.aten
 LOGSUMEXP_ALIGNMENT = 32
@@ -49,7 +49,7 @@ def _efficient(query, key, value, bias, logsumexp, dropout_p=0.0, is_causal=Fals
     return out, query.new_empty((b, h, rows), dtype=torch.float32), *seeds
 
 
-@takes(aten._scaled_dot_product_efficient_attention.default)
+@allocates(aten._scaled_dot_product_efficient_attention.default)
 def efficient_attention(call: Call) -> None:
     """Seed and offset, if they are on the GPU; output and logsumexp; a float32 output beside a half one of large heads.
 
@@ -60,7 +60,7 @@ def efficient_attention(call: Call) -> None:
     on_gpu = seeds_are_on_gpu(call.memory.spec, call.argument(5, "dropout_p", 0.0))
     call.place(*(seeds if on_gpu else ()), out, logsumexp)
     if query.dtype in HALF and max(query.shape[-1], value.shape[-1]) > LARGEST_KEPT_HEAD:
-        call.while_taken(out.numel() * 4)
+        call.allocate_and_free(out.numel() * 4)
 
 
 # ------------------------------------------------------------------------------------------------------------- backward
@@ -150,7 +150,7 @@ def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
     return *gradients, padded[..., :n]
 
 
-@takes(aten._scaled_dot_product_efficient_attention_backward.default)
+@allocates(aten._scaled_dot_product_efficient_attention_backward.default)
 def efficient_attention_backward(call: Call) -> None:
     """A contiguous copy of the gradient, the gradients, gradient times output summed over each row, the workspace.
 
@@ -176,7 +176,7 @@ def hold_row_sums(call: Call, shape) -> None:
     product, sums = call.hold(prod(shape) * 4, prod(shape[:-1]) * 4)
     contiguous = torch.empty(shape, device="meta")
     for sizes in staging(loop_nest(shape, contiguous.stride(), {3}, 4, 4), call.memory.spec, 4, 4):
-        call.while_taken(*sizes)
+        call.allocate_and_free(*sizes)
     by_heads = contiguous[..., 0].new_empty(shape[:-1]).transpose(-2, -1)
     if not by_heads.is_contiguous():
         call.hold(prod(shape[:-1]) * 4)

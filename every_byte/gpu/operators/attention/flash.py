@@ -13,7 +13,7 @@ import torch
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.launch.units import div_up, must_repeat, round_up
-from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
+from every_byte.gpu.operators.registry import Call, allocates, contiguous_copies, returns
 
 aten = torch.ops.aten
 RANDOM_STATE_BYTES = 16
@@ -130,7 +130,7 @@ def flash_takes(call: Call, query, key, dropout: float, out, logsumexp, state, u
         call.let_go(temporary)
 
 
-@takes(aten._scaled_dot_product_flash_attention.default)
+@allocates(aten._scaled_dot_product_flash_attention.default)
 def flash_attention(call: Call) -> None:
     """Output, logsumexp, buffers of a split, random state and an unused number; dropout makes the state once more."""
     query, key = (x.transpose(1, 2) for x in call.args[:2])
@@ -149,7 +149,7 @@ def _flash_backward(gradient, query, key, value, *rest, **options):
     return tuple(torch.empty_like(x.transpose(1, 2)).transpose(1, 2) for x in (query, key, value))
 
 
-@takes(aten._scaled_dot_product_flash_attention_backward.default)
+@allocates(aten._scaled_dot_product_flash_attention_backward.default)
 def flash_attention_backward(call: Call) -> None:
     """Contiguous copies of gradient and output, the gradients, then what the kernel sums up in, in float32.
 
@@ -168,7 +168,7 @@ def flash_attention_backward(call: Call) -> None:
     sizes = [rows * 4, parts * rows * rounded_head(d) * 4]
     if key.shape[2] != h:
         sizes += [b * key.shape[1] * h * d * query.element_size()] * 2
-    call.while_taken(*sizes)
+    call.allocate_and_free(*sizes)
 
 
 # ---------------------------------------------------------------------------------------------------------------- cuDNN
@@ -202,7 +202,7 @@ def _engine_bytes(spec: GPUSpec, n_bytes: int) -> int:
     return 0 if spec.over_stand_ins else n_bytes
 
 
-@takes(aten._scaled_dot_product_cudnn_attention.default)
+@allocates(aten._scaled_dot_product_cudnn_attention.default)
 def cudnn_attention(call: Call) -> None:
     """Seed and offset, output, logsumexp; meanwhile, for more than one query, 256 bytes that the engine asks for.
 
@@ -212,7 +212,7 @@ def cudnn_attention(call: Call) -> None:
     call.place(seed, offset, out, *([logsumexp] if logsumexp is not None else []))
     if n_bytes := _engine_bytes(call.memory.spec, _ENGINE_BYTES):
         if out.shape[2] > 1:
-            call.while_taken(n_bytes)
+            call.allocate_and_free(n_bytes)
         else:
             attached()[-1].not_modelled("aten::_scaled_dot_product_cudnn_attention (cuDNN's workspace)")
 
@@ -222,7 +222,7 @@ def _cudnn_backward(gradient, query, key, value, *rest, **options):
     return tuple(torch.empty_like(x) for x in (query, key, value))
 
 
-@takes(aten._scaled_dot_product_cudnn_attention_backward.default)
+@allocates(aten._scaled_dot_product_cudnn_attention_backward.default)
 def cudnn_attention_backward(call: Call) -> None:
     """The gradients; a gradient with its last dimension together; one workspace.
 
@@ -238,4 +238,4 @@ def cudnn_attention_backward(call: Call) -> None:
         each = (x.numel() // x.shape[1] * heads * x.element_size() for x in (key, value))
         n_bytes += sum(round_up(one, _ENGINE_ROUNDING) for one in each)
     planned_bytes = query.numel() * 4 + query.numel() // query.shape[-1] * 4
-    call.while_taken(planned_bytes + _engine_bytes(call.memory.spec, n_bytes))
+    call.allocate_and_free(planned_bytes + _engine_bytes(call.memory.spec, n_bytes))

@@ -11,7 +11,7 @@ import torch
 
 from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.operators.launch.units import HALF, div_up, must_repeat, round_up
-from every_byte.gpu.operators.registry import Call, contiguous_copies, returns, takes
+from every_byte.gpu.operators.registry import Call, allocates, contiguous_copies, returns
 
 from .efficient import (
     BIAS_GRADIENT_ALIGNMENT,
@@ -28,7 +28,7 @@ _ROWS_BETWEEN = 128
 """Rows of float32 that lie between two sequences, so that no block of one reaches into the next."""
 
 
-@takes(aten._flash_attention_forward.default)
+@allocates(aten._flash_attention_forward.default)
 def flash_attention_forward(call: Call) -> None:
     """As of one length; of several: output and logsumexp, and in training with dropout a state beside the kept one.
 
@@ -49,7 +49,7 @@ def flash_attention_forward(call: Call) -> None:
     call.place(state, unused, debug)
 
 
-@takes(aten._flash_attention_backward.default)
+@allocates(aten._flash_attention_backward.default)
 def flash_attention_backward(call: Call) -> None:
     """Contiguous copies of gradient and output, the gradients, then what the kernel sums up in, as of one length."""
     gradient, query, key, _, out, _, lengths = call.args[:7]
@@ -65,7 +65,7 @@ def flash_attention_backward(call: Call) -> None:
     sizes = [rows * h * 4, parts * rows * h * rounded_head(d) * 4]
     if key.shape[-2] != h:
         sizes += [key.numel() // key.shape[-2] * h * query.element_size()] * 2
-    call.while_taken(*sizes)
+    call.allocate_and_free(*sizes)
 
 
 @returns(aten._efficient_attention_forward.default)
@@ -81,7 +81,7 @@ def _efficient(query, key, value, bias, cum_q, cum_k, max_q, max_k, dropout_p, m
     return query.new_empty((b, s, h, value.shape[3])), kept, *seeds, *longest
 
 
-@takes(aten._efficient_attention_forward.default)
+@allocates(aten._efficient_attention_forward.default)
 def efficient_attention_forward(call: Call) -> None:
     """Seed and offset, if on the GPU; output and logsumexp; a float32 output beside a half one of large heads."""
     query, _, value = call.args[:3]
@@ -89,7 +89,7 @@ def efficient_attention_forward(call: Call) -> None:
     on_gpu = seeds_are_on_gpu(call.memory.spec, call.argument(8, "dropout_p", 0.0))
     call.place(*(seeds if on_gpu else ()), out, logsumexp)
     if query.dtype in HALF and max(query.shape[-1], value.shape[-1]) > LARGEST_KEPT_HEAD:
-        call.while_taken(out.numel() * 4)
+        call.allocate_and_free(out.numel() * 4)
 
 
 @returns(aten._efficient_attention_backward.default)
@@ -103,7 +103,7 @@ def _efficient_backward(gradient, query, key, value, bias, *rest, **options):
     return *gradients, padded[..., :n]
 
 
-@takes(aten._efficient_attention_backward.default)
+@allocates(aten._efficient_attention_backward.default)
 def efficient_attention_backward(call: Call) -> None:
     """A contiguous copy of the gradient, the gradients, gradient times output summed over each row, the workspace."""
     gradient, query, key, value = call.args[:4]
