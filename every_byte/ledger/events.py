@@ -5,12 +5,15 @@ from dataclasses import dataclass
 
 from every_byte.tables import text_table
 
+NO_ALLOCATION = -1
+"""The number of an allocation, where an event belongs to none."""
+
 
 @dataclass(slots=True)
 class Event:
     """One thing that happened to the memory.
 
-    `action` is "alloc" or "free" (of one allocation, numbered by `allocation`), "segment_alloc" or "segment_free"
+    `action` is "alloc" or "free" (of one allocation, numbered by `allocation`; `NO_ALLOCATION` where that is not known), "segment_alloc" or "segment_free"
     (the allocator took memory from the driver, or gave it back), "segment_map" or "segment_unmap" (it did so with pages
     of an expandable segment), "oom" (a request that failed), or "mark" (a named instant, `name`). A "free" is noted as
     it is asked for; while another stream uses the block, it is not handed out again.
@@ -28,7 +31,7 @@ class Event:
 
     action: str
     n_bytes: int = 0
-    allocation: int | None = None
+    allocation: int = NO_ALLOCATION
     operation: str = ""
     node: str = ""
     phase: str = ""

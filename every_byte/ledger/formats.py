@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from every_byte.rounding import round_size
 
-from .events import Event
+from .events import NO_ALLOCATION, Event
 from .frames import operators_and_node
 from .stretches import Stretch, Stretches
 
@@ -72,7 +72,7 @@ def events_of_snapshot(snapshot: dict, device: int) -> list[Event]:
             numbers[address], count = count, count + 1
             events.append(Event(action, n_bytes, numbers[address], "<".join(operators), node, address=address))
         elif action == "free_requested":
-            events.append(Event("free", n_bytes, numbers.pop(address, None), address=address))
+            events.append(Event("free", n_bytes, numbers.pop(address, NO_ALLOCATION), address=address))
         elif action in ALLOCATOR_ACTIONS:
             events.append(Event(action, n_bytes, address=address))
     return events

@@ -5,7 +5,7 @@ from collections import defaultdict
 from every_byte.units import exact
 
 from .attribution import NEVER, Attribution
-from .events import Event
+from .events import NO_ALLOCATION, Event
 from .trace import Trace
 
 
@@ -32,7 +32,7 @@ def levels(trace: Trace, *, found: bool = True) -> list[dict[str, int]]:
     what: dict[int, str] = {}
     result: list[dict[str, int]] = [{}]
     for position, event in enumerate(trace.events, start=1):
-        if event.allocation is not None:
+        if event.allocation != NO_ALLOCATION:
             _apply(event, position, attribution, theirs if event.allocation < n_found else ours, what)
         for number in turns.get(position, ()):
             if number in what:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from every_byte.tables import html_table, text_table
 
 from .attribution import NEVER
+from .events import NO_ALLOCATION
 from .trace import Trace
 
 _STATS = tuple(
@@ -175,4 +176,4 @@ def parts_at_marks(trace: Trace) -> list[dict[str, int]]:
 
 
 def _was_found(trace: Trace, event) -> bool:
-    return event.allocation is not None and event.allocation < trace.n_found
+    return NO_ALLOCATION < event.allocation < trace.n_found

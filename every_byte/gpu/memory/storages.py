@@ -14,7 +14,7 @@ import torch
 
 from every_byte.ledger.attribution import Role
 from every_byte.ledger.deep_graphs import let_go, run_of, running_node
-from every_byte.ledger.events import Event
+from every_byte.ledger.events import NO_ALLOCATION, Event
 from every_byte.ledger.trace import Trace
 
 from .allocator import Block, CachingAllocator
@@ -110,7 +110,7 @@ class Memory:
             self.trace.look(again=True)
         (node, module), phase = self._maker(), self.labels.phase()
         needed_bytes = self.allocator.settings.round_size(n_bytes)
-        self.trace.events.append(Event("oom", needed_bytes, None, self.operation, node, phase, module=module))
+        self.trace.events.append(Event("oom", needed_bytes, NO_ALLOCATION, self.operation, node, phase, module=module))
 
     def _maker(self) -> tuple[str, str]:
         """The autograd node that is running, and the module that it or what runs now belongs to."""

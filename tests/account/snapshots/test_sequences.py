@@ -47,7 +47,7 @@ def test_a_failure_that_was_survived_is_no_request():
 def test_of_a_trace():
     events = [Event("segment_alloc", 2048), Event("alloc", 100, 5, "aten::mm", "MmBackward0", "backward", module="up"),
               Event("mark"), Event("alloc", 9, 6, name="cuBLAS workspace"), Event("free", 100, 5),
-              Event("free", 7, None)]  # fmt: skip
+              Event("free", 7)]  # fmt: skip
     one = of_trace(Trace("simulated", "gpu", events=events))
     assert [(r.n_bytes, r.place, r.made_by, r.segments, r.freed) for r in one.requests] == [
         (100, "module up backward", "mm for MmBackward0", (("segment_alloc", 2048),), []),
