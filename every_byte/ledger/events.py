@@ -13,10 +13,11 @@ NO_ALLOCATION = -1
 class Event:
     """One thing that happened to the memory.
 
-    `action` is "alloc" or "free" (of one allocation, numbered by `allocation`; `NO_ALLOCATION` where that is not known), "segment_alloc" or "segment_free"
+    `action` is "alloc" or "free" (of one allocation, numbered by `allocation`), "segment_alloc" or "segment_free"
     (the allocator took memory from the driver, or gave it back), "segment_map" or "segment_unmap" (it did so with pages
     of an expandable segment), "oom" (a request that failed), or "mark" (a named instant, `name`). A "free" is noted as
-    it is asked for; while another stream uses the block, it is not handed out again.
+    it is asked for; while another stream uses the block, it is not handed out again. Of what belongs to no allocation,
+    or to one that began before the recording, `allocation` is NO_ALLOCATION.
 
     An allocation was made by `operation`, in backward for the autograd node `node`, while the forward of the module
     `module` ran; in backward, it is the module whose forward made the node. The outermost module is "", as is what
