@@ -17,7 +17,7 @@ def __getattr__(name: str):
     if name == "Ledger":
         from .ledger.ledger import Ledger as found
     elif name == "Report":
-        from .account.report import Report as found
+        from every_byte.report.report import Report as found
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import torch
 
-from every_byte.account import run
-from every_byte.account.program import INTERRUPTED
-from every_byte.account.snapshots import diff, read
+from every_byte.cli import diff, read, run
+from every_byte.cli.program import INTERRUPTED
 from every_byte.gpu.memory.versions import rules_here
 from every_byte.measure import measure
 from every_byte.verify import verify

@@ -14,11 +14,11 @@ def __getattr__(name: str):
     elif name == "hugging_face":
         from .from_transformers import hugging_face as found
     elif name == "numbers":
-        from .batch import numbers as found
+        from every_byte.step.batch import numbers as found
     elif name == "read_snapshot":
-        from .snapshots.snapshot import read_snapshot as found
+        from every_byte.snapshots.snapshot import read_snapshot as found
     elif name == "tokens":
-        from .batch import tokens as found
+        from every_byte.step.batch import tokens as found
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return found

@@ -10,15 +10,14 @@ from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec, spec_here, with_context, with_rules_of
 from every_byte.ledger.ledger import Ledger
+from every_byte.report.report import Report
+from every_byte.step.training_step import AS_IT_IS, END_OF_FORWARD, TrainingStep, copies_of
 from every_byte.units import exact
 
-from .report import Report
-from .training_step import AS_IT_IS, END_OF_FORWARD, TrainingStep, copies_of
-
 if TYPE_CHECKING:
-    from .advice.advice import Advice
-    from .advice.largest import Largest
-    from .closed_form.closed_form import ClosedForm
+    from every_byte.advice.advice import Advice
+    from every_byte.advice.largest import Largest
+    from every_byte.closed_form.closed_form import ClosedForm
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +55,7 @@ class Account:
         """The report of the whole run: where memory ran out, that of the same on such a GPU with room for all."""
         if not self.ran_out:
             return self.report
-        from .advice.runs import spec_with_room
+        from every_byte.advice.runs import spec_with_room
 
         return self.step.run(spec_with_room(self.report.spec), self.n_steps, self.settings)
 
@@ -81,7 +80,7 @@ class Account:
 
         As a rule that is `requested_bytes`: seldom is most requested at another moment than most allocated.
         """
-        from .closed_form.keys import totals
+        from every_byte.closed_form.keys import totals
 
         return max((n_bytes for _, n_bytes, _ in totals(self.with_room.trace)), default=0)
 
@@ -109,8 +108,8 @@ class Account:
         Raises: ValueError for another moment, for a letter that the account does not have, where it has none, and for
                 `n_checks` that is no whole number.
         """
-        from .closed_form.finding import closed_form
-        from .closed_form.keys import at_mark
+        from every_byte.closed_form.finding import closed_form
+        from every_byte.closed_form.keys import at_mark
 
         if moment not in ("peak", END_OF_FORWARD):
             raise ValueError(f"moment must be 'peak' or {END_OF_FORWARD!r}: got {moment!r}.")
@@ -134,7 +133,7 @@ class Account:
 
         Raises: ValueError for a budget that is no size.
         """
-        from .advice.advice import advice_for
+        from every_byte.advice.search import advice_for
 
         return advice_for(self.step, self.n_steps, self.settings, self._or_own(gpu), budget, sizes)
 
@@ -143,7 +142,8 @@ class Account:
 
         Raises: ValueError for a letter that this one does not have, and for a budget that is no size.
         """
-        from .advice.advice import bench_of, largest_of
+        from every_byte.advice.largest import largest_of
+        from every_byte.advice.search import bench_of
 
         bench = bench_of(self._or_own(gpu), self.n_steps, self.settings, budget)
         return largest_of(bench, self.step, letter)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from every_byte.ledger.levels import levels as ledger_levels
+from every_byte.ledger.running import block_bytes
 from every_byte.ledger.trace import Trace
 from every_byte.palette import CATEGORIES, NARROWER, assign, colour_of
 from every_byte.units import GiB, MiB, exact, short
@@ -184,7 +185,7 @@ def _levels(trace: Trace, category: Mapping[int, str]) -> tuple[dict[str, int], 
             marks[event.name] = len(levels) - 1
         elif event.action in ("alloc", "free"):
             name = category.get(event.allocation, "other")
-            change = (event.block_bytes or event.n_bytes) * (1 if event.action == "alloc" else -1)
+            change = block_bytes(event) * (1 if event.action == "alloc" else -1)
             levels.append(levels[-1] | {name: levels[-1].get(name, 0) + change})
     return marks, levels
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from every_byte.ledger.events import Event
+from every_byte.ledger.running import block_bytes
 from every_byte.ledger.trace import Trace
 from every_byte.units import MiB
 
@@ -55,7 +56,7 @@ def stacked(trace: Trace, first: int, last: int, smallest_bytes: int) -> tuple[l
     heights = []
 
     def push(event: Event, at: int) -> None:
-        n_bytes = event.block_bytes or event.n_bytes
+        n_bytes = block_bytes(event)
         if n_bytes < smallest_bytes:
             small[event.allocation] = n_bytes
             return

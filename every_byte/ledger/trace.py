@@ -13,6 +13,7 @@ from .events import Event
 from .formats import events_of_recording, events_of_snapshot, viewer_snapshot
 from .plain_attention import PlainAttention
 from .roots import Roots
+from .running import Running, running
 
 ORIGINS = ("simulated", "measured", "recorded")
 
@@ -106,13 +107,7 @@ class Trace:
 
     def live_at(self, position: int | None = None) -> dict[int, Event]:
         """The allocations alive just before event number `position` (default: at the end), by their number."""
-        live: dict[int, Event] = {}
-        for event in self.events[:position]:
-            if event.action == "alloc":
-                live[event.allocation] = event
-            elif event.action == "free":
-                live.pop(event.allocation, None)
-        return live
+        return Running.after(self.events[:position]).live
 
     def position(self, mark: str) -> int:
         """Where a mark stands among the events; if its name was given more than once, the last of them.
@@ -144,17 +139,11 @@ class Trace:
             self.between(after, until)
         first = self.position(after) if after else 0
         last = self.position(until) if until else len(self.events)
-        whole = any(event.block_bytes for event in self.events)
-        best, now, sizes = (-1, first), 0, {}
-        for position, event in enumerate(self.events[:last]):
-            if event.action == "alloc":
-                sizes[event.allocation] = event.block_bytes if whole else event.n_bytes
-                now += sizes[event.allocation]
-            elif event.action == "free":
-                now -= sizes.pop(event.allocation, 0)
-            if position >= first and now > best[0]:
-                best = now, position + 1
-        return best[1]
+        most, peak = -1, first
+        for position, (_, now) in enumerate(running(self.events[:last]), start=1):
+            if position > first and now.allocated_bytes > most:
+                most, peak = now.allocated_bytes, position
+        return peak
 
     def attribution(self, *, look: bool = True) -> Attribution:
         """What each allocation is at any instant, by what is known now; where it can, it looks around first."""
@@ -167,7 +156,7 @@ class Trace:
 
     def requested_bytes(self, position: int | None = None) -> int:
         """Bytes requested and not yet freed just before event number `position` (default: at the end)."""
-        return sum(event.n_bytes for event in self.live_at(position).values())
+        return Running.after(self.events[:position]).requested_bytes
 
     def totals(self, *, after: str = "", until: str = "") -> tuple[list[int], dict[str, int]]:
         """Bytes requested at first and after each allocation and free, between two marks if they are given.
@@ -180,14 +169,12 @@ class Trace:
             self.between(after, until)
         first = self.position(after) if after else 0
         last = self.position(until) if until else len(self.events)
-        live = {number: event.n_bytes for number, event in self.live_at(first).items()}
-        totals, marks = [sum(live.values())], {}
+        now = Running.after(self.events[:first])
+        totals, marks = [now.requested_bytes], {}
         for event in self.events[first:last]:
-            if event.action == "alloc":
-                live[event.allocation] = event.n_bytes
-                totals.append(totals[-1] + event.n_bytes)
-            elif event.action == "free":
-                totals.append(totals[-1] - live.pop(event.allocation, 0))
+            now.follow(event)
+            if event.action in ("alloc", "free"):
+                totals.append(now.requested_bytes)
             elif event.action == "mark":
                 marks[event.name] = len(totals) - 1
         return totals, marks

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from every_byte.ledger.levels import levels
+from every_byte.ledger.running import running
 from every_byte.ledger.trace import Trace
 from every_byte.palette import CATEGORIES, assign
 from every_byte.units import exact
@@ -120,14 +121,7 @@ def highest_of_each_part(totals: list[int], most: int) -> list[int]:
 
 def reserved_after(trace: Trace, until: int) -> list[int]:
     """The bytes of all segments after each event."""
-    now, found = 0, []
-    for event in trace.events[:until]:
-        if event.action in ("segment_alloc", "segment_map"):
-            now += event.n_bytes
-        elif event.action in ("segment_free", "segment_unmap"):
-            now -= event.n_bytes
-        found.append(now)
-    return found
+    return [now.reserved_bytes for _, now in running(trace.events[:until])]
 
 
 def spans(phases: list[str]) -> list[tuple[str, int, int]]:

@@ -4,9 +4,9 @@ import pytest
 import torch
 from reported import Steps, of_a_gpt, of_an_mlp, of_nothing, out_of_memory, reported
 
-from every_byte.account.moments import Moments
-from every_byte.account.owners import kind_of
 from every_byte.ledger.ledger import Ledger
+from every_byte.report.owners import kind_of
+from every_byte.report.render.moments import Moments
 from tools.chromium import chromium
 from tools.site import install_parts
 

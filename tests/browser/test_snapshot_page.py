@@ -4,8 +4,8 @@ import copy
 
 from recorded_snapshots import recorded
 
-from every_byte.account.snapshots.page import html_of
-from every_byte.account.snapshots.told import told_of
+from every_byte.snapshots.page import html_of
+from every_byte.snapshots.summary import told_of
 from tools.chromium import chromium
 
 HOSTILE = '</title></style></script><img src=x onerror="document[`title`]=1"><script>document.title=1</script>'

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import sympy
 
-from every_byte.account.closed_form.closed_form import ClosedForm
-from every_byte.account.closed_form.derive import PRESENCE
-from every_byte.account.closed_form.finding import closed_form
-from every_byte.account.closed_form.keys import at_mark, key_of
-from every_byte.account.training_step import END_OF_FORWARD
+from every_byte.closed_form.closed_form import ClosedForm
+from every_byte.closed_form.derive import PRESENCE
+from every_byte.closed_form.finding import closed_form
+from every_byte.closed_form.keys import at_mark, key_of
 from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.rows import Row
+from every_byte.step.training_step import END_OF_FORWARD
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def _once(argv: list[str]) -> dict:
     import contextlib
     import io
 
-    from every_byte.account.snapshots import read
+    from every_byte.cli import read
 
     out, err, start = io.StringIO(), io.StringIO(), time.process_time()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -75,7 +75,6 @@ def peak_bytes() -> int:
 
 
 def _serve() -> None:
-    from every_byte.account.snapshots import read  # noqa: F401  once, for all forks
 
     ran = []
     sys.addaudithook(lambda name, _: ran.append(name) if name in FORBIDDEN else None)

@@ -4,10 +4,10 @@ import copy
 
 from places import ROOT
 
-from every_byte.account.snapshots.history import History, history_of
-from every_byte.account.snapshots.schema import check
-from every_byte.account.snapshots.told import Told, told_of
 from every_byte.ledger.plain_pickles import MOST_BYTES, load
+from every_byte.snapshots.history import History, history_of
+from every_byte.snapshots.schema import check
+from every_byte.snapshots.summary import Told, told_of
 
 FOLDER = ROOT / "tests" / "reference" / "2.13.0" / "snapshots"
 PROGRAMS = ROOT / "tests" / "reference" / "snapshot_programs"

@@ -4,8 +4,8 @@ from functools import cache
 
 import torch
 
-from every_byte.account.report import Report
-from every_byte.account.steps import Step
+from every_byte.report.report import Report
+from every_byte.report.steps import Step
 from utils import GPT, SimulatedGPU
 from utils.experiments.training import random_tokens
 

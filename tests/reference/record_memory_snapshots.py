@@ -4,7 +4,7 @@
 
 It starts itself for each, as a process of its own, with settings or little memory where `CASES` says so. Of call
 stacks it leaves out what is below the program, and writes files as `train.py` and `site-packages/torch/...`, so that
-nothing of the machine that recorded them is told. tests/account/snapshots reads them, and compares them.
+nothing of the machine that recorded them is told. tests/snapshots reads them, and compares them.
 """
 
 import os

@@ -7,7 +7,7 @@ import shlex
 import pytest
 from forked_runs import Runs
 
-from every_byte.account.options import parser, understood
+from every_byte.cli.options import parser, understood
 from every_byte.gpu.memory.specs import SPECS, find_spec
 from tools.site import BOOK
 

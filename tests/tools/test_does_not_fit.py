@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from every_byte import Report, SimulatedGPU
-from every_byte.account.training import Training
 from every_byte.gpu.memory.specs import find_spec
+from every_byte.step.training import Training
 from tools.example_runs import EXAMPLES
 
 pytestmark = pytest.mark.sampled(4, slow=True)

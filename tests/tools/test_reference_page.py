@@ -76,7 +76,7 @@ def test_all_that_they_return_has_one_too():
 
 
 def test_report_is_imported_when_it_is_asked_for():
-    from every_byte.account.report import Report
+    from every_byte.report.report import Report
 
     assert every_byte.Report is Report
     with pytest.raises(AttributeError, match=r"module 'every_byte' has no attribute 'Nothing'"):

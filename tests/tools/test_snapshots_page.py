@@ -11,7 +11,7 @@ import pytest
 from places import ROOT
 from recorded_snapshots import FOLDER, PROGRAMS
 
-from every_byte.account.snapshots import diff, read
+from every_byte.cli import diff, read
 
 PAGE = (ROOT / "book" / "snapshots.md").read_text(encoding="utf-8")
 SHOWN = re.findall(r"```text\n(.+?)\n```", PAGE, re.DOTALL)

@@ -25,8 +25,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 from advised import BUDGETS, MODELS, READS  # noqa: E402
 from record import answering  # noqa: E402
 
-from every_byte.account.advice.advice import bench_of, offers  # noqa: E402
-from every_byte.account.advice.remedy import Remedy, together  # noqa: E402
+from every_byte.advice.remedy import Remedy, together  # noqa: E402
+from every_byte.advice.search import bench_of, offers  # noqa: E402
 from every_byte.whole_files import write_whole  # noqa: E402
 
 MOST_READS = 100  # by far more than two steps have

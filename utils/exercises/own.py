@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from random import Random
 
-from every_byte.account.advice.advice import bench_of, bytes_of
-from every_byte.account.advice.runs import Ran
-from every_byte.account.batch import unfilled
 from every_byte.account.of_model import Account
-from every_byte.account.snapshots.snapshot import read_snapshot
-from every_byte.account.training_step import END_OF_FORWARD, PRECISIONS
+from every_byte.advice.runs import Ran
+from every_byte.advice.search import bench_of, bytes_of
 from every_byte.formula.expressions import in_order
 from every_byte.ledger.ledger import Ledger
+from every_byte.snapshots.snapshot import read_snapshot
+from every_byte.step.batch import unfilled
+from every_byte.step.training_step import END_OF_FORWARD, PRECISIONS
 from every_byte.units import exact
 from utils.recordings import SNAPSHOTS
 

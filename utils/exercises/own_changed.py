@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import torch
 
-from every_byte.account.letters import called_with
 from every_byte.account.of_model import Account
-from every_byte.account.training_step import AS_IT_IS
+from every_byte.step.letters import called_with
+from every_byte.step.training_step import AS_IT_IS
 from every_byte.units import exact
 
 from .judge import NO_ANSWER, Verdict, not_yet, raised, right

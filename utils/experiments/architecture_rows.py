@@ -3,9 +3,8 @@
 import importlib
 
 from every_byte.account import account
-from every_byte.account.closed_form.closed_form import ClosedForm
-from every_byte.account.closed_form.words import sentences
 from every_byte.account.of_model import Account
+from every_byte.closed_form.closed_form import ClosedForm, sentences
 
 from .architectures import ARCHITECTURES, Architecture
 from .other_estimates import n_parameters, of_accelerate, of_mem_tracker, of_usual_formula, why_not

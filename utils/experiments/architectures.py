@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from every_byte.account import hugging_face
-from every_byte.account.batch import numbers, tokens
+from every_byte.step.batch import numbers, tokens
 
 WORDS = tokens("b", "s", below="V")
 TEXT = {"input_ids": WORDS, "labels": WORDS}

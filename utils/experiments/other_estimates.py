@@ -10,9 +10,9 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
-from every_byte.account.batch import made
-from every_byte.account.undrawn import undrawn
 from every_byte.formula.expressions import Expression
+from every_byte.step.batch import made
+from every_byte.step.undrawn import undrawn
 
 from .architectures import Architecture
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from every_byte.account.notes import notes_of
 from every_byte.gpu.cuda import c_settings, comm
 from every_byte.gpu.cuda.c_functions import ACCELERATOR, FUNCTIONS, where_cuda_is_simulated
+from every_byte.report.notes import notes_of
 from utils import SimulatedGPU
 
 HERE = Path(torch.__file__).parent

@@ -3,7 +3,7 @@
 import pytest
 import torch.utils.cpp_extension as cpp_extension
 
-from every_byte.account.notes import notes_of
+from every_byte.report.notes import notes_of
 from utils import SimulatedGPU
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from every_byte import SimulatedGPU
-from every_byte.account.notes import CONVOLUTION_BYTES, N_CONVOLUTIONS
 from every_byte.gpu.cases.files import read
 from every_byte.gpu.cases.programs import load_module
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.memory.versions import rules_of
+from every_byte.report.notes import CONVOLUTION_BYTES, N_CONVOLUTIONS
 from every_byte.verify.recordings import REFERENCE
 
 MEASURED = REFERENCE / "2.11.0" / "measured"

@@ -10,11 +10,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from every_byte import SimulatedGPU
 from every_byte.account import account
-from every_byte.account.figures import figures
-from every_byte.account.report import Report
 from every_byte.gpu.memory.specs import SPECS
 from every_byte.gpu.operators.attention.choice import Attention, choose
 from every_byte.gpu.operators.attention.unfused import plain
+from every_byte.report.render.figures import figures
+from every_byte.report.report import Report
 
 B, H, S, D = 4, 12, 128, 64
 HALF = torch.bfloat16

@@ -1,0 +1,227 @@
+"""Advice about a reader's step: what was run with each remedy, the lines to write, and one recommendation."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from html import escape
+
+from every_byte.tables import html_table, text_table
+from every_byte.units import exact, short
+
+from .largest import Largest, largest_of
+from .remedy import Left
+from .runs import Bench, Ran
+
+HEAD = ["remedy", "statements", "numbers", "FLOPs", "peak allocated, bytes", "difference", "segments need", "fits"]
+
+
+@dataclass(frozen=True, repr=False)
+class Advice:
+    """What was run: the plain step, each remedy, and several together; `left` are those that were not, and why.
+
+    All figures are simulated. `runs` are in order of their peaks. `sizes` are the largest batch and the longest
+    sequence that fit, with the name of what was run.
+
+    Unit:   bytes.
+    """
+
+    bench: Bench
+    plain: Ran
+    runs: tuple[Ran, ...]
+    left: tuple[Left, ...]
+    sizes: tuple[tuple[str, Largest], ...] = ()
+
+    @property
+    def budget_bytes(self) -> int:
+        """What segments may take."""
+        return self.bench.budget_bytes
+
+    @cached_property
+    def best(self) -> Ran | None:
+        """The plain step if it fits; else the cheapest that does, first of the same numbers; None if none does."""
+        return self.best_of_same_values or self.best_of_other_values
+
+    @cached_property
+    def best_of_same_values(self) -> Ran | None:
+        """The plain step if it fits; else the cheapest that does and leaves training's numbers as they are.
+
+        Counts: the fewest FLOPs, then the fewest statements to write, then the fewest parts.
+        """
+        return self.plain if self.plain.fits else _cheapest(ran for ran in self.runs if ran.fits and ran.keeps_values)
+
+    @cached_property
+    def best_of_other_values(self) -> Ran | None:
+        """The cheapest that fits of those that change the numbers.
+
+        Counts: FLOPs among those of one precision; among precisions the fewest remedies, then statements.
+        """
+        return _cheapest(ran for ran in self.runs if ran.fits and not ran.keeps_values)
+
+    @cached_property
+    def lowest(self) -> Ran:
+        """The one with the lowest peak."""
+        return min((self.plain, *self.runs), key=lambda ran: ran.peak_bytes)
+
+    def of(self, name: str) -> Ran:
+        """What was run under that name, as the table has it.
+
+        Raises: ValueError for a name that is not among them.
+        """
+        found = {ran.name: ran for ran in (self.plain, *self.runs)}
+        if name not in found:
+            raise ValueError(f"name must be one of {', '.join(map(repr, found))}: got {name!r}.")
+        return found[name]
+
+    def largest(self, letter: str, of: Ran | str = "plain") -> Largest:
+        """The largest value of a letter that fits with these remedies, in the same room."""
+        ran = self.of(of) if isinstance(of, str) else of
+        return largest_of(self.bench, self.plain.step, letter, ran.remedies)
+
+    def __repr__(self) -> str:
+        return text_of(self)
+
+    def _repr_html_(self) -> str:
+        return html_of(self)
+
+
+def _cheapest(runs: Iterable[Ran]) -> Ran | None:
+    """Of each precision the one of the lowest price, for FLOPs compare there alone; of these the least change."""
+    found: dict[str, Ran] = {}
+    for ran in runs:
+        other = found.setdefault(ran.precision, ran)
+        found[ran.precision] = min(other, ran, key=_price)
+    return min(found.values(), key=lambda ran: (len(ran.remedies), ran.n_statements, ran.peak_bytes), default=None)
+
+
+def _price(ran: Ran) -> tuple[int, ...]:
+    return ran.flops, ran.n_statements, ran.parts, ran.peak_bytes
+
+
+# how it is shown
+
+
+def text_of(advice: Advice) -> str:
+    """The table, the recommendation, what each takes and costs, and what was not run; if it fits, that first."""
+    first, then = _first_and_then(advice)
+    blocks = [title(advice), first, text_table("", HEAD, rows(advice), numbers=5), sizes(advice), then]
+    return "\n\n".join(filter(None, [*blocks, exactness(advice), *_told(advice), _left(advice)]))
+
+
+def html_of(advice: Advice) -> str:
+    """The same for a notebook; the lines of each remedy are folded."""
+    folded = "".join(
+        f"<details><summary>{escape(ran.name)}{escape(_note(ran))}</summary><pre>{escape(ran.lines)}</pre></details>"
+        for ran in _singles(advice)
+    )
+    first, then = _first_and_then(advice)
+    left = "".join(f"<li>{escape(f'{one.name}: {one.reason}')}</li>" for one in advice.left)
+    return (
+        (f"<p>{escape(first)}</p>" if first else "")
+        + html_table(title(advice), HEAD, rows(advice), numbers=5)
+        + "".join(f"<p>{escape(line)}</p>" for line in (*sizes(advice).splitlines(), then, exactness(advice)) if line)
+        + folded
+        + (f"<p>Not run:</p><ul>{left}</ul>" if left else "")
+    )
+
+
+def _first_and_then(advice: Advice) -> tuple[str, str]:
+    """That it fits as it is comes before all else, any other recommendation behind the table."""
+    said = recommendation(advice)
+    return (said, "") if advice.plain.fits else ("", said)
+
+
+def title(advice: Advice) -> str:
+    """What the figures are."""
+    bench = advice.bench
+    return (
+        f"Simulated: {bench.n_steps} steps with each remedy, on {bench.spec.name}; "
+        f"segments may take {exact(advice.budget_bytes)}."
+    )
+
+
+def rows(advice: Advice) -> list[list[str]]:
+    """Each run in order of its peak, the plain one among them."""
+    plain = advice.plain
+    return [_row(ran, plain) for ran in sorted((plain, *advice.runs), key=lambda ran: ran.peak_bytes)]
+
+
+def _row(ran: Ran, plain: Ran) -> list[str]:
+    return [
+        ran.name,
+        str(ran.n_statements or ""),
+        "" if ran is plain else "the same" if ran.keeps_values else "others",
+        more_flops(ran, plain),
+        f"{ran.peak_bytes:,d}",
+        "" if ran is plain else f"{ran.peak_bytes - plain.peak_bytes:+,d}",
+        f"{ran.needed_bytes:,d}",
+        "yes" if ran.fits else "no",
+    ]
+
+
+def more_flops(ran: Ran, plain: Ran) -> str:
+    """The extra fraction of FLOPs, in percent; of the plain step its FLOPs."""
+    if ran is plain:
+        return f"{plain.flops:.3g}"
+    return f"{(ran.flops - plain.flops) / plain.flops:+.1%}" if plain.flops else "none counted"
+
+
+def sizes(advice: Advice) -> str:
+    """What fits at most, a line for each that was run so."""
+    return "\n".join(f"{name}: {found}" for name, found in advice.sizes)
+
+
+def exactness(advice: Advice) -> str:
+    """Which figures are not to the byte; "" if all are."""
+    inexact = [ran for ran in (advice.plain, *advice.runs) if not ran.is_exact]
+    if not inexact:
+        return ""
+    which = (
+        "All figures"
+        if len(inexact) > len(advice.runs)
+        else f"The figures of {len(inexact)} run{'' if len(inexact) == 1 else 's'}"
+    )
+    return (
+        f"{which} may not be to the byte: recordings on this architecture do not hold all that ran, or a value was "
+        "read; the account's report says what."
+    )
+
+
+def _singles(advice: Advice) -> list[Ran]:
+    return [ran for ran in advice.runs if len(ran.remedies) == 1]
+
+
+def _told(advice: Advice) -> list[str]:
+    blocks = []
+    for ran in _singles(advice):
+        lines = "\n".join(f"    {line}".rstrip() for line in ran.lines.splitlines())
+        blocks.append(f"{ran.name}{_note(ran)}\n{lines}")
+    return blocks
+
+
+def _note(ran: Ran) -> str:
+    notes = "; ".join(remedy.note for remedy in ran.remedies if remedy.note)
+    return f": {notes}" if notes else ""
+
+
+def _left(advice: Advice) -> str:
+    return "\n".join(["Not run:", *(f"- {one.name}: {one.reason}" for one in advice.left)]) if advice.left else ""
+
+
+def recommendation(advice: Advice) -> str:
+    """That it fits, or the cheapest that does, first of the same numbers; or that none does."""
+    same, others, room = advice.best_of_same_values, advice.best_of_other_values, short(advice.budget_bytes)
+    if same is advice.plain:
+        return f"It fits in {room} as it is."
+    if advice.best is None:
+        lowest = advice.lowest
+        return f"None of these fits in {room}; the lowest peak, {short(lowest.peak_bytes)}, has {lowest.name}."
+    said = f"With the same numbers none of these fits in {room}."
+    if same is not None:
+        said = f"The cheapest that fits in {room} with the same numbers: {_offered(same, advice)}."
+    return said if others is None else f"{said} With other numbers: {_offered(others, advice)}."
+
+
+def _offered(ran: Ran, advice: Advice) -> str:
+    flops = "" if ran.precision else f"{more_flops(ran, advice.plain)} FLOPs, "
+    statements = f"{ran.n_statements} statement{'' if ran.n_statements == 1 else 's'}"
+    return f"{ran.name} ({flops}{statements}, {short(ran.peak_bytes)})"

@@ -1,0 +1,190 @@
+"""The command `every-byte diff`: a snapshot of a real GPU beside a simulation of the same program."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from every_byte.gpu.live.gpu import LIVE
+from every_byte.gpu.memory.settings import AllocatorSettings
+from every_byte.gpu.patches.replacing import replaced
+from every_byte.snapshots.comparison import Comparison
+from every_byte.snapshots.comparison_text import Said, comparison_text
+from every_byte.snapshots.files import opened
+from every_byte.snapshots.sequences import of_history, of_trace
+from every_byte.snapshots.summary import Told, told_of
+from every_byte.terminal import json_of
+from every_byte.version import __version__
+from every_byte.whole_files import write_whole
+
+from .at_end import AtEnd
+from .options import add_torch_option, divided, gpu_of, number, parsed, program_of, settle_files, with_program
+from .program import Ended
+from .run import run
+from .snapshot_options import add_file_options
+
+AGREE, PART = 0, 1
+MORE_STEPS = 2
+"""So many steps more than a snapshot shows are run: it may begin in the middle of one, and end in another."""
+EPILOG = """\
+exit codes: 0 if both agree to the byte, 1 if they part, 2 if the command was not understood.
+
+The program must be the one that ran on the GPU, with the same inputs. It may begin before the snapshot's history does,
+and end after it. Its output is its own; the comparison goes to standard error. Snapshots that it writes itself are not
+written.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = argparse.ArgumentParser(
+        prog="every-byte diff",
+        usage="every-byte diff [options] SNAPSHOT (SCRIPT | -m MODULE) [arguments]",
+        description="Run a program on a simulated GPU, and say where its memory parts from that of a snapshot, which "
+        "torch.cuda.memory._dump_snapshot() wrote where it ran on a real one.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--gpu", default="a100-80gb", metavar="NAME", help="the GPU to simulate (default: %(default)s)")
+    add(
+        "--steps",
+        type=number,
+        metavar="N",
+        help="stop where the step after so many optimizer steps would begin; 0 runs to the end (default: two more than "
+        "the snapshot shows, or to the end if it shows none)",
+    )
+    add("--ranks", type=number, metavar="N", help="be one rank of N, as torchrun would start it")
+    add("--rank", type=number, default=0, metavar="R", help="which of them, from 0 (default: %(default)s)")
+    add(
+        "--settings",
+        default="",
+        metavar="TEXT",
+        help="the allocator's settings (default: those of the snapshot)",
+    )
+    add_torch_option(made)
+    add_file_options(made)
+    add("--json", type=Path, metavar="FILE", help="write the comparison as JSON")
+    add("--quiet", action="store_true", help="print no comparison")
+    add("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
+    return made
+
+
+def understood(argv: Sequence[str]) -> argparse.Namespace:
+    """The options, `snapshot`, and the program; options may stand before and behind the snapshot's name.
+
+    Raises: SystemExit, with code 2, for what does not fit.
+    """
+    made = parser()
+    before, rest = divided(made, list(argv))
+    if not rest or "-m" in before:
+        parsed(made, before)  # --help ends here
+        made.error("a snapshot and a program must be named: try every-byte diff snapshot.pickle train.py.")
+    behind, program = divided(made, rest[1:])
+    options = parsed(made, [*before, *behind])
+    options.snapshot = Path(rest[0])
+    if not options.module and not program:
+        made.error(f"a program must be named behind the snapshot: got none; try every-byte diff {rest[0]} train.py.")
+    return with_program(options, program)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns 0 if both agree and 1 if they part. What does not fit raises SystemExit, with code 2."""
+    options = understood(list(sys.argv[1:] if argv is None else argv))
+    try:
+        if options.gpu == LIVE:
+            raise ValueError("--gpu must be one that is simulated: got 'live'; every-byte run --gpu list names them.")
+        program = program_of(options)
+        settle_files(options)
+        told = told_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
+        if not told.history.allocations:
+            raise ValueError(
+                f"the snapshot must hold a history: {options.snapshot.name} has no allocation of device "
+                f"{told.history.device}; call torch.cuda.memory._record_memory_history() before what is to be compared."
+            )
+        notes = _follow_settings(options, told)
+        if options.steps is None:
+            options.steps = len(told.steps) + MORE_STEPS if len(told.steps) else 0
+        gpu = gpu_of(options)
+    except (ValueError, RuntimeError, OSError, ImportError) as error:
+        parser().error(str(error))
+    with _kept(options.snapshot.resolve()):
+        return run(program, gpu, options, partial(_Compared, told=told, options=options, notes=notes))
+
+
+def _follow_settings(options: argparse.Namespace, told: Told) -> tuple[str, ...]:
+    """Take the snapshot's settings where none are given; returns what is to be said of that."""
+    said = told.settings.get("PYTORCH_CUDA_ALLOC_CONF")
+    if options.settings or not isinstance(said, str) or not said:
+        return ()
+    try:
+        AllocatorSettings.parse(said)
+    except (ValueError, RuntimeError, IndexError) as error:
+        return (f"the snapshot's settings, {said!r}, were not followed: {error}",)
+    options.settings = said
+    return (f"the allocator's settings are the snapshot's: {said}",)
+
+
+@contextmanager
+def _kept(path: Path) -> Iterator[None]:
+    """Let no program write over the snapshot: the file is put back."""
+    folder = tempfile.mkdtemp()  # a TemporaryDirectory goes where the program's exit is, before this is over
+    copy = shutil.copyfile(path, Path(folder) / "snapshot")
+    try:
+        yield
+    finally:
+        if not path.is_file() or path.read_bytes() != copy.read_bytes():
+            shutil.copyfile(copy, path)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Compared(AtEnd):
+    """The comparison, made when the program ends."""
+
+    def __init__(self, gpu, training, told: Told, options: argparse.Namespace, notes: tuple[str, ...]) -> None:
+        super().__init__(gpu, training)
+        self._told, self._options, self._notes = told, options, notes
+
+    @contextmanager
+    def before_exit(self) -> Iterator[None]:
+        """As of any run; the snapshots that the program would write are left out."""
+        undo = replaced(torch.cuda.memory, "_dump_snapshot", lambda original: lambda *args, **kwargs: None)
+        try:
+            with super().before_exit():
+                yield
+        finally:
+            undo()
+
+    def do(self, ended: Ended) -> int:
+        """Write it; the exit code is whether both agree."""
+        told, trace = self._told, self._gpu.trace
+        comparison = Comparison(
+            of_history(told.history, told.reserved[0]),
+            of_trace(trace),
+            told.settings,
+            trace.allocator_settings or {},
+            ended.is_enough,
+        )
+        rules, release = self._gpu.spec.torch_version, torch.__version__.partition("+")[0]  # not which build of it
+        said = Said(
+            told.name,
+            self._options.gpu,
+            f"every-byte {__version__}, torch {release}, rules of PyTorch {rules}",
+            ended.sentence,
+            frozenset(told.history.stacks.files()),
+            self._notes + tuple(f"not modelled: {name}" for name in trace.unmodelled),
+        )
+        if path := self._options.json:
+            content = json_of(comparison.to_json(), indent=1)
+            self.try_to(f"writing {path.name}", str(path), lambda: write_whole(path, content))
+        if not self._options.quiet:
+            self.say(f"\n{comparison_text(comparison, said)}")
+        self.say_failures()
+        return AGREE if comparison.agrees else PART

@@ -1,0 +1,87 @@
+"""The command `every-byte read`: what a snapshot of a GPU's memory tells, without executing anything in its file."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from every_byte.snapshots.files import opened
+from every_byte.snapshots.page import html_of
+from every_byte.snapshots.summary import Told, told_of
+from every_byte.snapshots.text import text_of
+from every_byte.terminal import json_of, print_text
+from every_byte.whole_files import write_whole
+
+from .snapshot_options import add_file_options
+
+EPILOG = """\
+Such a file is written where the program ran, by PyTorch:
+
+  torch.cuda.memory._record_memory_history(max_entries=100_000)   in front of what you want to see
+  torch.cuda.memory._dump_snapshot("snapshot.pickle")             behind it
+
+The file is a pickle; it is read without Python's pickle, and nothing in it is imported or called.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = argparse.ArgumentParser(
+        prog="every-byte read",
+        usage="every-byte read [options] SNAPSHOT",
+        description="Say what a snapshot of a GPU's memory tells, which torch.cuda.memory._dump_snapshot() wrote: the "
+        "peak by line and by category, what grows from step to step, what lies free in segments.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    made.add_argument("snapshot", type=Path, metavar="SNAPSHOT", help="the file")
+    add_file_options(made)
+    made.add_argument("--html", type=Path, metavar="FILE", help="write it as a page for a browser, in one file")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write all of it as JSON")
+    made.add_argument("--quiet", action="store_true", help="print nothing")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; returns 0. What cannot be read raises SystemExit, with code 2 and a sentence."""
+    options = parser().parse_args(sys.argv[1:] if argv is None else list(argv))
+    try:
+        _keep_apart(options)
+        told = told_of(opened(options.snapshot, options.most_mib), options.snapshot.name, options.device)
+        text = "" if options.quiet else text_of(told)
+    except (ValueError, OSError) as error:
+        parser().error(str(error))
+    failures = [*_written(options, told)] or [*_printed(text)]
+    if failures:
+        parser().error(" ".join(failures))
+    return 0
+
+
+def _written(options: argparse.Namespace, told: Told) -> Iterator[str]:
+    """Write the files; one that cannot be written keeps no other from it, and gives a sentence."""
+    writing = {"html": lambda: html_of(told), "json": lambda: json_of(told.to_json(), indent=1)}
+    for name, content in writing.items():
+        if (path := getattr(options, name)) is not None:
+            try:
+                write_whole(path, content())
+            except OSError as error:
+                yield f"--{name} must be a file that can be written: got {str(path)!r}, {error.strerror}."
+
+
+def _printed(text: str) -> Iterator[str]:
+    try:
+        print_text(text) if text else None
+    except OSError as error:
+        yield str(error)
+
+
+def _keep_apart(options: argparse.Namespace) -> None:
+    """See that nothing is written over the snapshot, or over what is written before."""
+    taken = {options.snapshot.resolve(): "is the snapshot"}
+    for name in ("html", "json"):
+        if (path := getattr(options, name)) is None:
+            continue
+        if (whole := path.resolve()) in taken:
+            raise ValueError(f"--{name} must be a file of its own: got {str(path)!r}, which {taken[whole]}.")
+        taken[whole] = f"--{name} has taken"

@@ -1,0 +1,1 @@
+"""What a run took of a GPU's memory: the figures, and whose they are; `render` shows them."""

@@ -1,0 +1,256 @@
+"""What a report cannot follow or does not know: what it is, why, and what to do about it."""
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from every_byte.gpu.cuda.extensions import EXTENSION
+from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.memory.versions import BY_THE_RULES, runs_another, verified
+from every_byte.ledger.trace import Trace
+from every_byte.units import short
+
+
+@dataclass(frozen=True)
+class Note:
+    """One thing that is not as on a card: what it is, why that is so, and a way out, "" if there is none.
+
+    `is_of_figures`: whether it keeps figures from being exact. `is_of_values`: whether it does so only where the
+    program's allocations depend on values that it read.
+    """
+
+    what: str
+    why: str
+    way_out: str = ""
+    is_of_figures: bool = True
+    is_of_values: bool = False
+
+    def __str__(self) -> str:
+        way_out = f"; {self.way_out.rstrip('.')}" if self.way_out else ""
+        return f"{self.what.rstrip('.')}: {self.why.rstrip('.')}{way_out}."
+
+
+_MEASURED = "`--gpu live` measures that on a card"
+_BY_NAME = {
+    "torch.compile": (
+        "what was compiled ran as it was written, and counts as that: a compiler fuses operations, and keeps and "
+        "computes again other tensors",
+        "for the figures of eager training leave it out; for those of the compiled one measure on a card, with "
+        "--gpu live",
+    ),
+    "torch.jit": (
+        "each operator of what was scripted or traced ran by itself; on a card TorchScript fuses elementwise ones from "
+        "the second call on, and allocates fewer results",
+        "peaks may be lower on a card; for exact figures leave torch.jit out, or measure with --gpu live",
+    ),
+    "torch.cuda.CUDAGraph": (
+        "what was captured ran once and counts as that: on a card the graph keeps its memory in a pool of its own",
+        "leave the capture out",
+    ),
+    "torch.cuda.caching_allocator_enable(False)": (
+        "all went on as with PyTorch's caching allocator: on a card each request goes to the driver",
+        "leave it out",
+    ),
+    "torch.cuda.tunable.enable()": (
+        "matrix products ran as without it: on a card what tries them out takes memory of its own",
+        f"leave it out; {_MEASURED}",
+    ),
+    "flex_attention": (
+        "it counts as one kernel, which keeps queries, keys, values, the result and its statistics; on a card that "
+        "kernel is compiled",
+        "with scaled_dot_product_attention in its place figures are exact; --gpu live measures it on a card",
+    ),
+    "backward across streams": (
+        "a card runs each node of a backward in the stream of its forward, and here all ran in one",
+        "call backward in the stream of the forward",
+    ),
+}
+_MOST_PLACES = 4  # of reads that a note names
+_MOST_NAMED = 3  # operators in a clause
+
+
+def of_version(trace: Trace, spec: GPUSpec) -> list[Note]:
+    """That a simulated GPU followed the rules of another PyTorch than ran, or such as no recording has verified."""
+    rules = spec.rules
+    if trace.origin != "simulated" or rules.is_verified and not runs_another(rules):
+        return []
+    return [
+        Note(
+            f"the rules of PyTorch {rules.torch_version} were followed, and the program ran under {torch.__version__}",
+            "versions differ in what they keep and take, and nothing has held this one to a recording",
+            f"for exact figures run it under one that is verified: {', '.join(verified())}",
+        )
+    ]
+
+
+def notes_of(trace: Trace) -> list[Note]:
+    """What the trace itself says, a note for each reason; what makes figures differ most comes first.
+
+    That is what ran otherwise than on a card; then what was refused, and what is compiled; then kernels and operators
+    that are not modelled; then what cuDNN takes; then where values were read that nobody has computed, which as a rule
+    are only shown; then where they were saved; then snapshots.
+    """
+    names = list(trace.unmodelled)
+    triton = [name for name in names if name.startswith(_TRITON)]
+    cudnn = [name for name in names if _CUDNN in name]
+    extensions = [name for name in names if name.startswith(EXTENSION)]
+    operators = [name for name in names if name not in (*_BY_NAME, *triton, *cudnn, *extensions)]
+    others = (
+        _refused(list(trace.refused)),
+        _built(extensions),
+        _of_triton(triton),
+        _of_operators(operators),
+        _of_cudnn(cudnn),
+        _read(list(trace.values_read)),
+        _saved([os.path.basename(place) for place in trace.files_of_zeros]),
+        _beside({os.path.basename(place): os.path.basename(to) for place, to in trace.snapshots_beside.items()}),
+    )
+    return [_by_name(name) for name in _BY_NAME if name in names] + [note for note in others if note]
+
+
+_TRITON, _CUDNN = "Triton kernel ", " (cuDNN's "
+N_CONVOLUTIONS, CONVOLUTION_BYTES = 224, 2_199_470_096
+"""How many convolutions of published networks were measured on an H200 with PyTorch 2.11; the most cuDNN took for one.
+
+Source: tests/reference/2.11.0/measured/convolutions.h200.json.gz."""
+_MOST_FILES = 3
+
+
+def _by_name(name: str) -> Note:
+    return Note(f"{name} is not modelled", *_BY_NAME[name])
+
+
+def _listed(names: list[str], verb: str) -> str:
+    """Some names and what is said of them: one, or several."""
+    *most, last = names
+    return f"{', '.join(most)} and {last} are {verb}" if most else f"{last} is {verb}"
+
+
+def _saved(names: list[str]) -> Note | None:
+    if not names:
+        return None
+    few = ", ".join(names[:_MOST_FILES]) + (f" and {len(names) - _MOST_FILES:,d} more" * (len(names) > _MOST_FILES))
+    return Note(
+        f"what was saved has zeros for what a card would have computed: {few}",
+        "nothing is computed here; a file of weights that was there before is kept beside it, as NAME.kept",
+        "do not go on training from it",
+        is_of_figures=False,
+    )
+
+
+def _beside(names: dict[str, str]) -> Note | None:
+    """Snapshots that were there, and what the program's own are called, which it dumped under their names."""
+    if not names:
+        return None
+    more = f" and {len(names) - _MOST_FILES:,d} more" * (len(names) > _MOST_FILES)
+    return Note(
+        "what the program dumped as a snapshot stands beside one that was there: "
+        + ", ".join(list(names.values())[:_MOST_FILES])
+        + more,
+        f"it is of a simulated GPU, and {', '.join(list(names)[:_MOST_FILES])}{more} may be of a real one, and "
+        + ("stays as it was" if len(names) == 1 else "stay as they were"),
+        is_of_figures=False,
+    )
+
+
+def _refused(places: list[str]) -> Note | None:
+    """What the program asked for, and got an error that a card would not have given."""
+    if not places:
+        return None
+    named, more = ", ".join(places[:_MOST_PLACES]), len(places) - _MOST_PLACES
+    return Note(
+        f"refused here: {named}" + f" and {more:,d} more" * (more > 0),
+        "a card runs it, and what the program does after that is in no figure",
+        "the error says what to write instead",
+    )
+
+
+def _built(names: list[str]) -> Note | None:
+    """CUDA extensions that the program compiles while it runs."""
+    if not names:
+        return None
+    return Note(
+        _listed([name.removeprefix(EXTENSION) for name in names], "compiled while the program runs"),
+        "what its CUDA kernels allocate is not known; without CUDA's compiler the program stops here or goes another "
+        "way than on a card",
+        'have the library take PyTorch\'s own operators instead, as DeepSpeed does with "torch_adam": true',
+    )
+
+
+def _of_triton(names: list[str]) -> Note | None:
+    if not names:
+        return None
+    kernels, writes, takes = _TRITON, "it writes", "its launch takes, and what it computes,"
+    if len(names) > 1:
+        kernels, writes, takes = "Triton kernels ", "they write", "their launches take, and what they compute,"
+    return Note(
+        kernels + _listed([name.removeprefix(_TRITON) for name in names], "not followed"),
+        f"{writes} into tensors that are counted; what {takes} is not known",
+        "where the library has the same in plain PyTorch, that is followed to the byte",
+    )
+
+
+def _of_operators(names: list[str]) -> Note | None:
+    if not names:
+        return None
+    returns, takes, them = ("they return", "they take", "them") if len(names) > 1 else ("it returns", "it takes", "it")
+    why = f"what {returns} is counted; what {takes} meanwhile is not known, and may add to peaks within {them}"
+    return Note(_listed(names, "not modelled"), why, _MEASURED)
+
+
+def _of_cudnn(names: list[str]) -> Note | None:
+    if not names:
+        return None
+    operators = [name.partition(_CUDNN)[0].removeprefix("aten::") for name in names]
+    reserve = ", nor the reserve that it keeps for backward" if any("reserve" in name for name in names) else ""
+    why = f"what these return is counted; what cuDNN takes meanwhile is not known{reserve}"
+    what = f"cuDNN's workspaces are not modelled ({', '.join(operators)})"
+    room = "leave some room"
+    if any("convolution" in name for name in operators):
+        room += f": on an H200, {N_CONVOLUTIONS} convolutions took from nothing to {short(CONVOLUTION_BYTES)} each"
+    return Note(what, why, f"{room}; {_MEASURED}")
+
+
+def not_counted(trace: Trace) -> str:
+    """What operators took that is not known, as "without what cuDNN takes for nn.LSTM"; "" where all is."""
+    names = [name for name in trace.unmodelled if name not in _BY_NAME]
+    cudnn = [name.partition(_CUDNN)[0] for name in names if _CUDNN in name]
+    others = [name.removeprefix(_TRITON) for name in names if _CUDNN not in name]
+    of = [f"what cuDNN takes for {_few(cudnn)}"] if cudnn else []
+    of += [f"what {_few(others)} {'takes' if len(others) == 1 else 'take'} meanwhile"] if others else []
+    return f"without {' and '.join(of)}" if of else ""
+
+
+def _few(names: list[str]) -> str:
+    """Operators, the first ones by name; one and its backward are one."""
+    found = list(
+        dict.fromkeys(name.removeprefix("aten::").removeprefix("cudnn_").removesuffix("_backward") for name in names)
+    )
+    more = [f"{len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
+    *most, last = [*found[:_MOST_NAMED], *more]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _read(places: list[str]) -> Note | None:
+    if not places:
+        return None
+    named, more = ", ".join(places[:_MOST_PLACES]), len(places) - _MOST_PLACES
+    if more > 0:
+        named += f" and {more} {'line' if more == 1 else 'lines'} more"
+    return Note(
+        f"values that are computed were read, as zeros, at {named}",
+        "nothing is computed here, and a card gives the program others: what it allocates because of one, as a "
+        "batch whose size is a count, or a loop that waits for a loss, is another there",
+        "where it prints or logs single numbers, the bytes are the same",
+        is_of_values=True,
+    )
+
+
+def of_card(trace: Trace, spec: GPUSpec) -> list[Note]:
+    """That no build of PyTorch on PyPI runs on a simulated card; nothing of others."""
+    if trace.origin != "simulated" or not spec.has_no_kernels:
+        return []
+    what, _, instead = spec.has_no_kernels.partition(": ")
+    why, _, way_out = instead.partition(". ")
+    return [Note(what, f"{why}. {BY_THE_RULES.format(spec.torch_version).rstrip('.')}", way_out)]

@@ -1,0 +1,116 @@
+"""A report's figures as plain JSON: what two runs of one program are compared by.
+
+    {"format": 1,
+     "origin": "simulated" or "measured", "gpu": its name, "device_name": as PyTorch has it,
+     "torch_version": whose rules it follows, or which was measured,
+     "command": [words], "ended": a sentence, "exit_code": int, "seconds": float, "n_events": int,
+     "steps": [{"number", "allocated_bytes", "max_allocated_bytes", "reserved_bytes", "max_reserved_bytes"}, ...],
+     "peak": {"allocated_bytes", "requested_bytes", "reserved_bytes", "step": 0 for none, "phase", "by_category": {}},
+     "allocated_at_end_bytes": int, "room_bytes": what segments may take,
+     "ranks": null or {"rank", "of"}, "was_stopped": bool, by --steps, "allocator_settings": text, "" for the defaults,
+     "growth": null or what the last step left more {"step", "than_step", "n_bytes", "runs_out_at_step",
+         "largest": {"category", "module", "operation", "n_bytes"}},
+     "fits": null or where it fits {"basis", "gpus": [{"gpu", "device_name", "fits", "needed_bytes", "in_use_bytes",
+         "room_bytes", "total_bytes", "context_bytes", "is_alike", "is_cut_up", "n_retries", "context_range_bytes":
+         [least, most] that was published, "hangs_on_context": whether one of these turns it}, ...]},
+     "n_survived": how often memory ran out and the program went on,
+     "out_of_memory": null or of the last request that was refused {"asked_bytes", "allocated_bytes", "reserved_bytes",
+         "step", "phase", "operation", "module"},
+     "unfused": [of attention that no fused kernel took {"gpu", "queries": shape, "of_type", "has_mask",
+         "scores": shape, "scores_of_type", "n_bytes", "is_kept", "helps": in words, or ""}, ...],
+     "level": "held", "elsewhere" or "unrecorded", how far the figures can be trusted; null where they were measured,
+     "evidence": null or what recordings hold {"level", "torch_version", "architecture", "n_operators", "n_held",
+         "elsewhere": [{"operator", "recorded_on": [{"torch_version", "architecture"}]}, ...], "unrecorded": [names]},
+     "unmodelled": [names], "values_read": [lines], "refused": [what, and its line],
+     "notes": [{"what", "why", "way_out", "is_of_figures", "is_of_values"}, ...]}
+
+The peak's `allocated_bytes` and `reserved_bytes` are the most there was of each, at two instants as a rule; its other
+items are of the first. `fits` is null where nothing
+was allocated, and where a program went on after memory ran out. All bytes are exact whole numbers.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+from every_byte.report.fits import Fits, settings_text
+from every_byte.report.growth import Growth
+from every_byte.report.run import Run
+from every_byte.report.shortage import Shortage
+
+FORMAT = 1
+
+
+def figures(report: Run) -> dict[str, Any]:
+    """The figures of a report, under the names above."""
+    return {
+        "format": FORMAT,
+        "origin": report.origin,
+        "gpu": report.gpu,
+        "device_name": report.spec.device_name,
+        "torch_version": report.torch_version,
+        "command": list(report.command),
+        "ended": report.ended,
+        "exit_code": report.exit_code,
+        "seconds": report.seconds,
+        "n_events": len(report.trace),
+        "steps": [
+            {name: item for name, item in asdict(step).items() if name not in ("begin", "end", "optimizers")}
+            for step in report.steps
+        ],
+        "peak": {
+            "allocated_bytes": report.peak.allocated_bytes,
+            "requested_bytes": report.peak.requested_bytes,
+            "reserved_bytes": report.peak_reserved_bytes,
+            "step": report.peak_place.step,
+            "phase": report.peak_place.phase,
+            "by_category": report.peak.parts,
+        },
+        "allocated_at_end_bytes": report.allocated_at_end_bytes,
+        "room_bytes": report.room_bytes,
+        "ranks": report.rank and {"rank": report.rank[0], "of": report.rank[1]},
+        "was_stopped": report.was_stopped,
+        "allocator_settings": settings_text(report.trace),
+        "growth": report.growth and _growth(report.growth),
+        "fits": None if report.is_empty or report.survived else _fits(report.fits),
+        "n_survived": len(report.survived),
+        "out_of_memory": report.shortage and _refusal(report.shortage),
+        "unfused": [asdict(one) for one in report.trace.unfused],
+        "level": None if report.origin == "measured" else report.level,
+        "evidence": None if report.origin == "measured" else report.evidence.to_json(),
+        "unmodelled": list(report.trace.unmodelled),
+        "values_read": list(report.trace.values_read),
+        "refused": list(report.trace.refused),
+        "notes": [asdict(note) for note in report.notes],
+    }
+
+
+def _growth(growth: Growth) -> dict[str, Any]:
+    owner = growth.largest
+    largest = {"category": owner.category, "module": owner.module, "operation": owner.what, "n_bytes": owner.n_bytes}
+    return asdict(growth) | {"largest": largest}
+
+
+def _fits(fits: Fits) -> dict[str, Any]:
+    """Where it fits, by GPU."""
+    gpus = [
+        {name: item for name, item in asdict(one).items() if name != "runs_out"}
+        | {
+            "is_cut_up": one.is_cut_up,
+            "context_range_bytes": list(one.context_range_bytes or (one.context_bytes, one.context_bytes)),
+        }
+        for one in fits.verdicts
+    ]
+    return {"basis": fits.basis, "gpus": gpus}
+
+
+def _refusal(shortage: Shortage) -> dict[str, Any]:
+    place = shortage.place
+    return {
+        "asked_bytes": shortage.asked_bytes,
+        "allocated_bytes": shortage.allocated_bytes,
+        "reserved_bytes": shortage.reserved_bytes,
+        "step": place.step,
+        "phase": place.phase,
+        "operation": place.operation,
+        "module": place.module,
+    }

@@ -1,0 +1,43 @@
+"""A report as HTML for a notebook: what its text says, with the names of modules in full."""
+
+from collections.abc import Iterator
+from html import escape
+
+from every_byte.report.run import Run
+from every_byte.tables import html_table
+
+from . import facts, text
+
+
+def html_of(report: Run) -> str:
+    """The verdict, the peak by category, by module and by owner, the steps, where it fits, and what is not known."""
+    return "".join(_blocks(report))
+
+
+def _blocks(report: Run) -> Iterator[str]:
+    first, *head = filter(None, text.head_lines(report))
+    yield _sentences(first, *head)
+    if not report.is_empty:
+        yield from _tables(report)
+    yield _sentences(*text.last_lines(report))
+
+
+def _tables(report: Run) -> Iterator[str]:
+    if report.holds_something:
+        ledger = report.account
+        title = "When memory ran out" if report.ran_out else f"At the peak, {report.peak_place.when}"
+        yield html_table(title, *text.categories(ledger), numbers=4)
+        yield html_table("", *text.parts(report, ledger, _whole), numbers=4)
+        yield html_table("", *text.largest(ledger, _whole), numbers=2)
+    if report.steps:
+        yield html_table("Each step, bytes", text.STEP_HEAD, text.some_steps(report), numbers=4)
+        yield _sentences(facts.turns(report))
+    yield _sentences(*facts.fits(report))
+
+
+def _sentences(*lines: str) -> str:
+    return "".join(f"<p>{escape(' '.join(line.split()))}</p>" for line in lines if line)
+
+
+def _whole(name: str, width: int) -> str:
+    return name

@@ -1,0 +1,162 @@
+"""A report as plain text: the verdict first, then where the peak is, who owns it, each step, and what is not known."""
+
+import shlex
+from collections.abc import Callable, Iterable
+from textwrap import wrap
+
+from every_byte.report.modules import largest_parts
+from every_byte.report.owners import owners_of
+from every_byte.report.run import Run
+from every_byte.tables import text_table
+from every_byte.units import short
+
+from . import exactness, facts
+from .verdict import verdict
+
+WIDTH = 100
+_FACTS = 18  # the column in which facts begin
+MOST_PARTS, MOST_PARTS_OF_SEVERAL, MOST_OWNERS, MOST_STEPS, MOST_NOTES = 7, 10, 8, 5, 5
+
+
+def text_of(report: Run) -> str:
+    """Some 60 lines of 100 columns."""
+    blocks = [_head(report), *([] if report.is_empty else _tables(report)), _last(report)]
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def head_lines(report: Run) -> list[str]:
+    """What ran, whether it fits and why, and the peak's figures, a sentence each."""
+    command = [f"$ {shlex.join(report.command)}"] if report.command else []
+    said = verdict(report)
+    reasons = *filter(None, said.reasons), *facts.unfused(report, in_head=True)
+    lines = [*command, facts.ran(report), "", f"{said.headline}.", *reasons]
+    return lines + [f"  {name:<{_FACTS - 3}} {fact}" for name, fact in facts.peaks(report)]
+
+
+def _head(report: Run) -> list[str]:
+    return [part for line in head_lines(report) for part in _wrapped(line)]
+
+
+def _tables(report: Run) -> Iterable[list[str]]:
+    if report.holds_something:
+        ledger = report.account
+        title = "When memory ran out:" if report.ran_out else f"At the peak, {report.peak_place.when}:"
+        yield text_table(title, *categories(ledger), numbers=4).splitlines()
+        yield text_table("", *parts(report, ledger, _tail if has_one_model(report) else _ends), numbers=4).splitlines()
+        yield _fitting(*largest(ledger, _tail if has_one_model(report) else _ends))
+    if report.steps:
+        table = text_table("Each step, bytes:", STEP_HEAD, some_steps(report), numbers=4).splitlines()
+        yield table + (_wrapped(facts.turns(report)) if facts.turns(report) else [])
+    yield [part for line in facts.fits(report) for part in _wrapped(line)]
+
+
+Cut = Callable[[str, int], str]
+
+
+def parts(report: Run, ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
+    """An instant by module, the largest ones."""
+    whole, most = ledger.allocated_bytes, MOST_PARTS if has_one_model(report) else MOST_PARTS_OF_SEVERAL
+    rows = [
+        [cut(facts.module(part.path, part.is_own), 60), f"{part.n_modules:,d}" if part.path else "",
+         f"{part.n_allocations:,d}", f"{part.n_bytes:,d}", facts.percent(part.n_bytes, whole)]
+        for part in largest_parts(ledger.rows, most)
+    ]  # fmt: skip
+    return ["by module, with all in it", "modules", "allocations", "allocated", ""], rows
+
+
+def largest(ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
+    """An instant's largest owners, alike ones together."""
+    rows = [
+        [owner.category, cut(owner.module, 30), _start(facts.what(owner), 42), f"{n:,d} × {short(owner.n_bytes)}",
+         f"{n * owner.n_bytes:,d}"]
+        for owner, n in owners_of(ledger.rows)[:MOST_OWNERS]
+    ]  # fmt: skip
+    return ["the largest owners", "module", "what", "each", "requested"], rows
+
+
+def has_one_model(report: Run) -> bool:
+    """Whether the program has one model, whose name need not stand before its modules'."""
+    return report.trace.names is None or report.trace.names.n_models < 2
+
+
+def _fitting(head: list[str], rows: list[list[str]]) -> list[str]:
+    """A table of owners in `WIDTH` columns: what each is gives way."""
+    lines = text_table("", head, rows, numbers=2).splitlines()
+    too_much = max(map(len, lines)) - WIDTH
+    if too_much <= 0:
+        return lines
+    room = max(map(len, (row[2] for row in rows))) - too_much
+    return text_table("", head, [[*row[:2], _start(row[2], room), *row[3:]] for row in rows], numbers=2).splitlines()
+
+
+def categories(ledger) -> tuple[list[str], list[list[str]]]:
+    """An instant by category."""
+    whole = ledger.allocated_bytes
+    head = ["category", "allocations", "requested", "allocated", ""]
+    rows = [
+        [group.key[0], f"{group.n_allocations:,d}", f"{group.n_bytes:,d}", f"{group.n_bytes + group.slack_bytes:,d}",
+         facts.percent(group.n_bytes + group.slack_bytes, whole)]
+        for group in ledger.by("category")
+    ]  # fmt: skip
+    total = ["total", f"{len(ledger):,d}", f"{ledger.requested_bytes:,d}", f"{whole:,d}", ""]
+    return head, [*rows, total]
+
+
+STEP_HEAD = ["step", "allocated at its end", "at most within it", "reserved at its end", "at most within it"]
+
+
+def step_cells(step) -> list[str]:
+    """A step as a row of a table."""
+    numbers = step.allocated_bytes, step.max_allocated_bytes, step.reserved_bytes, step.max_reserved_bytes
+    return [str(step.number), *(f"{n_bytes:,d}" for n_bytes in numbers)]
+
+
+def some_steps(report: Run) -> list[list[str]]:
+    """The steps; of many the first ones and the last, and that of the peak."""
+    steps = report.steps
+    if len(steps) <= MOST_STEPS:
+        return [step_cells(step) for step in steps]
+    shown = {0, 1, len(steps) - 2, len(steps) - 1}
+    shown |= {i for i, step in enumerate(steps) if step.number == report.peak_place.step}
+    rows, before = [], -1
+    for i in sorted(shown):
+        if i > before + 1:
+            rows.append(["…", "", "", "", ""])
+        rows.append(step_cells(steps[i]))
+        before = i
+    return rows
+
+
+def last_lines(report: Run) -> list[str]:
+    """Attention without a fused kernel, what is not known, and whether the figures are exact."""
+    lines = [f"- {note}" for note in report.notes[:MOST_NOTES]]
+    if more := len(report.notes) - MOST_NOTES:
+        where = "(--html FILE)" if report.command else "(report.save(…))"
+        lines += [f"- and {more} more, which the page names {where}."] * (more > 0)
+    if lines:
+        lines.insert(0, "Not followed or not known:")
+    return [*facts.unfused(report, in_head=False), *lines, exactness.sentences(report)]
+
+
+def _last(report: Run) -> list[str]:
+    return [part for line in last_lines(report) for part in _wrapped(line)]
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = " " * (2 if line.startswith("- ") else _FACTS if line.startswith("  ") else 0)
+    return wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]
+
+
+def _tail(name: str, width: int) -> str:
+    return name if len(name) <= width else f"…{name[1 - width :]}"
+
+
+def _ends(name: str, width: int) -> str:
+    """Where names begin with their model, that and the last of them."""
+    model, _, rest = name.partition(".")
+    room = width - len(model) - 1
+    return f"{model}.{_tail(rest, room)}" if len(name) > width and room >= width // 4 else _tail(name, width)
+
+
+def _start(name: str, width: int) -> str:
+    return name if len(name) <= width else f"{name[: width - 1]}…"

@@ -1,0 +1,1 @@
+"""One step of training of a model, run on a simulated GPU."""

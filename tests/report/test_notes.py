@@ -1,0 +1,99 @@
+"""Notes: one for each reason, what makes figures differ most first, and a way out that is of use to a user."""
+
+import pytest
+
+from every_byte.ledger.trace import Trace
+from every_byte.report.notes import notes_of
+
+CUDNN = [
+    "aten::convolution (cuDNN's workspace)",
+    "aten::cudnn_batch_norm (cuDNN's workspace and reserve)",
+    "aten::convolution_backward (cuDNN's workspace)",
+]
+
+
+def told(*names: str, read: tuple[str, ...] = ()) -> list[str]:
+    trace = Trace("simulated", "a100-80gb", unmodelled=dict.fromkeys(names, 0), values_read=dict.fromkeys(read, 0))
+    return [str(note) for note in notes_of(trace)]
+
+
+def test_those_of_cudnn_are_one():
+    (note,) = told(*CUDNN)
+    assert note.startswith(
+        "cuDNN's workspaces are not modelled (convolution, cudnn_batch_norm, convolution_backward): "
+    )
+    room = "leave some room: on an H200, 224 convolutions took from nothing to 2.05 GiB each"
+    assert f"nor the reserve that it keeps for backward; {room}; `--gpu live` measures that on a card." in note
+    (note,) = told(CUDNN[0])
+    assert note.startswith("cuDNN's workspaces are not modelled (convolution): what these return is counted; ")
+    assert "reserve" not in note
+
+
+def test_operators_are_one_and_say_what_a_user_can_do():
+    one = (
+        "aten::poisson is not modelled: what it returns is counted; what it takes meanwhile is not known, and may add "
+    )
+    assert told("aten::poisson") == [f"{one}to peaks within it; `--gpu live` measures that on a card."]
+    (note,) = told("aten::poisson", "torch.nn.init.orthogonal_")
+    assert note.startswith("aten::poisson and torch.nn.init.orthogonal_ are not modelled: what they return is counted")
+    (note,) = told("aten::a", "aten::b", "aten::c")
+    assert note.startswith("aten::a, aten::b and aten::c are not modelled: ")
+    assert "every_byte.gpu.operators" not in note  # a contributor's tool
+
+
+def test_triton_kernels_are_one():
+    assert told("Triton kernel add")[0].startswith("Triton kernel add is not followed: it writes into tensors")
+    assert told("Triton kernel add", "Triton kernel mul")[0].startswith(
+        "Triton kernels add and mul are not followed: they"
+    )
+
+
+def test_what_makes_figures_differ_most_comes_first():
+    first = ["values that", "cuDNN's", "aten::poisson is", "Triton kernel add", "torch.compile is"]
+    notes = told(CUDNN[0], "aten::poisson", "Triton kernel add", "torch.compile", read=("train.py:3",))
+    assert [note[: len(start)] for note, start in zip(notes, reversed(first), strict=True)] == first[::-1]
+
+
+@pytest.mark.parametrize(
+    ("n", "said"),
+    [
+        (1, " at a.py:0: "),
+        (4, " at a.py:0, a.py:1, a.py:2, a.py:3: "),
+        (5, "a.py:3 and 1 line more: "),
+        (9, "5 lines more: "),
+    ],
+)
+def test_of_many_reads_some_are_named(n, said):
+    (note,) = told(read=tuple(f"a.py:{i}" for i in range(n)))
+    assert said in note
+
+
+def test_nothing_is_told_of_what_is_known():
+    assert told() == []
+
+
+def test_what_was_saved_without_values_is_named():
+    trace = Trace("simulated", "a100-80gb", "2.13")
+    trace.files_of_zeros |= dict.fromkeys(f"runs/{name}.pt" for name in "abcde")
+    (note,) = notes_of(trace)
+    assert str(note).startswith(
+        "what was saved has zeros for what a card would have computed: a.pt, b.pt, c.pt and 2 more: nothing is computed"
+    )
+    trace.files_of_zeros = {"runs/best.pt": None}
+    (note,) = notes_of(trace)
+    assert "computed: best.pt: nothing" in str(note)
+
+
+def test_a_snapshot_that_was_there_and_the_one_beside_it_are_named():
+    trace = Trace("simulated", "a100-80gb", "2.13")
+    trace.snapshots_beside = {"runs/a.pickle": "runs/a.simulated.pickle"}
+    (note,) = notes_of(trace)
+    assert str(note) == (
+        "what the program dumped as a snapshot stands beside one that was there: a.simulated.pickle: it is of a "
+        "simulated GPU, and a.pickle may be of a real one, and stays as it was."
+    )
+    assert not note.is_of_figures
+    trace.snapshots_beside |= {f"runs/{name}.pickle": f"runs/{name}.simulated.pickle" for name in "bcde"}
+    (note,) = notes_of(trace)
+    assert "there: a.simulated.pickle, b.simulated.pickle, c.simulated.pickle and 2 more: it" in str(note)
+    assert "GPU, and a.pickle, b.pickle, c.pickle and 2 more may be of a real one, and stay as they were." in str(note)
