@@ -21,8 +21,8 @@ def release(error: BaseException) -> None:
     A traceback keeps every local variable on its way alive, and with them tensors: the next account would find the
     memory of the failed one still taken.
     """
-    seen = set()
-    pending = [error]
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
     while pending:
         current = pending.pop()
         if current is None or id(current) in seen:

@@ -4,6 +4,7 @@ Each colour has a tone for light pages and one for dark pages, and a hatch (in m
 neighbours differ without colour too. White text can be read on the light tones, black text on the dark ones.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -106,7 +107,7 @@ def colour_of(name: str) -> Colour:
     raise ValueError(f"a colour must be a category of memory or one of {names}: got {name!r}.")
 
 
-def assign(names) -> dict[str, Colour]:
+def assign(names: Iterable[str]) -> dict[str, Colour]:
     """A colour for each name: its own if it has one in the book, else the first that is free, in order of appearance.
 
     Raises: ValueError for more names than there are colours: two names must never look alike.

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
 _EVERY_S = 0.1
 _SILENT_S = 1.0
@@ -50,7 +51,7 @@ def tell(words: str) -> None:
         _LINE.write(words)
 
 
-def _is_terminal(stream) -> bool:
+def _is_terminal(stream: TextIO | None) -> bool:
     try:
         return stream is not None and stream.isatty()
     except (AttributeError, ValueError, OSError):  # not a stream, or one that a program has closed
@@ -88,14 +89,15 @@ class Beside:
     def __enter__(self) -> "Beside":
         if _is_terminal(getattr(sys, "stderr", None)):
             self._stream, self._write = sys.stderr, sys.stderr.write
-            for stream in filter(_is_terminal, (getattr(sys, "stdout", None), sys.stderr)):
-                self._follow(stream)
+            for stream in (getattr(sys, "stdout", None), sys.stderr):
+                if _is_terminal(stream):
+                    self._follow(stream)
             self._wait_for_answers()
             self._thread = threading.Thread(target=self._say, name="every_byte.progress", daemon=True)
             self._thread.start()
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._thread is not None and os.getpid() == self._process:
             self._is_over.set()
             self._thread.join()
@@ -103,7 +105,7 @@ class Beside:
         for undo in self._undoings:
             undo()
 
-    def _follow(self, stream) -> None:
+    def _follow(self, stream: TextIO) -> None:
         """Have a stream's `write` take the line away first."""
         original = stream.write
 
@@ -118,14 +120,14 @@ class Beside:
 
         with suppress(AttributeError):  # of a stream that is not Python's own
             before = stream.__dict__.pop("write", None)
-            stream.write = write
+            stream.__dict__["write"] = write
             self._undoings.append(lambda: _restore(stream, before))
 
     def _wait_for_answers(self) -> None:
         """Say nothing while `input` waits: its question is written by C, and so are a debugger's."""
         original = builtins.input
 
-        def asking(*prompt) -> str:
+        def asking(*prompt: object) -> str:
             with self._turn:
                 self._show("")
                 self._is_whole = False
@@ -153,7 +155,7 @@ class Beside:
             self._width = len(words)
 
 
-def _restore(stream, write: Callable[[str], int] | None) -> None:
+def _restore(stream: TextIO, write: Callable[[str], int] | None) -> None:
     stream.__dict__.pop("write", None)
     if write is not None:  # a stream that was seen to before
-        stream.write = write
+        stream.__dict__["write"] = write

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from contextlib import suppress
+from typing import Any
 
 _write = os.write
 _UNSEEN = re.compile(
@@ -22,17 +23,17 @@ def printable(text: str) -> str:
     return _UNSEEN.sub(_escaped, text)
 
 
-def _escaped(unseen: re.Match) -> str:
+def _escaped(unseen: re.Match[str]) -> str:
     code = ord(unseen.group())
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def json_of(value: object, **options) -> str:
+def json_of(value: object, **options: Any) -> str:
     """JSON in ASCII, which every reader takes: what `printable` escapes, as halves of characters, is escaped twice."""
     return _ESCAPE.sub(_escaped_twice, json.dumps(value, **options))
 
 
-def _escaped_twice(escape: re.Match) -> str:
+def _escaped_twice(escape: re.Match[str]) -> str:
     code = escape.group(3)
     return f"\\{escape.group()}" if code and _UNSEEN.match(chr(int(code, 16))) else escape.group()
 

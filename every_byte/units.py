@@ -42,7 +42,7 @@ def number_of_bytes(said: object) -> int | None:
     if not isinstance(said, str):
         return None
     written = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?\s*", said, re.IGNORECASE)
-    unit = ((written[2] or "") + "B").upper() if written else ""
-    if unit not in _SIZES or not float(written[1]):
+    if written is None:
         return None
-    return int(float(written[1]) * _SIZES[unit])
+    number, unit = float(written[1]), f"{written[2] or ''}B".upper()
+    return int(number * _SIZES[unit]) if number and unit in _SIZES else None

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from every_byte.formula.expressions import Expression, in_order
+from every_byte.step.letters import with_signature
 
 _READ = re.compile(r'\bconfig\.([a-z]\w*)\b(?!\s*\()|getattr\(\s*(?:self\.)?config,\s*"(\w+)"')
 _TAKEN = re.compile(r'\bkwargs\.(?:get|pop)\(\s*"([a-z]\w*)"')
@@ -53,10 +54,8 @@ def hugging_face(name: str, **configuration: Any) -> Callable[..., nn.Module]:
             return model_class(config_class(**configuration | sizes))
 
     make.__name__ = name
-    make.__signature__ = inspect.Signature(
-        [inspect.Parameter(letter, inspect.Parameter.KEYWORD_ONLY) for letter in letters]
-    )
-    return make
+    by_name = [inspect.Parameter(letter, inspect.Parameter.KEYWORD_ONLY) for letter in letters]
+    return with_signature(make, inspect.Signature(by_name))
 
 
 def _is_number(defaults: Any, key: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -174,8 +174,8 @@ def account(
     model: nn.Module | Callable[..., nn.Module],
     batch: object,
     *,
-    loss: Callable | None = None,
-    optimizer: str | Callable = "AdamW",
+    loss: Callable[..., Any] | None = None,
+    optimizer: str | Callable[..., Any] = "AdamW",
     precision: str = AS_IT_IS,
     targets: object = None,
     keeps_output: bool = False,

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -34,7 +35,7 @@ class CrossEntropies(TorchFunctionMode):
         super().__init__()
         self._answer = answer
 
-    def __torch_function__(self, function, types, arguments=(), options=None):
+    def __torch_function__(self, function: Callable[..., Any], types: Any, arguments: Any = (), options: Any = None):
         options = options or {}
         if function is not WHOLE:
             return function(*arguments, **options)
@@ -55,23 +56,23 @@ class InPlace:
     Raises: DoesNotApply, in forward or loss, for a loss that is not called once, or with anything else.
     """
 
-    def __init__(self, loss: Callable | None, width: int, ignore_index: int) -> None:
+    def __init__(self, loss: Callable[..., Any] | None, width: int, ignore_index: int) -> None:
         self._loss, self._width, self._ignore_index = loss, width, ignore_index
-        self._chunked: Callable | None = None
+        self._chunked: Callable[..., Any] | None = None
         self._n_calls = 0
 
-    def put_into(self, model: nn.Module, names: dict) -> None:
+    def put_into(self, model: nn.Module, names: dict[str, Any]) -> None:
         """Into a model, and into the names that its lines have: among them is `chunked`."""
         self._chunked, names["chunked"] = names["chunked"], self._count
         model.forward = partial(self._forward, model.forward)
 
-    def loss(self, *given) -> torch.Tensor:
+    def loss(self, *given: Any) -> torch.Tensor:
         """What the step's own loss returns, with the chunks in it."""
         found = self._within(self._loss, *given)
         self._check()
         return found
 
-    def _forward(self, function: Callable, *args, **kwargs):
+    def _forward(self, function: Callable[..., Any], *args: Any, **kwargs: Any):
         self._n_calls = 0
         found = self._within(function, *args, **kwargs)
         if self._loss is None:
@@ -82,7 +83,7 @@ class InPlace:
         if self._n_calls != 1:
             raise DoesNotApply(f"the loss in chunks was called {self._n_calls} times in a forward, and not once")
 
-    def _within(self, function: Callable, *args, **kwargs):
+    def _within(self, function: Callable[..., Any], *args: Any, **kwargs: Any):
         if not self._width:
             return function(*args, **kwargs)
         try:
@@ -93,12 +94,12 @@ class InPlace:
                 raise
             raise DoesNotApply(f"its code says how wide the logits are: {error}") from None
 
-    def _answer(self, call: Call, _whole: Callable) -> torch.Tensor:
+    def _answer(self, call: Call, _whole: Callable[..., Any]) -> torch.Tensor:
         is_of_rows = call.logits.dim() == 2 and call.logits.shape[-1] == self._width
         if not (is_of_rows and call.is_plain_mean and call.ignore_index == self._ignore_index):
             raise DoesNotApply(NOT_PLAIN)
         return self._count(call.logits, call.targets)
 
-    def _count(self, *given) -> torch.Tensor:
+    def _count(self, *given: Any) -> torch.Tensor:
         self._n_calls += 1
         return self._chunked(*given)

@@ -1,6 +1,7 @@
 """Remedies of the training loop: the precision, several micro-batches, the allocator's settings; a step's letters."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -71,7 +72,7 @@ def _named(types: set[torch.dtype]) -> str:
     return " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
 
 
-def _part_in_bfloat16(part):
+def _part_in_bfloat16(part: Any):
     """A batch, or targets, whose floating-point numbers are bfloat16; None stays."""
     if not callable(part):
         return cast(part, torch.bfloat16)
@@ -127,7 +128,7 @@ _PASSED = ("Add", "Sub", "Neg", "ToCopy", "View", "Squeeze")
 _SUM = 2  # among PyTorch's numbers for a reduction
 
 
-def _has_sum(node) -> bool:
+def _has_sum(node: Any) -> bool:
     """Whether what a loss is made of, or a term of it, is a sum and no mean, as far as its graph says."""
     kind = "" if node is None else node.name().partition("Backward")[0]
     if kind in _PASSED:

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -119,7 +120,7 @@ def head_of(step: TrainingStep, spec: GPUSpec) -> Head:
     """
     found: list[tuple[str, nn.Module, torch.Tensor]] = []
 
-    def see(module: nn.Module, _args, output) -> None:
+    def see(module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
         found.append((names[module], module, output))
 
     model = step._model()
@@ -175,7 +176,7 @@ class _Seen:
             raise DoesNotApply(NOT_PLAIN)
         return self._calls[0]
 
-    def _within(self, function: Callable, *args, **kwargs) -> torch.Tensor:
+    def _within(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         self._is_within = True
         try:
             return function(*args, **kwargs)
@@ -183,7 +184,7 @@ class _Seen:
             self._is_within = False
 
 
-def _source(node) -> list:
+def _source(node: Any) -> list[Any]:
     """The nodes that a loss comes from, from its cross entropy to the product of the head.
 
     Raises: DoesNotApply for a loss of another kind.
@@ -201,7 +202,7 @@ def _source(node) -> list:
     return [*way, node]
 
 
-def _past(node) -> tuple[object, list]:
+def _past(node: Any) -> tuple[object, list[Any]]:
     """The next node that changes numbers, and those before it that do not."""
     way = []
     while node.name() in _PASSED:
@@ -210,5 +211,5 @@ def _past(node) -> tuple[object, list]:
     return node, way
 
 
-def _before(node):
+def _before(node: Any):
     return node.next_functions[0][0]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import nn
@@ -41,11 +42,11 @@ def optimizers(step: TrainingStep, spec: GPUSpec) -> list[Offer]:
     return [*offers, _eight_bit(AdamW8bit, line), in_backward(step)]
 
 
-def _optimizer(name: str, optimizer: str | Callable, lines: str, **about) -> Remedy:
+def _optimizer(name: str, optimizer: str | Callable[..., Any], lines: str, **about: Any) -> Remedy:
     return Remedy(name, "optimizer", lambda step: Changed(replace(step, optimizer=optimizer), lines), **about)
 
 
-def _eight_bit(optimizer: Callable, lines: str) -> Remedy:
+def _eight_bit(optimizer: Callable[..., Any], lines: str) -> Remedy:
     return _optimizer("AdamW, 8-bit", optimizer, lines, note=_EIGHT_BIT, keeps_values=False)
 
 
@@ -83,7 +84,7 @@ def _of_a_function(step: TrainingStep, spec: GPUSpec) -> list[Offer]:
     return [*offers, _eight_bit(_again(step.optimizer, _AGAIN_IN_8_BITS), _AGAIN_IN_8_BITS)]
 
 
-def _made(step: TrainingStep, spec: GPUSpec) -> tuple[type, list[dict]]:
+def _made(step: TrainingStep, spec: GPUSpec) -> tuple[type, list[dict[str, Any]]]:
     """The class of what a function makes of the model's parameters on a GPU, and its groups' settings."""
     with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
         model = step._model().to("cuda", PRECISIONS[step.precision][0])
@@ -92,7 +93,7 @@ def _made(step: TrainingStep, spec: GPUSpec) -> tuple[type, list[dict]]:
         return type(made), [{name: value for name, value in group.items() if name != "params"} for group in groups]
 
 
-def _again(make: Callable, lines: str) -> Callable:
+def _again(make: Callable[..., Any], lines: str) -> Callable[..., Any]:
     """A function that makes an optimizer and then has these lines make another of it."""
 
     def made(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
@@ -144,5 +145,5 @@ def _stepping_in_backward(step: TrainingStep) -> Changed:
     return Changed(replace(step, optimizer=lambda parameters: _steps_in_backward(parameters, make)), lines)
 
 
-def _steps_in_backward(parameters: list[nn.Parameter], make: Callable) -> StepInBackward:
+def _steps_in_backward(parameters: list[nn.Parameter], make: Callable[..., Any]) -> StepInBackward:
     return StepInBackward(nn.ParameterList(parameters), make)

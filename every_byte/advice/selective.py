@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -141,14 +142,14 @@ class _Recorder:
     """Records a region when it is called, of those that are alike the first."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple, tuple[list[str], Region]] = {}
+        self.found: dict[tuple[Any, ...], tuple[list[str], Region]] = {}
         self.is_shared = False
         self._called: set[str] = set()
 
     def watch(self, path: str, module: nn.Module) -> None:
         forward = module.forward
 
-        def watched(*args, **kwargs):
+        def watched(*args: Any, **kwargs: Any):
             self.is_shared |= path in self._called
             self._called.add(path)
             self._note(path, module, forward, args, kwargs)
@@ -156,7 +157,9 @@ class _Recorder:
 
         module.forward = watched
 
-    def _note(self, path: str, module: nn.Module, forward: Callable, args: tuple, kwargs: dict) -> None:
+    def _note(
+        self, path: str, module: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         kwargs = kwargs | {name: None for name in ("past_key_values", "layer_past") if name in kwargs}
         alike = _alike(module, args, kwargs)
         if alike in self.found:
@@ -165,7 +168,7 @@ class _Recorder:
             self.found[alike] = [path], record(partial(forward, **kwargs), *args)
 
 
-def _alike(module: nn.Module, args: tuple, kwargs: dict) -> tuple:
+def _alike(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """What regions have in common that do the same: class, parameters, and what they are called with."""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     sizes = tuple((tuple(t.shape), t.dtype, t.stride(), t.requires_grad) for t in tensors)

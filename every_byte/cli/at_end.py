@@ -7,16 +7,20 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import torch
 
 from every_byte.gpu.cuda.frames import ALL_FRAMES, shows_all_frames
 from every_byte.gpu.memory.attachment import OPEN_AS_CUDA
+from every_byte.gpu.protocol import GPU
 from every_byte.progress import at_work, tell
+from every_byte.step.training import Training
 from every_byte.terminal import StandardError, first_line
 
 from .program import Ended, name_of
-from .training import Training
 
 _NAMES = "SIGTERM SIGHUP SIGQUIT SIGUSR1 SIGUSR2 SIGALRM SIGVTALRM SIGPROF SIGXCPU SIGPWR"
 ENDING = [getattr(signal, name) for name in _NAMES.split() if hasattr(signal, name)]
@@ -29,7 +33,7 @@ _RECURSIONS = 1000
 class AtEnd:
     """What is done once, when the program ends, whichever way; by this process alone, not by others that it forks."""
 
-    def __init__(self, gpu, training: Training) -> None:
+    def __init__(self, gpu: GPU, training: Training) -> None:
         self._gpu, self._training = gpu, training
         self._process, self._turn = os.getpid(), threading.RLock()
         self._is_written = False
@@ -81,7 +85,7 @@ class AtEnd:
             os.register_at_fork(after_in_child=self._give_back_signals)
             yield
 
-    def _last_calls(self) -> dict[str, Callable]:
+    def _last_calls(self) -> dict[str, Callable[..., Any]]:
         exit_, abort, execv, execve = os._exit, os.abort, os.execv, os.execve
 
         def exiting(code: int) -> None:
@@ -91,21 +95,21 @@ class AtEnd:
             self.write(Ended(128 + signal.SIGABRT, "the program called os.abort()"))
             abort()
 
-        def becoming(path, argv) -> None:
+        def becoming(path: str | Path, argv: Any) -> None:
             self._become(path)
             execv(path, argv)
 
-        def becoming_with(path, argv, env) -> None:
+        def becoming_with(path: str | Path, argv: Any, env: Any) -> None:
             self._become(path)
             execve(path, argv, env)
 
         return {"_exit": exiting, "abort": aborting, "execv": becoming, "execve": becoming_with}
 
-    def _become(self, path) -> None:
+    def _become(self, path: str | Path) -> None:
         if os.access(path, os.X_OK) and not os.path.isdir(path):  # else the call fails, and the program goes on
             self.write(Ended(0, f"the program became another one, {first_line(os.fsdecode(path))}"))
 
-    def _end_by_signal(self, number: int, _frame) -> None:
+    def _end_by_signal(self, number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
         ended = Ended(128 + number, _WORDS.get(name, f"ended by {name}"))
         self.write(ended)

@@ -14,11 +14,13 @@ import torch
 from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.patches.replacing import replaced
+from every_byte.gpu.protocol import GPU
 from every_byte.snapshots.comparison import Comparison
 from every_byte.snapshots.comparison_text import Said, comparison_text
 from every_byte.snapshots.files import opened
 from every_byte.snapshots.sequences import of_history, of_trace
 from every_byte.snapshots.summary import Told, told_of
+from every_byte.step.training import Training
 from every_byte.terminal import json_of
 from every_byte.version import __version__
 from every_byte.whole_files import write_whole
@@ -148,7 +150,9 @@ def _kept(path: Path) -> Iterator[None]:
 class _Compared(AtEnd):
     """The comparison, made when the program ends."""
 
-    def __init__(self, gpu, training, told: Told, options: argparse.Namespace, notes: tuple[str, ...]) -> None:
+    def __init__(
+        self, gpu: GPU, training: Training, told: Told, options: argparse.Namespace, notes: tuple[str, ...]
+    ) -> None:
         super().__init__(gpu, training)
         self._told, self._options, self._notes = told, options, notes
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 
 from every_byte.gpu.cuda.frames import shows_all_frames, trim
 from every_byte.terminal import first_line
@@ -175,7 +175,7 @@ def _print_by_python(error: BaseException) -> None:
     sys.__excepthook__(type(error), error, error.__traceback__)
 
 
-def _from_the_program(tb):
+def _from_the_program(tb: TracebackType | None) -> TracebackType | None:
     while tb is not None and tb.tb_frame.f_code.co_filename in (__file__, sources.__file__, "<frozen runpy>"):
         tb = tb.tb_next
     return tb
@@ -192,6 +192,7 @@ def _exited(exit_: SystemExit) -> Ended:
     """What `sys.exit(...)` says: nothing and 0 are well, a number is the code, anything else is printed."""
     if getattr(exit_, "is_enough", False):
         return Ended(0, "stopped where the next step would have begun", is_enough=True)
+    code: object
     try:
         code = exit_.code
     except Exception:

@@ -14,6 +14,7 @@ from every_byte.gpu.cuda.ranks import PRETENDING
 from every_byte.gpu.device import gpu_names
 from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.specs import SPECS
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.events import Event
 from every_byte.ledger.trace import Trace
 from every_byte.progress import Beside
@@ -56,7 +57,7 @@ def _listed(name: str) -> str:
     return f"{name:<16} {spec.device_name:<50} {capability:>4} {spec.total_bytes:>15,d} bytes{no_kernels}"
 
 
-def run(program: Program, gpu, options: argparse.Namespace, at_end: Callable[..., AtEnd]) -> int:
+def run(program: Program, gpu: GPU, options: argparse.Namespace, at_end: Callable[..., AtEnd]) -> int:
     """Run a program on a GPU that is not entered yet, then what is to be done at its end; returns the exit code."""
     code = None
     try:
@@ -82,7 +83,7 @@ def run(program: Program, gpu, options: argparse.Namespace, at_end: Callable[...
     return code  # whatever the program has left open, the process ends here
 
 
-def _at(gpu, training: Training, start: float) -> str:
+def _at(gpu: GPU, training: Training, start: float) -> str:
     """What the program is at, in a line."""
     events = gpu.trace.events
     sizes = (event.allocated_bytes for event in reversed(events[-100:]) if event.allocated_bytes is not None)
@@ -95,7 +96,7 @@ def _at(gpu, training: Training, start: float) -> str:
 class _Report(AtEnd):
     """The report of the run, written as the options say."""
 
-    def __init__(self, gpu, training: Training, options: argparse.Namespace, command: list[str]) -> None:
+    def __init__(self, gpu: GPU, training: Training, options: argparse.Namespace, command: list[str]) -> None:
         super().__init__(gpu, training)
         self._options, self._command, self._start = options, command, time.perf_counter()
 
@@ -140,7 +141,7 @@ class _Report(AtEnd):
                 self.try_to(f"writing {path.name}", str(path), partial(writing[name], path))
 
 
-def _notes(gpu, was_stopped: bool) -> list[Note]:
+def _notes(gpu: GPU, was_stopped: bool) -> list[Note]:
     """What no trace tells: that a snapshot was not written."""
     return [
         Note(

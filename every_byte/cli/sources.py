@@ -11,6 +11,7 @@ import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _BINARY = {
     b"\x7fELF": "a program of the machine",
@@ -62,7 +63,7 @@ def check_source(path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------ notebooks
 
 
-def _read_notebook(path: Path, data: bytes) -> dict:
+def _read_notebook(path: Path, data: bytes) -> dict[str, Any]:
     try:
         notebook = json.loads(data) if data.strip() else {}
     except ValueError as error:
@@ -72,7 +73,7 @@ def _read_notebook(path: Path, data: bytes) -> dict:
     return notebook
 
 
-def _code_of(notebook: dict, path: Path) -> list[tuple[int, str]]:
+def _code_of(notebook: dict[str, Any], path: Path) -> list[tuple[int, str]]:
     """The code cells that hold something, each with its number among all code cells, from 1."""
     metadata = notebook.get("metadata") or {}
     spec, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
@@ -88,7 +89,7 @@ def _code_of(notebook: dict, path: Path) -> list[tuple[int, str]]:
     return code
 
 
-def run_notebook(path: Path, namespace: dict) -> None:
+def run_notebook(path: Path, namespace: dict[str, Any]) -> None:
     """Run a notebook's code cells in order, as Jupyter would; a traceback names them, as `train.ipynb, cell 3`.
 
     Counts: of IPython's magics `%env`, `%cd`, `%time` and `%%time` are followed, the others left out, with a word.
@@ -106,7 +107,7 @@ def run_notebook(path: Path, namespace: dict) -> None:
             exec(code, namespace)
 
 
-async def _awaited(cell) -> None:
+async def _awaited(cell: Any) -> None:
     await cell
 
 
@@ -126,8 +127,8 @@ def _python_of(text: str, name: str) -> list[str]:
             return [""]
         lines[first] = ""
     for number in _stumbles(lines, name):
-        magic = _MAGIC.fullmatch(lines[number])
-        lines[number] = magic["indent"] + _translated(magic["words"].strip(), name)
+        if found := _MAGIC.fullmatch(lines[number]):
+            lines[number] = found["indent"] + _translated(found["words"].strip(), name)
     return lines
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from typing import Protocol
+from typing import Any, Protocol
 
 from every_byte.formula.formula import Comparison, Formula
 from every_byte.report.render.markup import element
@@ -156,7 +156,7 @@ class ClosedForm:
         moment = max(found, key=lambda moment: sum(found[moment].values()))
         return moment, sum(found[moment].values())
 
-    def _here(self, moment: Moment, point: Point) -> dict:
+    def _here(self, moment: Moment, point: Point) -> dict[str, Any]:
         forms = ((key, pieces.form(point)) for key, pieces in self.moments[moment].items() if key != PRESENCE)
         return {key: form for key, form in forms if form is not None and not form.is_zero}
 

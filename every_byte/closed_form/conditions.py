@@ -172,7 +172,9 @@ def _with_product(ratio: Ratio, near: Point, product: int, ends: Sequence[range]
     return None
 
 
-def _bisected(condition: Condition, near: Point, i: int, below: int, beyond: int, holds) -> tuple[int, int]:
+def _bisected(
+    condition: Condition, near: Point, i: int, below: int, beyond: int, holds: Callable[..., bool]
+) -> tuple[int, int]:
     """A smaller gap: by changing one letter of a point below it."""
     others = int(condition.ratio(near)) // near[i]
     while True:

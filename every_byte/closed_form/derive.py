@@ -6,6 +6,7 @@ some size on (see `search.py`), or what a kernel takes for itself, by its grid (
 
 from collections.abc import Iterable, Iterator
 from random import Random
+from typing import Any
 
 from . import sizes
 from .even import Even, Value
@@ -148,7 +149,7 @@ class Derivation:
         for key, shape in (shapes.shapes if shapes else {}).items():
             for i in range(len(shape)):
 
-                def value(sample: Sample, key=key, i=i) -> int | None:
+                def value(sample: Sample, key: Any = key, i: int = i) -> int | None:
                     table = sample.at(moment, is_alike=self.is_alike)
                     shape = table.shapes.get(key, ()) if table else ()
                     return shape[i] if i < len(shape) else None

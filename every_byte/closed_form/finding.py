@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.progress import at_work
@@ -99,5 +100,5 @@ def _check(derivation: Derivation, sample: Sample, moment: Moment | None) -> Che
     return Check(letters, str(own), _total(predicted), sum(held.values()), is_met and not higher)
 
 
-def _total(held: dict | None) -> int | None:
+def _total(held: dict[str, Any] | None) -> int | None:
     return None if held is None else sum(held.values())

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import torch
 
@@ -157,7 +158,7 @@ def guessed(
     return _low_degree(letters, points, values)
 
 
-def _one_monomial(letters, size: Atom | None, points, values) -> Form | None:
+def _one_monomial(letters: Sequence[str], size: Atom | None, points: Sequence[Point], values: Any) -> Form | None:
     """One monomial of letters, in which a size takes part if there is one; and one of these rounded, beside itself."""
     atoms = (*atoms_of(letters), *([size] if size else []))
     all_powers = sorted(product(range(3), repeat=len(atoms)), key=sum)
@@ -201,7 +202,7 @@ def _is_scaled(powers: Monomial, table: Sequence[Sequence[int]], values: Sequenc
     )
 
 
-def _low_degree(letters, points, values) -> Form | None:
+def _low_degree(letters: Sequence[str], points: Sequence[Point], values: Any) -> Form | None:
     n = len(letters)
     together = [frozenset((i, j)) for i in range(n) for j in range(i)]
     for most in (1, 2):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -152,7 +152,7 @@ def peak_of(found: Instances) -> tuple[Moment, int]:
     return peak, best[0]
 
 
-def _from_nearer_end(i: int, sequence: list) -> int:
+def _from_nearer_end(i: int, sequence: list[Any]) -> int:
     return i if 2 * i < len(sequence) else i - len(sequence)
 
 
@@ -165,11 +165,11 @@ def place_of(found: Instances, moment: Moment) -> int | None:
     return max(there, key=lambda item: (item[1], -item[0]))[0] if there else None
 
 
-def _item(sequence: list, i: int):
+def _item(sequence: list[Any], i: int):
     return sequence[i] if -len(sequence) <= i < len(sequence) else None
 
 
-def totals(trace: Trace) -> Iterator[tuple]:
+def totals(trace: Trace) -> Iterator[tuple[Any, ...]]:
     """After each allocation, and at each mark: its position, what is requested then, in bytes, and the event."""
     for position, (event, now) in enumerate(running(trace.events), start=1):
         if event.action in ("alloc", "mark"):

@@ -122,9 +122,11 @@ class System:
 
     def solved(self, values: Sequence[int]) -> Polynomial:
         """The polynomial with the values at the points by which the system was solved; check it at all of them."""
+        if self._inverse is None:
+            raise ValueError(f"a system must have one solution: got {len(self._chosen)} independent points; take more.")
         given = [values[i] for i in self._chosen]
-        found = (sum(a * b for a, b in zip(row, given, strict=True)) % PRIME for row in self._inverse)
-        return Polynomial.of({m: _fraction(n) for m, n in zip(self.monomials, found, strict=True)})
+        residues = (sum(a * b for a, b in zip(row, given, strict=True)) % PRIME for row in self._inverse)
+        return Polynomial.of({m: _fraction(n) for m, n in zip(self.monomials, residues, strict=True)})
 
 
 def _fraction(residue: int) -> Fraction:
@@ -148,12 +150,12 @@ def _inverted(rows: list[list[int]]) -> tuple[list[int], list[list[int]] | None]
         work[n + len(chosen)] = 1
         for pivot, other in reduced:
             work = _without(work, pivot, other)
-        pivot = next((j for j in range(n) if work[j]), None)
-        if pivot is None:
+        first = next((j for j in range(n) if work[j]), None)
+        if first is None:
             continue
-        scale = pow(work[pivot], -1, PRIME)
+        scale = pow(work[first], -1, PRIME)
         work = [a * scale % PRIME for a in work]
-        reduced = [(p, _without(other, pivot, work)) for p, other in reduced] + [(pivot, work)]
+        reduced = [(p, _without(other, first, work)) for p, other in reduced] + [(first, work)]
         chosen.append(i)
     if len(chosen) < n:
         return chosen, None

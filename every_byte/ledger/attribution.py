@@ -5,7 +5,7 @@ Nothing here refers to a tensor or to a node of an autograd graph: a trace that 
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from every_byte.palette import PRIORITY
 
@@ -84,13 +84,13 @@ class Owners:
     moments. All is empty for a trace from elsewhere.
     """
 
-    tensors: dict[int, tuple] = field(default_factory=dict)
+    tensors: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     counts: list[int] = field(default_factory=list)
     roles: dict[int, list[Role]] = field(default_factory=dict)
     kept: dict[int, list[Kept]] = field(default_factory=dict)
     nodes: list[GraphNode] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
-    spans: list[list] = field(default_factory=list)
+    spans: list[list[Any]] = field(default_factory=list)
     live: set[int] = field(default_factory=set)
     computed: set[int] = field(default_factory=set)
     frontier: set[int] = field(default_factory=set)
@@ -98,9 +98,9 @@ class Owners:
     roots: Roots = field(default_factory=Roots)
     observed: bool = False
     changes: int = 0
-    _pairs: dict[tuple, tuple] = field(default_factory=dict, repr=False)
+    _pairs: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict, repr=False)
 
-    def holds(self, number: int, shape: tuple | None, dtype: object) -> None:
+    def holds(self, number: int, shape: tuple[Any, ...] | None, dtype: object) -> None:
         """Note what tensor holds an allocation, its shape None where it is not known.
 
         Equal pairs are one object: there are few, and Python's collector has to look at each that there is.
@@ -123,9 +123,9 @@ class Owners:
     def role(self, number: int) -> Role | None:
         """The foremost role that was noted."""
         roles = self.roles.get(number)
-        if roles is None or len(roles) == 1:
-            return roles and roles[0]
-        return min(roles, key=lambda role: PRIORITY[role.category])
+        if not roles:
+            return None
+        return roles[0] if len(roles) == 1 else min(roles, key=lambda role: PRIORITY[role.category])
 
     def keep(self, number: int, kept: Kept) -> None:
         """Note that a slot keeps an allocation."""
@@ -142,7 +142,7 @@ class Owners:
         """Note that a storage was resized: what it was, it is still. Its tensors' new shapes are not known here."""
         if new is not None:
             self.holds(new, None, self.tensors[old][1] if old in self.tensors else None)
-            for role in self.roles.get(old, ()):
+            for role in self.roles.get(old, ()) if old is not None else ():
                 self.add(new, role)
 
 

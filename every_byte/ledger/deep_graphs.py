@@ -14,6 +14,7 @@ Source: the reference counts of c10/util/intrusive_ptr.h and torch/csrc/utils/py
 import gc
 import sys
 import threading
+from typing import Any
 
 import torch
 from torch.autograd.graph import Node
@@ -32,7 +33,7 @@ _ALONE = 2  # references: the dictionary's, and the question's own
 class _Held(threading.local):
     """What is held on this thread, in the order of backward: what dies with the thread goes piece by piece, too."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
         self.letting_go = False
 
@@ -67,7 +68,7 @@ def looked_at(node: Node) -> Node:
     accumulates a leaf's gradient has the largest number: nothing is behind it, and it is not held.
     """
     number = number_of(node)
-    if torch.autograd._get_sequence_nr() - number > HARMLESS and number * _SPREAD % _RANGE < _ONE_IN_A_THOUSAND:
+    if torch._C._autograd._get_sequence_nr() - number > HARMLESS and number * _SPREAD % _RANGE < _ONE_IN_A_THOUSAND:
         if _after_collection not in gc.callbacks:
             gc.callbacks.append(_after_collection)
         _held.nodes[id(node)] = node
@@ -101,6 +102,6 @@ def let_go() -> None:
         _held.letting_go = False
 
 
-def _after_collection(phase: str, _info: dict) -> None:
+def _after_collection(phase: str, _info: dict[str, Any]) -> None:
     if phase == "stop":
         let_go()

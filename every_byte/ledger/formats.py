@@ -1,6 +1,7 @@
 """Reads events from recordings and from PyTorch's memory snapshots, and writes them for PyTorch's memory viewer."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from every_byte.rounding import round_size
 
@@ -12,7 +13,7 @@ ALLOCATOR_ACTIONS = ("segment_alloc", "segment_map", "segment_free", "segment_un
 """Actions of the allocator as a whole; an expandable segment grows by a map and shrinks by an unmap."""
 
 
-def events_of_recording(recording: dict) -> list[Event]:
+def events_of_recording(recording: dict[str, Any]) -> list[Event]:
     """The events of a recorded case, as the files in tests/reference hold it.
 
     Raises: ValueError if the file holds marks alone.
@@ -33,7 +34,7 @@ def events_of_recording(recording: dict) -> list[Event]:
         elif action == "free_completed":  # the stream that still used it is done
             continue
         elif action == "mark":
-            figures = next(marks, {})
+            figures: dict[str, int] = next(marks, {})
             counted = figures.get("allocated"), figures.get("requested")
             events.append(Event(action, name=rest[0], allocated_bytes=counted[0], requested_bytes=counted[1]))
         else:
@@ -41,7 +42,7 @@ def events_of_recording(recording: dict) -> list[Event]:
     return events
 
 
-def events_of_snapshot(snapshot: dict, device: int) -> list[Event]:
+def events_of_snapshot(snapshot: dict[str, Any], device: int) -> list[Event]:
     """The events of one device in what `torch.cuda.memory._snapshot()` returns, or a file that it was saved to holds.
 
     An allocation ends with "free_requested", as in PyTorch's `memory_allocated`; until "free_completed" another stream
@@ -78,14 +79,14 @@ def events_of_snapshot(snapshot: dict, device: int) -> list[Event]:
     return events
 
 
-def viewer_snapshot(events: Iterable[Event], allocator_settings: dict | None = None) -> dict:
+def viewer_snapshot(events: Iterable[Event], allocator_settings: dict[str, Any] | None = None) -> dict[str, Any]:
     """Events as PyTorch's memory viewer reads them: as `torch.cuda.memory._snapshot()` would tell them.
 
     Counts: allocations, frees and segments; marks have no place there. Segments are those at the end; of expandable
             ones each stretch with memory is one, as in PyTorch's. `allocator_settings` stand behind, if they are known.
     Raises: ValueError for events without addresses.
     """
-    entries: list[dict] = []
+    entries: list[dict[str, Any]] = []
     live: dict[int, Event] = {}
     stretches = Stretches()
     streams: dict[int, int] = {}  # of segments, by where they begin
@@ -97,26 +98,26 @@ def viewer_snapshot(events: Iterable[Event], allocator_settings: dict | None = N
                 f"a memory viewer needs addresses: event {position}, {event.action!r}, has none, as in the recordings "
                 "of tests/reference; save the trace of a simulated GPU or of a snapshot."
             )
-        actions = (event.action,)
-        of_whom, stream = event, event.stream
+        actions: tuple[str, ...] = (event.action,)
+        of_whom, stream, address = event, event.stream, event.address or 0
         if event.action == "alloc":
-            live[event.address] = event
+            live[address] = event
         elif event.action == "free":
             actions = ("free_requested", "free_completed")
-            of_whom = live.pop(event.address, event)
+            of_whom = live.pop(address, event)
             stream = of_whom.stream
         else:
             stretches.follow(event)
-            stream = streams.setdefault(event.address, event.stream)
+            stream = streams.setdefault(address, event.stream)
             if event.action == "segment_free":
-                del streams[event.address]
+                del streams[address]
         entries += [_entry(action, event, stream, _frames(of_whom), position) for action in actions]
     told = {} if allocator_settings is None else {"allocator_settings": allocator_settings}
     segments = [_segment(each, live, streams.get(each.address, 0)) for each in stretches]
     return {"segments": segments, "device_traces": [entries]} | told
 
 
-def _entry(action: str, event: Event, stream: int, frames: list[dict], position: int) -> dict:
+def _entry(action: str, event: Event, stream: int, frames: list[dict[str, Any]], position: int) -> dict[str, Any]:
     """One entry of the history. There is no clock: `time_us` is the event's position. What was free is not known."""
     entry = {"action": action, "addr": event.address or 0, "size": event.n_bytes, "stream": stream, "time_us": position}
     if action == "oom":
@@ -124,31 +125,31 @@ def _entry(action: str, event: Event, stream: int, frames: list[dict], position:
     return entry | {"frames": frames}
 
 
-def _frames(event: Event) -> list[dict]:
+def _frames(event: Event) -> list[dict[str, Any]]:
     """What is known of an event, as a call stack, innermost first."""
     labels = {"operation": event.operation, "node": event.node, "module": event.module, "phase": event.phase}
     return [{"filename": kind, "line": 0, "name": str(name)} for kind, name in labels.items() if name]
 
 
-def _segment(stretch: Stretch, live: dict[int, Event], stream: int) -> dict:
+def _segment(stretch: Stretch, live: dict[int, Event], stream: int) -> dict[str, Any]:
     """One segment with its blocks; what no allocation takes is free."""
-    inside = [event for at, event in sorted(live.items()) if stretch.address <= at < stretch.end]
-    blocks: list[dict] = []
+    inside = [(at, event) for at, event in sorted(live.items()) if stretch.address <= at < stretch.end]
+    blocks: list[dict[str, Any]] = []
     end = stretch.address
-    for event in inside:
-        if event.address > end:
-            blocks.append(_free_block(end, event.address - end))
+    for address, event in inside:
+        if address > end:
+            blocks.append(_free_block(end, address - end))
         size = event.block_bytes or round_size(event.n_bytes)
         blocks.append(
             {
-                "address": event.address,
+                "address": address,
                 "size": size,
                 "requested_size": event.n_bytes,
                 "state": "active_allocated",
                 "frames": _frames(event),
             }
         )
-        end = event.address + size
+        end = address + size
     if end < stretch.end:
         blocks.append(_free_block(end, stretch.end - end))
     active = sum(block["size"] for block in blocks if block["state"] == "active_allocated")
@@ -158,7 +159,7 @@ def _segment(stretch: Stretch, live: dict[int, Event], stream: int) -> dict:
         "total_size": stretch.n_bytes,
         "allocated_size": active,
         "active_size": active,
-        "requested_size": sum(event.n_bytes for event in inside),
+        "requested_size": sum(event.n_bytes for _, event in inside),
         "stream": stream,
         "segment_type": "small" if stretch.is_small else "large",
         "segment_pool_id": (0, 0),
@@ -168,5 +169,5 @@ def _segment(stretch: Stretch, live: dict[int, Event], stream: int) -> dict:
     }
 
 
-def _free_block(address: int, n_bytes: int) -> dict:
+def _free_block(address: int, n_bytes: int) -> dict[str, Any]:
     return {"address": address, "size": n_bytes, "requested_size": 0, "state": "inactive", "frames": []}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -34,7 +34,7 @@ class Maker(NamedTuple):
     is_elsewhere: bool = False
 
 
-def operators_and_node(frames: Iterable[dict]) -> tuple[list[str], str]:
+def operators_and_node(frames: Iterable[dict[str, Any]]) -> tuple[list[str], str]:
     """The operators on the stack by their names in C++, innermost first, and the innermost autograd node."""
     names = [frame["name"] for frame in frames]
     operators = [match[1] for name in names if (match := _OPERATOR.match(name))]
@@ -42,7 +42,7 @@ def operators_and_node(frames: Iterable[dict]) -> tuple[list[str], str]:
     return list(dict.fromkeys(operators)), next(nodes, "")
 
 
-def maker_of(frames: Iterable[dict]) -> Maker:
+def maker_of(frames: Iterable[dict[str, Any]]) -> Maker:
     """What an allocation with this stack, innermost frame first, was made for."""
     operators: list[str] = []
     node = name = ""

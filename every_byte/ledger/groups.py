@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 from every_byte.palette import CATEGORIES
 from every_byte.tables import html_table, text_table
@@ -20,15 +21,15 @@ class Group:
     Unit: bytes.
     """
 
-    key: tuple
+    key: tuple[Any, ...]
     n_allocations: int
     n_bytes: int
     slack_bytes: int
 
 
-def _grouped(columns: tuple[str, ...], rows: Iterable[Row]) -> dict[tuple, list[Row]]:
+def _grouped(columns: tuple[str, ...], rows: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
     """Rows by their values in these columns: categories in the book's order, the rest as they came up."""
-    groups: dict[tuple, list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(getattr(row, column) for column in columns), []).append(row)
     if "category" in columns:
@@ -81,7 +82,7 @@ class LedgerTable(_Table):
         rows: Iterable[Row],
         unmodelled: tuple[str, ...] = (),
         values_read: tuple[str, ...] = (),
-    ):
+    ) -> None:
         check_columns(columns)
         if not columns:
             raise ValueError('by must be given one column or more: got none; try by("category").')
@@ -97,7 +98,7 @@ class LedgerTable(_Table):
     def __len__(self) -> int:
         return len(self.groups)
 
-    def __getitem__(self, key) -> Group:
+    def __getitem__(self, key: Any) -> Group:
         """The group of these values: `ledger.by("category")["gradients"]`, and a tuple for several columns."""
         wanted = key if isinstance(key, tuple) else (key,)
         for group in self.groups:
@@ -151,7 +152,7 @@ class LedgerChange(_Table):
         same_trace: bool = True,
         unmodelled: tuple[str, ...] = (),
         values_read: tuple[str, ...] = (),
-    ):
+    ) -> None:
         self.title, self.columns, self.unmodelled, self.values_read = title, ("category",), unmodelled, values_read
         earlier, later = tuple(earlier), tuple(later)
         identity = _identity if same_trace else _description
@@ -177,7 +178,7 @@ class LedgerChange(_Table):
         return change
 
     @property
-    def groups(self) -> dict[tuple, tuple[int, int]]:
+    def groups(self) -> dict[tuple[Any, ...], tuple[int, int]]:
         """(bytes gone, bytes appeared) of each group, as requested."""
         gone, appeared = _grouped(self.columns, self.gone), _grouped(self.columns, self.appeared)
         keys = _grouped(self.columns, (*self.gone, *self.appeared))
@@ -213,16 +214,16 @@ def _requested(rows: Iterable[Row]) -> int:
     return sum(row.n_bytes for row in rows)
 
 
-def _identity(row: Row) -> tuple:
+def _identity(row: Row) -> tuple[Any, ...]:
     return row.allocation, row.category
 
 
-def _description(row: Row) -> tuple:
+def _description(row: Row) -> tuple[Any, ...]:
     """Without its slack, which depends on what lay free."""
     return row.category, row.module, row.operation, row.name, row.shape, row.dtype, row.n_bytes
 
 
-def _without(rows: Iterable[Row], others: Iterable[Row], identity: Callable[[Row], tuple]) -> tuple[Row, ...]:
+def _without(rows: Iterable[Row], others: Iterable[Row], identity: Callable[[Row], tuple[Any, ...]]) -> tuple[Row, ...]:
     """The rows that have no counterpart among the others."""
     there = Counter(map(identity, others))
     result = []

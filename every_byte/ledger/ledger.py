@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from every_byte.formula.formula import Comparison, Formula
+from every_byte.gpu.protocol import GPU
 from every_byte.palette import CATEGORIES
 from every_byte.units import exact
 
@@ -37,12 +39,12 @@ class Ledger:
         trace: Trace | None = None,
         unmodelled: Iterable[str] = (),
         values_read: Iterable[str] = (),
-    ):
+    ) -> None:
         self.title, self.rows, self.trace = title, tuple(rows), trace
         self.unmodelled, self.values_read = tuple(unmodelled), tuple(values_read)
 
     @classmethod
-    def now(cls, gpu) -> "Ledger":
+    def now(cls, gpu: GPU) -> "Ledger":
         """What a GPU holds now.
 
         Of a live one that is not open as a scope there is no history: its owners are those that looking around finds.
@@ -124,7 +126,7 @@ class Ledger:
         parts = {name: found[name] for name in in_order + [name for name in found if name not in CATEGORIES]}
         return parts | ({"slack": self.slack_bytes} if self.slack_bytes else {})
 
-    def of(self, **columns) -> "Ledger":
+    def of(self, **columns: Any) -> "Ledger":
         """The rows that have these values: `of(category="activations", module="blocks.0.mlp")`.
 
         Raises: ValueError for a column that Row does not have, and for a category that there is not.

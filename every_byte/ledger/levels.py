@@ -27,7 +27,8 @@ def levels(trace: Trace, *, found: bool = True) -> list[dict[str, int]]:
     """
     attribution = trace.attribution()
     turns = _turns(attribution)
-    theirs, ours = defaultdict(int), defaultdict(int)
+    theirs: defaultdict[str, int] = defaultdict(int)
+    ours: defaultdict[str, int] = defaultdict(int)
     n_found = trace.n_found
     what: dict[int, str] = {}
     result: list[dict[str, int]] = [{}]

@@ -3,6 +3,8 @@
 import sys
 import threading
 from bisect import bisect_right
+from types import FrameType
+from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, ref
 
 import torch
@@ -21,7 +23,7 @@ class _Thread(threading.local):
     each module weakly: Ctrl-C ends a forward without any hook, and the program may drop the model after that.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.running: list[tuple[ReferenceType[nn.Module], str, int, int]] = []
         self.names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self.starts: list[int] = []
@@ -43,11 +45,11 @@ class ModulePaths:
 
     REMEMBERED = 50_000
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.roots = Roots()
         self._thread = _Thread()
         self._remembered: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # a CUDA backward has its own thread
-        self._handles: list = []
+        self._handles: list[Any] = []
 
     def __enter__(self) -> "ModulePaths":
         if self._handles:
@@ -58,7 +60,7 @@ class ModulePaths:
         ]
         return self
 
-    def __exit__(self, *exc_info) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles = []
@@ -92,12 +94,12 @@ class ModulePaths:
 
     def of_sequence_number(self, number: int) -> str:
         """As `of_node`, for the node that autograd gave this number on this thread."""
-        if number >= torch.autograd._get_sequence_nr():  # a gradient's accumulator, which has the largest number
+        if number >= torch._C._autograd._get_sequence_nr():  # a gradient's accumulator, which has the largest number
             return ""
         position = bisect_right(self._thread.starts, number)
         return self._thread.paths[position - 1] if position else ""
 
-    def _enter(self, module: nn.Module, _args) -> None:
+    def _enter(self, module: nn.Module, _args: tuple[Any, ...]) -> None:
         if torch.compiler.is_compiling():  # hooks are compiled into a model's graph: these must leave nothing there
             return
         running, depth = self._thread.running, _call_depth()
@@ -106,7 +108,7 @@ class ModulePaths:
         running.append((ref(module), self._path_of(module, running), depth, torch._C._current_graph_task_id()))
         self._note_change()
 
-    def _leave(self, module: nn.Module, _args, _output) -> None:
+    def _leave(self, module: nn.Module, _args: tuple[Any, ...], _output: Any) -> None:
         if torch.compiler.is_compiling():
             return
         running = self._thread.running
@@ -114,7 +116,7 @@ class ModulePaths:
             running.pop()
             self._note_change()
 
-    def _path_of(self, module: nn.Module, running: list) -> str:
+    def _path_of(self, module: nn.Module, running: list[Any]) -> str:
         if running:
             if (named := self._thread.names.get(module)) is not None:
                 return named
@@ -124,13 +126,13 @@ class ModulePaths:
             self._thread.names = self._remembered
             return self._remembered.get(module, "")
         root = self.roots.number_of(module)
-        named = {part: ModulePath(plain_path(name), root) for name, part in module.named_modules()}
-        self._thread.names = WeakKeyDictionary(named)
+        paths = {part: ModulePath(plain_path(name), root) for name, part in module.named_modules()}
+        self._thread.names = WeakKeyDictionary(paths)
         self._remembered.update(self._thread.names)
         return ModulePath("", root)
 
     def _note_change(self) -> None:
-        thread, number = self._thread, torch.autograd._get_sequence_nr()
+        thread, number = self._thread, torch._C._autograd._get_sequence_nr()
         if thread.starts and thread.starts[-1] == number:  # no node was made since the last change
             thread.paths[-1] = self.current
         else:
@@ -141,7 +143,8 @@ class ModulePaths:
 
 
 def _call_depth() -> int:
-    frame, depth = sys._getframe(1), 0
+    frame: FrameType | None = sys._getframe(1)
+    depth = 0
     while frame is not None:
         frame, depth = frame.f_back, depth + 1
     return depth

@@ -4,7 +4,7 @@ import pickletools
 import struct
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .plain_pickles import Machine
@@ -34,7 +34,7 @@ def _on(*names: str) -> Callable[[Handler], Handler]:
     return keep
 
 
-def _puts(name: str, value) -> None:
+def _puts(name: str, value: Any) -> None:
     """An instruction that puts a constant on the stack."""
     HANDLERS[CODES[name]] = lambda machine: machine.stack.append(value)
 
@@ -177,7 +177,7 @@ def _set_items(machine: "Machine") -> None:
     _set(machine, machine.since_mark())
 
 
-def _set(machine: "Machine", values: list) -> None:
+def _set(machine: "Machine", values: list[Any]) -> None:
     """Put keys and values, one after the other, into the dict on top of the stack."""
     keys = values[::2]
     if len(values) % 2 or not all(type(key) in (str, int) for key in keys):

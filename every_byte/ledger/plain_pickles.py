@@ -3,6 +3,7 @@
 import gc
 import struct
 from pathlib import Path
+from typing import Any
 
 from .plain_instructions import CODES, HANDLERS
 
@@ -30,7 +31,7 @@ class NotPlain(ValueError):
     """A pickle that holds anything but plain values, is damaged, or larger than it may be; the message says which."""
 
 
-def load(path: str | Path, most_bytes: int = MOST_BYTES):
+def load(path: str | Path, most_bytes: int = MOST_BYTES) -> Any:
     """The value in a file: dicts with words or numbers as keys, lists, tuples, strings, integers, floats, bools, None.
 
     Counts: `most_bytes` is the memory that it may take, with the file itself and what goes through the values once.
@@ -47,7 +48,7 @@ def load(path: str | Path, most_bytes: int = MOST_BYTES):
     return loads(data, most_bytes)
 
 
-def loads(data: bytes, most_bytes: int = MOST_BYTES):
+def loads(data: bytes, most_bytes: int = MOST_BYTES) -> Any:
     """The same of bytes.
 
     Raises: NotPlain.
@@ -79,16 +80,16 @@ class Machine:
 
     def __init__(self, data: bytes, most_bytes: int = MOST_BYTES) -> None:
         self.data, self.at, self.position = data, 0, 0
-        self.stack: list = []
+        self.stack: list[Any] = []
         self.marks: list[int] = []
-        self.memo: list = []
+        self.memo: list[Any] = []
         self.is_done = False
         self._most_bytes, self.left_bytes = most_bytes, most_bytes // OF_VALUES
 
-    def run(self):
+    def run(self) -> Any:
         """Follow the instructions up to the last, and give what they have made."""
         data, stack, handlers = self.data, self.stack, [HANDLERS.get(code) for code in range(256)]
-        left = self._most_bytes // OF_AN_INSTRUCTION
+        left: float = self._most_bytes // OF_AN_INSTRUCTION
         while left > 0:
             self.at = at = self.position
             code = data[at]
@@ -137,19 +138,19 @@ class Machine:
         """The next bytes as a number without a sign."""
         return int.from_bytes(self.taken(width), "little")
 
-    def since_mark(self) -> list:
+    def since_mark(self) -> list[Any]:
         """What lies above the last mark, taken from the stack, with the mark."""
         first = self.marks.pop()
         found = self.stack[first:]
         del self.stack[first:]
         return found
 
-    def new(self, value, n_bytes: int) -> None:
+    def new(self, value: Any, n_bytes: int) -> None:
         """Put a value on the stack that takes so much memory."""
         self.left_bytes -= n_bytes
         self.stack.append(value)
 
-    def top(self, kind: type):
+    def top(self, kind: type) -> Any:
         """The value on top of the stack, which is to be a list or a dict."""
         value = self.stack[-1]
         if type(value) is not kind or (self.marks and self.marks[-1] >= len(self.stack)):

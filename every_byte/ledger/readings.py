@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
+from every_byte.gpu.protocol import GPU
+from every_byte.ledger.events import Event
 from every_byte.tables import html_table, text_table
 
 from .attribution import NEVER
@@ -106,7 +108,7 @@ class Log:
     `at_mark` is called with the name of each mark as soon as it is set.
     """
 
-    def __init__(self, gpu, counted: str = "iteration", at_mark: Callable[[str], object] | None = None):
+    def __init__(self, gpu: GPU, counted: str = "iteration", at_mark: Callable[[str], object] | None = None) -> None:
         self._gpu, self._counted, self._at_mark = gpu, counted, at_mark
         self._trace: Trace | None = getattr(gpu, "trace", None)
         self._rows: list[Reading] = []
@@ -175,5 +177,5 @@ def parts_at_marks(trace: Trace) -> list[dict[str, int]]:
     return result
 
 
-def _was_found(trace: Trace, event) -> bool:
+def _was_found(trace: Trace, event: Event) -> bool:
     return NO_ALLOCATION < event.allocation < trace.n_found

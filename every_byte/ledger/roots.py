@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from torch import nn
@@ -76,11 +77,11 @@ class Roots:
         self._empty: dict[type, int] = {}
         self._lock = Lock()
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return {"found": self.found}
 
-    def __setstate__(self, state: dict) -> None:
-        self.__init__()
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Roots.__init__(self)
         self.found = state["found"]
 
     def __len__(self) -> int:

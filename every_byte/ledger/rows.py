@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -100,19 +100,20 @@ def keepers_of(event: Event, kept: list[Kept]) -> list[str]:
 
 def rows_at(trace: Trace, position: int) -> list[Row]:
     """A row for each allocation that is live just before event number `position`, oldest first."""
-    attribution, namesakes = trace.attribution(), Counter()
+    attribution = trace.attribution()
+    namesakes: Counter[tuple[str, str, str]] = Counter()
     return [
         _row(event, identity_of(trace, attribution, number, position), trace.owners.tensors.get(number), namesakes)
         for number, event in trace.live_at(position).items()
     ]
 
 
-def shape_and_dtype(tensor) -> tuple[tuple[int, ...] | None, torch.dtype | None]:
+def shape_and_dtype(tensor: Any) -> tuple[tuple[int, ...] | None, torch.dtype | None]:
     """Shape and dtype of what was noted of a tensor; None where it was not seen."""
     return (None if tensor is None or tensor[0] is None else tuple(tensor[0])), tensor and tensor[1]
 
 
-def _row(event: Event, identity: Identity, tensor, namesakes: Counter) -> Row:
+def _row(event: Event, identity: Identity, tensor: Any, namesakes: Counter[tuple[str, str, str]]) -> Row:
     category, module, operation, name, kept = identity
     shape, dtype = shape_and_dtype(tensor)
     called = operation if category in _BY_OPERATION else name
@@ -141,7 +142,7 @@ def shown(column: str, value: object) -> str:
     """A value of a column as text."""
     if value is None:
         return ""
-    if column == "kept_for":
+    if isinstance(value, tuple) and column == "kept_for":
         more = f" and {len(value) - 2} more" if len(value) > 2 else ""
         return ", ".join(value[:2]) + more
     return str(value).removeprefix("torch.")

@@ -1,5 +1,6 @@
 """The addresses that have memory, replayed from a trace: segments of a fixed size, and stretches of expandable ones."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from every_byte.rounding import LARGEST_SMALL_BYTES, segment_size
@@ -33,11 +34,13 @@ class Stretches:
     def __init__(self) -> None:
         self._found: dict[int, Stretch] = {}
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Stretch]:
         return iter(sorted(self._found.values(), key=lambda stretch: stretch.address))
 
     def follow(self, event: Event) -> None:
         """Apply an event; those of allocations change nothing."""
+        if event.address is None:
+            return
         if event.action == "segment_alloc":
             self._keep(event.address, event.n_bytes, event.n_bytes == _SMALL_BYTES, False)
         elif event.action == "segment_free":

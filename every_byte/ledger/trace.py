@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 from every_byte.whole_files import write_whole
 
@@ -14,6 +15,15 @@ from .formats import events_of_recording, events_of_snapshot, viewer_snapshot
 from .plain_attention import PlainAttention
 from .roots import Roots
 from .running import Running, running
+
+
+class ModuleNames(Protocol):
+    """Says what a module is called, by its path."""
+
+    @property
+    def n_models(self) -> int: ...
+    def __call__(self, path: str, /) -> str: ...
+
 
 ORIGINS = ("simulated", "measured", "recorded")
 
@@ -62,10 +72,10 @@ class Trace:
     emptied: list[int] = field(default_factory=list, repr=False, compare=False, kw_only=True)
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     n_found: int = field(default=0, repr=False, compare=False)
-    calls: dict[int, tuple] | None = field(default=None, repr=False, compare=False, kw_only=True)
-    allocator_settings: dict | None = field(default=None, repr=False, compare=False, kw_only=True)
-    names: Callable[[str], str] | None = field(default=None, repr=False, compare=False, kw_only=True)
-    _attributed: tuple | None = field(default=None, init=False, repr=False, compare=False)
+    calls: dict[int, tuple[Any, ...]] | None = field(default=None, repr=False, compare=False, kw_only=True)
+    allocator_settings: dict[str, Any] | None = field(default=None, repr=False, compare=False, kw_only=True)
+    names: ModuleNames | None = field(default=None, repr=False, compare=False, kw_only=True)
+    _attributed: tuple[tuple[int, int], Attribution] | None = field(default=None, init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"Trace({self.origin}, {self.gpu}, {len(self.events):,d} events)"
@@ -74,7 +84,7 @@ class Trace:
         if self.origin not in ORIGINS:
             raise ValueError(f"origin must be one of {', '.join(ORIGINS)}: got {self.origin!r}.")
 
-    def __getstate__(self) -> dict:
+    def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"look": None, "_attributed": None}
 
     def __len__(self) -> int:
@@ -179,15 +189,15 @@ class Trace:
                 marks[event.name] = len(totals) - 1
         return totals, marks
 
-    def sequence(self) -> list[tuple]:
+    def sequence(self) -> list[tuple[Any, ...]]:
         """The trace without its labels, in a form in which two runs of the same program are equal.
 
         Allocations are numbered from 0 in their order. Frees that follow one another directly are sorted: their order
         can differ between runs of PyTorch itself, and no figure depends on it.
         """
         numbers: dict[int, int] = {}
-        result: list[tuple] = []
-        frees: list[tuple] = []
+        result: list[tuple[Any, ...]] = []
+        frees: list[tuple[Any, ...]] = []
         for event in self.events:
             if event.action == "free":
                 frees.append(("free", numbers.get(event.allocation, -1)))
@@ -200,7 +210,7 @@ class Trace:
         return result + sorted(frees)
 
     @classmethod
-    def from_recording(cls, recording: dict) -> "Trace":
+    def from_recording(cls, recording: dict[str, Any]) -> "Trace":
         """A recorded case, as the files in tests/reference hold it.
 
         Its origin is "recorded", unless the file says otherwise: what every_byte.gpu.record wrote was measured.
@@ -211,7 +221,9 @@ class Trace:
         return cls(recording.get("origin", "recorded"), recording["device_name"], recording["torch"], events)
 
     @classmethod
-    def from_snapshot(cls, snapshot: dict, gpu: str = "", device: int = 0, origin: str = "measured") -> "Trace":
+    def from_snapshot(
+        cls, snapshot: dict[str, Any], gpu: str = "", device: int = 0, origin: str = "measured"
+    ) -> "Trace":
         """What happened on one device, from `torch.cuda.memory._snapshot()` or from a file that it was pickled to.
 
         Counts: what happened while `torch.cuda.memory._record_memory_history()` was on. Operations and autograd nodes

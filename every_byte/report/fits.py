@@ -109,23 +109,32 @@ def fits_on(
     if not roomy.is_settled:
         basis += UNSETTLED
     in_use_bytes = run.peak_bytes
-    others = (spec for spec in others if spec.name != own.name)
+    others = [other for other in others if other.name != own.name]
     verdicts = []
     for number, spec in enumerate(judged := _by_size(own, others), start=1):
         tell(f"asking for the same on {spec.name}, {number} of {len(judged)} GPUs")
         room_bytes, _ = room_on(spec, run.settings)
         is_alike = spec.capability == own.capability
-        about = spec.name, spec.device_name, spec.total_bytes, spec.context_bytes, room_bytes, is_alike
-        found = outcome_on(spec, run, roomy) if in_use_bytes <= room_bytes else None
-        if found is None:
-            how = roomy.max_reserved_bytes, in_use_bytes, False
-        elif found.failed_at is None:
-            how = found.max_reserved_bytes, in_use_bytes, True, found.n_retries
-        else:
-            runs_out = Place.of(trace, steps, found.failed_at + 1).at
-            how = roomy.max_reserved_bytes, in_use_bytes, False, found.n_retries, runs_out
-        hangs = hangs_on_context(spec, run, roomy, how[2])
-        verdicts.append(Verdict(*about, *how, context_range_bytes=spec.context_range_bytes, hangs_on_context=hangs))
+        outcome = outcome_on(spec, run, roomy) if in_use_bytes <= room_bytes else None
+        fits = outcome is not None and outcome.failed_at is None
+        failed_at = outcome.failed_at if outcome else None
+        verdicts.append(
+            Verdict(
+                spec.name,
+                spec.device_name,
+                spec.total_bytes,
+                spec.context_bytes,
+                room_bytes,
+                is_alike,
+                outcome.max_reserved_bytes if outcome and fits else roomy.max_reserved_bytes,
+                in_use_bytes,
+                fits,
+                outcome.n_retries if outcome else 0,
+                "" if failed_at is None else Place.of(trace, steps, failed_at + 1).at,
+                context_range_bytes=spec.context_range_bytes,
+                hangs_on_context=hangs_on_context(spec, run, roomy, fits),
+            )
+        )
     return Fits(tuple(verdicts), basis)
 
 

@@ -16,6 +16,9 @@ from .steps import Step, turns_of
 MOST_STEPS = 100_000
 """What would take more further steps to use up memory is not told."""
 
+Kind = tuple[str, str, str]
+"""What allocations have in common that take one another's place from step to step."""
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -60,12 +63,13 @@ def growth_of(trace: Trace, steps: Sequence[Step], room_bytes: int) -> Growth | 
     return Growth(last.number, before.number, n_bytes, owners_of(rows)[0][0], runs_out_at_step)
 
 
-def _left_more(trace: Trace, attribution: Attribution, begin: int, end: int) -> dict[tuple, tuple]:
+def _left_more(trace: Trace, attribution: Attribution, begin: int, end: int) -> dict[Kind, tuple[dict[int, int], int]]:
     """By kind what a part of a trace made and left, if it is more than it freed of what it found: sizes, and how many.
 
     Counts: what took the place of something of its size is not among the sizes, which may be more than `how many`.
     """
-    left, freed = defaultdict(dict), defaultdict(Counter)
+    left: defaultdict[Kind, dict[int, int]] = defaultdict(dict)
+    freed: defaultdict[Kind, Counter[int]] = defaultdict(Counter)
     for event in trace.events[begin:end]:
         number = event.allocation
         if event.action == "alloc" and attribution.freed_at.get(number, end) >= end:
@@ -76,7 +80,7 @@ def _left_more(trace: Trace, attribution: Attribution, begin: int, end: int) -> 
     return {kind: (_beyond(left[kind], freed[kind]), n) for kind, n in counts.items() if n > 0}
 
 
-def _beyond(sizes: dict[int, int], freed: Counter) -> dict[int, int]:
+def _beyond(sizes: dict[int, int], freed: Counter[int]) -> dict[int, int]:
     """The allocations that did not take the place of one of their size."""
     rest = {}
     for number, size in sizes.items():
@@ -87,7 +91,7 @@ def _beyond(sizes: dict[int, int], freed: Counter) -> dict[int, int]:
     return rest
 
 
-def _kind(trace: Trace, attribution: Attribution, number: int) -> tuple:
+def _kind(trace: Trace, attribution: Attribution, number: int) -> Kind:
     """What an allocation has in common with those that take its place in the next step, of whatever size they are."""
     role = trace.owners.role(number)
     if role and role.category in STATE:

@@ -93,11 +93,12 @@ def _stacks(branches: Iterable[Branch]) -> list[list[Branch]]:
 
 def _layers(branch: Branch) -> list[Branch]:
     """Each of its layers, "main.0 Linear"; they have no parts."""
-    outer, found = branch.path.rpartition("*")[0], {}
+    outer = branch.path.rpartition("*")[0]
+    layers: dict[str, Branch] = {}
     for row in branch.own:
         path = outer + row.module.rpartition(".")[2]
-        found.setdefault(path, Branch(path)).own.append(row)
-    return list(found.values())
+        layers.setdefault(path, Branch(path)).own.append(row)
+    return list(layers.values())
 
 
 def _part(branch: Branch) -> Part:

@@ -89,7 +89,8 @@ def instants(trace: Trace, positions: Sequence[int], *, n: int = 12) -> Iterator
 
     Raises: RuntimeError if what is found does not add up to what the allocator's own counters say.
     """
-    live, slack_bytes, n_allocations = Counter(), 0, 0
+    live: Counter[Owner] = Counter()
+    slack_bytes = n_allocations = 0
     by_category: Counter[str] = Counter()
     for position, changes in zip(positions, _changes(trace, positions), strict=True):
         for owner, number, block_bytes in changes:

@@ -25,7 +25,7 @@ class Report(Run):
 
     def to_json(self) -> dict[str, Any]:
         """Its figures as plain JSON, to be kept, and compared with those of another run: see `figures.py`."""
-        return figures(self)
+        return figures.figures(self)
 
     def html(self) -> str:
         """One page for a browser, which needs neither a network nor other files."""

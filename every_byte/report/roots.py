@@ -102,7 +102,7 @@ def names_of(trace: Trace) -> Names | None:
     owners, roots = trace.owners, trace.roots
     used = {root_of(event.module) for event in trace.events if event.action in ("alloc", "oom")}
     used |= {root_of(role.module) for roles in owners.roles.values() for role in roles}
-    used |= {root_of(node.module) for node in owners.nodes}
+    used |= {root_of(node.module) for node in owners.nodes if node.module is not None}
     names = Names(roots, used - {0})
     return names if names.say_more else None
 
@@ -161,7 +161,8 @@ def _name_at_the_call() -> str:
 
 
 def _frames() -> list[FrameType]:
-    frame, found = sys._getframe(1), []
+    frame: FrameType | None = sys._getframe(1)
+    found: list[FrameType] = []
     while frame is not None:
         found.append(frame)
         frame = frame.f_back
@@ -173,5 +174,5 @@ def _is_the_programs(frame: FrameType) -> bool:
 
 
 _OURS = __name__.partition(".")[0]
-_BETWEEN = (__name__, f"{_OURS}.account.training", "torch.nn.modules.module")
+_BETWEEN = (__name__, f"{_OURS}.step.training", "torch.nn.modules.module")
 """Modules of Python whose functions are under way between a call of a module and here."""

@@ -74,8 +74,17 @@ class Run:
             raise TypeError(f"gpu must be a simulated or a live GPU: got {type(gpu).__name__}.")
         now = gpu.look_around()
         look_for(now.roots)
-        so_far = {name: dict(getattr(now, name)) for name in _GROWS}
-        trace = replace(now, events=list(now.events), look=None, names=names_of(now), **so_far)
+        trace = replace(
+            now,
+            events=list(now.events),
+            look=None,
+            names=names_of(now),
+            unmodelled=dict(now.unmodelled),  # what grows while its GPU is open
+            values_read=dict(now.values_read),
+            unfused=dict(now.unfused),
+            operators=dict(now.operators),
+            refused=dict(now.refused),
+        )
         _check(steps, len(trace))
         spec = gpu.spec
         return cls(
@@ -158,9 +167,14 @@ class Run:
         return shortage_of(self.trace, self.steps, self.reserved, self.room_bytes)
 
     @property
+    def fatal(self) -> Shortage | None:
+        """The request with which the run ended for want of memory; None where it did not."""
+        return self.shortage if self.shortage is not None and self.shortage.is_end else None
+
+    @property
     def ran_out(self) -> bool:
         """Whether the run ended for want of memory."""
-        return self.shortage is not None and self.shortage.is_end
+        return self.fatal is not None
 
     @cached_property
     def survived(self) -> list[int]:
@@ -171,7 +185,7 @@ class Run:
     @cached_property
     def fits(self) -> Fits:
         """Whether its requests fit on this GPU, and on the others that are known."""
-        refused_at = self.shortage.position if self.ran_out else None
+        refused_at = self.fatal.position if self.fatal else None
         fits = fits_on(self.trace, self.steps, self.spec, refused_at, self._settings)
         return replace(fits, basis=UP_TO_AN_ERROR) if self.exit_code and not (self.steps or self.ran_out) else fits
 
@@ -187,7 +201,7 @@ class Run:
     @property
     def account(self) -> Ledger:
         """The instant that matters: when memory ran out, if the run ended so; else the peak."""
-        return self.shortage.ledger if self.ran_out else self.peak
+        return self.fatal.ledger if self.fatal else self.peak
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -224,10 +238,6 @@ class Run:
     def place(self, position: int) -> Place:
         """In which step and phase a position of the trace lies."""
         return Place.of(self.trace, self.steps, position)
-
-
-_GROWS = "unmodelled", "values_read", "unfused", "operators", "refused"
-"""What of a trace grows while its GPU is open."""
 
 
 def _check(steps: Sequence[Step], n_events: int) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .sequences import Requests
 
@@ -43,7 +44,7 @@ def beginning(real: Requests, simulated: Requests) -> int:
     return max(candidates, key=lambda start: (_agreeing(real, simulated, start), -start))
 
 
-def prefix_lengths(pattern: Sequence, values: Sequence) -> list[int]:
+def prefix_lengths(pattern: Sequence[Any], values: Sequence[Any]) -> list[int]:
     """For each place in `values` how many values from there on are those that `pattern` begins with, in linear time."""
     joined = [*pattern, None, *values]
     lengths, left, right = [0] * len(joined), 0, 0
@@ -78,7 +79,7 @@ def first_parting(real: Requests, simulated: Requests, start: int) -> Parting | 
     return None
 
 
-def _ends_here(at: int, n: int, n_real: int, freed: list, freed_there: list) -> bool:
+def _ends_here(at: int, n: int, n_real: int, freed: list[Any], freed_there: list[Any]) -> bool:
     """Whether one of both ends after this request: the snapshot before all was freed, or the program, freeing all."""
     return at == n - 1 and (n < n_real or not Counter(freed) - Counter(freed_there))
 
@@ -105,7 +106,7 @@ def _next_in_common(ours: list[int], theirs: list[int], one: int, other: int) ->
     """The nearest places behind these from which some sizes in a row are the same; both ends if there are none."""
     window = FIRST_WINDOW
     while True:
-        places: dict[tuple, int] = {}
+        places: dict[tuple[Any, ...], int] = {}
         for there in range(other, min(other + window, len(theirs))):
             for n in range(LEAST_IN_A_ROW, IN_A_ROW + 1):
                 places.setdefault(tuple(theirs[there : there + n]), there)

@@ -44,7 +44,9 @@ class Within:
             return False
         time = self._history.entries[position].get("time_us")
         begins, ends = self._spans[name]
-        at = bisect_right(begins, time) - 1 if time is not None else -1
+        if time is None:
+            return False
+        at = bisect_right(begins, time) - 1
         return at >= 0 and time <= ends[at]
 
 

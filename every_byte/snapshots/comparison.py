@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from .alignment import ENDED, REFUSED, Gap, Parting, beginning, first_parting, gaps
 from .sequences import Request, Requests
@@ -27,7 +28,7 @@ class Difference:
         """What the simulation has more, in all."""
         return self.n * ((self.simulated_bytes or 0) - (self.real_bytes or 0))
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """The same in plain values."""
         return {"made_by": self.made_by, "real_bytes": self.real_bytes, "simulated_bytes": self.simulated_bytes,
                 "requests": self.n, "simulated_more_bytes": self.n_bytes}  # fmt: skip
@@ -39,8 +40,8 @@ class Comparison:
 
     real: Requests
     simulated: Requests
-    real_settings: dict
-    simulated_settings: dict
+    real_settings: dict[str, Any]
+    simulated_settings: dict[str, Any]
     was_stopped: bool = False
 
     @cached_property
@@ -89,7 +90,7 @@ class Comparison:
     @cached_property
     def differences(self) -> list[Difference]:
         """The gaps by what made the requests, and their sizes; those with most bytes first."""
-        counts: Counter[tuple] = Counter()
+        counts: Counter[tuple[str, int | None, int | None]] = Counter()
         for gap in self.gaps:
             ours = [self.real.requests[i] for i in gap.real]
             theirs = [self.simulated.requests[i] for i in gap.simulated]
@@ -97,8 +98,10 @@ class Comparison:
                 counts.update((b.made_by, a.n_bytes, b.n_bytes) for a, b in zip(ours, theirs) if a.n_bytes != b.n_bytes)
             else:
                 counts.update(_only_in_one(ours, theirs))
-        found = [Difference(*key, n) for key, n in counts.items()]
-        return sorted(found, key=lambda one: (-max(one.real_bytes or 0, one.simulated_bytes or 0) * one.n, one.made_by))
+        differences = [Difference(*key, n) for key, n in counts.items()]
+        return sorted(
+            differences, key=lambda one: (-max(one.real_bytes or 0, one.simulated_bytes or 0) * one.n, one.made_by)
+        )
 
     @cached_property
     def n_same(self) -> int:
@@ -124,13 +127,13 @@ class Comparison:
         )
 
     @cached_property
-    def settings(self) -> dict[str, tuple]:
+    def settings(self) -> dict[str, tuple[Any, ...]]:
         """What is set otherwise, by its name: the real setting and the simulated one."""
         one, other = self.real_settings, self.simulated_settings
         shared = [name for name in one if name in other and name not in _NOT_A_SETTING]
         return {name: (one[name], other[name]) for name in shared if one[name] != other[name]}
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """The same in plain values."""
         (real, real_reserved), (simulated, simulated_reserved) = self.peaks
         parting = self.parting and {
@@ -150,11 +153,11 @@ class Comparison:
         }
 
 
-def _only_in_one(ours: list[Request], theirs: list[Request]) -> Counter:
+def _only_in_one(ours: list[Request], theirs: list[Request]) -> Counter[tuple[str, int | None, int | None]]:
     """Of two stretches of other lengths what sizes one has more of than the other."""
     more = Counter(one.n_bytes for one in ours) - Counter(one.n_bytes for one in theirs)
     less = Counter(one.n_bytes for one in theirs) - Counter(one.n_bytes for one in ours)
-    counts: Counter[tuple] = Counter()
+    counts: Counter[tuple[str, int | None, int | None]] = Counter()
     for rest, requests, is_real in ((more, ours, True), (less, theirs, False)):
         for one in requests:
             if rest[one.n_bytes]:
@@ -163,7 +166,7 @@ def _only_in_one(ours: list[Request], theirs: list[Request]) -> Counter:
     return counts
 
 
-def _request(sequence: Requests, number: int) -> dict | None:
+def _request(sequence: Requests, number: int) -> dict[str, Any] | None:
     if not 0 <= number < len(sequence):
         return None
     one = sequence.requests[number]

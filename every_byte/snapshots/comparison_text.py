@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from every_byte.tables import text_table
 from every_byte.units import exact
 
-from .alignment import ENDED, FREED, REFUSED, SEGMENTS, SIZE
+from .alignment import ENDED, FREED, REFUSED, SEGMENTS, SIZE, Parting
 from .comparison import Comparison, Difference
 from .lines import Lines, prefix_of
 from .sequences import Request, Requests
@@ -32,11 +33,13 @@ def comparison_text(comparison: Comparison, said: Said) -> str:
     """The whole text."""
     prefix = prefix_of(set(said.files))
     blocks = [_head(comparison, said)]
-    if comparison.parting is not None:
-        blocks += [_parting(comparison, prefix), _context(comparison, prefix), _rest(comparison)]
+    parting = comparison.parting
+    if parting is not None:
+        blocks += [_parting(comparison, parting, prefix), _context(comparison, parting, prefix)]
+        blocks += [_rest(comparison, parting)]
     blocks += [_figures(comparison), _settings(comparison), [p for note in said.notes for p in wrapped(f"- {note}")]]
-    if comparison.parting is not None:
-        blocks.append(_report(comparison, said, prefix))
+    if parting is not None:
+        blocks.append(_report(comparison, parting, said, prefix))
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -58,12 +61,12 @@ def _head(comparison: Comparison, said: Said) -> list[str]:
     if comparison.was_stopped and real > n:
         lines.append(f"The snapshot goes on for {real - n:,d} requests, which were not compared: raise --steps.")
     if comparison.agrees and comparison.real.refused is not None:
-        lines.append(f"It ends with a request that failed, of {exact(comparison.real.refused_bytes)}.")
+        lines.append(f"It ends with a request that failed, of {exact(comparison.real.refused_bytes or 0)}.")
     return [part for line in lines for part in wrapped(line)]
 
 
-def _parting(comparison: Comparison, prefix: str) -> list[str]:
-    parting, real, simulated = comparison.parting, comparison.real, comparison.simulated
+def _parting(comparison: Comparison, parting: Parting, prefix: str) -> list[str]:
+    real, simulated = comparison.real, comparison.simulated
     one = _at(real, parting.real) or (real.refused if parting.kind == REFUSED else None)
     other = _at(simulated, parting.simulated)
     what = {
@@ -73,12 +76,12 @@ def _parting(comparison: Comparison, prefix: str) -> list[str]:
         REFUSED: "the request that failed",
     }.get(parting.kind, f"the size of request {parting.real + 1:,d}")
     lines = [f"The first difference is {what}:", _side("snapshot", one, prefix), _side("simulation", other, prefix)]
-    if parting.kind == SIZE and all("workspace" in side.made_by for side in (one, other)):
+    if parting.kind == SIZE and all(side and "workspace" in side.made_by for side in (one, other)):
         lines.append("A workspace's size depends on the GPU: is --gpu that on which the snapshot was taken?")
-    if parting.kind == FREED:
-        ours, theirs = (Counter(r.frees_from(s)) for r, s in ((one, 0), (other, comparison.start)))
+    if parting.kind == FREED and one and other:
+        ours, theirs = Counter(one.frees_from(0)), Counter(other.frees_from(comparison.start))
         lines += [_freed("snapshot", ours - theirs), _freed("simulation", theirs - ours)]
-    if parting.kind == SEGMENTS:
+    if parting.kind == SEGMENTS and one and other:
         lines += [f"  snapshot    {_segments(one)}", f"  simulation  {_segments(other)}"]
     return [part for line in lines for part in wrapped(line)]
 
@@ -89,7 +92,7 @@ def _side(name: str, one: Request | None, prefix: str) -> str:
     return f"  {name:<11} {exact(one.n_bytes)}, {one.place.removeprefix(prefix)}, {one.made_by}"
 
 
-def _freed(name: str, freed: Counter) -> str:
+def _freed(name: str, freed: Counter[Any]) -> str:
     """What one of both alone frees after a request, each by its request's number."""
     told = [f"request {n + 1:,d}" if n >= 0 else f"{exact(size)} from before" for n, size in sorted(freed.elements())]
     more = f", and {len(told) - MOST_FREED} more" if len(told) > MOST_FREED else ""
@@ -100,9 +103,9 @@ def _segments(one: Request) -> str:
     return ", ".join(f"{action} {exact(n)}" for action, n in one.segments[:MOST_FREED]) or "nothing"
 
 
-def _context(comparison: Comparison, prefix: str) -> list[str]:
+def _context(comparison: Comparison, parting: Parting, prefix: str) -> list[str]:
     """A few requests of both, around the first difference."""
-    parting, rows = comparison.parting, []
+    rows = []
     for offset in range(-AROUND, AROUND + 1):
         one, other = _at(comparison.real, parting.real + offset), _at(comparison.simulated, parting.simulated + offset)
         if one is not None or other is not None:
@@ -118,8 +121,8 @@ def _short(one: Request | None, prefix: str) -> list[str]:
     return [f"{one.n_bytes:,d}", Lines.cut(one.place.removeprefix(prefix), 24), Lines.cut(one.made_by, 20)]
 
 
-def _rest(comparison: Comparison) -> list[str]:
-    if comparison.parting.kind == REFUSED:
+def _rest(comparison: Comparison, parting: Parting) -> list[str]:
+    if parting.kind == REFUSED:
         return []
     if not comparison.differences:
         return wrapped("Behind it all requests are of the same sizes: only when memory is freed or bought differs.")
@@ -156,9 +159,8 @@ def _settings(comparison: Comparison) -> list[str]:
     return [part for line in lines for part in wrapped(line)]
 
 
-def _report(comparison: Comparison, said: Said, prefix: str) -> list[str]:
+def _report(comparison: Comparison, parting: Parting, said: Said, prefix: str) -> list[str]:
     """What a report of the difference needs."""
-    parting = comparison.parting
     one, other = _at(comparison.real, parting.real), _at(comparison.simulated, parting.simulated)
     lines: Iterable[str] = (
         "If the program, its settings and its inputs are the same, the book is wrong. Please report it, with this:",

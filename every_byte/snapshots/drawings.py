@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import Any
 
 from every_byte.report.render.markup import Html, element, swatch
 from every_byte.units import exact, short
@@ -83,7 +84,7 @@ def _columns(told: Told, positions: list[int]) -> dict[str, list[int]]:
     return {one.name: list(accumulate(changes[one.name][:-1])) for one in CATEGORIES if one.name in changes}
 
 
-def _stairs(sizes: Sequence[int], x, y) -> list[tuple[float, float]]:
+def _stairs(sizes: Sequence[int], x: Any, y: Any) -> list[tuple[float, float]]:
     return [(x(i + side), y(size)) for i, size in enumerate(sizes) for side in (0, 1)]
 
 
@@ -101,7 +102,7 @@ def legend(names: Sequence[str]) -> Html:
     return element("ul", *items, class_="eb-legend")
 
 
-def segments_drawn(segments: list[dict]) -> Html:
+def segments_drawn(segments: list[dict[str, Any]]) -> Html:
     """The largest segments at the end, a line each, at one scale, with their blocks."""
     largest = sorted(segments, key=lambda segment: -segment["total_size"])[:MOST_SEGMENTS]
     line = max(largest[0]["total_size"], 1)
@@ -119,9 +120,9 @@ def segments_drawn(segments: list[dict]) -> Html:
     )  # fmt: skip
 
 
-def _pieces(segment: dict, line: int) -> Iterator[Html]:
+def _pieces(segment: dict[str, Any], line: int) -> Iterator[Html]:
     classes = {LIVE_STATE: "eb-taken", _FREE_STATE: "eb-lies-free"}
-    runs: list[list] = []
+    runs: list[list[Any]] = []
     for block in segment.get("blocks", ()):
         if runs and block["size"] < _SMALLEST * line:
             runs[-1][1] += block["size"]

@@ -1,6 +1,7 @@
 """What is said of a snapshot in sentences and facts, for the text and for the page."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from every_byte.units import exact, short
 
@@ -79,7 +80,7 @@ def _stacks(told: Told) -> str:
     )
 
 
-def _settings(settings: dict) -> str:
+def _settings(settings: dict[str, Any]) -> str:
     """What differs from the usual settings."""
     usual = {"max_split_size": -1, "garbage_collection_threshold": 0.0, "expandable_segments": False}
     told = [f"{name} {settings[name]}" for name, value in usual.items() if name in settings and settings[name] != value]
@@ -101,7 +102,7 @@ def growth(told: Told) -> str:
     return "Whether something grows from step to step is told of three steps or more." if n else ""
 
 
-def pool_name(key: tuple) -> str:
+def pool_name(key: tuple[Any, ...]) -> str:
     """The segments of a pool: their kind, whether they are expandable, and which pool it is if not the usual one."""
     pool, kind, _, is_expandable = key
     said = readable(kind[:20]), "expandable" * is_expandable, f"pool {pool[0]}.{pool[1]}" if any(pool) else ""

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from .history import BEFORE, Allocation
 from .stacks import Stack
@@ -23,7 +24,7 @@ class Group:
     block_bytes: int = 0
     parts: list["Group"] = field(default_factory=list)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """The same in plain values."""
         own = {
             "name": self.name,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Any
 
 from every_byte.rounding import round_size
 
@@ -43,9 +44,9 @@ class History:
     """
 
     device: int
-    entries: list[dict]
-    segments: list[dict]
-    annotations: list[dict]
+    entries: list[dict[str, Any]]
+    segments: list[dict[str, Any]]
+    annotations: list[dict[str, Any]]
     stacks: Stacks
     allocations: list[Allocation] = field(default_factory=list)
     found: list[Allocation] = field(default_factory=list)
@@ -83,7 +84,7 @@ class History:
         return any(not each.stack.is_empty for each in self.found)
 
 
-def devices_of(snapshot: dict) -> dict[int, int]:
+def devices_of(snapshot: dict[str, Any]) -> dict[int, int]:
     """The devices of a snapshot that have a history or segments, and how many events each has."""
     devices = {number: len(entries) for number, entries in enumerate(snapshot["device_traces"]) if entries}
     for segment in snapshot["segments"]:
@@ -91,7 +92,7 @@ def devices_of(snapshot: dict) -> dict[int, int]:
     return dict(sorted(devices.items()))
 
 
-def history_of(snapshot: dict, device: int) -> History:
+def history_of(snapshot: dict[str, Any], device: int) -> History:
     """The history of one device, from a snapshot that was checked."""
     traces = snapshot["device_traces"]
     made = History(
@@ -124,7 +125,7 @@ class _Following:
         for segment in history.segments:
             self._blocks(segment)
 
-    def _made(self, position: int, entry: dict) -> Allocation:
+    def _made(self, position: int, entry: dict[str, Any]) -> Allocation:
         history, stack = self._history, self._history.stack_of(position)
         each = Allocation(entry["size"], entry["addr"], entry["stream"], stack, position)
         if (before := self._live.get(each.address)) is not None:
@@ -134,7 +135,7 @@ class _Following:
         history.allocations.append(each)
         return each
 
-    def _freed(self, position: int, entry: dict) -> Allocation:
+    def _freed(self, position: int, entry: dict[str, Any]) -> Allocation:
         history = self._history
         each = self._live.pop(entry["addr"], None)
         if each is None:
@@ -143,7 +144,7 @@ class _Following:
         each.freed_at, each.freed_by = position, history.stack_of(position)
         return each
 
-    def _blocks(self, segment: dict) -> None:
+    def _blocks(self, segment: dict[str, Any]) -> None:
         """Of a segment's blocks at the end those that no event made; older snapshots do not say where a block lies."""
         history, at = self._history, segment["address"]
         for block in segment.get("blocks", ()):

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from .history import LIVE_STATE, History
 
@@ -39,7 +40,7 @@ class Room:
         """The share of what lies free that is not in the largest piece: 0 where all of it is."""
         return 1 - self.largest_bytes / self.free_bytes if self.free_bytes else 0.0
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """The same in plain values."""
         return {
             "reserved_bytes": self.reserved_bytes,
@@ -52,7 +53,7 @@ class Room:
         }
 
 
-def room_at_end(segments: list[dict]) -> Room:
+def room_at_end(segments: list[dict[str, Any]]) -> Room:
     """By the blocks of segments."""
     blocks = [block for segment in segments for block in segment.get("blocks", ())]
     live = sum(block["size"] for block in blocks if block["state"] == LIVE_STATE)
@@ -61,7 +62,7 @@ def room_at_end(segments: list[dict]) -> Room:
     return Room(reserved, live, sum(block["size"] for block in blocks) - live - sum(free), tuple(free))
 
 
-def pools_of(segments: list[dict]) -> dict[tuple, list[dict]]:
+def pools_of(segments: list[dict[str, Any]]) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
     """Segments by what they can be used for: pool, small or large, stream, whether they are expandable."""
     pools = defaultdict(list)
     for segment in segments:
@@ -122,7 +123,7 @@ def _both(address: int, size: int, sign: int, divides: bool) -> list[tuple[int, 
 
 def _gaps(mapped: list[tuple[int, int, bool]], taken: list[tuple[int, int]]) -> list[int]:
     """The sizes of what is mapped and not taken; where one segment ends and another begins, a piece ends."""
-    edges: dict[int, list] = defaultdict(lambda: [0, 0, False])
+    edges: dict[int, list[Any]] = defaultdict(lambda: [0, 0, False])
     for address, change, divides in mapped:
         edges[address][0] += change
         edges[address][2] |= divides

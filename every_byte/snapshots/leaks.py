@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from typing import Any
 
 from .groups import maker_in, place_in
 from .history import BEFORE, Allocation, History
@@ -29,7 +30,7 @@ class Leak:
         """The mean of these steps."""
         return sum(self.step_bytes) // len(self.step_bytes)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """The same in plain values."""
         return {"line": self.place, "made_by": self.made_by, "steps": self.n_steps,
                 "bytes_a_step": self.bytes_a_step, "step_bytes": list(self.step_bytes),
@@ -77,7 +78,7 @@ def _growth(history: History, span: Span) -> dict[tuple[str, str], tuple[int, in
     return growth
 
 
-def _bytes(sizes: Counter) -> int:
+def _bytes(sizes: Counter[Any]) -> int:
     return sum(size * n for size, n in sizes.items())
 
 

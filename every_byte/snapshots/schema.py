@@ -1,6 +1,7 @@
 """Sees that a value is what PyTorch's memory snapshots hold, and names the place of what is not; each object once."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 MOST_SIZE_BYTES = 2**62
 MOST_ADDRESS = 2**64 - 1
@@ -32,7 +33,7 @@ class Checker:
         self._seen: set[int] = set()
         self._left = self._most = most
 
-    def snapshot(self, value) -> None:
+    def snapshot(self, value: Any) -> None:
         """Check all of it."""
         if type(value) is not dict or "device_traces" not in value or "segments" not in value:
             raise NotASnapshot(
@@ -46,7 +47,7 @@ class Checker:
         self._each(value.get("external_annotations", []), "external_annotations", self.annotation)
         self.settings(value.get("allocator_settings", {}), "allocator_settings")
 
-    def entry(self, value, path: str) -> None:
+    def entry(self, value: Any, path: str) -> None:
         """One event."""
         _fields(value, path, {"action": _word, "size": _size, "stream": _address})
         if value["action"] != "oom" or "addr" in value:
@@ -54,7 +55,7 @@ class Checker:
         _optional(value, path, {"device_free": _size, "time_us": _time, "pool_id": _pool, "user_metadata": _word})
         self.frames(value.get("frames", []), f"{path}.frames")
 
-    def segment(self, value, path: str) -> None:
+    def segment(self, value: Any, path: str) -> None:
         """One segment with its blocks."""
         _fields(value, path, {"address": _address, "total_size": _size, "segment_type": _word})
         _optional(
@@ -66,18 +67,18 @@ class Checker:
         self.frames(value.get("frames", []), f"{path}.frames")
         self._each(value.get("blocks", []), f"{path}.blocks", self.block)
 
-    def block(self, value, path: str) -> None:
+    def block(self, value: Any, path: str) -> None:
         """One block."""
         _fields(value, path, {"size": _size, "state": _word})
         _optional(value, path, {"address": _address, "requested_size": _size})
         self.frames(value.get("frames", []), f"{path}.frames")
 
-    def annotation(self, value, path: str) -> None:
+    def annotation(self, value: Any, path: str) -> None:
         """The beginning or the end of something that was named."""
         _fields(value, path, {"stage": _word, "name": _word, "time_us": _time})
         _optional(value, path, {"device": _device})
 
-    def settings(self, value, path: str) -> None:
+    def settings(self, value: Any, path: str) -> None:
         """The allocator's settings: words and numbers, or one level of such."""
         if type(value) is not dict:
             raise NotASnapshot(f"{path} must be a dict: got {_said(value)}.")
@@ -88,7 +89,7 @@ class Checker:
                 if type(one) not in (str, int, float, bool, type(None)):
                     raise NotASnapshot(f"{path}[{_short(name)}] must be a word or a number: got {_said(one)}.")
 
-    def frames(self, value, path: str) -> None:
+    def frames(self, value: Any, path: str) -> None:
         """A call stack."""
         if self._is_new(value, _KINDS["frames"]):
             self._list(value, path)
@@ -96,7 +97,7 @@ class Checker:
                 if self._is_new(frame, _KINDS["frame"]):
                     _fields(frame, f"{path}[{number}]", {"name": _word, "filename": _word, "line": _line})
 
-    def _each(self, values, path: str, check: Check) -> None:
+    def _each(self, values: Any, path: str, check: Check) -> None:
         """Check a list's values, those that are one object once."""
         self._list(values, path)
         self._left -= len(values)
@@ -109,17 +110,17 @@ class Checker:
             if self._is_new(value, kind):
                 check(value, f"{path}[{number}]")
 
-    def _is_new(self, value, kind: int) -> bool:
+    def _is_new(self, value: Any, kind: int) -> bool:
         before = len(self._seen)
         self._seen.add(id(value) * len(_KINDS) + kind)
         return len(self._seen) > before
 
-    def _list(self, value, path: str) -> None:
+    def _list(self, value: Any, path: str) -> None:
         if type(value) not in (list, tuple):
             raise NotASnapshot(f"{path} must be a list: got {_said(value)}.")
 
 
-def check(snapshot, most_bytes: int) -> None:
+def check(snapshot: Any, most_bytes: int) -> None:
     """See that it is what `torch.cuda.memory._dump_snapshot()` writes; of an older PyTorch, too.
 
     Raises: NotASnapshot.
@@ -127,7 +128,7 @@ def check(snapshot, most_bytes: int) -> None:
     Checker(most_bytes // EVENT_BYTES).snapshot(snapshot)
 
 
-def _fields(value, path: str, checks: dict[str, Check]) -> None:
+def _fields(value: Any, path: str, checks: dict[str, Check]) -> None:
     if type(value) is not dict:
         raise NotASnapshot(f"{path} must be a dict: got {_said(value)}.")
     for name, check_ in checks.items():
@@ -136,12 +137,12 @@ def _fields(value, path: str, checks: dict[str, Check]) -> None:
         check_(value[name], f"{path}.{name}")
 
 
-def _optional(value: dict, path: str, checks: dict[str, Check]) -> None:
+def _optional(value: dict[str, Any], path: str, checks: dict[str, Check]) -> None:
     _fields(value, path, {name: check_ for name, check_ in checks.items() if value.get(name) is not None})
 
 
 def _number(low: int, high: int, said: str) -> Check:
-    def check_(value, path: str) -> None:
+    def check_(value: Any, path: str) -> None:
         if type(value) is not int or not low <= value <= high:
             raise NotASnapshot(f"{path} must be a whole number, {said}: got {_said(value)}.")
 
@@ -155,33 +156,33 @@ _line = _number(-(2**31), 2**32, "of 32 bits")
 _device = _number(-1, 2**31, "-1 or more")
 
 
-def _word(value, path: str) -> None:
+def _word(value: Any, path: str) -> None:
     if type(value) is not str:
         raise NotASnapshot(f"{path} must be a string: got {_said(value)}.")
 
 
-def _truth(value, path: str) -> None:
+def _truth(value: Any, path: str) -> None:
     if type(value) is not bool:
         raise NotASnapshot(f"{path} must be True or False: got {_said(value)}.")
 
 
-def _pool(value, path: str) -> None:
+def _pool(value: Any, path: str) -> None:
     if type(value) not in (list, tuple) or len(value) != 2 or any(type(part) is not int for part in value):
         raise NotASnapshot(f"{path} must be two whole numbers: got {_said(value)}.")
 
 
-def _said(value) -> str:
+def _said(value: Any) -> str:
     """A value in a message: itself if it is short and plain, else its kind."""
     if type(value) in (str, int, float, bool, type(None)):
         return _short(value)
     return f"a {type(value).__name__}" + (f" of {len(value):,d}" if type(value) in (list, tuple, dict) else "")
 
 
-def _short(value) -> str:
+def _short(value: Any) -> str:
     text = ascii(value[:60] if type(value) is str else value)
     return text if len(text) <= 66 else f"{text[:60]}…"
 
 
-def _names(value: Iterable) -> str:
+def _names(value: Iterable[Any]) -> str:
     names = [_short(name) for name, _ in zip(value, range(12))]
     return ", ".join(names) or "nothing"

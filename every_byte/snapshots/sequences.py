@@ -1,6 +1,7 @@
 """A real history and a simulated trace in one form: request after request, with what was freed after each."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from every_byte.ledger.running import SEGMENT_SIGNS
 from every_byte.ledger.trace import Trace
@@ -24,7 +25,7 @@ class Request:
     position: int
     place: str
     made_by: str
-    segments: tuple = ()
+    segments: tuple[Any, ...] = ()
     freed: list[int] = field(default_factory=list)
     freed_sizes: list[int] = field(default_factory=list)
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from every_byte.ledger.frames import Maker, maker_of
 
@@ -99,7 +99,7 @@ class Stacks:
         self._by_frames: dict[tuple[int, ...], Stack] = {}
         self._kinds: dict[int, int] = {}
 
-    def of(self, frames: Sequence[dict]) -> Stack:
+    def of(self, frames: Sequence[dict[str, Any]]) -> Stack:
         """What these frames say; they live as long as the snapshot."""
         if not frames:
             return EMPTY
@@ -116,7 +116,7 @@ class Stacks:
         """The files of the user's own lines."""
         return {readable(line.filename) for stack in self._by_frames.values() for line in stack.lines}
 
-    def _read(self, frames: Sequence[dict]) -> Stack:
+    def _read(self, frames: Sequence[dict[str, Any]]) -> Stack:
         of_python, labels = [], []
         for frame in frames:
             kind = self._kinds.get(id(frame))
@@ -152,7 +152,7 @@ class Stacks:
 _PYTHON, _LABEL, _CPP = range(3)
 
 
-def _kind(frame: dict) -> int:
+def _kind(frame: dict[str, Any]) -> int:
     filename = frame["filename"]
     if filename.endswith(".py") or filename.startswith("<") and filename.endswith(">"):
         return _PYTHON

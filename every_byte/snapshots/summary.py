@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from every_byte.rounding import round_size
 
@@ -26,7 +27,7 @@ class OutOfMemory:
     place: str
     made_by: str
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """The same in plain values."""
         return {"event": self.position, "requested_block_bytes": self.n_bytes, "driver_free_bytes": self.driver_bytes,
                 "line": self.place, "made_by": self.made_by, "room": self.room.to_json()}  # fmt: skip
@@ -38,7 +39,7 @@ class Told:
 
     name: str
     history: History
-    settings: dict
+    settings: dict[str, Any]
     events_by_device: dict[int, int]
 
     @cached_property
@@ -136,7 +137,7 @@ class Told:
         groups = {group.name: group for group in grouped(live, lambda e: categories.of(e).name, maker_of_allocation)}
         return [groups[one.name] for one in CATEGORIES if one.name in groups]
 
-    def step_rows(self) -> list[dict]:
+    def step_rows(self) -> list[dict[str, Any]]:
         """Each step: its events, what is allocated and reserved at its end and at most within it."""
         return [
             {
@@ -150,7 +151,7 @@ class Told:
             for span in self.steps.spans
         ]
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """All of it in plain values: bytes as whole numbers."""
         history = self.history
         return {
@@ -179,7 +180,7 @@ class Told:
             "out_of_memory": [one.to_json() for one in self.out_of_memory],
         }
 
-    def _instant(self, live: list[Allocation], position: int) -> dict:
+    def _instant(self, live: list[Allocation], position: int) -> dict[str, Any]:
         return _sum(live) | {
             "reserved_bytes": self.reserved[position],
             "by_category": [group.to_json() for group in self.by_category(live)],
@@ -187,7 +188,7 @@ class Told:
         }
 
 
-def told_of(snapshot: dict, name: str, device: int | None = None) -> Told:
+def told_of(snapshot: dict[str, Any], name: str, device: int | None = None) -> Told:
     """What a snapshot tells, which was checked; of the device with the longest history if none is named.
 
     Raises: ValueError for a device of which it holds nothing.
@@ -201,7 +202,7 @@ def told_of(snapshot: dict, name: str, device: int | None = None) -> Told:
     return Told(name, history_of(snapshot, device), snapshot.get("allocator_settings") or {}, devices)
 
 
-def _sum(allocations: list[Allocation]) -> dict:
+def _sum(allocations: list[Allocation]) -> dict[str, Any]:
     return {
         "allocations": len(allocations),
         "requested_bytes": sum(each.n_bytes for each in allocations),
@@ -209,7 +210,7 @@ def _sum(allocations: list[Allocation]) -> dict:
     }
 
 
-def _pool(key: tuple, segments: list[dict]) -> dict:
+def _pool(key: tuple[Any, ...], segments: list[dict[str, Any]]) -> dict[str, Any]:
     pool, kind, stream, is_expandable = key
     room = room_at_end(segments)
     return {"pool": list(pool), "type": kind, "stream": stream, "is_expandable": is_expandable,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from textwrap import wrap
+from typing import Any
 
 from every_byte.tables import text_table
 
@@ -44,7 +45,7 @@ def _instants(told: Told, lines: Lines) -> Iterable[list[str]]:
         yield _by_line(told, lines, "At the end, by the line that made it:", told.at_end, makers=0)
 
 
-def _instant(told: Told, lines: Lines, title: str, live: list) -> Iterable[list[str]]:
+def _instant(told: Told, lines: Lines, title: str, live: list[Any]) -> Iterable[list[str]]:
     whole = sum(each.block_bytes for each in live)
     groups = told.by_category(live)
     total = Group("total", len(live), sum(each.n_bytes for each in live), whole)
@@ -53,7 +54,7 @@ def _instant(told: Told, lines: Lines, title: str, live: list) -> Iterable[list[
     yield _by_line(told, lines, "", live, makers=MOST_MAKERS)
 
 
-def _by_line(told: Told, lines: Lines, title: str, live: list, *, makers: int) -> list[str]:
+def _by_line(told: Told, lines: Lines, title: str, live: list[Any], *, makers: int) -> list[str]:
     whole = sum(each.block_bytes for each in live)
     rows, groups = [], told.by_line(live)
     for group in groups[:MOST_LINES]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -58,19 +59,19 @@ def numbers(*sizes: str | int, dtype: torch.dtype = torch.float32) -> Sized:
     return Sized(sizes, dtype)
 
 
-def made(batch, letters: Mapping[str, int]):
+def made(batch: Any, letters: Mapping[str, int]):
     """A batch of `Sized` and tensors, in dicts, lists and tuples; what a function of the letters returns is one too."""
     if isinstance(batch, Sized):
         return batch.made(letters)
     return _each(batch, lambda part: made(part, letters))
 
 
-def moved(batch, device: torch.device | str):
+def moved(batch: Any, device: torch.device | str):
     """The same, with each tensor on a device."""
     return batch.to(device) if isinstance(batch, torch.Tensor) else _each(batch, lambda part: moved(part, device))
 
 
-def cast(batch, dtype: torch.dtype):
+def cast(batch: Any, dtype: torch.dtype):
     """The same, made or not, with its floating-point numbers in another type."""
     if isinstance(batch, Sized):
         return replace(batch, dtype=dtype) if batch.below is None else batch
@@ -79,12 +80,12 @@ def cast(batch, dtype: torch.dtype):
     return _each(batch, lambda part: cast(part, dtype))
 
 
-def unfilled(batch):
+def unfilled(batch: Any):
     """The same, with zeros for its floating-point numbers, for which the host needs no room, however many there are."""
     return replace(batch, is_filled=False) if isinstance(batch, Sized) else _each(batch, unfilled)
 
 
-def letters_of(batch) -> set[str]:
+def letters_of(batch: Any) -> set[str]:
     """The letters in all of its sizes."""
     if isinstance(batch, Sized):
         return batch.letters
@@ -93,7 +94,7 @@ def letters_of(batch) -> set[str]:
     return found
 
 
-def _each(batch, change: Callable):
+def _each(batch: Any, change: Callable[..., Any]):
     if isinstance(batch, Mapping):
         return {name: change(part) for name, part in batch.items()}
     if isinstance(batch, list | tuple):
@@ -110,4 +111,4 @@ def _value(size: str | int, letters: Mapping[str, int]) -> int:
         raise ValueError(
             f"every letter must have a value: {missing[0]} of {size!r} has none; try account(…, {missing[0]}=8)."
         )
-    return written.value(letters)
+    return written.value(dict(letters))

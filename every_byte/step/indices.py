@@ -1,7 +1,8 @@
 """Refuses what a GPU would: a row that an embedding does not have, as a position beyond a model's last one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ def watched_indices(model: nn.Module) -> Iterator[None]:
     """
     paths = {module: path for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
 
-    def looking(original):
+    def looking(original: Callable[..., Any]):
         def forward(self: nn.Embedding, input: torch.Tensor) -> torch.Tensor:
             if self in paths:
                 _look_up(paths[self], self.num_embeddings, input)

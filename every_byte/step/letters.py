@@ -2,15 +2,16 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from typing import Any
 
 
-def arguments(function: Callable) -> set[str]:
+def arguments(function: Callable[..., Any]) -> set[str]:
     """The names of a function's arguments, letters all of them."""
     kinds = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
     return {name for name, one in inspect.signature(function).parameters.items() if one.kind not in kinds}
 
 
-def called_with(function: Callable, letters: Mapping[str, int]):
+def called_with(function: Callable[..., Any], letters: Mapping[str, int]):
     """What a function returns that has some of the letters as arguments.
 
     Raises: ValueError for one without a value.
@@ -27,7 +28,7 @@ def called_with(function: Callable, letters: Mapping[str, int]):
     return function(**{p.name: letters[p.name] for p in wanted if p.name in letters})
 
 
-def with_numbers(function: Callable, fixed: Mapping[str, int]) -> Callable:
+def with_numbers(function: Callable[..., Any], fixed: Mapping[str, int]) -> Callable[..., Any]:
     """A function of letters whose arguments of these names are numbers now; the others stay, with their defaults."""
     signature = inspect.signature(function)
     takes_all = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
@@ -42,13 +43,21 @@ def with_numbers(function: Callable, fixed: Mapping[str, int]) -> Callable:
     return of_letters(left, lambda **values: function(**values | given), getattr(function, "__name__", "a function"))
 
 
-def of_letters(letters: list[inspect.Parameter] | set[str], function: Callable, name: str) -> Callable:
+def of_letters(
+    letters: list[inspect.Parameter] | set[str], function: Callable[..., Any], name: str
+) -> Callable[..., Any]:
     """A function that says by its signature which letters it takes."""
 
-    def made(**values: int):
+    def made(**values: int) -> Any:
         return function(**values)
 
     if isinstance(letters, set):
         letters = [inspect.Parameter(letter, inspect.Parameter.KEYWORD_ONLY) for letter in sorted(letters)]
-    made.__name__, made.__signature__ = name, inspect.Signature(letters)
-    return made
+    made.__name__ = name
+    return with_signature(made, inspect.Signature(letters))
+
+
+def with_signature(function: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
+    """The same function, which says that it takes these arguments."""
+    vars(function)["__signature__"] = signature
+    return function

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -9,6 +10,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from every_byte.gpu.patches.replacing import replaced
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.running import Running
 from every_byte.ledger.trace import Trace
 from every_byte.report.roots import look_for
@@ -53,14 +55,14 @@ class Training:
             `insist` is called, which does not return. Once it `is_over`, what is left to do at exit is not stopped.
     """
 
-    def __init__(self, gpu, limit: int = 0) -> None:
+    def __init__(self, gpu: GPU, limit: int = 0) -> None:
         self._gpu, self._limit = gpu, limit
         self.n_stops = 0
         self.insist: Callable[[], None] = _never
         self.is_over = False
         self._has_begun = False
         self._readings: list[_Reading] = []
-        self._undoings: list = []
+        self._undoings: list[Any] = []
         self._n_roots = 0
         self._optimizers: WeakKeyDictionary[torch.optim.Optimizer, int] = WeakKeyDictionary()
 
@@ -73,7 +75,7 @@ class Training:
         self._undoings.append(replaced(torch.autograd, "_engine_run_backward", self._seeing_backward))
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         for undo in self._undoings:
             undo()
 
@@ -89,7 +91,7 @@ class Training:
             return f"step {self.n_steps + 1}" + f" of {self._limit}" * bool(self._limit)
         return f"behind step {self.n_steps}" if self.n_steps else "before the first step"
 
-    def _enter_forward(self, module: torch.nn.Module, _args) -> None:
+    def _enter_forward(self, module: torch.nn.Module, _args: tuple[Any, ...]) -> None:
         if not torch.compiler.is_compiling():  # hooks are compiled into a model's graph: this must leave nothing there
             self._note_root(module)
         if not self._has_begun and module.training and torch.is_grad_enabled():
@@ -101,8 +103,8 @@ class Training:
             look_for(roots, module)
             self._n_roots = len(roots)
 
-    def _seeing_backward(self, original):
-        def run_backward(*args, **kwargs):
+    def _seeing_backward(self, original: Callable[..., Any]):
+        def run_backward(*args: Any, **kwargs: Any):
             if not self._has_begun and torch._C._current_graph_task_id() == -1:
                 self._begin()
             return original(*args, **kwargs)
@@ -117,7 +119,7 @@ class Training:
             raise enough()
         self._has_begun = True
 
-    def _leave_step(self, optimizer: torch.optim.Optimizer, _args, _kwargs) -> None:
+    def _leave_step(self, optimizer: torch.optim.Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         gpu, is_new = self._gpu, self._has_begun or not self._readings
         before = frozenset() if is_new else self._readings.pop().optimizers
         stepped = before | {self._optimizers.setdefault(optimizer, len(self._optimizers) + 1)}

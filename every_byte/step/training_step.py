@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.report.report import Report
 from every_byte.step.training import Training
@@ -30,7 +32,7 @@ PRECISIONS = {
     "autocast float16": (torch.float32, torch.float16),
 }
 """The type of the weights, None: as the model has them; and the one that autocast computes in."""
-OPTIMIZERS: dict[str, Callable] = {
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "AdamW": torch.optim.AdamW,
     "AdamW, fused": lambda parameters: torch.optim.AdamW(parameters, fused=True),
     "AdamW, loop": lambda parameters: torch.optim.AdamW(parameters, foreach=False),
@@ -61,8 +63,8 @@ class TrainingStep:
 
     make: Callable[..., nn.Module]
     batch: object
-    loss: Callable | None = None
-    optimizer: str | Callable = "AdamW"
+    loss: Callable[..., Any] | None = None
+    optimizer: str | Callable[..., Any] = "AdamW"
     precision: str = AS_IT_IS
     letters: Mapping[str, int] = field(default_factory=dict)
     micro_batches: int = 1
@@ -124,7 +126,7 @@ class TrainingStep:
         """So many steps on whatever "cuda" is: the machine's own GPU, or a simulated one that is open."""
         self._train(self._model(), n_steps)
 
-    def readings(self, gpu) -> dict[str, int]:
+    def readings(self, gpu: GPU) -> dict[str, int]:
         """Two steps on an open GPU, live or simulated: what each of both has allocated at most, and at its end.
 
         Unit:   bytes.
@@ -176,7 +178,7 @@ class TrainingStep:
             model.zero_grad()
             at_end_of_step(number)
 
-    def _forward(self, model: nn.Module, batch, targets, device: str | torch.device):
+    def _forward(self, model: nn.Module, batch: Any, targets: Any, device: str | torch.device):
         """The output, if it is kept, and the loss."""
         computed = PRECISIONS[self.precision][1]
         with torch.autocast(torch.device(device).type, computed) if computed else nullcontext():
@@ -184,7 +186,7 @@ class TrainingStep:
             loss = self._loss(output, batch if self.targets is None else targets)
         return output if self.keeps_output else None, loss
 
-    def _output(self, model: nn.Module, batch):
+    def _output(self, model: nn.Module, batch: Any):
         """What a model returns for a batch: a dict's parts by name, a tuple's by place, anything else as the one."""
         try:
             if isinstance(batch, Mapping):
@@ -206,16 +208,16 @@ class TrainingStep:
         batch, targets = (self._called(part) if callable(part) else part for part in made)
         return batches.moved(self._in_weights_type(batch), device), batches.moved(targets, device)
 
-    def _in_weights_type(self, part):
+    def _in_weights_type(self, part: Any):
         """A batch's floating-point numbers in the type of weights of half precision, as a script has to cast them."""
         weights, computed = PRECISIONS[self.precision]
         return batches.cast(part, weights) if weights in (torch.bfloat16, torch.float16) and not computed else part
 
-    def _called(self, part: Callable):
+    def _called(self, part: Callable[..., Any]):
         with _repeatable():
             return batches.made(called_with(part, self.letters), self.letters)
 
-    def _loss(self, output, batch) -> torch.Tensor:
+    def _loss(self, output: Any, batch: Any) -> torch.Tensor:
         if self.loss is not None:
             found, of = self.loss(output, batch), "loss must return a number that depends on parameters"
         else:
@@ -247,11 +249,11 @@ def _repeatable() -> Iterator[None]:
         yield
 
 
-def _letters_of(part) -> set[str]:
+def _letters_of(part: Any) -> set[str]:
     return arguments(part) if callable(part) else batches.letters_of(part)
 
 
-def _with_numbers(part, fixed: Mapping[str, int]):
+def _with_numbers(part: Any, fixed: Mapping[str, int]):
     """A batch, or targets, of fewer letters."""
     letters = _letters_of(part)
     if not letters & fixed.keys():

@@ -1,8 +1,9 @@
 """Makes models without drawing their first weights, which no byte depends on: their memory is never touched."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -20,7 +21,9 @@ SMALL = 4096
 
 
 class _Undrawn(TorchDispatchMode):
-    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+    def __torch_dispatch__(
+        self, function: Callable[..., Any], types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
         options = options or {}
         if function in _IN_PLACE and arguments[0].device.type == "cpu" and arguments[0].numel() > SMALL:
             return arguments[0]
@@ -48,6 +51,6 @@ def undrawn() -> Iterator[None]:
         undo()
 
 
-def _as_it_is(tensor: torch.Tensor, *_, **__) -> torch.Tensor:
+def _as_it_is(tensor: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
     """Instead of a truncated normal distribution, which is drawn again until all values lie within its bounds."""
     return tensor

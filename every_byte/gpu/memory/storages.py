@@ -125,7 +125,7 @@ class Memory:
 
     def _allocation(self, n_bytes: int, number: int, block: Block, name: str) -> Event:
         (node, module), phase = self._maker(), self.labels.phase()
-        self.owners.counts.append(torch.autograd._get_sequence_nr())
+        self.owners.counts.append(torch._C._autograd._get_sequence_nr())
         self.owners.live.add(number)
         return Event(
             "alloc", n_bytes, number, self.operation, node, phase, name, module, block.address, block.size_bytes,

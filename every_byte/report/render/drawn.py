@@ -1,6 +1,7 @@
 """What the scripts of a report's page draw, as plain JSON: the run over time, the tree of modules, the card, a map."""
 
 from collections import Counter
+from typing import Any
 
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.rows import Row
@@ -11,10 +12,11 @@ from every_byte.report.shortage import Shortage, drawn
 from .moments import Moments
 
 MOST_ROWS = 20_000  # in the tree; of more, those of one module and category are one
+Key = tuple[str, str, str, str, int]  # module, category, what, about, bytes
 MAP_POINTS = 24_000  # pixels of all lines of the map together
 
 
-def data_of(report: Run, moments: Moments) -> dict:
+def data_of(report: Run, moments: Moments) -> dict[str, Any]:
     """All that the page draws.
 
     `timeline` is as `Moments.spec` has it. `rows` are [module, category, what, about, number, bytes of each, slack of
@@ -36,21 +38,23 @@ def data_of(report: Run, moments: Moments) -> dict:
 
 def _rows(ledger: Ledger) -> tuple[list[str], list[list[int]]]:
     """The rows of a ledger, those alike as one; texts once each."""
-    found, slack = Counter(), Counter()
+    found: Counter[Key] = Counter()
+    slack: Counter[Key] = Counter()
     for row in ledger.rows:
         key = _key(row, in_full=len(ledger) <= MOST_ROWS)
         found[key] += 1 if len(ledger) <= MOST_ROWS else row.n_bytes
         slack[key] += row.slack_bytes
     texts: dict[str, int] = {}
     rows = []
-    for (*words, n_bytes), n in found.items():
-        places = [texts.setdefault(word, len(texts)) for word in words]
+    for key, n in found.items():
+        *words, n_bytes = key
+        places = [texts.setdefault(word, len(texts)) for word in key[:4]]
         sizes = [n, n_bytes] if n_bytes else [1, n]
-        rows.append([*places, *sizes, slack[*words, n_bytes]])
+        rows.append([*places, *sizes, slack[key]])
     return list(texts), rows
 
 
-def _key(row: Row, *, in_full: bool) -> tuple:
+def _key(row: Row, *, in_full: bool) -> Key:
     if not in_full:
         return row.module, row.category, "all of it", "", 0
     kept = f", kept for {row.kept_for[0]}" if row.kept_for else ""
@@ -58,7 +62,7 @@ def _key(row: Row, *, in_full: bool) -> tuple:
     return row.module, row.category, what, f"{about(row.shape, row.dtype)}{kept}".lstrip(", "), row.n_bytes
 
 
-def _card(report: Run) -> dict:
+def _card(report: Run) -> dict[str, Any]:
     shortage = report.shortage if report.ran_out else None
     own = report.fits.own
     needed_bytes = own.needed_bytes if own.fits and report.origin == "simulated" else 0
@@ -72,7 +76,7 @@ def _card(report: Run) -> dict:
     }
 
 
-def _map(shortage: Shortage, names: list[str]) -> dict | None:
+def _map(shortage: Shortage, names: list[str]) -> dict[str, Any] | None:
     segments = drawn(shortage.segments, MAP_POINTS)
     if not segments:
         return None

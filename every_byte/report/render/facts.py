@@ -1,6 +1,7 @@
 """What a report says beside its verdict, as text and on its page: the facts, where it fits, how exact that is."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from every_byte.gpu.evidence import is_recorded
 from every_byte.gpu.memory.specs import GPUSpec
@@ -122,7 +123,7 @@ def unfused(report: Run, in_head: bool) -> list[str]:
     """
     if in_head != report.ran_out:
         return []
-    kinds: dict[tuple, list[PlainAttention]] = {}
+    kinds: dict[tuple[Any, ...], list[PlainAttention]] = {}
     for one in sorted(report.trace.unfused, key=lambda one: (-one.n_bytes, not one.is_kept)):
         if one.n_bytes * _SMALL >= report.peak.allocated_bytes:
             kinds.setdefault(one.kind, []).append(one)

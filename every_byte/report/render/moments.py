@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import Any
 
 from every_byte.ledger.running import running
 from every_byte.palette import CATEGORIES
@@ -32,7 +33,7 @@ class Moments:
     def of(cls, report: Run, most: int = MOST_COLUMNS) -> "Moments":
         """The run of a report, in at most so many columns."""
         trace = report.trace
-        until = report.shortage.position if report.ran_out else len(trace)
+        until = report.fatal.position if report.fatal else len(trace)
         events, totals = [], []
         for i, (event, now) in enumerate(running(trace.events[:until])):
             if event.action in ("alloc", "free"):
@@ -58,7 +59,7 @@ class Moments:
         refused = min(bisect_left(positions, shortage.position), len(positions) - 1) if shortage else None
         return cls(positions, found, timeline, steps if report.steps else [], refused)
 
-    def spec(self, place: str) -> dict:
+    def spec(self, place: str) -> dict[str, Any]:
         """What a page needs to draw it; `place` says where the peak is."""
         peak = self.timeline.at(self.timeline.peak)
         parts = ", ".join(f"{name} {exact(n_bytes)}" for name, n_bytes in peak.items())
@@ -66,10 +67,10 @@ class Moments:
         refused = {} if self.refused is None else {"refused": self.refused}
         return self.timeline.spec() | {"steps": self.steps, "caption": caption} | refused | self._owners()
 
-    def _owners(self) -> dict:
+    def _owners(self) -> dict[str, Any]:
         """Each owner once, and for each column whose bytes are the most: [place of an owner, number, …]."""
         names = list(self.timeline.columns)
-        places: dict = {}
+        places: dict[str, Any] = {}
         at = [
             [item for owner, n in instant.largest for item in (places.setdefault(owner, len(places)), n)]
             for instant in self.instants

@@ -4,6 +4,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from every_byte.palette import Colour, assign
 from every_byte.report.run import Run
@@ -73,7 +74,7 @@ def modules() -> list[Path]:
     return [*(PAGE / name for name in _SHARED), *(_HERE / name for name in _OWN)]
 
 
-def _json(data: dict) -> str:
+def _json(data: dict[str, Any]) -> str:
     """JSON that ends no script, whatever the texts in it are."""
     text = json_of(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from every_byte.report.fits import Verdict
 from every_byte.report.run import Run
+from every_byte.report.shortage import Shortage
 from every_byte.units import exact
 
 from . import exactness, facts, gpus
@@ -18,7 +19,7 @@ def sections(report: Run, names: Sequence[str]) -> Iterator[Html]:
     """All of them in order; `names` are the categories in the order of their numbers."""
     yield _head(report)
     if not report.is_empty:
-        shortage = [_shortage(report)] if report.shortage else []
+        shortage = [_shortage(report, report.shortage)] if report.shortage else []
         if not report.holds_something:
             yield from shortage
         else:
@@ -62,8 +63,7 @@ def _head(report: Run) -> Html:
     )
 
 
-def _shortage(report: Run) -> Html:
-    shortage = report.shortage
+def _shortage(report: Run, shortage: Shortage) -> Html:
     rows = [
         ["asked for", n_bytes(shortage.asked_bytes)],
         ["left to the driver", n_bytes(shortage.driver_bytes)],
@@ -90,7 +90,7 @@ def _account(report: Run, names: Sequence[str]) -> Html:
     ledger = report.account
     whole = ledger.allocated_bytes
     title = "Who had the memory when it ran out" if report.ran_out else "Who owns the peak"
-    at = when(report.shortage.place) if report.ran_out else str(report.peak_place)
+    at = when(report.fatal.place) if report.fatal else str(report.peak_place)
     rows = [
         [
             joined((swatch(names.index(group.key[0]) + 1), " ", group.key[0])), f"{group.n_allocations:,d}",

@@ -4,9 +4,11 @@ import shlex
 from collections.abc import Callable, Iterable
 from textwrap import wrap
 
+from every_byte.ledger.ledger import Ledger
 from every_byte.report.modules import largest_parts
 from every_byte.report.owners import owners_of
 from every_byte.report.run import Run
+from every_byte.report.steps import Step
 from every_byte.tables import text_table
 from every_byte.units import short
 
@@ -53,7 +55,7 @@ def _tables(report: Run) -> Iterable[list[str]]:
 Cut = Callable[[str, int], str]
 
 
-def parts(report: Run, ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
+def parts(report: Run, ledger: Ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
     """An instant by module, the largest ones."""
     whole, most = ledger.allocated_bytes, MOST_PARTS if has_one_model(report) else MOST_PARTS_OF_SEVERAL
     rows = [
@@ -64,7 +66,7 @@ def parts(report: Run, ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
     return ["by module, with all in it", "modules", "allocations", "allocated", ""], rows
 
 
-def largest(ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
+def largest(ledger: Ledger, cut: Cut) -> tuple[list[str], list[list[str]]]:
     """An instant's largest owners, alike ones together."""
     rows = [
         [owner.category, cut(owner.module, 30), _start(facts.what(owner), 42), f"{n:,d} × {short(owner.n_bytes)}",
@@ -89,7 +91,7 @@ def _fitting(head: list[str], rows: list[list[str]]) -> list[str]:
     return text_table("", head, [[*row[:2], _start(row[2], room), *row[3:]] for row in rows], numbers=2).splitlines()
 
 
-def categories(ledger) -> tuple[list[str], list[list[str]]]:
+def categories(ledger: Ledger) -> tuple[list[str], list[list[str]]]:
     """An instant by category."""
     whole = ledger.allocated_bytes
     head = ["category", "allocations", "requested", "allocated", ""]
@@ -105,7 +107,7 @@ def categories(ledger) -> tuple[list[str], list[list[str]]]:
 STEP_HEAD = ["step", "allocated at its end", "at most within it", "reserved at its end", "at most within it"]
 
 
-def step_cells(step) -> list[str]:
+def step_cells(step: Step) -> list[str]:
     """A step as a row of a table."""
     numbers = step.allocated_bytes, step.max_allocated_bytes, step.reserved_bytes, step.max_reserved_bytes
     return [str(step.number), *(f"{n_bytes:,d}" for n_bytes in numbers)]

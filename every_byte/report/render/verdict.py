@@ -8,6 +8,7 @@ from every_byte.report.fits import Verdict, settings_of
 from every_byte.report.notes import not_counted
 from every_byte.report.place import Place
 from every_byte.report.run import Run
+from every_byte.report.shortage import Shortage
 from every_byte.units import exact, short
 
 from . import facts
@@ -36,8 +37,8 @@ def verdict(report: Run) -> Said:
     """Whether it fits where it ran, and with how much to spare."""
     if report.is_empty:
         return _of_nothing(report)
-    if report.ran_out:
-        return _out_of_memory(report)
+    if report.fatal:
+        return _out_of_memory(report, report.fatal)
     if report.origin == "measured":
         spare = report.room_bytes - report.peak_reserved_bytes
         reasons = *survived(report), *grows(report)
@@ -77,8 +78,8 @@ def _that_fits(report: Run, own: Verdict) -> Said:
         headline = f"Fits on {report.gpu} up to step {report.growth.step}, and grows: {spare} then{beside}"
     else:
         headline = f"Fits on {report.gpu}: {spare}{beside}"
-    reasons = *survived(report), *grows(report), *reasons, *filter(None, [own.doubt.sentence]), *_not_run(report)
-    return Said(None if report.growth else True, headline, reasons)
+    earlier, after = (*survived(report), *grows(report)), (*filter(None, [own.doubt.sentence]), *_not_run(report))
+    return Said(None if report.growth else True, headline, (*earlier, *reasons, *after))
 
 
 def grows(report: Run) -> tuple[str, ...]:
@@ -120,8 +121,8 @@ def survived(report: Run) -> tuple[str, ...]:
     return (f"Memory ran out {times(n)}, and the program went on{went_on}:{first} {asked} ({when(place)}).",)
 
 
-def _out_of_memory(report: Run) -> Said:
-    shortage, own = report.shortage, report.fits.own
+def _out_of_memory(report: Run, shortage: Shortage) -> Said:
+    own = report.fits.own
     asked = f"{shortage.place.operation or 'An allocation'} asked for {exact(shortage.asked_bytes)}"
     where = f" in {shortage.place.module}" if shortage.place.module else ""
     pieces = shortage.free_pieces
@@ -134,7 +135,7 @@ def _out_of_memory(report: Run) -> Said:
         f"there is room for all; here there are {exact(shortage.room_bytes)}.",
     ]  # fmt: skip
     is_expandable = settings_of(report.trace).expandable_segments  # the advice was taken already
-    if more := _as_the_first_step(report):
+    if more := _as_the_first_step(report, shortage):
         reasons.append(more)
     elif shortage.cached_bytes + shortage.driver_bytes >= shortage.asked_bytes and not is_expandable:
         reasons.append(f"For this request all that is free would be enough, in one piece: {_IN_ONE_PIECE}. {_NOT_ALL}")
@@ -145,14 +146,14 @@ def _out_of_memory(report: Run) -> Said:
     return Said(False, f"Out of memory on {report.gpu}: {when(shortage.place)}", tuple(reasons))
 
 
-def _as_the_first_step(report: Run) -> str:
+def _as_the_first_step(report: Run, shortage: Shortage) -> str:
     """That a second step like the first has no room, because of the state that the first one made; else nothing.
 
     Counts: of the first step backward and the optimizer, which nothing that happens once before training has.
     """
     if len(report.steps) != 1:
         return ""
-    shortage, trace = report.shortage, report.trace
+    trace = report.trace
     most, position = 0, 0
     for i, (event, now) in enumerate(running(trace.events[: report.steps[0].end]), start=1):
         if event.phase in ("backward", "step") and now.allocated_bytes >= most:

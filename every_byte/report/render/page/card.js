@@ -2,8 +2,8 @@
 //
 //   card  {parts: {category: bytes}, reserved: when memory ran out, or else at most, room, total, asked: what was refused or 0}
 
-import { build, pattern, tone } from "../../widget/page/elements.js";
-import { short, sum } from "../../widget/page/numbers.js";
+import { build, pattern, tone } from "../../../widget/page/elements.js";
+import { short, sum } from "../../../widget/page/numbers.js";
 
 const CARD = { height: 46, above: 26 }; // pixels
 const CARD_LETTER = 7;

@@ -3,8 +3,8 @@
 //   timeline  as timeline.js draws it, and {owners: [[category's place, module, what, about, bytes of each]],
 //             largest: for each column [place of an owner, number, …], live: for each column how many allocations there are}
 
-import { build, swatch } from "../../widget/page/elements.js";
-import { counted, exact, short, sum } from "../../widget/page/numbers.js";
+import { build, swatch } from "../../../widget/page/elements.js";
+import { counted, exact, short, sum } from "../../../widget/page/numbers.js";
 
 function ownerItem([category, module, what, about, each], n, names, colours) {
   const name = names[category];

@@ -1,6 +1,6 @@
 // The page of a report: puts what its script draws where the page has a place for it, at the width that there is.
 
-import { createTimeline } from "../../widget/page/timeline.js";
+import { createTimeline } from "../../../widget/page/timeline.js";
 import { createCard } from "./card.js";
 import { createOwners } from "./owners.js";
 import { createSegments } from "./segments.js";

@@ -3,8 +3,8 @@
 //   map  {segments: [[[size, category's place or -1 for free]]], asked: bytes, free: [how many pieces, the bytes of the
 //        largest]}; sizes in blocks of 512 bytes, what is too small to be seen goes with what is before it
 
-import { build, pattern, tone } from "../../widget/page/elements.js";
-import { counted, short, sum } from "../../widget/page/numbers.js";
+import { build, pattern, tone } from "../../../widget/page/elements.js";
+import { counted, short, sum } from "../../../widget/page/numbers.js";
 
 const BLOCK = 512; // bytes
 const SEGMENTS = { height: 15, gap: 4, lines: 20 }; // pixels; lines: how many all segments take

@@ -2,8 +2,8 @@
 //
 //   rows  [[module, category, what, about, number, bytes of each, slack of all]], the first four as places in `texts`
 
-import { build, swatch, tone } from "../../widget/page/elements.js";
-import { counted, exact, short } from "../../widget/page/numbers.js";
+import { build, swatch, tone } from "../../../widget/page/elements.js";
+import { counted, exact, short } from "../../../widget/page/numbers.js";
 
 const BAR = 220; // pixels that a bar has, about: from what width on a part has its number
 const MOST_LISTED = 200;
