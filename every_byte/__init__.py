@@ -3,6 +3,8 @@
 Importing it attaches nothing: PyTorch behaves differently only while a GPU of this package is open.
 """
 
+from typing import Any
+
 from .gpu.device import open_gpu
 from .gpu.live.gpu import LiveGPU
 from .gpu.simulated import SimulatedGPU
@@ -12,13 +14,14 @@ from .version import __version__ as __version__
 __all__ = ["Ledger", "LiveGPU", "Report", "SimulatedGPU", "Trace", "open_gpu"]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """`Ledger` and `Report` when they are first asked for: they bring formulas, and as much as half of the rest."""
     if name == "Ledger":
-        from .ledger.ledger import Ledger as found
-    elif name == "Report":
-        from every_byte.report.report import Report as found
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+        from .ledger.ledger import Ledger
+
+        return Ledger
+    if name == "Report":
+        from every_byte.report.report import Report
+
+        return Report
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,7 +18,7 @@ call, as from Python 3.14 on."""
 _STORES = tuple(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in dis.opmap)
 _LOADS = tuple(dis.opmap[name] for name in ("BINARY_SUBSCR", "BINARY_SLICE") if name in dis.opmap)
 _OPERATES = dis.opmap["BINARY_OP"]
-_OPERATION_OF_LOADS = next((i for i, (name, _) in enumerate(opcode._nb_ops) if name == "NB_SUBSCR"), None)
+_OPERATION_OF_LOADS = next((i for i, (name, _) in enumerate(opcode._nb_ops) if name == "NB_SUBSCR"), None)  # type: ignore[attr-defined]  # private: CPython 3.11 to 3.14 have it
 
 
 def is_storing(frame: FrameType) -> bool:

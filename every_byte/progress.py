@@ -90,7 +90,7 @@ class Beside:
         if _is_terminal(getattr(sys, "stderr", None)):
             self._stream, self._write = sys.stderr, sys.stderr.write
             for stream in (getattr(sys, "stdout", None), sys.stderr):
-                if _is_terminal(stream):
+                if stream is not None and _is_terminal(stream):
                     self._follow(stream)
             self._wait_for_answers()
             self._thread = threading.Thread(target=self._say, name="every_byte.progress", daemon=True)

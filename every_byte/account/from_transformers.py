@@ -51,7 +51,8 @@ def hugging_face(name: str, **configuration: Any) -> Callable[..., nn.Module]:
     def make(**values: int) -> nn.Module:
         sizes = {key: size.value(values) for key, size in written.items()}
         with _quietly():
-            return model_class(config_class(**configuration | sizes))
+            made: nn.Module = model_class(config_class(**configuration | sizes))
+        return made
 
     make.__name__ = name
     by_name = [inspect.Parameter(letter, inspect.Parameter.KEYWORD_ONLY) for letter in letters]
@@ -102,7 +103,7 @@ def _quietly() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def _class_of(name: str):
+def _class_of(name: str) -> Any:
     try:
         transformers = importlib.import_module("transformers")
     except ImportError:

@@ -35,7 +35,9 @@ class CrossEntropies(TorchFunctionMode):
         super().__init__()
         self._answer = answer
 
-    def __torch_function__(self, function: Callable[..., Any], types: Any, arguments: Any = (), options: Any = None):
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
         options = options or {}
         if function is not WHOLE:
             return function(*arguments, **options)
@@ -68,11 +70,13 @@ class InPlace:
 
     def loss(self, *given: Any) -> torch.Tensor:
         """What the step's own loss returns, with the chunks in it."""
-        found = self._within(self._loss, *given)
+        if self._loss is None:
+            raise DoesNotApply("a step without a loss of its own has none to put chunks into")
+        loss: torch.Tensor = self._within(self._loss, *given)
         self._check()
-        return found
+        return loss
 
-    def _forward(self, function: Callable[..., Any], *args: Any, **kwargs: Any):
+    def _forward(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         self._n_calls = 0
         found = self._within(function, *args, **kwargs)
         if self._loss is None:
@@ -83,7 +87,7 @@ class InPlace:
         if self._n_calls != 1:
             raise DoesNotApply(f"the loss in chunks was called {self._n_calls} times in a forward, and not once")
 
-    def _within(self, function: Callable[..., Any], *args: Any, **kwargs: Any):
+    def _within(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self._width:
             return function(*args, **kwargs)
         try:
@@ -102,4 +106,7 @@ class InPlace:
 
     def _count(self, *given: Any) -> torch.Tensor:
         self._n_calls += 1
-        return self._chunked(*given)
+        if self._chunked is None:
+            raise DoesNotApply("the model was made without the chunks")
+        loss: torch.Tensor = self._chunked(*given)
+        return loss

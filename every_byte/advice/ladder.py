@@ -22,7 +22,8 @@ def ladder(plain: Ran, singles: list[Ran], run: Run) -> Iterator[Ran]:
     """
     helpful = _helpful([ran for ran in singles if ran.peak_bytes < plain.peak_bytes])
     helpful += [ran for ran in singles if ran.remedies[0].kind == "settings"]
-    now, below = (), plain
+    now: tuple[Remedy, ...] = ()
+    below = plain
     for ran in sorted(helpful, key=lambda one: (one.remedies[0].kind == "settings", not one.keeps_values)):
         (remedy,) = ran.remedies
         if below.fits or not remedy.goes_with(now):

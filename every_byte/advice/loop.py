@@ -72,7 +72,7 @@ def _named(types: set[torch.dtype]) -> str:
     return " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in types))
 
 
-def _part_in_bfloat16(part: Any):
+def _part_in_bfloat16(part: Any) -> Any:
     """A batch, or targets, whose floating-point numbers are bfloat16; None stays."""
     if not callable(part):
         return cast(part, torch.bfloat16)

@@ -11,6 +11,7 @@ from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.step.letters import with_signature
 from every_byte.step.training_step import TrainingStep
 
 from .cross_entropy import NOT_PLAIN, Call, CrossEntropies, InPlace
@@ -105,7 +106,7 @@ def _apply(spec: GPUSpec, step: TrainingStep) -> Changed:
         in_place.put_into(model, model.__dict__.pop("names"))
         return model
 
-    changed.__signature__ = inspect.signature(make)
+    with_signature(changed, inspect.signature(make))
     loss = None if step.loss is None else in_place.loss
     return Changed(replace(written, make=changed, loss=loss), head.lines)
 
@@ -118,9 +119,9 @@ def head_of(step: TrainingStep, spec: GPUSpec) -> Head:
 
     Raises: DoesNotApply where there is none, with the reason.
     """
-    found: list[tuple[str, nn.Module, torch.Tensor]] = []
+    found: list[tuple[str, nn.Linear, torch.Tensor]] = []
 
-    def see(module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+    def see(module: nn.Linear, _args: tuple[Any, ...], output: Any) -> None:
         found.append((names[module], module, output))
 
     model = step._model()
@@ -150,10 +151,12 @@ class _Seen:
     """The calls of F.cross_entropy in a model's step, and whether each is made by a `transformers` model's own loss."""
 
     def __init__(self, model: nn.Module) -> None:
-        self._model, self._calls, self._is_within = model, [], False
-        function = getattr(model, "loss_function", None)
-        if getattr(function, "__name__", "") == "ForCausalLMLoss":
-            model.loss_function = partial(self._within, function)
+        self._model: Any = model
+        self._calls: list[tuple[Call, bool]] = []
+        self._is_within = False
+        function: Any = getattr(model, "loss_function", None)
+        if function is not None and getattr(function, "__name__", "") == "ForCausalLMLoss":
+            model.loss_function = partial(self._within, function)  # type: ignore[assignment]  # a property
 
     def answer(self, call: Call, whole: Callable[[], torch.Tensor]) -> torch.Tensor:
         """What F.cross_entropy would return; the call is noted."""
@@ -162,7 +165,7 @@ class _Seen:
 
     def is_head(self, module: nn.Module) -> bool:
         """Whether a `transformers` model says that it is its head."""
-        return self._model.get_output_embeddings() is module
+        return bool(self._model.get_output_embeddings() is module)
 
     def only_call(self) -> tuple[Call, bool]:
         """The one call that there was.
@@ -179,7 +182,8 @@ class _Seen:
     def _within(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         self._is_within = True
         try:
-            return function(*args, **kwargs)
+            loss: torch.Tensor = function(*args, **kwargs)
+            return loss
         finally:
             self._is_within = False
 
@@ -211,5 +215,5 @@ def _past(node: Any) -> tuple[object, list[Any]]:
     return node, way
 
 
-def _before(node: Any):
+def _before(node: Any) -> Any:
     return node.next_functions[0][0]

@@ -88,18 +88,25 @@ def _made(step: TrainingStep, spec: GPUSpec) -> tuple[type, list[dict[str, Any]]
     """The class of what a function makes of the model's parameters on a GPU, and its groups' settings."""
     with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
         model = step._model().to("cuda", PRECISIONS[step.precision][0])
-        made = step.optimizer([p for p in model.parameters() if p.requires_grad])
+        made = _called(step.optimizer, [p for p in model.parameters() if p.requires_grad])
         groups = getattr(made, "param_groups", [])
         return type(made), [{name: value for name, value in group.items() if name != "params"} for group in groups]
 
 
-def _again(make: Callable[..., Any], lines: str) -> Callable[..., Any]:
+def _called(make: str | Callable[..., Any], parameters: list[nn.Parameter]) -> Any:
+    if isinstance(make, str):
+        raise TypeError(f"an optimizer must be made by a function here: got the name {make!r}.")
+    return make(parameters)
+
+
+def _again(make: str | Callable[..., Any], lines: str) -> Callable[..., Any]:
     """A function that makes an optimizer and then has these lines make another of it."""
 
     def made(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-        names = {"torch": torch, "bitsandbytes": _BITSANDBYTES, "optimizer": make(parameters)}
+        names: dict[str, Any] = {"torch": torch, "bitsandbytes": _BITSANDBYTES, "optimizer": _called(make, parameters)}
         exec(compile(lines, "<the lines of a remedy>", "exec"), names)
-        return names["optimizer"]
+        optimizer: torch.optim.Optimizer = names["optimizer"]
+        return optimizer
 
     return made
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
+from every_byte.step.letters import with_signature
 from every_byte.step.training_step import TrainingStep
 
 ORDER = ("precision", "loss", "micro-batches", "optimizer", "step in backward", "regions", "settings")
@@ -94,7 +95,7 @@ def with_lines(step: TrainingStep, lines: str) -> TrainingStep:
         exec(compile(lines, "<the lines of a remedy>", "exec"), {"model": model})
         return model
 
-    changed.__signature__ = inspect.signature(make)
+    with_signature(changed, inspect.signature(make))
     changed.__name__ = getattr(make, "__name__", "a function")
     return replace(step, make=changed)
 

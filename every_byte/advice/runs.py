@@ -17,6 +17,7 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.progress import at_work, tell
 from every_byte.remedies.operations import FlopCounter
 from every_byte.report.fits import fits_on, settings_of
+from every_byte.step.letters import with_signature
 from every_byte.step.training_step import TrainingStep
 
 from .remedy import Remedy, n_statements, name_of, together
@@ -110,7 +111,7 @@ def flops_of_a_step(step: TrainingStep, spec: GPUSpec) -> int:
     """What one step computes, on the kernels that the GPU takes. Source: every_byte.remedies.operations.FlopCounter."""
     with SimulatedGPU(spec, cuda=True), FlopCounter() as counter:
         step.train(1)
-    return counter.total
+    return int(counter.total)
 
 
 def made_once(step: TrainingStep) -> TrainingStep:
@@ -118,7 +119,8 @@ def made_once(step: TrainingStep) -> TrainingStep:
 
     A run moves its copy's parameters away, and changes none of them in place: they can be shared.
     """
-    make, made = step.make, {}
+    make = step.make
+    made: dict[tuple[tuple[str, int], ...], nn.Module] = {}
 
     def changed(**letters: int) -> nn.Module:
         key = tuple(sorted(letters.items()))
@@ -129,7 +131,7 @@ def made_once(step: TrainingStep) -> TrainingStep:
         own = {id(p): nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}
         return deepcopy(model, own | {id(buffer): buffer.detach() for buffer in model.buffers()})
 
-    changed.__signature__ = inspect.signature(make)
+    with_signature(changed, inspect.signature(make))
     changed.__name__ = getattr(make, "__name__", "a function")
     return replace(step, make=changed)
 

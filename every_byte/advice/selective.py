@@ -16,6 +16,7 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.remedies.operations import Region, record
 from every_byte.remedies.optimal_policy import optimal
 from every_byte.remedies.policies import Plan
+from every_byte.step.letters import with_signature
 from every_byte.step.training_step import TrainingStep
 from every_byte.units import short
 
@@ -128,7 +129,7 @@ def recorded_regions(step: TrainingStep, spec: GPUSpec) -> list[Recorded]:
     def changed(**letters: int) -> nn.Module:
         return watched(make(**letters))
 
-    changed.__signature__ = inspect.signature(make)
+    with_signature(changed, inspect.signature(make))
     with quiet(), SimulatedGPU(spec_with_room(spec), cuda=True):
         replace(step, make=changed, micro_batches=1, optimizer="none").train(1)
     if not recorder.found:
@@ -149,7 +150,7 @@ class _Recorder:
     def watch(self, path: str, module: nn.Module) -> None:
         forward = module.forward
 
-        def watched(*args: Any, **kwargs: Any):
+        def watched(*args: Any, **kwargs: Any) -> Any:
             self.is_shared |= path in self._called
             self._called.add(path)
             self._note(path, module, forward, args, kwargs)

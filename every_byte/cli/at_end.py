@@ -49,7 +49,7 @@ class AtEnd:
         """Print a text to the standard error that the process began with."""
         self._error.say(text)
 
-    def try_to(self, doing: str, what: str, do: Callable[[], object]):
+    def try_to(self, doing: str, what: str, do: Callable[[], object]) -> Any:
         """Do one of several things; if it fails, `say_failures` says what was not written, and None is returned."""
         try:
             with at_work():
@@ -146,7 +146,8 @@ class AtEnd:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """What the program has set up to happen later does not happen meanwhile; Ctrl-C alone does."""
-    for stream in {id(s): s for s in (getattr(sys, name, None) for name in _STREAMS)}.values():
+    streams: list[Any] = [getattr(sys, name, None) for name in _STREAMS]
+    for stream in {id(stream): stream for stream in streams}.values():
         with suppress(Exception):  # closed, or none of Python's
             stream.flush()
     sys.settrace(None)
@@ -154,7 +155,8 @@ def _undisturbed() -> Iterator[None]:
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSIONS))
     with ExitStack() as undo:
         quiet = [*ENDING, *([signal.SIGPIPE] if hasattr(signal, "SIGPIPE") else [])]
-        for number, handler in [*((each, signal.SIG_IGN) for each in quiet), (signal.SIGINT, None)]:
+        handlers: list[tuple[int, Any]] = [*((each, signal.SIG_IGN) for each in quiet), (signal.SIGINT, None)]
+        for number, handler in handlers:
             with suppress(ValueError, OSError, TypeError):  # not the main thread; a handler that is none of Python's
                 before = signal.getsignal(number)
                 if handler is None and before != signal.SIG_IGN:

@@ -12,6 +12,7 @@ from every_byte.gpu.live.gpu import LIVE, LiveGPU
 from every_byte.gpu.memory.environment import ALLOCATOR
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import spec_here
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 
 from .program import Program
@@ -174,7 +175,7 @@ def program_of(options: argparse.Namespace) -> Program:
     return program
 
 
-def gpu_of(options: argparse.Namespace):
+def gpu_of(options: argparse.Namespace) -> GPU:
     """The GPU, not yet entered.
 
     Raises: ValueError for a GPU, a rank or a version that there is not, and for settings that cannot be read;

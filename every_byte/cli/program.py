@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any
 
 from every_byte.gpu.cuda.frames import shows_all_frames, trim
+from every_byte.step.training import is_enough
 from every_byte.terminal import first_line
 
 from . import sources
@@ -88,7 +90,7 @@ class Program:
         What it raises is printed as Python prints it, without what lies below the program.
         """
         ended = self._run()
-        _last(threading._shutdown)  # threads that are no daemons: what they do is part of the program
+        _last(threading._shutdown)  # type: ignore[attr-defined]  # threads that are no daemons are part of the program
         return ended
 
     def _run(self) -> Ended:
@@ -108,7 +110,7 @@ class Program:
         main.__dict__.update(__builtins__=builtins, __cached__=None, __spec__=None, __package__=None)
         if self.is_module:
             sys.path[0] = os.getcwd()
-            _, spec, code = runpy._get_module_details(self.name)
+            _, spec, code = runpy._get_module_details(self.name)  # type: ignore[attr-defined]  # private: what `python -m` calls
             path, says = spec.origin, {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}
         else:
             path = os.path.abspath(self.name)
@@ -190,7 +192,7 @@ def _near(path: Path) -> str:
 
 def _exited(exit_: SystemExit) -> Ended:
     """What `sys.exit(...)` says: nothing and 0 are well, a number is the code, anything else is printed."""
-    if getattr(exit_, "is_enough", False):
+    if is_enough(exit_):
         return Ended(0, "stopped where the next step would have begun", is_enough=True)
     code: object
     try:
@@ -202,9 +204,10 @@ def _exited(exit_: SystemExit) -> Ended:
     if isinstance(code, int):
         is_a_long = -(1 << 63) <= code < 1 << 63
         return Ended(code & 0xFF if is_a_long else 0xFF, f"the program called sys.exit({first_line(code)})")
+    stream: Any = getattr(sys, "stderr", None) or sys.__stderr__
     for text in (code, "\n"):
         with suppress(BaseException):  # as Python: a text that cannot be had is left out
-            (getattr(sys, "stderr", None) or sys.__stderr__).write(str(text))
+            stream.write(str(text))
     text = first_line(code)
     if isinstance(code, str):
         text = f"'{text if code.strip() else ''}'"

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from every_byte.snapshots.files import opened
@@ -60,7 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _written(options: argparse.Namespace, told: Told) -> Iterator[str]:
     """Write the files; one that cannot be written keeps no other from it, and gives a sentence."""
-    writing = {"html": lambda: html_of(told), "json": lambda: json_of(told.to_json(), indent=1)}
+    writing: dict[str, Callable[[], str]] = {
+        "html": lambda: html_of(told),
+        "json": lambda: json_of(told.to_json(), indent=1),
+    }
     for name, content in writing.items():
         if (path := getattr(options, name)) is not None:
             try:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 
 from every_byte.gpu.cuda.frames import shows_all_frames
 from every_byte.gpu.cuda.ranks import PRETENDING
@@ -127,10 +128,10 @@ class _Report(AtEnd):
         )
 
     def _write_files(self, report: Report | None) -> None:
-        of_report = {
-            "html": lambda path: report.save(path),
-            "json": lambda path: write_whole(path, json_of(report.to_json(), indent=1)),
-        }
+        of_report: dict[str, Callable[[Path], object]] = {}
+        if report is not None:
+            of_report["html"] = report.save
+            of_report["json"] = lambda path: write_whole(path, json_of(report.to_json(), indent=1))
         of_trace = {
             "trace": lambda path: write_whole(path, _events_as_json(self._gpu.trace)),
             "viz": lambda path: self._gpu.trace.save_memory_viz(path),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import index
-from typing import Any, Protocol
+from typing import Protocol
 
 from every_byte.formula.formula import Comparison, Formula
 from every_byte.report.render.markup import element
@@ -13,6 +13,8 @@ from every_byte.units import exact
 
 from .conditions import Condition
 from .derive import PRESENCE
+from .forms import Form
+from .kernels import KernelForm
 from .keys import Key, Moment
 from .pieces import Pieces
 from .polynomials import Point
@@ -136,11 +138,11 @@ class ClosedForm:
         table = Sample(point, account.report.trace, self.stages).at(moment, is_alike=self.is_alike)
         held = table.n_bytes if table else {}
         names = term_names([*forms, *(key for key in held if key not in forms)])
-        rows: dict[str, list[int]] = {}
+        rows: dict[str, tuple[int, int]] = {}
         for key in names:
-            row = rows.setdefault(names[key], [0, 0])
-            row[0] += int(forms[key].at(point)) if key in forms else 0
-            row[1] += held.get(key, 0)
+            predicted, there = rows.get(names[key], (0, 0))
+            predicted += int(forms[key].at(point)) if key in forms else 0
+            rows[names[key]] = predicted, there + held.get(key, 0)
         return Comparison(f"{self.title}: {moment}", tuple((name, *row) for name, row in rows.items()))
 
     # which form holds where
@@ -148,15 +150,16 @@ class ClosedForm:
     def _highest(self, letters: Mapping[str, int]) -> tuple[Moment, int]:
         point = self._point(letters)
         present = {m: forms for m, forms in self.moments.items() if forms[PRESENCE].value(point)}
-        found = {moment: held_at(forms, point) for moment, forms in present.items()}
-        unknown = [moment for moment, table in found.items() if table is None]
+        tables = {moment: held_at(forms, point) for moment, forms in present.items()}
+        found = {moment: sum(table.values()) for moment, table in tables.items() if table is not None}
+        unknown = [moment for moment in tables if moment not in found]
         if unknown or not found:
             where = ", ".join(f"{x}={n}" for x, n in zip(self.letters, point, strict=True))
             raise ValueError(f"a form must have been found: none was for {where}, {unknown[0] if unknown else ''}.")
-        moment = max(found, key=lambda moment: sum(found[moment].values()))
-        return moment, sum(found[moment].values())
+        moment = max(found, key=found.__getitem__)
+        return moment, found[moment]
 
-    def _here(self, moment: Moment, point: Point) -> dict[str, Any]:
+    def _here(self, moment: Moment, point: Point) -> dict[Key, Form | KernelForm]:
         forms = ((key, pieces.form(point)) for key, pieces in self.moments[moment].items() if key != PRESENCE)
         return {key: form for key, form in forms if form is not None and not form.is_zero}
 

@@ -12,6 +12,9 @@ from .polynomials import Point
 DIVISORS = (2, 4, 8, 16, 32, 64, 128, 256)
 MOST_LETTERS = 3
 
+Holds = Callable[[Point], bool | None]
+"""Whether something is so at a point; None where that cannot be run."""
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -82,9 +85,7 @@ def separating(letters: Sequence[str], inside: Sequence[Point], outside: Sequenc
             yield from _divided(ratio, inside, outside)
 
 
-def at_a_change(
-    letters: Sequence[str], before: Point, after: Point, holds: Callable[[Point], bool | None]
-) -> Iterator[Condition]:
+def at_a_change(letters: Sequence[str], before: Point, after: Point, holds: Holds) -> Iterator[Condition]:
     """The conditions on the one letter in which two points differ, one of which `holds`, and one does not."""
     place = changed_place(before, after)
     ratio = Ratio(tuple(letters), (place,))
@@ -132,9 +133,7 @@ def _divided(ratio: Ratio, inside: Sequence[Point], outside: Sequence[Point]) ->
                 yield each
 
 
-def sharpened(
-    condition: Condition, points: Sequence[Point], ends: Sequence[range], holds: Callable[[Point], bool | None]
-) -> Condition:
+def sharpened(condition: Condition, points: Sequence[Point], ends: Sequence[range], holds: Holds) -> Condition:
     """The same with the very number at which it begins, as far as there are points with a product beside it.
 
     `ends` are the values that each letter may take, of which one that may not be changed has none. `holds` runs a point
@@ -172,9 +171,7 @@ def _with_product(ratio: Ratio, near: Point, product: int, ends: Sequence[range]
     return None
 
 
-def _bisected(
-    condition: Condition, near: Point, i: int, below: int, beyond: int, holds: Callable[..., bool]
-) -> tuple[int, int]:
+def _bisected(condition: Condition, near: Point, i: int, below: int, beyond: int, holds: Holds) -> tuple[int, int]:
     """A smaller gap: by changing one letter of a point below it."""
     others = int(condition.ratio(near)) // near[i]
     while True:

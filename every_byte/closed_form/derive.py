@@ -5,6 +5,7 @@ some size on (see `search.py`), or what a kernel takes for itself, by its grid (
 """
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -108,7 +109,8 @@ class Derivation:
         if not missing:
             return forms
         polynomials = self._even.polynomials(missing)
-        polynomials[PRESENCE] = plain(Polynomial.of({(0,) * len(self.ranges.letters): 1}), self.ranges.letters)
+        always = Polynomial.of({(0,) * len(self.ranges.letters): Fraction(1)})
+        polynomials[PRESENCE] = plain(always, self.ranges.letters)
         self._search.sizes = self._sizes(moment)
         for key, value in missing.items():
             form = polynomials.get(key)

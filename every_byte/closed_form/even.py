@@ -38,7 +38,8 @@ class Even:
         monomials = {key: self._monomials(value) for key, value in values.items()}
         found = {}
         for key, value in values.items():
-            form = None if monomials[key] is None else self._solved(monomials[key], value)
+            of_key = monomials[key]
+            form = None if of_key is None else self._solved(of_key, value)
             if form is not None:
                 found[key] = form
         return found
@@ -71,8 +72,8 @@ class Even:
             degrees.append(n)
         apart = set()
         for i, j, *four in self._pairs:
-            values = [value(sample) for sample in (*four, self.origin)]
-            if None not in values and values[0] - values[1] - values[2] + values[3] == 0:
+            values = [n for sample in (*four, self.origin) if (n := value(sample)) is not None]
+            if len(values) == 4 and values[0] - values[1] - values[2] + values[3] == 0:
                 apart.add(frozenset((i, j)))
         n = len(degrees)
         together = [pair for i in range(n) for j in range(i) if (pair := frozenset((i, j))) not in apart]

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.progress import at_work
@@ -10,7 +9,7 @@ from every_byte.step.training_step import TrainingStep
 
 from .closed_form import Check, ClosedForm, held_at
 from .derive import PRESENCE, Derivation
-from .keys import Moment
+from .keys import Key, Moment
 from .samples import Sample, Samples
 
 MOST_ROUNDS = 8
@@ -93,12 +92,13 @@ def _check(derivation: Derivation, sample: Sample, moment: Moment | None) -> Che
     held = derivation.held(sample, own) or {}
     forms = derivation.forms.get(own)
     predicted = held_at(forms, sample.point) if forms else None
-    is_met = predicted == {key: n for key, n in held.items() if n} and bool(forms[PRESENCE].value(sample.point))
+    is_there = bool(forms and forms[PRESENCE].value(sample.point))
+    is_met = predicted == {key: n for key, n in held.items() if n} and is_there
     others = [] if moment else [f for m, f in derivation.forms.items() if m != own and f[PRESENCE].value(sample.point)]
     higher = [other for f in others if (other := _total(held_at(f, sample.point))) is None or other > sample.peak_bytes]
     letters = dict(zip(derivation.samples.letters, sample.point, strict=True))
     return Check(letters, str(own), _total(predicted), sum(held.values()), is_met and not higher)
 
 
-def _total(held: dict[str, Any] | None) -> int | None:
+def _total(held: Mapping[Key, int] | None) -> int | None:
     return None if held is None else sum(held.values())

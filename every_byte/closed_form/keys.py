@@ -120,7 +120,8 @@ def instances(trace: Trace, mark: str, stages: Stages = frozenset()) -> Instance
     Counts: what a kernel takes for itself belongs to the tensor before it; of these, the one with the most requested.
     """
     found: Instances = {}
-    n_marks, last = 0, {}
+    n_marks = 0
+    last: dict[int, Any] = {}
     for position, total, event in totals(trace):
         if event.action == "mark":
             n_marks += event.name == mark
@@ -141,7 +142,7 @@ def instances(trace: Trace, mark: str, stages: Stages = frozenset()) -> Instance
 
 def peak_of(found: Instances) -> tuple[Moment, int]:
     """The moment at which most is requested, and how much: the first of equals, counted from the nearer ends."""
-    best, peak = (-1, 0), None
+    best, peak = (-1, 0), Moment("", "", "", "", "")
     for moment, steps in found.items():
         for step in steps:
             for i, module in enumerate(step):
@@ -165,7 +166,7 @@ def place_of(found: Instances, moment: Moment) -> int | None:
     return max(there, key=lambda item: (item[1], -item[0]))[0] if there else None
 
 
-def _item(sequence: list[Any], i: int):
+def _item(sequence: list[Any], i: int) -> Any:
     return sequence[i] if -len(sequence) <= i < len(sequence) else None
 
 

@@ -73,18 +73,19 @@ class Sample:
             return None
         made_at = table.made_at.get(key, table.position - 1)
         i = bisect_right(self.calls, made_at) - 1
-        call = self.trace.calls[self.calls[i]] if i >= 0 else None
+        call: Called | None = (self.trace.calls or {})[self.calls[i]] if i >= 0 else None
         return call if call and call.func.name().removeprefix("aten::") == key.name else None
 
     @cached_property
     def calls(self) -> list[int]:
         """How many events came before each call that was noted."""
-        return sorted(self.trace.calls)
+        return sorted(self.trace.calls or {})
 
     @cached_property
     def kinds(self) -> frozenset[Key]:
         """The kinds of rows at the end of forward: two runs with the same ran the same kernels."""
-        return frozenset(key.alike for key in self.at(at_mark(END_OF_FORWARD), is_alike=True).n_bytes)
+        table = self.at(at_mark(END_OF_FORWARD), is_alike=True)
+        return frozenset(key.alike for key in table.n_bytes) if table else frozenset()
 
     def _position(self, moment: Moment) -> int | None:
         if moment == at_mark(END_OF_FORWARD):
@@ -108,7 +109,13 @@ class Samples:
         self.stages: Stages = frozenset()
         self._passes_over = False
 
-    def __iter__(self):
+    def run(self, point: Point) -> Sample:
+        """The run at a point that the program does take. Raises: ValueError where it does not."""
+        if (sample := self.at(point)) is None:
+            raise ValueError(f"a point must be one that the program takes: got {point}, {self.refused.get(point)}.")
+        return sample
+
+    def __iter__(self) -> Iterator[Sample]:
         return iter(list(self._found.values()))
 
     def __len__(self) -> int:

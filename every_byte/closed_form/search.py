@@ -75,7 +75,8 @@ class Search:
 
     def drawn(self, n: int, ranges: sizes.Ranges, conditions: Sequence[Condition] = ()) -> list[Sample]:
         """The same within ranges, and whether or not runs are at their limit."""
-        known, found = {sample.point for sample in self._samples} | self._samples.refused.keys(), []
+        known = {sample.point for sample in self._samples} | self._samples.refused.keys()
+        found: list[Sample] = []
         most_refused = len(self._samples.refused) + MOST_REFUSED_AT_ONCE
         for point in islice(sizes.any_points(ranges, self._draw), MOST_DRAWN):
             if len(found) == n or len(self._samples.refused) >= most_refused:
@@ -125,7 +126,7 @@ class Search:
     def _of_some(self, points: list[Point], values: list[int]) -> Iterator[Form]:
         """Forms of the samples that are the smallest, or the largest, in one letter."""
         for i in range(len(self._samples.letters)):
-            order = sorted(range(len(points)), key=lambda j, i=i: points[j][i])
+            order = sorted(range(len(points)), key=[point[i] for point in points].__getitem__)
             for n in {len(order) // 4, len(order) // 2}:
                 for chosen in (order[:n], order[-n:]):
                     form = guessed(self._samples.letters, [points[j] for j in chosen], [values[j] for j in chosen])
@@ -199,7 +200,8 @@ class Search:
 
 
 def _seen(samples: Sequence[Sample], value: Value) -> tuple[list[Point], list[int]]:
-    return [sample.point for sample in samples], [value(sample) for sample in samples]
+    seen = [(sample.point, n) for sample in samples if (n := value(sample)) is not None]
+    return [point for point, _ in seen], [n for _, n in seen]
 
 
 def _n_met(form: Form, points: Sequence[Point], values: Sequence[int]) -> int:

@@ -122,12 +122,12 @@ def _end(samples: Samples, i: int, high: int) -> tuple[int, tuple[int, str] | No
 def origin_of(samples: Samples, ranges: Ranges) -> Sample:
     """The even point from which lines are drawn: the base with its free letters rounded up to whole units."""
     point = tuple(values[0] for values in ranges.values)
-    return samples.at(point) or samples.at(samples.base)
+    return samples.at(point) or samples.run(samples.base)
 
 
 def line(samples: Samples, ranges: Ranges, origin: Point, i: int, n: int = N_ON_A_LINE) -> list[Sample]:
     """So many runs of the same kernels that differ in one letter, the origin among them, if there are so many."""
-    found = [samples.at(origin)]
+    found = [samples.run(origin)]
     for value in ranges.values[i]:
         if len(found) == n:
             break
@@ -139,7 +139,7 @@ def line(samples: Samples, ranges: Ranges, origin: Point, i: int, n: int = N_ON_
 def like(samples: Samples, origin: Point, point: Point) -> Sample | None:
     """The run at a point, if it runs the kernels of the origin's; else None."""
     sample = samples.at(point)
-    return sample if sample is not None and sample.kinds == samples.at(origin).kinds else None
+    return sample if sample is not None and sample.kinds == samples.run(origin).kinds else None
 
 
 def pairs(samples: Samples, ranges: Ranges, origin: Point) -> Iterator[tuple[int, int, Sample, Sample, Sample]]:

@@ -44,14 +44,15 @@ def formula_of(title: str, forms: Mapping[Key, Form | KernelForm], point: Point)
 
     What a kernel takes for itself by its grid stands as the number that it is at this point.
     """
-    forms = {key: _as_form(form, point) for key, form in forms.items()}
-    names = term_names(forms)
+    plain_forms = {key: _as_form(form, point) for key, form in forms.items()}
+    names = term_names(plain_forms)
     groups: dict[str, list[Key]] = {}
-    for key in forms:
+    for key in plain_forms:
         groups.setdefault(names[key], []).append(key)
     order = list(CATEGORIES)
     in_order = sorted(groups, key=lambda name: _rank(groups[name][0].category, order))
-    return Formula(title, tuple(_term(name, [forms[key] for key in groups[name]], groups[name]) for name in in_order))
+    terms = (_term(name, [plain_forms[key] for key in groups[name]], groups[name]) for name in in_order)
+    return Formula(title, tuple(terms))
 
 
 def _as_form(form: Form | KernelForm, point: Point) -> Form:

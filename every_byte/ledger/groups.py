@@ -153,7 +153,8 @@ class LedgerChange(_Table):
         unmodelled: tuple[str, ...] = (),
         values_read: tuple[str, ...] = (),
     ) -> None:
-        self.title, self.columns, self.unmodelled, self.values_read = title, ("category",), unmodelled, values_read
+        self.columns: tuple[str, ...] = ("category",)
+        self.title, self.unmodelled, self.values_read = title, unmodelled, values_read
         earlier, later = tuple(earlier), tuple(later)
         identity = _identity if same_trace else _description
         self.gone, self.appeared = _without(earlier, later, identity), _without(later, earlier, identity)

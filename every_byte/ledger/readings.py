@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from every_byte.gpu.protocol import GPU
@@ -113,7 +113,7 @@ class Log:
         self._trace: Trace | None = getattr(gpu, "trace", None)
         self._rows: list[Reading] = []
 
-    def labelled(self, label: str):
+    def labelled(self, label: str) -> AbstractContextManager[None]:
         """Whatever is allocated in this block of code is marked as made in it."""
         return self._trace.in_phase(label) if self._trace is not None else nullcontext()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.autograd.graph import Node
@@ -158,7 +159,7 @@ def _slots(kind: type, node: Node) -> tuple[str, ...]:
     return _SLOTS[kind]
 
 
-def _unless_freed(node: Node, slot: str, attribute: str):
+def _unless_freed(node: Node, slot: str, attribute: str) -> Any:
     try:
         return getattr(node, attribute)
     except RuntimeError as error:

@@ -72,7 +72,7 @@ class Trace:
     emptied: list[int] = field(default_factory=list, repr=False, compare=False, kw_only=True)
     look: Callable[..., None] | None = field(default=None, repr=False, compare=False)
     n_found: int = field(default=0, repr=False, compare=False)
-    calls: dict[int, tuple[Any, ...]] | None = field(default=None, repr=False, compare=False, kw_only=True)
+    calls: dict[int, Any] | None = field(default=None, repr=False, compare=False, kw_only=True)
     allocator_settings: dict[str, Any] | None = field(default=None, repr=False, compare=False, kw_only=True)
     names: ModuleNames | None = field(default=None, repr=False, compare=False, kw_only=True)
     _attributed: tuple[tuple[int, int], Attribution] | None = field(default=None, init=False, repr=False, compare=False)

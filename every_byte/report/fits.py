@@ -88,13 +88,17 @@ class Fits:
         return self.basis in (UP_TO_A_REFUSAL, UP_TO_AN_ERROR)
 
 
+ON_PYPI = tuple(card for card in SPECS.values() if card.compiled_for)
+"""The GPUs on which PyTorch's builds run."""
+
+
 def fits_on(
     trace: Trace,
     steps: Sequence[Step],
     own: GPUSpec,
     refused_at: int | None = None,
     settings: AllocatorSettings | None = None,
-    others: Iterable[GPUSpec] = tuple(spec for spec in SPECS.values() if spec.compiled_for),
+    others: Iterable[GPUSpec] = ON_PYPI,
 ) -> Fits:
     """Whether the requests of a run fit on its own GPU, and on each of `others`, all that PyTorch's builds run on.
 

@@ -112,9 +112,9 @@ def _next_in_common(ours: list[int], theirs: list[int], one: int, other: int) ->
                 places.setdefault(tuple(theirs[there : there + n]), there)
         best = None
         for here in range(one, min(one + window, len(ours) - LEAST_IN_A_ROW + 1)):
-            there = places.get(tuple(ours[here : here + IN_A_ROW]))  # at its end fewer
-            if there is not None and (best is None or here + there < sum(best)):
-                best = here, there
+            same = places.get(tuple(ours[here : here + IN_A_ROW]))  # at its end fewer
+            if same is not None and (best is None or here + same < sum(best)):
+                best = here, same
         if best is not None:
             return best
         if one + window >= len(ours) and other + window >= len(theirs):

@@ -27,7 +27,7 @@ def opened(path: Path, most_mib: int) -> dict[str, Any]:
         )
     most_bytes = most_mib * MiB
     try:
-        snapshot = load(path, most_bytes)
+        snapshot: dict[str, Any] = load(path, most_bytes)
         check(snapshot, most_bytes)
     except (TooLarge, TooMany) as error:
         raise ValueError(f"{error} Allow more MiB: --most-mib {4 * most_mib or MOST_MIB}.") from None

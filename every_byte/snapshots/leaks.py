@@ -60,7 +60,8 @@ def leaks_of(history: History, steps: Steps) -> list[Leak]:
 
 def _growth(history: History, span: Span) -> dict[tuple[str, str], tuple[int, int]]:
     """By line and operator what a step made and left, less what it freed of those that it found; and how many."""
-    left, freed = defaultdict(Counter), defaultdict(Counter)
+    left: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+    freed: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
     for position in range(span.begin, span.end):
         each = history.of_entry[position]
         if each is None:

@@ -42,8 +42,8 @@ def steps_of(history: History) -> Steps:
 
 def _of_annotations(history: History) -> list[tuple[int, int]]:
     """For each optimizer's step the numbers of the first event in it and of the first one behind it."""
-    times = [entry.get("time_us") for entry in history.entries]
-    if None in times or times != sorted(times):
+    times: list[int] = [entry.get("time_us", -1) for entry in history.entries]
+    if -1 in times or times != sorted(times):
         return []
     found, begun = [], {}
     for one in sorted(history.annotations, key=lambda one: one["time_us"]):

@@ -59,19 +59,19 @@ def numbers(*sizes: str | int, dtype: torch.dtype = torch.float32) -> Sized:
     return Sized(sizes, dtype)
 
 
-def made(batch: Any, letters: Mapping[str, int]):
+def made(batch: Any, letters: Mapping[str, int]) -> Any:
     """A batch of `Sized` and tensors, in dicts, lists and tuples; what a function of the letters returns is one too."""
     if isinstance(batch, Sized):
         return batch.made(letters)
     return _each(batch, lambda part: made(part, letters))
 
 
-def moved(batch: Any, device: torch.device | str):
+def moved(batch: Any, device: torch.device | str) -> Any:
     """The same, with each tensor on a device."""
     return batch.to(device) if isinstance(batch, torch.Tensor) else _each(batch, lambda part: moved(part, device))
 
 
-def cast(batch: Any, dtype: torch.dtype):
+def cast(batch: Any, dtype: torch.dtype) -> Any:
     """The same, made or not, with its floating-point numbers in another type."""
     if isinstance(batch, Sized):
         return replace(batch, dtype=dtype) if batch.below is None else batch
@@ -80,7 +80,7 @@ def cast(batch: Any, dtype: torch.dtype):
     return _each(batch, lambda part: cast(part, dtype))
 
 
-def unfilled(batch: Any):
+def unfilled(batch: Any) -> Any:
     """The same, with zeros for its floating-point numbers, for which the host needs no room, however many there are."""
     return replace(batch, is_filled=False) if isinstance(batch, Sized) else _each(batch, unfilled)
 
@@ -94,7 +94,7 @@ def letters_of(batch: Any) -> set[str]:
     return found
 
 
-def _each(batch: Any, change: Callable[..., Any]):
+def _each(batch: Any, change: Callable[..., Any]) -> Any:
     if isinstance(batch, Mapping):
         return {name: change(part) for name, part in batch.items()}
     if isinstance(batch, list | tuple):

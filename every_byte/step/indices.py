@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import nn
@@ -21,7 +20,7 @@ def watched_indices(model: nn.Module) -> Iterator[None]:
     """
     paths = {module: path for path, module in model.named_modules() if isinstance(module, nn.Embedding)}
 
-    def looking(original: Callable[..., Any]):
+    def looking(original: Callable[[nn.Embedding, torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
         def forward(self: nn.Embedding, input: torch.Tensor) -> torch.Tensor:
             if self in paths:
                 _look_up(paths[self], self.num_embeddings, input)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 
 def arguments(function: Callable[..., Any]) -> set[str]:
@@ -11,7 +11,10 @@ def arguments(function: Callable[..., Any]) -> set[str]:
     return {name for name, one in inspect.signature(function).parameters.items() if one.kind not in kinds}
 
 
-def called_with(function: Callable[..., Any], letters: Mapping[str, int]):
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def called_with(function: Callable[..., Any], letters: Mapping[str, int]) -> Any:
     """What a function returns that has some of the letters as arguments.
 
     Raises: ValueError for one without a value.
@@ -57,7 +60,7 @@ def of_letters(
     return with_signature(made, inspect.Signature(letters))
 
 
-def with_signature(function: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
+def with_signature(function: F, signature: inspect.Signature) -> F:
     """The same function, which says that it takes these arguments."""
     vars(function)["__signature__"] = signature
     return function

@@ -16,6 +16,7 @@ from every_byte.ledger.trace import Trace
 from every_byte.report.roots import look_for
 from every_byte.report.steps import Step
 
+_ENOUGH = "_every_byte_is_enough"
 MOST_STOPS = 3
 """A program may catch what ends it, by a bare `except:`; after so many times it is ended for good."""
 
@@ -24,13 +25,18 @@ def _never() -> None:
     """Nobody insists."""
 
 
+def is_enough(exit_: SystemExit) -> bool:
+    """Whether this is what `enough` made."""
+    return getattr(exit_, _ENOUGH, False) is True
+
+
 def enough() -> SystemExit:
     """What ends a program that has trained for as many steps as were asked for, with exit code 0.
 
     It is a plain SystemExit, by which threads end without a word.
     """
     exit_ = SystemExit(0)
-    exit_.is_enough = True
+    setattr(exit_, _ENOUGH, True)
     return exit_
 
 
@@ -103,8 +109,8 @@ class Training:
             look_for(roots, module)
             self._n_roots = len(roots)
 
-    def _seeing_backward(self, original: Callable[..., Any]):
-        def run_backward(*args: Any, **kwargs: Any):
+    def _seeing_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def run_backward(*args: Any, **kwargs: Any) -> Any:
             if not self._has_begun and torch._C._current_graph_task_id() == -1:
                 self._begin()
             return original(*args, **kwargs)

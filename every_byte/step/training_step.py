@@ -146,11 +146,12 @@ class TrainingStep:
         """The loss of a batch on a device, or on whatever "cuda" is, where a model goes for it."""
         model.to(device, PRECISIONS[self.precision][0])
         batch, targets = self._given(device)
-        return self._forward(model, batch, targets, device)[1]
+        loss: torch.Tensor = self._forward(model, batch, targets, device)[1]
+        return loss
 
     def _model(self) -> nn.Module:
         with _repeatable(), undrawn():
-            model = called_with(self.make, self.letters)
+            model: nn.Module = called_with(self.make, self.letters)
         return model if model.training else model.train()  # parts that were set to evaluate stay so
 
     def _train(
@@ -178,7 +179,7 @@ class TrainingStep:
             model.zero_grad()
             at_end_of_step(number)
 
-    def _forward(self, model: nn.Module, batch: Any, targets: Any, device: str | torch.device):
+    def _forward(self, model: nn.Module, batch: Any, targets: Any, device: str | torch.device) -> Any:
         """The output, if it is kept, and the loss."""
         computed = PRECISIONS[self.precision][1]
         with torch.autocast(torch.device(device).type, computed) if computed else nullcontext():
@@ -186,7 +187,7 @@ class TrainingStep:
             loss = self._loss(output, batch if self.targets is None else targets)
         return output if self.keeps_output else None, loss
 
-    def _output(self, model: nn.Module, batch: Any):
+    def _output(self, model: nn.Module, batch: Any) -> Any:
         """What a model returns for a batch: a dict's parts by name, a tuple's by place, anything else as the one."""
         try:
             if isinstance(batch, Mapping):
@@ -197,7 +198,7 @@ class TrainingStep:
                 error.add_note("All parts of the batch go to the model: give what the loss alone takes as targets=….")
             raise
 
-    def _given(self, device: str | torch.device):
+    def _given(self, device: str | torch.device) -> Any:
         """A batch and its targets, on a device; what is computed with is drawn."""
         with nullcontext() if torch.device(device).type == "cpu" else undrawn():
             given = (
@@ -208,12 +209,12 @@ class TrainingStep:
         batch, targets = (self._called(part) if callable(part) else part for part in made)
         return batches.moved(self._in_weights_type(batch), device), batches.moved(targets, device)
 
-    def _in_weights_type(self, part: Any):
+    def _in_weights_type(self, part: Any) -> Any:
         """A batch's floating-point numbers in the type of weights of half precision, as a script has to cast them."""
         weights, computed = PRECISIONS[self.precision]
         return batches.cast(part, weights) if weights in (torch.bfloat16, torch.float16) and not computed else part
 
-    def _called(self, part: Callable[..., Any]):
+    def _called(self, part: Callable[..., Any]) -> Any:
         with _repeatable():
             return batches.made(called_with(part, self.letters), self.letters)
 
@@ -253,13 +254,13 @@ def _letters_of(part: Any) -> set[str]:
     return arguments(part) if callable(part) else batches.letters_of(part)
 
 
-def _with_numbers(part: Any, fixed: Mapping[str, int]):
+def _with_numbers(part: Any, fixed: Mapping[str, int]) -> Any:
     """A batch, or targets, of fewer letters."""
     letters = _letters_of(part)
     if not letters & fixed.keys():
         return part
     if not callable(part):
-        return of_letters(letters - fixed.keys(), lambda **values: batches.made(part, values | fixed), "a batch")
+        return of_letters(letters - fixed.keys(), lambda **values: batches.made(part, {**values, **fixed}), "a batch")
     return with_numbers(part, fixed)
 
 

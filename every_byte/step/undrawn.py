@@ -21,6 +21,9 @@ SMALL = 4096
 
 
 class _Undrawn(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+
     def __torch_dispatch__(
         self, function: Callable[..., Any], types: Any, arguments: Any = (), options: Any = None
     ) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from torch._ops import OpOverload
 
 
 class Called(NamedTuple):
@@ -12,7 +13,7 @@ class Called(NamedTuple):
     `tree` has an int's place in `numbers`; `made` puts both together again.
     """
 
-    func: object
+    func: OpOverload
     tree: object
     numbers: tuple[int, ...]
 

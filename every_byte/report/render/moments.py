@@ -6,7 +6,7 @@ from typing import Any
 
 from every_byte.ledger.running import running
 from every_byte.palette import CATEGORIES
-from every_byte.report.owners import Instant, instants
+from every_byte.report.owners import Instant, Owner, instants
 from every_byte.report.place import name_of, phase_name, step_at
 from every_byte.report.run import Run
 from every_byte.units import exact
@@ -70,7 +70,7 @@ class Moments:
     def _owners(self) -> dict[str, Any]:
         """Each owner once, and for each column whose bytes are the most: [place of an owner, number, …]."""
         names = list(self.timeline.columns)
-        places: dict[str, Any] = {}
+        places: dict[Owner, int] = {}
         at = [
             [item for owner, n in instant.largest for item in (places.setdefault(owner, len(places)), n)]
             for instant in self.instants
