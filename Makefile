@@ -154,10 +154,11 @@ test: $(TEST_STAMP)
 	if [ -n "$$failed" ]; then echo "make test: failed:$$failed (of: $(PARTS))"; exit 1; fi; \
 	echo "make test: passed: $(PARTS)"
 
-# code style, notebooks too
+# code style, notebooks too, and types
 lint: $(TEST_STAMP)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(PY) -m mypy
 
 # one file per module, and the hygiene of notebooks, imports and the repository
 unit: $(TEST_STAMP)

@@ -1,4 +1,4 @@
-"""A program of the reader: whether it fits, where its peak is, who owns it; as text, as JSON, and as a page.
+"""The account of a reader's model: a step of its training, its report, its formula and its advice.
 
 `from every_byte.account import account, hugging_face, numbers, tokens` has what accounts for a model, `read_snapshot`
 what tells of a snapshot of a real GPU.

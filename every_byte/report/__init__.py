@@ -1,1 +1,1 @@
-"""What a run took of a GPU's memory: the figures, and whose they are; `render` shows them."""
+"""The report of a run: where its peak is, who owns it, where it fits, and how far the figures can be trusted."""

@@ -1,1 +1,1 @@
-"""One step of training of a model, run on a simulated GPU."""
+"""Steps of training: of a reader's model on a simulated GPU, and where they end in a program of anybody's."""

@@ -22,7 +22,7 @@ SMALL = 4096
 
 class _Undrawn(TorchDispatchMode):
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # PyTorch annotates none of its modes
 
     def __torch_dispatch__(
         self, function: Callable[..., Any], types: Any, arguments: Any = (), options: Any = None
