@@ -43,7 +43,7 @@ class ModulePaths:
 
     REMEMBERED = 50_000
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.roots = Roots()
         self._thread = _Thread()
         self._remembered: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # a CUDA backward has its own thread

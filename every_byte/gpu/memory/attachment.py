@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 from torch._C import _len_torch_dispatch_stack
 from torch.utils._python_dispatch import (
@@ -13,10 +13,8 @@ from torch.utils._python_dispatch import (
     _push_mode,
 )
 
-from .modes import Mode
-
-if TYPE_CHECKING:
-    from .storages import Memory
+_Mode: TypeAlias = Any
+"""A `modes.Mode`: modes.py, which knows what a memory is, comes behind all that asks here."""
 
 
 class _Thread(threading.local):
@@ -26,17 +24,17 @@ class _Thread(threading.local):
     the operation that comes next: "cuda", "meta", or "" for none."""
 
     def __init__(self) -> None:
-        self.modes: list[Mode] = []
-        self.inherited: list[Mode] = _NONE
+        self.modes: list[_Mode] = []
+        self.inherited: list[_Mode] = _NONE
         self.depth = 0
         self.asked = ""
 
 
-_NONE: list[Mode] = []
+_NONE: list[_Mode] = []
 _thread = this_thread = _Thread()
 
 
-def attached() -> list[Mode]:
+def attached() -> list[_Mode]:
     """The dispatch modes of the simulated GPUs open on this thread, the innermost last.
 
     Autograd hands a backward over to other threads where a GPU's own runs it, or where more than 60 are nested. Those
@@ -45,24 +43,24 @@ def attached() -> list[Mode]:
     return _thread.modes or _thread.inherited or (_of_the_caller() if _len_torch_dispatch_stack() else _NONE)
 
 
-def _of_the_caller() -> list[Mode]:
+def _of_the_caller() -> list[_Mode]:
     opened = (getattr(mode, "opened_among", None) for mode in reversed(_get_current_dispatch_mode_stack()))
     return next((modes for modes in opened if modes), _NONE)
 
 
-def attach(mode: Mode) -> None:
+def attach(mode: _Mode) -> None:
     """Note that a GPU was opened on this thread; its mode knows from now on among which others it is."""
     mode.opened_among = _thread.modes
     _thread.modes.append(mode)
 
 
-def detach(mode: Mode) -> None:
+def detach(mode: _Mode) -> None:
     """Note that a GPU was closed, on the thread that opened it."""
     _thread.modes.remove(mode)
     mode.opened_among = _NONE
 
 
-def lend(mode: Mode) -> bool:
+def lend(mode: _Mode) -> bool:
     """Let a thread that has inherited a mode know, while it is at work and not on the stack itself, what is open.
 
     Returns whether that had to be: then `take_back` ends it.
@@ -114,18 +112,17 @@ def another_mode_is_on() -> bool:
 
     Where PyTorch asks for one, so as not to write into what might be something else, it finds this one on CUDA too.
     """
-    ours: list[object] = [*attached()]
-    return any(mode not in ours for mode in _get_current_dispatch_mode_stack())
+    return any(mode not in attached() for mode in _get_current_dispatch_mode_stack())
 
 
-OPEN_MEMORIES: "set[Memory]" = set()
+OPEN_MEMORIES: set[object] = set()
 """The memories of all simulated GPUs that are open, on whatever thread."""
 
-OPEN_AS_CUDA: list[Mode] = []
+OPEN_AS_CUDA: list[_Mode] = []
 """The dispatch modes of the open GPUs that stand for "cuda", the innermost last."""
 
 
-def standing_for_cuda() -> Mode | None:
+def standing_for_cuda() -> _Mode | None:
     """The dispatch mode of the GPU that "cuda" means here, or None: the innermost on this thread, or on any."""
     if modes := attached():
         return modes[-1] if modes[-1].memory.as_cuda is not None else None

@@ -1,9 +1,15 @@
 """What an operator was called with, as far as its memory depends on it: without its tensors, and called again so."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
+
+Args = Sequence[Any]
+"""What an operator is called with, by position: whatever PyTorch's operators take."""
+
+Kwargs = dict[str, Any]
+"""The same, by name."""
 
 
 class Called(NamedTuple):
@@ -32,7 +38,7 @@ class _Tensor(NamedTuple):
 _Tree: TypeAlias = "_Tensor | _Number | str | float | torch.dtype | None | tuple[_Tree | tuple[object, _Tree], ...]"
 
 
-def described(func: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]) -> Called:
+def described(func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Called:
     """A call, with shapes and strides instead of tensors."""
     numbers: list[int] = []
 

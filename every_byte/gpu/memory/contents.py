@@ -41,7 +41,7 @@ def split(path: str) -> tuple[str, str]:
     return module, name
 
 
-def nodes_of(roots: list[torch.Tensor]) -> list[Node]:
+def nodes_of(roots: Iterable[torch.Tensor]) -> list[Node]:
     """The nodes of an autograd graph that made these tensors."""
     return [x.grad_fn for x in roots if x.grad_fn is not None]
 
