@@ -40,13 +40,13 @@ class Observed(Protocol):
     def in_backward(self, roots: list[torch.Tensor]) -> AbstractContextManager[object]: ...
 
 
-class Observing(Protocol):
-    """An observer, who observes a memory."""
+class WithMemory(Protocol):
+    """An observer, which knows the memory that it observes."""
 
     memory: Observed
 
 
-_Observer = TypeVar("_Observer", bound=Observing)
+_Observer = TypeVar("_Observer", bound=WithMemory)
 
 
 def at_one_instant(method: Callable[Concatenate[_Observer, _P], None]) -> Callable[Concatenate[_Observer, _P], None]:
