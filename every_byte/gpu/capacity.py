@@ -12,6 +12,7 @@ from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.contexts import Doubt
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.trace import Trace
 from every_byte.units import exact
 
@@ -65,8 +66,8 @@ class Fit:
         """The verdict in a few words: `Fits on a100-80gb: 1,024 bytes (1 KiB) to spare`."""
         amount = exact(abs(self.margin_bytes))
         where = f"{self.gpu} with {self.settings}" if self.settings else self.gpu
-        said = f"Fits on {where}: {amount} to spare" if self.fits else f"Does not fit on {where}: {amount} short"
-        return f"{said}{Doubt.of_verdict(self).headline}"
+        verdict = f"Fits on {where}: {amount} to spare" if self.fits else f"Does not fit on {where}: {amount} short"
+        return f"{verdict}{Doubt.of_verdict(self).headline}"
 
     @property
     def reasons(self) -> str:
@@ -105,7 +106,7 @@ class Room:
     reserved_bytes: int = 0
     total_bytes: int = 0
 
-    def note(self, gpu) -> None:
+    def note(self, gpu: GPU) -> None:
         """Look at an open GPU, before its peaks are reset."""
         self.reserved_bytes = max(self.reserved_bytes, gpu.max_memory_reserved())
         self.total_bytes = gpu.mem_get_info()[1]
@@ -129,16 +130,16 @@ def fit(trace: Trace, spec: GPUSpec, *, after: str, until: str, settings: str = 
     run = Requests.of(trace, trace.position(after), trace.position(until), how)
     roomy = run.replay(ROOMY_BYTES, ROOMY_BYTES)
     capacity_bytes, allowed_bytes = room_on(spec, how)
-    found = outcome_on(spec, run, roomy)
-    if found.failed_at is None:
-        needed_bytes, fails_in = found.max_reserved_bytes, ""
+    outcome = outcome_on(spec, run, roomy)
+    if outcome.failed_at is None:
+        needed_bytes, fails_in = outcome.max_reserved_bytes, ""
     else:
-        fails_in = next(e.name for e in trace.events[found.failed_at :] if e.action == "mark")
+        fails_in = next(e.name for e in trace.events[outcome.failed_at :] if e.action == "mark")
         needed_bytes = _least(run, spec.context_bytes, capacity_bytes, roomy.max_reserved_bytes)
-    of_gpu = spec.name, spec.total_bytes, spec.context_bytes
-    of_context = spec.context_range_bytes, hangs_on_context(spec, run, roomy, not fails_in)
-    retried = found.n_retries, fails_in, settings, allowed_bytes, found.in_last_step
-    return Fit(*of_gpu, needed_bytes, *retried, *of_context)
+    return Fit(
+        spec.name, spec.total_bytes, spec.context_bytes, needed_bytes, outcome.n_retries, fails_in, settings,
+        allowed_bytes, outcome.in_last_step, spec.context_range_bytes, hangs_on_context(spec, run, roomy, not fails_in),
+    )  # fmt: skip
 
 
 def room_on(spec: GPUSpec, settings: AllocatorSettings) -> tuple[int, int | None]:
@@ -186,12 +187,12 @@ def _least(run: Requests, context_bytes: int, too_few_bytes: int, enough_bytes: 
         """How many pages are enough, if so many are; else None."""
         allowed_bytes = n_pages * page_bytes
         if run.settings.per_process_memory_fraction < 1:
-            found = run.replay(2 * allowed_bytes, 2 * allowed_bytes, 0.5, at_most)
+            outcome = run.replay(2 * allowed_bytes, 2 * allowed_bytes, 0.5, at_most)
         else:
-            found = run.replay(allowed_bytes, allowed_bytes + context_bytes, 1.0, at_most)
-        if found.failed_at is not None:
+            outcome = run.replay(allowed_bytes, allowed_bytes + context_bytes, 1.0, at_most)
+        if outcome.failed_at is not None:
             return None
-        return n_pages if run.goes_by_capacity else -(-found.max_reserved_bytes // page_bytes)
+        return n_pages if run.goes_by_capacity else -(-outcome.max_reserved_bytes // page_bytes)
 
     further = 1
     while run.goes_by_capacity and passes(high) is None:
@@ -210,11 +211,11 @@ def _largest_that_fails(low: int, high: int, passes: Callable[[int], int | None]
     """
     further = 1
     while high - further > low:
-        found = passes(high - further)
-        if found is None:
+        enough = passes(high - further)
+        if enough is None:
             low = high - further
             break
-        high, further = found, 2 * further
+        high, further = enough, 2 * further
     return _halved(low, high, passes)[0]
 
 
@@ -222,9 +223,9 @@ def _least_that_passes(low: int, high: int, passes: Callable[[int], int | None])
     """The least that passes, between one that fails and one that passes; looked for from `low` in steps that double."""
     further = 1
     while low + further < high:
-        found = passes(low + further)
-        if found is not None:
-            high = found
+        enough = passes(low + further)
+        if enough is not None:
+            high = enough
             break
         low, further = low + further, 2 * further
     return _halved(low, high, passes)[1]
@@ -234,6 +235,6 @@ def _halved(low: int, high: int, passes: Callable[[int], int | None]) -> tuple[i
     """The two neighbours between which it turns, by halving."""
     while high - low > 1:
         middle = (low + high) // 2
-        found = passes(middle)
-        low, high = (middle, high) if found is None else (low, found)
+        enough = passes(middle)
+        low, high = (middle, high) if enough is None else (low, enough)
     return low, high

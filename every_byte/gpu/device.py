@@ -2,16 +2,17 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 
 import torch
 
 from every_byte.gpu.live.gpu import LIVE, LiveGPU, cleared, innermost_live
 from every_byte.gpu.live.machine import this_machine
-from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.environment import Settings
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.specs import SPECS, GPUSpec, find_spec
+from every_byte.gpu.protocol import GPU
 
 from .simulated import SimulatedGPU
 
@@ -19,7 +20,7 @@ _opened = threading.local()
 _settings: ContextVar[Settings] = ContextVar("settings of simulated GPUs", default="")
 
 
-def fresh_gpu(name: str | GPUSpec, *, traced: bool = True):
+def fresh_gpu(name: str | GPUSpec, *, traced: bool = True) -> AbstractContextManager[SimulatedGPU | LiveGPU]:
     """A GPU for one account, as a scope: a simulated one of its own, or for `LIVE` this machine's, `cleared`.
 
     A live one records no trace with `traced=False`, which takes it a few seconds the first time.
@@ -105,7 +106,7 @@ def open_gpu(
     return gpu
 
 
-def current_gpu() -> SimulatedGPU | LiveGPU:
+def current_gpu() -> GPU:
     """The innermost GPU open on this thread: a simulated one, or else the machine's own.
 
     Raises: RuntimeError if there is neither.

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from every_byte.gpu.memory.specs import GPUSpec
 
@@ -47,7 +48,9 @@ class Evidence:
     def of(cls, operators: Iterable[str], spec: GPUSpec) -> "Evidence":
         """The evidence for these operators on this GPU, by the rules that it follows."""
         here = spec.torch_version, architecture_of(spec)
-        held, elsewhere, unrecorded = [], {}, []
+        held: list[str] = []
+        elsewhere: dict[str, tuple[Place, ...]] = {}
+        unrecorded: list[str] = []
         for name in operators:
             places = recorded().get(name, ())
             if here in places:
@@ -72,7 +75,7 @@ class Evidence:
         """Where else what is not held here was recorded: version and architecture, in order."""
         return tuple(sorted({place for places in self.elsewhere.values() for place in places}, key=in_order))
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """As plain JSON, with names in full."""
         return {
             "level": self.level,
@@ -118,7 +121,7 @@ def _nearest(places: Iterable[Place], here: Place) -> tuple[Place, ...]:
     return tuple(sorted(alike or places, key=in_order))
 
 
-def in_order(place: Place) -> tuple:
+def in_order(place: Place) -> tuple[tuple[int, ...], ...]:
     """By version, then by architecture: 2.9 comes before 2.13."""
     return tuple(tuple(map(int, part.split("."))) for part in place)
 

@@ -8,12 +8,14 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from importlib import import_module
 from itertools import count
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.rendezvous import rendezvous
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.specs import GPUSpec
 
 from .patches.gates import GATES
@@ -27,6 +29,7 @@ _LOST = (
     *("remote process exited", "communicator was aborted"),  # NCCL
     *("Timed out", "timed out"),
 )
+_Result = TypeVar("_Result")
 _groups = count()
 _one_at_a_time = threading.RLock()  # a process has one group, and sliders run on another thread than cells
 
@@ -69,15 +72,17 @@ def ranks(n: int | None = None, rank: int = 0) -> Iterator[DeviceMesh]:
             sys.excepthook = hook
 
 
-def by_rank(function: Callable, n: int, gpu: str | GPUSpec = "a100-80gb") -> list:
+def by_rank(
+    function: Callable[[SimulatedGPU, DeviceMesh], _Result], n: int, gpu: str | GPUSpec = "a100-80gb"
+) -> list[_Result]:
     """What `function(gpu, mesh)` returns as each of n ranks in turn, on a fresh simulated GPU each.
 
     Raises: as `ranks`, `SimulatedGPU`, the function.
     """
     results = []
     for rank in range(n):
-        with SimulatedGPU(gpu) as one, ranks(n, rank) as mesh:
-            results.append(function(one, mesh))
+        with SimulatedGPU(gpu) as own, ranks(n, rank) as mesh:
+            results.append(function(own, mesh))
     return results
 
 
@@ -113,7 +118,7 @@ def _join(n: int | None) -> None:
         _take_own_gpu(int(os.environ.get("LOCAL_RANK", 0)))
     with _telling_who_is_lost():
         try:
-            store, rank, world_size = next(dist.rendezvous("env://", timeout=TIMEOUT))
+            store, rank, world_size = next(rendezvous("env://", timeout=TIMEOUT))
         except dist.DistNetworkError as error:
             if "EADDRINUSE" not in str(error):
                 raise
@@ -121,7 +126,7 @@ def _join(n: int | None) -> None:
                 f"MASTER_PORT must be free: got {os.environ['MASTER_PORT']}, which is in use; end what listens there, "
                 "take another port, or start with torchrun --standalone, which finds a free one."
             ) from error
-        store = dist.PrefixStore(f"ranks {next(_groups)}", store)
+        store = torch._C._distributed_c10d.PrefixStore(f"ranks {next(_groups)}", store)
         # what is no tensor goes over gloo on GPUs too, so that no figure of theirs has it
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)

@@ -7,8 +7,9 @@ them, and whether there is room. So one run that had room enough tells how it wo
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from every_byte.gpu.memory.allocator import CachingAllocator, OutOfMemory
+from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.blocks import Block
+from every_byte.gpu.memory.out_of_memory import OutOfMemory
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.ledger.events import Event

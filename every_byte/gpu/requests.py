@@ -92,7 +92,8 @@ class Requests:
     @property
     def peak_bytes(self) -> int:
         """The most that is in use at once, in blocks without a byte to spare."""
-        sizes, now, most = {}, 0, 0
+        sizes: dict[int, int] = {}
+        now = most = 0
         for _, number, n_bytes, _ in (*self.requests, *self.rest):
             if number == _EMPTIED:
                 continue

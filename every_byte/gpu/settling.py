@@ -1,9 +1,13 @@
 """Whether a step that an allocator carries out again and again will bring anything new."""
 
 from operator import itemgetter
+from typing import TypeAlias
 
 from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.blocks import Block, BlockPool
+
+_Layout: TypeAlias = tuple[tuple[object, ...], ...]
+"""Where blocks lie, in a form in which two layouts are equal."""
 
 
 class Settling:
@@ -29,11 +33,11 @@ class Settling:
         self.n_repeats = -1
         self._moving = moving
         self._may_part = may_part
-        self._seen: dict[tuple, int] = {}  # where all lay, and how many retries there had been
+        self._seen: dict[_Layout, int] = {}  # where all lay, and how many retries there had been
         self._n_retries = 0
         self._device_calls: tuple[int, int] | None = None
         self._when_parted: tuple[int, int] | None = None
-        self._seen_in: dict[BlockPool, set[tuple]] = {}
+        self._seen_in: dict[BlockPool, set[_Layout]] = {}
 
     def note(self, live: dict[int, Block]) -> None:
         """Look at what is in use, and at what is free, before the next repeat."""
@@ -59,8 +63,8 @@ class Settling:
 
     def _is_back(self, pool: BlockPool, live: dict[int, Block]) -> bool:
         """Whether a pool is where it was before; the driver was not asked meanwhile, so that addresses tell."""
-        found = [block.address for number in self._moving if (block := live[number]).pool is pool]
-        layout = (tuple(found), tuple([(size_bytes, address) for _, size_bytes, address, _ in pool.free]))
+        moving = [block.address for number in self._moving if (block := live[number]).pool is pool]
+        layout = (tuple(moving), tuple([(size_bytes, address) for _, size_bytes, address, _ in pool.free]))
         is_back = layout in self._seen_in[pool]
         self._seen_in[pool].add(layout)
         return is_back
@@ -75,17 +79,17 @@ class Settling:
         return self._when_parted is not None and (failed or self._when_parted != self._shortages)
 
 
-def _layout(allocator: CachingAllocator, live: dict[int, Block]) -> tuple:
+def _layout(allocator: CachingAllocator, live: dict[int, Block]) -> _Layout:
     """Where everything lies, and where more may, by the order of addresses.
 
     From the same layout, the same step leads to the same one.
     """
     numbers = {block.address: number for number, block in live.items()}
-    found = [
+    places = [
         (block["address"], segment["stream"], segment["segment_type"], block["size"], numbers.get(block["address"]))
         for segment in allocator.memory_snapshot()
         for block in segment["blocks"]
     ]
     for pool in allocator.pools:
-        found += [(each.address, each.stream, "unmapped", each.size_bytes, None) for *_, each in pool.unmapped]
-    return tuple(each[1:] for each in sorted(found, key=itemgetter(0)))
+        places += [(block.address, block.stream, "unmapped", block.size_bytes, None) for *_, block in pool.unmapped]
+    return tuple(place[1:] for place in sorted(places, key=itemgetter(0)))

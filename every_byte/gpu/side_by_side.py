@@ -8,6 +8,7 @@ from every_byte.failures import release, sentence
 from every_byte.gpu.live.gpu import LiveGPU, cleared
 from every_byte.gpu.live.machine import conditions, this_machine
 from every_byte.gpu.live.settings import followed_settings
+from every_byte.gpu.protocol import GPU
 from every_byte.tables import text_table
 from every_byte.units import exact
 
@@ -66,17 +67,17 @@ def _left_on(live: LiveGPU) -> list[str]:
     return [f"{exact(n_bytes)} were allocated before; the simulated GPU has them from the start, too."] * bool(n_bytes)
 
 
-def _run(experiment: Experiment, gpu) -> Mapping[str, int] | str:
+def _run(experiment: Experiment, gpu: GPU) -> Mapping[str, int] | str:
     """What the experiment gives, or why there was not enough memory."""
     try:
-        found = experiment(gpu)
+        result = experiment(gpu)
     except torch.OutOfMemoryError as error:
-        said = sentence(error)
+        reason = sentence(error)
         release(error)
-        return said
-    if not isinstance(found, Mapping) or not all(isinstance(n_bytes, int) for n_bytes in found.values()):
-        raise TypeError(f'an experiment must give whole bytes by name, as {{"allocated": 512}}: got {found!r}.')
-    return found
+        return reason
+    if not isinstance(result, Mapping) or not all(isinstance(n_bytes, int) for n_bytes in result.values()):
+        raise TypeError(f'an experiment must give whole bytes by name, as {{"allocated": 512}}: got {result!r}.')
+    return result
 
 
 def _lines(first: str, more: list[str]) -> str:

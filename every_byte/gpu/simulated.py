@@ -1,19 +1,22 @@
 """The simulated GPU as a reader holds it: opened and closed, and asked what `torch.cuda` would be asked."""
 
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from typing import Any, Self
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from every_byte.gpu.cuda.gates import CUDA_GATES
 from every_byte.gpu.dispatch.autocast import autocast
-from every_byte.gpu.dispatch.dispatch import Dispatch, attached
+from every_byte.gpu.dispatch.dispatch import Dispatch
 from every_byte.gpu.evidence import Evidence
+from every_byte.gpu.memory.allocator import CachingAllocator
 from every_byte.gpu.memory.as_cuda import AsCuda
 from every_byte.gpu.memory.environment import Environment, Settings
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.physical import META
 from every_byte.gpu.memory.properties import DeviceProperties
 from every_byte.gpu.memory.settings import checked_fraction
@@ -56,7 +59,7 @@ class SimulatedGPU:
         name: str | GPUSpec = "a100-80gb",
         *,
         settings: Settings = "",
-        holding: Sequence[dict] = (),
+        holding: Sequence[Mapping[str, Any]] = (),
         cuda: bool | AsCuda = False,
         torch: str = "",
         context_bytes: int | str | None = None,
@@ -78,7 +81,7 @@ class SimulatedGPU:
         """Whether operations on meta tensors count here."""
         return self._thread is not None
 
-    def __enter__(self) -> "SimulatedGPU":
+    def __enter__(self) -> Self:
         if self.is_open:
             rule = "a simulated GPU can be opened once at a time"
             raise RuntimeError(f"{rule}: {self.spec.name} is open already; close it first.")
@@ -95,7 +98,7 @@ class SimulatedGPU:
         self._thread = threading.get_ident()
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -114,9 +117,8 @@ class SimulatedGPU:
         if self._memory.as_cuda is not None:
             CUDA_GATES.close()
         self._mode.__exit__(None, None, None)
-        self._observer.close()
-        self._memory.labels.close()
-        GATES.close()
+        for part in (self._observer, self._memory.labels, GATES):
+            part.close()
         self._memory.trace.look = None
         self._observer.look()
 
@@ -127,17 +129,15 @@ class SimulatedGPU:
         Raises: RuntimeError if this GPU is not the one that would count them.
         """
         self._must_be_open()
-        if not attached() and self._thread == threading.get_ident():
-            inner = "a live one is it; close that one first."
-            raise RuntimeError(f"only the innermost open GPU counts: {self.name} was asked, {inner}")
-        if not attached():
+        inner = attached()[-1].owner if attached() else None
+        if inner is None and self._thread != threading.get_ident():
             raise RuntimeError(
                 f"a simulated GPU counts on the thread that opened it: {self.name} was asked on another; open one "
                 f'there, `with SimulatedGPU("{self.name}") as gpu:`, as what runs for a slider should.'
             )
-        if (inner := attached()[-1]) is not self._mode:
-            other = f"{inner.memory.spec.name} is it; close that."
-            raise RuntimeError(f"only the innermost open GPU counts: {self.name} was asked, {other}")
+        if inner is not self:
+            rule = f"only the innermost open GPU counts: {self.name} was asked"
+            raise RuntimeError(f"{rule}, {inner.name if inner else 'a live one'} is it; close that one first.")
         return META if self._memory.as_cuda is None else self._memory.as_cuda.device
 
     def _must_be_open(self) -> None:
@@ -145,7 +145,7 @@ class SimulatedGPU:
             way_out = f'use `with SimulatedGPU("{self.name}") as gpu:` or `gpu = open_gpu("{self.name}")`.'
             raise RuntimeError(f"a simulated GPU must be open: {self.name} is not; {way_out}")
 
-    # what torch.cuda answers, under the same names
+    # what torch.cuda answers, under the same names; and behind it what only a simulation can
 
     @property
     def name(self) -> str:
@@ -153,7 +153,7 @@ class SimulatedGPU:
         return self.spec.name
 
     @property
-    def _allocator(self):
+    def _allocator(self) -> CachingAllocator:
         return self._settled().allocator
 
     def _settled(self) -> Memory:
@@ -186,7 +186,7 @@ class SimulatedGPU:
         missing = () if self.spec.rules.counts_rejections else ("num_oom_rejections",)
         return {key: n for key, n in self._allocator.memory_stats().items() if key not in missing}
 
-    def memory_snapshot(self) -> list[dict]:
+    def memory_snapshot(self) -> list[dict[str, Any]]:
         """The segments and their blocks in the format of `torch.cuda.memory_snapshot`."""
         with self._memory.undisturbed() as allocator:
             return allocator.memory_snapshot()
@@ -235,11 +235,11 @@ class SimulatedGPU:
         self._must_be_open()
         return streams.Stream(priority=priority)
 
-    def Event(self, **settings) -> streams.Event:
+    def Event(self, **settings: bool) -> streams.Event:
         """A moment in a stream, which has always passed; as `torch.cuda.Event`."""
         return streams.Event(**settings)
 
-    def stream(self, which: torch.Stream | None):
+    def stream(self, which: torch.Stream | None) -> AbstractContextManager[Any]:
         """A context in which programs allocate in that stream; as `torch.cuda.stream`."""
         self._must_be_open()
         return streams.stream(which)
@@ -249,7 +249,9 @@ class SimulatedGPU:
         self._must_be_open()
         return streams.current_stream()
 
-    def autocast(self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None):
+    def autocast(
+        self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None
+    ) -> torch.autocast:
         """A context in which operators cast as under `torch.autocast("cuda", dtype=dtype)`."""
         return autocast(dtype, enabled, cache_enabled)
 
@@ -260,8 +262,6 @@ class SimulatedGPU:
         """What the GPU is."""
         return DeviceProperties.of(self.spec)
 
-    # what only a simulation can answer
-
     @property
     def trace(self) -> Trace:
         """Every allocation and free so far, in order."""
@@ -269,8 +269,8 @@ class SimulatedGPU:
 
     def look_around(self) -> Trace:
         """Its trace, with the owners of what is in use now; once it is closed, of what was then."""
-        if self.is_open:
-            self.trace.look(again=True)
+        if (look := self.trace.look) is not None:
+            look(again=True)
         return self.trace
 
     @property

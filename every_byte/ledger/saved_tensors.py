@@ -1,8 +1,8 @@
 """What an autograd graph keeps for backward, slot by slot, read from its nodes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.autograd.graph import Node
@@ -133,7 +133,14 @@ def packed_slots(node: Node) -> Iterator[tuple[str, object]]:
                 yield (f"{slot}[{index}]" if several else slot), saved.data
 
 
-def raw_slots(node: Node) -> Iterator[tuple[str, object]]:
+class RawSlot(Protocol):
+    """PyTorch's own record of a tensor that a node keeps: the tensor, or what a pack hook returned for it."""
+
+    data: object
+    unpack_hook: Callable[..., Any] | None
+
+
+def raw_slots(node: Node) -> Iterator[tuple[str, RawSlot]]:
     """For each tensor that `node` keeps: the slot's name and PyTorch's own record of it; no hook is run.
 
     The record's `data` is the tensor, or what a pack hook returned for it, and None once backward has freed it.

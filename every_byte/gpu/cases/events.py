@@ -1,7 +1,9 @@
 """The allocator's history, as PyTorch's snapshots note it, as a short list of events; and a check of that list."""
 
 import re
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 from every_byte.rounding import round_size
 
@@ -11,28 +13,34 @@ OPERATOR = re.compile(rf"at::_ops::(\w+?)::|({OTHERS})")
 OF_THE_ALLOCATOR = ("segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom")
 NODE = re.compile(r"(\w+Backward\d*|AccumulateGrad)::apply")
 
+Mark = Mapping[str, Any]
+"""The allocator's figures at a named instant: "name", and bytes "requested", "allocated", "reserved" and "peak"."""
 
-def label(frames: list[dict]) -> tuple[str, str | None]:
+
+def label(frames: Sequence[Mapping[str, Any]]) -> tuple[str, str | None]:
     """The operators that an allocation was made for, innermost first and joined with `<`, and the autograd node."""
-    operators, node = [], None
+    operators: list[str] = []
+    node: str | None = None
     for function in (frame["name"] for frame in frames):
-        found = OPERATOR.search(function)
-        operator = found and (found[1] or found[2])
+        match = OPERATOR.search(function)
+        operator = match and (match[1] or match[2])
         if operator and operator not in operators[-1:]:
             operators.append(operator)
-        found = NODE.search(function)
-        node = node or (found and found[1])
+        match = NODE.search(function)
+        node = node or (match and match[1])
     return "<".join(operators[:3]), node
 
 
-def compact(trace: list[dict], marks: list[dict], positions: list[tuple[int, int]]) -> list[list]:
+def compact(
+    trace: Sequence[dict[str, Any]], marks: Sequence[Mark], positions: Sequence[tuple[int, int]]
+) -> list[list[Any]]:
     """The allocator's history, as a snapshot's `device_traces` has it, as a short list of events up to the last mark.
 
     A "free" is PyTorch's "free_requested" and "free_completed"; while another stream uses the block, they are two.
 
     Raises: ValueError for a mark with a position (allocations, frees) that the history never reaches.
     """
-    events: list[list] = []
+    events: list[list[Any]] = []
     numbers: dict[int, int] = {}
     allocations = frees = placed = 0
     for entry, following in pairwise([*trace, {"action": "end"}, {"action": "end"}]):
@@ -63,7 +71,7 @@ def compact(trace: list[dict], marks: list[dict], positions: list[tuple[int, int
     )
 
 
-def check(events: list[list], marks: list[dict]) -> None:
+def check(events: Sequence[Sequence[Any]], marks: Sequence[Mark]) -> None:
     """Replay the sizes of the events: at every mark they must add up to what the allocator counted.
 
     A block that is freed while another stream uses it is no longer allocated, and still requested.
@@ -88,7 +96,7 @@ def check(events: list[list], marks: list[dict]) -> None:
         raise ValueError(f"every mark must be among the events: {mark['name']!r} is not.")
 
 
-def _check_mark(mark: dict, sizes: list[int], awaited_bytes: int) -> None:
+def _check_mark(mark: Mark, sizes: list[int], awaited_bytes: int) -> None:
     if sum(sizes) + awaited_bytes != mark["requested"]:
         raise ValueError(
             f"the events' sizes must add up to what the allocator counts: at the mark {mark['name']!r} they are "

@@ -3,7 +3,9 @@
 import gzip
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from every_byte.whole_files import write_whole
 
@@ -13,12 +15,13 @@ def file_name(case: str, card: str) -> str:
     return f"{case}.{card}.json.gz"
 
 
-def read(path: Path) -> dict:
+def read(path: Path) -> dict[str, Any]:
     """What a file holds: see tests/reference/README.md."""
-    return json.loads(gzip.decompress(path.read_bytes()))
+    content: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+    return content
 
 
-def save(content: dict, path: Path) -> None:
+def save(content: Mapping[str, Any], path: Path) -> None:
     """Write a file that `read` reads: the same content gives the same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     zipped = io.BytesIO()
@@ -27,7 +30,7 @@ def save(content: dict, path: Path) -> None:
     write_whole(path, zipped.getvalue())
 
 
-def write(result: dict, folder: Path) -> Path:
+def write(result: Mapping[str, Any], folder: Path) -> Path:
     """Write a recording under its name, and return where it is."""
     path = folder / file_name(result["case"], result["card"])
     save(result, path)

@@ -5,9 +5,10 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Protocol
 
 # Settings that change what PyTorch allocates: a case is run without them, but for those that it names.
 SETTINGS = (
@@ -20,37 +21,49 @@ SETTINGS = (
 )
 
 
+class Case(Protocol):
+    """A program, as a function of what it runs on, with how it is recorded; some have `settings` as well."""
+
+    cudnn_sdp: bool
+
+    def __call__(self, env: Any, /) -> object: ...
+
+
 def load_module(path: Path) -> ModuleType:
     """A Python file as a module of its own."""
     spec = importlib.util.spec_from_file_location(str(path), path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"a module must be a Python file: got {path}.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up there
     spec.loader.exec_module(module)
     return module
 
 
-def load_cases(path: Path) -> dict[str, Callable]:
+def load_cases(path: Path) -> dict[str, Case]:
     """The `CASES` of a file such as tests/reference/cases.py, by name.
 
     Raises: ValueError for a file that does not exist.
     """
     if not path.is_file():
         raise ValueError(f"--cases must be a Python file with a dict CASES: got {path}, which does not exist.")
-    return load_module(path).CASES
+    cases: dict[str, Case] = load_module(path).CASES
+    return cases
 
 
-def settings_of(case: Callable) -> dict[str, str]:
+def settings_of(case: Case) -> dict[str, str]:
     """The variables of the environment in which a case is to run, `case.settings`; most cases name none."""
-    return getattr(case, "settings", {})
+    settings: dict[str, str] = getattr(case, "settings", {})
+    return settings
 
 
-def summary(result: dict, path: Path) -> str:
+def summary(result: Mapping[str, Any], path: Path) -> str:
     """What was recorded, in a line."""
     peak = max((mark["peak"] for mark in result["marks"]), default=0)
     return f"largest peak {peak:,d} bytes: {path}"
 
 
-def chosen(names: list[str], cases: dict[str, Callable]) -> list[str]:
+def chosen(names: list[str], cases: Mapping[str, object]) -> list[str]:
     """The cases that one of the names stands for, in the order of the file; all of them without names.
 
     Raises: ValueError for a name that stands for none.
@@ -72,9 +85,9 @@ def run_in_a_process(command: list[str], unset: Iterable[str], **settings: str) 
     return True, done.stdout.strip().split("\n")[-1]
 
 
-def say(title: str, good: bool, said: str) -> bool:
+def say(title: str, good: bool, line: str) -> bool:
     """Print in a line how one case went."""
-    print(f"{title:44s} {said if good else f'FAILED: {said}'}", flush=True)
+    print(f"{title:44s} {line if good else f'FAILED: {line}'}", flush=True)
     return good
 
 

@@ -3,14 +3,15 @@
 import gc
 import re
 import subprocess
-from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 
 from every_byte.gpu.live.gpu import LiveGPU
 
 from .events import check, compact
-from .programs import settings_of
+from .programs import Case, settings_of
 
 READINGS = {
     "requested": "requested_bytes.all.current",
@@ -34,13 +35,13 @@ class Recorder:
 
     streams = torch.cuda
 
-    def __init__(self, gpu: LiveGPU):
+    def __init__(self, gpu: LiveGPU) -> None:
         self.gpu, self.device = gpu, gpu.device
-        self.marks: list[dict] = []
+        self.marks: list[dict[str, Any]] = []
         self.positions: list[tuple[int, int]] = []
         self.stats: list[dict[str, int]] = []
 
-    def autocast(self, dtype: torch.dtype, **options) -> torch.autocast:
+    def autocast(self, dtype: torch.dtype, **options: Any) -> AbstractContextManager[Any]:
         return self.gpu.autocast(dtype, **options)
 
     def mark(self, name: str) -> None:
@@ -48,14 +49,15 @@ class Recorder:
         self.gpu.synchronize()
         stats = self.gpu.memory_stats()
         self.marks.append({"name": name} | {reading: stats[key] for reading, key in READINGS.items()})
-        self.positions.append(tuple(stats[counter] for counter in COUNTERS) if stats else (0, 0))
+        allocations, frees = (stats[counter] for counter in COUNTERS) if stats else (0, 0)
+        self.positions.append((allocations, frees))
         self.stats.append(comparable(stats))
         self.gpu.reset_peak_memory_stats()
 
 
 def record_case(
-    case: Callable, gpu: LiveGPU, keep_events: bool, labels: bool = True, keep_segments: bool = False
-) -> dict:
+    case: Case, gpu: LiveGPU, keep_events: bool, labels: bool = True, keep_segments: bool = False
+) -> dict[str, Any]:
     """Run a case on a GPU, in a process where nothing has run on it, and return what its file holds of the run.
 
     Without labels, events do not say which operator asked for them, which takes most of the time. With segments, it
@@ -67,7 +69,9 @@ def record_case(
     torch.backends.cuda.enable_cudnn_sdp(case.cudnn_sdp)
     # Labels come from the stacks of C++, which are slow to note. Those of frees are not: noting them, PyTorch 2.11 lost
     # the exception, such as the one that ends a checkpoint early, that had them freed.
-    detail = {"stacks": "all", "context": "alloc"} if keep_events and labels else {"stacks": "python", "context": None}
+    detail: dict[str, Any] = {"stacks": "python", "context": None}
+    if keep_events and labels:
+        detail = {"stacks": "all", "context": "alloc"}
     torch.cuda.memory._record_memory_history(max_entries=10_000_000, **detail)
     gc.collect()
     gc.disable()
@@ -80,7 +84,7 @@ def record_case(
         torch.cuda.memory._record_memory_history(enabled=None)
     events = compact(trace, recorder.marks, recorder.positions)
     check(events, recorder.marks)
-    result = {"cudnn_sdp": case.cudnn_sdp, "marks": recorder.marks}
+    result: dict[str, Any] = {"cudnn_sdp": case.cudnn_sdp, "marks": recorder.marks}
     if settings := settings_of(case):
         result = {"settings": settings} | result | {"stats": recorder.stats}
     if keep_segments:
@@ -89,7 +93,7 @@ def record_case(
     return result | ({"events": events} if keep_events else {})
 
 
-def description(gpu: LiveGPU) -> dict:
+def description(gpu: LiveGPU) -> dict[str, Any]:
     """What a file says of the machine that it was recorded on."""
     spec = gpu.spec
     facts = ("capability", "total_bytes", "multiprocessors", "threads_per_multiprocessor")

@@ -5,57 +5,57 @@ is: its names, its defaults, its errors.
 """
 
 from functools import wraps
-from typing import Any
+from typing import Any, NoReturn
 from weakref import WeakKeyDictionary
 
 import torch
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
 from every_byte.gpu.memory.blocks import Block
+from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.memory.storages import Memory
+from every_byte.gpu.patches.replacing import Function, Maker
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.formats import viewer_snapshot
+
+from .naming import as_cuda, simulated_cuda
 
 _raw: WeakKeyDictionary[Memory, dict[int, tuple[Block, int]]] = WeakKeyDictionary()
 """Blocks that no tensor holds, with their numbers: by the memory of a GPU, and address there."""
-_CUDA = int(torch._C._autograd.DeviceType.CUDA)
+_CUDA: int = torch._C._autograd.DeviceType.CUDA.value
 _HANDLE = 1  # of a library that is not there
 
 
-def _gpu():
-    return standing_for_cuda().owner
+def _gpu() -> GPU:
+    return simulated_cuda().owner
 
 
-def _as_cuda():
-    return standing_for_cuda().memory.as_cuda
-
-
-def _of_own(index: int):
+def _of_own(index: int) -> GPU:
     """The simulated GPU, if that is its number: of the others of the machine nothing is known."""
-    _as_cuda().must_be_here(torch.device("cuda", index))
+    as_cuda().must_be_here(torch.device("cuda", index))
     return _gpu()
 
 
 def _nested(stats: dict[str, int]) -> dict[str, Any]:
     """Counters as C++ tells them: a dictionary for each part of a name."""
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for name, number in stats.items():
         *parts, last = name.split(".")
-        inner = found
+        inner = nested
         for part in parts:
             inner = inner.setdefault(part, {})
         inner[last] = number
-    return found
+    return nested
 
 
 # -------------------------------------------------------------------------------------------------------------- devices
 
 
 def _cuda_getDeviceCount() -> int:
-    return _as_cuda().n_devices
+    return as_cuda().n_devices
 
 
 def _cuda_getDevice() -> int:
-    return _as_cuda().current
+    return as_cuda().current
 
 
 def _cuda_setDevice(index: int) -> None:
@@ -63,7 +63,7 @@ def _cuda_setDevice(index: int) -> None:
 
 
 def _cuda_exchangeDevice(index: int) -> int:
-    here = _as_cuda()
+    here = as_cuda()
     before = here.current
     if index >= 0:
         if index >= here.n_devices:
@@ -118,15 +118,15 @@ def _cuda_getMemoryFraction(index: int) -> float:
     return _of_own(index).get_per_process_memory_fraction()
 
 
-def _cuda_memorySnapshot(_mempool=None) -> dict[str, Any]:
+def _cuda_memorySnapshot(_mempool: object = None) -> dict[str, Any]:
     """The segments as they are, and the whole history, whether the program asked for one or not."""
     gpu = _gpu()
     trace = gpu.trace
     seen = viewer_snapshot(trace.events, trace.allocator_settings)
     trace.records_history = False  # the program has what it meant to see
-    traces = [[] for _ in range(_cuda_getDeviceCount())]
-    traces[_as_cuda().index] = seen["device_traces"][0]
-    segments = [segment | {"device": _as_cuda().index} for segment in gpu.memory_snapshot()]
+    traces: list[list[dict[str, Any]]] = [[] for _ in range(_cuda_getDeviceCount())]
+    traces[as_cuda().index] = seen["device_traces"][0]
+    segments = [segment | {"device": as_cuda().index} for segment in gpu.memory_snapshot()]
     return seen | {"segments": segments, "device_traces": traces, "external_annotations": []}
 
 
@@ -134,7 +134,7 @@ def _cuda_isHistoryEnabled() -> bool:
     return True
 
 
-def _cuda_record_memory_history(enabled=True, *_how, **_what) -> None:
+def _cuda_record_memory_history(enabled: str | bool | None = True, *_how: Any, **_what: Any) -> None:
     """All of it is recorded anyway; it is noted whether the program means to dump it."""
     _gpu().trace.records_history = bool(enabled)
 
@@ -148,7 +148,7 @@ def _cuda_getAllocatorBackend() -> str:
 
 def _cuda_cudaCachingAllocator_raw_alloc(n_bytes: int, stream: int = 0) -> int:
     """A block that no tensor holds, by its address."""
-    memory = standing_for_cuda().memory
+    memory = simulated_cuda().memory
     memory.operation = "caching_allocator_alloc"
     outer = memory.streams.current
     memory.streams.switch(stream)
@@ -161,7 +161,7 @@ def _cuda_cudaCachingAllocator_raw_alloc(n_bytes: int, stream: int = 0) -> int:
 
 
 def _cuda_cudaCachingAllocator_raw_delete(address: int) -> None:
-    memory = standing_for_cuda().memory
+    memory = simulated_cuda().memory
     if address not in (blocks := _raw.get(memory, {})):
         raise RuntimeError(f"invalid device pointer: {address:#x}")
     memory.free(*blocks.pop(address))
@@ -175,19 +175,19 @@ def _cuda_ipc_collect() -> None:
 
 
 def _cuda_getCurrentStream(_index: int) -> tuple[int, int, int]:
-    return standing_for_cuda().memory.streams.current, _as_cuda().index, _CUDA
+    return simulated_cuda().memory.streams.current, as_cuda().index, _CUDA
 
 
 def _cuda_getDefaultStream(_index: int) -> tuple[int, int, int]:
-    return 0, _as_cuda().index, _CUDA
+    return 0, as_cuda().index, _CUDA
 
 
 def _cuda_setStream(stream_id: int, device_index: int, device_type: int) -> None:
-    standing_for_cuda().memory.streams.switch(stream_id)
+    simulated_cuda().memory.streams.switch(stream_id)
 
 
 def _cuda_getCurrentRawStream(_index: int) -> int:
-    return standing_for_cuda().memory.streams.current
+    return simulated_cuda().memory.streams.current
 
 
 def _cuda_isCurrentStreamCapturing() -> bool:
@@ -199,12 +199,12 @@ def _cuda_sleep(_cycles: int) -> None:
 
 
 def _cuda_getStreamFromExternal(stream: int, _index: int) -> tuple[int, int, int]:
-    return stream, _as_cuda().index, _CUDA
+    return stream, as_cuda().index, _CUDA
 
 
 def _cuda_getCurrentBlasHandle() -> int:
     """cuBLAS's handle, which takes its workspace where it is asked for."""
-    standing_for_cuda().memory.use_blas()
+    simulated_cuda().memory.use_blas()
     return _HANDLE
 
 
@@ -214,7 +214,7 @@ def _cuda_getCurrentSolverHandle() -> int:
 
 
 def _cuda_clearCublasWorkspaces() -> None:
-    memory = standing_for_cuda().memory
+    memory = simulated_cuda().memory
     memory.blas_workspaces.clear(memory)
 
 
@@ -222,27 +222,27 @@ def _cuda_hasPrimaryContext(_index: int) -> bool:
     return True
 
 
-FUNCTIONS = {name: function for name, function in globals().items() if name.startswith("_cuda_")}
+FUNCTIONS: dict[str, Function] = {name: function for name, function in globals().items() if name.startswith("_cuda_")}
 """The functions of `torch._C` by their names there."""
 
 # ---------------------------------------------------------------------------------------------------------- accelerator
 
 
-def _device_of(index: int) -> int:
-    return _as_cuda().current if index is None or index < 0 else index
+def _device_of(index: int | None) -> int:
+    return as_cuda().current if index is None or index < 0 else index
 
 
-def _device_stats(index: int) -> dict[str, Any]:
+def _device_stats(index: int | None) -> dict[str, Any]:
     """Those that accelerators have alike."""
     stats = _cuda_memoryStats(_device_of(index))
     return {name: number for name, number in stats.items() if name != "num_oom_rejections"}
 
 
-def _no_capability(_index: int):
+def _no_capability(_index: int) -> NoReturn:
     raise RuntimeError("Backend doesn't support getting device capabilities.")
 
 
-ACCELERATOR = {
+ACCELERATOR: dict[str, Function] = {
     "_accelerator_getAccelerator": lambda: torch.device("cuda"),
     "_accelerator_getDeviceIndex": _cuda_getDevice,
     "_accelerator_setDeviceIndex": _cuda_setDevice,
@@ -259,21 +259,21 @@ ACCELERATOR = {
     "_accelerator_getStream": lambda index: torch.cuda.current_stream(_device_of(index)),
     "_accelerator_setStream": lambda stream: torch.cuda.set_stream(stream),
     "_accelerator_setAllocatorSettings": lambda text: _gpu().set_allocator_settings(text),
-    "_accelerator_getAllocatorSettings": lambda: standing_for_cuda().memory.settings.allocator.text,
+    "_accelerator_getAllocatorSettings": lambda: simulated_cuda().memory.settings.allocator.text,
     "_accelerator_getDeviceCapability": _no_capability,
     "_get_accelerator": lambda *_check: torch.device("cuda"),
     "_host_emptyCache": lambda: None,
 }
 
 
-def where_cuda_is_simulated(answer):
+def where_cuda_is_simulated(answer: Function) -> Maker:
     """A maker for `replaced`: this answer where a GPU stands for "cuda", PyTorch's own function, if there is one, else.
 
     On a thread where a GPU is open that does not, "cuda" is the machine's.
     """
 
-    def making(original):
-        def ask(*args, **kwargs):
+    def making(original: Function) -> Function:
+        def ask(*args: Any, **kwargs: Any) -> Any:
             if standing_for_cuda() is None:
                 return original(*args, **kwargs)
             return answer(*args, **kwargs)

@@ -6,8 +6,11 @@ follow is refused by name.
 """
 
 from functools import partial
+from typing import Any, NoReturn
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.patches.replacing import Function
+
+from .naming import as_cuda, simulated_cuda
 
 _HOST = ("active_bytes", "active_requests", "allocated_bytes", "allocations")
 _HOST_TIMES = ("host_alloc_time", "host_free_time")
@@ -66,46 +69,45 @@ _OF_ANOTHER_ALLOCATOR = (
 _OF_NCCL = ("all_gather", "all_reduce", "broadcast", "init_rank", "reduce", "reduce_scatter", "unique_id")
 
 
-def _set(name: str, value, *_rest) -> None:
-    mode = standing_for_cuda()
-    mode.memory.as_cuda.said[name] = value
+def _set(name: str, value: object, *_rest: Any) -> None:
+    as_cuda().said[name] = value
     if name in _FLAGGED and bool(value) == _FLAGGED[name][0]:
         _, called, instead = _FLAGGED[name]
-        mode.not_modelled(called, f"{called} is not modelled: {instead}")
+        simulated_cuda().not_modelled(called, f"{called} is not modelled: {instead}")
 
 
-def _told(name: str, at_first):
-    return standing_for_cuda().memory.as_cuda.said.get(name, at_first)
+def _told(name: str, at_first: object) -> object:
+    return as_cuda().said.get(name, at_first)
 
 
-def _nothing(*_args, **_kwargs) -> None:
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
     """It would have no effect."""
 
 
-def _refused(name: str, *_args, **_kwargs):
+def _refused(name: str, *_args: Any, **_kwargs: Any) -> NoReturn:
     raise NotImplementedError(
         f"torch._C.{name} is not modelled on a simulated GPU: PyTorch's own allocator and eager programs are; leave it "
         "out."
     )
 
 
-def _host_memory_stats() -> dict:
+def _host_memory_stats() -> dict[str, Any]:
     """Of pinned memory nothing is counted."""
-    counted = {name: dict.fromkeys(("current", "peak", "allocated", "freed"), 0) for name in _HOST}
+    counted: dict[str, Any] = {name: dict.fromkeys(("current", "peak", "allocated", "freed"), 0) for name in _HOST}
     timed = {name: dict.fromkeys(("total", "max", "min", "count", "avg"), 0) for name in _HOST_TIMES}
     return counted | timed | {"num_host_alloc": 0, "num_host_free": 0}
 
 
 def _workspace_bytes() -> int:
-    return standing_for_cuda().memory.blas_workspaces.n_bytes
+    return simulated_cuda().memory.blas_workspaces.n_bytes
 
 
 def _set_workspace_bytes(n_bytes: int) -> None:
-    standing_for_cuda().memory.blas_workspaces.n_bytes = n_bytes
+    simulated_cuda().memory.blas_workspaces.n_bytes = n_bytes
 
 
 def _reset_workspace_bytes() -> None:
-    standing_for_cuda().memory.blas_workspaces.n_bytes = None
+    simulated_cuda().memory.blas_workspaces.n_bytes = None
 
 
 def _nccl_version() -> int:
@@ -113,9 +115,9 @@ def _nccl_version() -> int:
     return major << 32 | minor << 16 | patch
 
 
-def functions() -> dict:
+def functions() -> dict[str, Function]:
     """Those of `torch._C`, by their names there."""
-    made = {}
+    made: dict[str, Function] = {}
     for asked, (setter, at_first) in _SETTINGS.items():
         made[f"_cuda_{asked}"] = partial(_told, asked, at_first)
         if setter:

@@ -1,9 +1,11 @@
 """`torch.device`, where a bare number is one of CUDA's GPUs: PyTorch asks its build for that."""
 
+from typing import Any
+
 import torch
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
-from every_byte.gpu.patches.replacing import all_of, replaced
+from every_byte.gpu.memory.modes import standing_for_cuda
+from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
 from .naming import is_outside
 
@@ -11,7 +13,7 @@ _of_pytorch = torch.device
 
 
 class _IsDevice(type):
-    def __instancecheck__(cls, x) -> bool:
+    def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, _of_pytorch)
 
     def __subclasscheck__(cls, other: type) -> bool:
@@ -28,7 +30,7 @@ class _IsDevice(type):
 class _Device(metaclass=_IsDevice):
     """`torch.device`; `torch.device(0)` is "cuda:0"."""
 
-    def __new__(cls, *args, **kwargs):
+    def __new__(cls, *args: Any, **kwargs: Any) -> torch.device:  # type: ignore[misc]  # of PyTorch's own class
         """The device, one of PyTorch's own."""
         first = args[0] if args else kwargs.get("device")
         if isinstance(first, int) and not isinstance(first, bool) and len(args) + len(kwargs) == 1:
@@ -41,11 +43,11 @@ _Device.__name__ = _Device.__qualname__ = "device"
 _Device.__module__ = "torch"
 
 
-def number_devices():
+def number_devices() -> Undo:
     """Let numbers name GPUs, and lists of tensors tell theirs. Returns what undoes it."""
 
-    def grouping(original):
-        def group(lists, with_indices=False):
+    def grouping(original: Function) -> Function:
+        def group(lists: Any, with_indices: bool = False) -> Any:
             groups = original(lists, with_indices)
             if standing_for_cuda() is None or not is_outside():
                 return groups
@@ -61,7 +63,7 @@ def number_devices():
     )
 
 
-def _told(key: tuple, tensors) -> tuple:
+def _told(key: tuple[Any, ...], tensors: Any) -> tuple[Any, ...]:
     """A group's device and type, the device as its tensors tell it."""
     first = next((x for each in tensors[0] for x in each if x is not None), None)
     return key if first is None else (first.device, *key[1:])

@@ -1,14 +1,17 @@
 """CUDA extensions that a program compiles while it runs: flagged by name, for no kernel of theirs runs here."""
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
+from collections.abc import Sequence
+from typing import Any
+
+from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.patches.late import once_imported
-from every_byte.gpu.patches.replacing import replaced
+from every_byte.gpu.patches.replacing import Function, Undo, replaced
 
 EXTENSION = "CUDA extension "
 _OF_CUDA = (".cu", ".cuh")
 
 
-def flag_extensions():
+def flag_extensions() -> Undo:
     """Let `torch.utils.cpp_extension.load` and `load_inline` flag what they build with CUDA's compiler.
 
     They build as ever, or fail where there is no such compiler: then the program may stop, or go another way than on a
@@ -17,8 +20,8 @@ def flag_extensions():
     return once_imported({"torch.utils.cpp_extension": lambda module: replaced(module, "_jit_compile", _flagging)})
 
 
-def _flagging(original):
-    def compile_(name, sources, *args, **kwargs):
+def _flagging(original: Function) -> Function:
+    def compile_(name: str, sources: str | Sequence[str], *args: Any, **kwargs: Any) -> Any:
         mode = standing_for_cuda()
         names = [sources] if isinstance(sources, str) else sources
         if mode is not None and any(str(source).endswith(_OF_CUDA) for source in names):

@@ -1,11 +1,14 @@
 """Functions that make tensors on a device: "cuda" is the simulated GPU, "meta" none of it."""
 
+from typing import Any
+
 import torch
 import torch.utils._device
 
-from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
+from every_byte.gpu.memory.attachment import this_thread
+from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.memory.physical import META, device_of
-from every_byte.gpu.patches.replacing import all_of, replaced
+from every_byte.gpu.patches.replacing import Function, Maker, Undo, all_of, replaced
 
 from .naming import EMPTY, HERE, asking, by_default, is_outside, named
 from .pinned import may_be_pinned, note_pinned
@@ -20,10 +23,12 @@ _HEEDLESS = ("range",)
 """A function of PyTorch's list that a default device does not reach."""
 
 
-def make_on_cuda():
+def make_on_cuda() -> Undo:
     """Let the functions that PyTorch makes tensors with put them where they are told to. Returns what undoes it."""
     constructors = torch.utils._device._device_constructors()  # remembered: of PyTorch's own functions
-    places = [(owner, name, name not in _HEEDLESS) for owner, name in _places(constructors)]
+    places: list[tuple[object, str, bool]] = [
+        (owner, name, name not in _HEEDLESS) for owner, name in _places(constructors)
+    ]
     places += [(torch, name, False) for name in _LIKE if hasattr(torch, name)]
     places += [(torch.Tensor, name, False) for name in (*_NEW, "new_tensor")]
     undoings = [replaced(owner, name, _placing(is_constructor)) for owner, name, is_constructor in places]
@@ -31,16 +36,16 @@ def make_on_cuda():
     return all_of(undoings)
 
 
-def _places(constructors: set) -> list[tuple]:
+def _places(constructors: set[Function]) -> list[tuple[object, str]]:
     """Where PyTorch has the functions that a default device holds for; a name may stand for one that is replaced."""
     owners = torch, torch.fft
     names = {function.__name__.removeprefix("fft_") for function in constructors}
     return [(owner, name) for owner in owners for name in sorted(names) if name in vars(owner)]
 
 
-def _placing(is_constructor: bool):
-    def placing(original):
-        def make(*args, **kwargs):
+def _placing(is_constructor: bool) -> Maker:
+    def placing(original: Function) -> Function:
+        def make(*args: Any, **kwargs: Any) -> Any:
             if not is_outside() or standing_for_cuda() is None:
                 return original(*args, **kwargs)
             if original.__name__ in _FROM_DATA:
@@ -64,7 +69,7 @@ def _placing(is_constructor: bool):
     return placing
 
 
-def _with_parts_here(args: tuple, kwargs: dict, n: int) -> tuple:
+def _with_parts_here(args: tuple[Any, ...], kwargs: dict[str, Any], n: int) -> tuple[Any, ...]:
     """The arguments with parts that lie on the GPU: PyTorch would make them there below all modes."""
     if len(args) < n:  # of a shape alone
         return args
@@ -74,10 +79,10 @@ def _with_parts_here(args: tuple, kwargs: dict, n: int) -> tuple:
     return *placed, torch.as_tensor(values, dtype=kwargs.get("dtype"), device=device), *args[n:]
 
 
-def _like_itself(original):
+def _like_itself(original: Function) -> Function:
     """`tensor.new(...)`, of old, makes a tensor where the first one lies."""
 
-    def new(tensor, *args, **kwargs):
+    def new(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if not is_outside() or device_of(tensor).type != "meta" or standing_for_cuda() is None:
             return original(tensor, *args, **kwargs)
         if args and isinstance(args[0], (list, tuple)) and not isinstance(args[0], torch.Size):
@@ -88,10 +93,16 @@ def _like_itself(original):
     return new
 
 
-def _jagged(original):
+def _jagged(original: Function) -> Function:
     """A nested tensor is made of tensors, in Python, if it is jagged; of the other kind nothing is known."""
 
-    def nested_tensor(tensor_list, *, layout=None, device=None, **kwargs):
+    def nested_tensor(
+        tensor_list: Any,
+        *,
+        layout: torch.layout | None = None,
+        device: torch.device | str | int | None = None,
+        **kwargs: Any,
+    ) -> Any:
         if layout is not torch.jagged and standing_for_cuda() is not None and named(device) == HERE:
             raise NotImplementedError(
                 "a nested tensor on a simulated GPU must be jagged: got one of PyTorch's older layout; give it "
@@ -102,7 +113,7 @@ def _jagged(original):
     return nested_tensor
 
 
-def _on_meta(original, args: tuple, kwargs: dict) -> torch.Tensor:
+def _on_meta(original: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What PyTorch makes on meta. Raises: what it does, in the words that it has on CUDA."""
     try:
         return original(*args, **kwargs | {"device": META})
@@ -112,12 +123,12 @@ def _on_meta(original, args: tuple, kwargs: dict) -> torch.Tensor:
         raise
 
 
-def _with_numbers(args: tuple) -> tuple:
+def _with_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of what makes a tensor of data; tensors of the GPU in its lists are brought, as on CUDA."""
     if not any(isinstance(each, (list, tuple)) for each in args):
         return args
 
-    def brought(value):
+    def brought(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return [brought(each) for each in value]
         is_here = isinstance(value, torch.Tensor) and device_of(value).type == "meta" and value.is_cuda
@@ -126,29 +137,31 @@ def _with_numbers(args: tuple) -> tuple:
     return tuple(brought(each) if isinstance(each, (list, tuple)) else each for each in args)
 
 
-def make_old_types():
+def make_old_types() -> Undo:
     """Let `torch.cuda.FloatTensor(2, 3)` make a tensor. Returns what undoes it."""
     names = [name for name in dir(torch.cuda) if name.endswith("Tensor") and hasattr(torch, name)]
     return all_of([replaced(torch.cuda, name, _old_type) for name in names])
 
 
-def _old_type(original):
+def _old_type(original: type[torch.Tensor]) -> "_OldType":
     plain = getattr(torch, original.__name__)
 
     class Old(metaclass=_OldType):
         """One of CUDA's tensor types of old."""
 
-        dtype = plain.dtype
         name = f"torch.cuda.{original.__name__}"
 
-        def __new__(cls, *args):
+        def __new__(cls, *args: Any) -> Any:
             return plain(*args).to(HERE)
 
     Old.__name__ = Old.__qualname__ = original.__name__
     Old.__module__ = "torch.cuda"
+    Old.dtype = plain.dtype
     return Old
 
 
 class _OldType(type):
-    def __instancecheck__(cls, x) -> bool:
+    dtype: torch.dtype
+
+    def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, torch.Tensor) and x.is_cuda and x.dtype is cls.dtype

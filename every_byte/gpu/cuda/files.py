@@ -1,18 +1,19 @@
 """Checkpoints: written with holes where a simulated GPU's bytes would be, and read without what goes there."""
 
 import os
+from typing import Any
 
 import torch
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
-from every_byte.gpu.patches.replacing import all_of, replaced
+from every_byte.gpu.memory.modes import standing_for_cuda
+from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
 from .kept import saved_over
 from .naming import HERE
 from .storages import lies_here, saving
 
 
-def keep_holes():
+def keep_holes() -> Undo:
     """Let `torch.save` and `torch.load` work with a simulated GPU's storages. Returns what undoes it.
 
     A file has its size and its parts where they belong, and takes the disk's space for what is known alone. Whoever
@@ -30,10 +31,10 @@ def keep_holes():
     )
 
 
-def _beside(original):
+def _beside(original: Function) -> Function:
     """A file that is there is replaced as a whole: tensors may be mapped from it."""
 
-    def save(obj, f, *args, **kwargs):
+    def save(obj: object, f: object, *args: Any, **kwargs: Any) -> Any:
         if standing_for_cuda() is None or not isinstance(f, (str, os.PathLike)):
             return original(obj, f, *args, **kwargs)
         return saved_over(f, lambda path: original(obj, path, *args, **kwargs))
@@ -41,8 +42,8 @@ def _beside(original):
     return save
 
 
-def _noting_that_it_saves(original):
-    def save(*args, **kwargs):
+def _noting_that_it_saves(original: Function) -> Function:
+    def save(*args: Any, **kwargs: Any) -> Any:
         saving.now = True
         try:
             return original(*args, **kwargs)
@@ -52,11 +53,11 @@ def _noting_that_it_saves(original):
     return save
 
 
-def _leaving_holes(original):
-    class Writer(original):
+def _leaving_holes(original: Any) -> type:  # a class of C
+    class Writer(original):  # type: ignore[misc]  # whichever stands there
         """PyTorch's writer of checkpoints, which leaves a hole for each storage of a simulated GPU."""
 
-        def write_record(self, name, data, n_bytes) -> None:
+        def write_record(self, name: str, data: object, n_bytes: int) -> None:
             if isinstance(data, torch.UntypedStorage) and lies_here(data):
                 saving.left_hole = True
                 self.write_record_metadata(name, n_bytes)
@@ -66,18 +67,18 @@ def _leaving_holes(original):
     return Writer
 
 
-def _written_as_of_the_host(original):
+def _written_as_of_the_host(original: Function) -> Function:
     """The files of old have no parts: a storage's bytes are written."""
 
-    def write(storage, *where) -> None:
-        saving.left_hole = lies_here(storage) or getattr(saving, "left_hole", False)
+    def write(storage: torch.UntypedStorage, *where: Any) -> None:
+        saving.left_hole = lies_here(storage) or saving.left_hole
         original(storage.cpu() if lies_here(storage) else storage, *where)
 
     return write
 
 
-def _passed_over(original):
-    def read(storage, *where):
+def _passed_over(original: Function) -> Function:
+    def read(storage: torch.UntypedStorage, *where: Any) -> Any:
         if not lies_here(storage):
             return original(storage, *where)
         original(torch.UntypedStorage(storage.nbytes()), *where)
@@ -86,10 +87,18 @@ def _passed_over(original):
     return read
 
 
-def _mapping(original):
+def _mapping(original: Function) -> Function:
     """A file whose tensors go to the GPU is mapped, not read: of weights nothing but their sizes is asked."""
 
-    def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None, **rest):
+    def load(
+        f: object,
+        map_location: object = None,
+        pickle_module: object = None,
+        *,
+        weights_only: bool | None = None,
+        mmap: bool | None = None,
+        **rest: Any,
+    ) -> Any:
         if mmap is None and _goes_to_gpu(map_location) and _can_be_mapped(f):
             mmap = True
         return original(f, map_location, pickle_module, weights_only=weights_only, mmap=mmap, **rest)
@@ -97,13 +106,13 @@ def _mapping(original):
     return load
 
 
-def _goes_to_gpu(map_location) -> bool:
+def _goes_to_gpu(map_location: object) -> bool:
     if standing_for_cuda() is None:
         return False
     return not isinstance(map_location, (str, torch.device)) or torch.device(map_location).type == HERE
 
 
-def _can_be_mapped(f) -> bool:
+def _can_be_mapped(f: object) -> bool:
     if not isinstance(f, (str, os.PathLike)) or not os.path.isfile(f):
         return False
     with open(f, "rb") as file:

@@ -7,8 +7,9 @@ import threading
 import traceback
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from every_byte.gpu.patches.replacing import all_of, replaced
+from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
 ALL_FRAMES = "EVERY_BYTE_FRAMES"
 """The environment variable that, set to 1, leaves our own frames in tracebacks."""
@@ -23,7 +24,8 @@ def shows_all_frames() -> bool:
 
 def trim(error: BaseException | None) -> None:
     """Take our frames out of an error's traceback, and out of those of the errors that led to it."""
-    pending, seen = [error], set()
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
     while pending:
         current = pending.pop()
         if current is None or id(current) in seen:
@@ -65,7 +67,7 @@ def _is_mistake(tb: TracebackType) -> bool:
     return _is_ours(tb) and dis.opname[tb.tb_frame.f_code.co_code[tb.tb_lasti]].startswith(_OF_A_MISTAKE)
 
 
-def end_tracebacks_at_the_program():
+def end_tracebacks_at_the_program() -> Undo:
     """Print none of our frames, whoever prints: `traceback`, `logging`, a thread, Python. Returns what undoes it."""
     hooks = [(threading, "excepthook"), (sys, "unraisablehook")]
     walks = [(traceback, "walk_tb"), (traceback, "_walk_tb_with_full_positions")]
@@ -74,16 +76,16 @@ def end_tracebacks_at_the_program():
     return all_of(undoings)
 
 
-def _hooking(original):
-    def hook(what) -> None:
+def _hooking(original: Function) -> Function:
+    def hook(what: Any) -> None:  # what either hook is told
         trim(what.exc_value)
         original(what)
 
     return hook
 
 
-def _walking(original):
-    def walk(tb):
+def _walking(original: Function) -> Function:
+    def walk(tb: TracebackType | None) -> Any:
         return original(without_ours(tb))
 
     return walk

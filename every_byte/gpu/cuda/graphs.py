@@ -1,6 +1,8 @@
 """Captured CUDA graphs: what is captured counts as it runs, once, and what a replay would do is not known."""
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
+from typing import Any
+
+from .naming import simulated_cuda
 
 NOT_CAPTURED = (
     "torch.cuda.CUDAGraph is not modelled: on a simulated GPU what is captured runs once and counts as that; on a card "
@@ -12,16 +14,16 @@ NOT_CAPTURED = (
 class CUDAGraph:
     """A graph that says, when it is captured, that its pool is not known; to replay it does nothing."""
 
-    def __new__(cls, *_args, **_kwargs) -> "CUDAGraph":
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> "CUDAGraph":
         """Takes what PyTorch's takes."""
         return object.__new__(cls)
 
-    def __init__(self, keep_graph: bool = False, **_rest) -> None:
+    def __init__(self, keep_graph: bool = False, **_rest: Any) -> None:
         """Takes what PyTorch's takes."""
 
-    def capture_begin(self, pool=None, capture_error_mode: str = "global", **_rest) -> None:
+    def capture_begin(self, pool: object = None, capture_error_mode: str = "global", **_rest: Any) -> None:
         """What follows counts as it runs."""
-        standing_for_cuda().not_modelled("torch.cuda.CUDAGraph", NOT_CAPTURED)
+        simulated_cuda().not_modelled("torch.cuda.CUDAGraph", NOT_CAPTURED)
 
     def capture_end(self) -> None:
         """What follows is not part of it."""
@@ -39,7 +41,7 @@ class CUDAGraph:
         """A pool's name; there is none."""
         return 0, 1
 
-    def register_generator_state(self, generator) -> None:
+    def register_generator_state(self, generator: object) -> None:
         """No number is drawn."""
 
     def enable_debug_mode(self) -> None:

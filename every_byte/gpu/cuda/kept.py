@@ -5,8 +5,8 @@ from collections.abc import Callable
 from itertools import count
 
 from every_byte.gpu.dispatch.places import line_of_the_program
-from every_byte.gpu.memory.attachment import standing_for_cuda
 
+from .naming import simulated_cuda
 from .storages import saving
 
 _KEPT, _NEW = ".kept", ".new"
@@ -15,7 +15,7 @@ WRITTEN: set[str] = set()
 """What this process has written while "cuda" was a simulated GPU: that it may write again."""
 
 
-def saved_over(path: str | os.PathLike, save: Callable[[str | os.PathLike], None]) -> None:
+def saved_over(path: str | os.PathLike[str], save: Callable[[str | os.PathLike[str]], object]) -> None:
     """Let `save` write a file of another name, which then takes the place of this one, if there is one.
 
     A program may still hold tensors that are mapped from what was there: they keep it. What has holes, and replaces a
@@ -36,7 +36,7 @@ def saved_over(path: str | os.PathLike, save: Callable[[str | os.PathLike], None
                 os.remove(place + _NEW)
     WRITTEN.add(place)
     if saving.left_hole:
-        standing_for_cuda().memory.trace.files_of_zeros.setdefault(place)
+        simulated_cuda().memory.trace.files_of_zeros.setdefault(place)
 
 
 def keep(place: str) -> None:
@@ -47,8 +47,8 @@ def keep(place: str) -> None:
     kept = next(name for name in names if not os.path.exists(name))
     _replace(place, kept)
     old, new = os.path.basename(kept), os.path.basename(place)
-    said = f"weights on a simulated GPU have no values: what was there as {new} is now {old}."
-    standing_for_cuda().tell(said, *line_of_the_program()[:2])
+    text = f"weights on a simulated GPU have no values: what was there as {new} is now {old}."
+    simulated_cuda().tell(text, *line_of_the_program()[:2])
 
 
 def _has_holes(place: str) -> bool:

@@ -1,11 +1,13 @@
 """Kernels that a program brings along, written in Triton: flagged by name, for what they take is not known."""
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
+from typing import Any
+
+from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.patches.late import once_imported
-from every_byte.gpu.patches.replacing import replaced
+from every_byte.gpu.patches.replacing import Function, Undo, replaced
 
 
-def flag_triton():
+def flag_triton() -> Undo:
     """Let Triton's kernels be flagged where they would be launched, also where Triton is imported later.
 
     A kernel writes into tensors that its caller has made, and these count; values that it would have computed are
@@ -19,8 +21,8 @@ def flag_triton():
     )
 
 
-def _flagging(original):
-    def run(kernel, *args, **kwargs):
+def _flagging(original: Function) -> Function:
+    def run(kernel: object, *args: Any, **kwargs: Any) -> Any:
         mode = standing_for_cuda()
         if mode is None:
             return original(kernel, *args, **kwargs)
@@ -30,8 +32,9 @@ def _flagging(original):
     return run
 
 
-def _name_of(kernel) -> str:
+def _name_of(kernel: Any) -> str:
     """The name of the function that it is made of: a tuner or a heuristic has the kernel within."""
     while hasattr(kernel, "fn"):
         kernel = kernel.fn
-    return getattr(kernel, "__name__", type(kernel).__name__)
+    name: str = getattr(kernel, "__name__", type(kernel).__name__)
+    return name

@@ -9,10 +9,25 @@ from torch._C import _len_torch_function_stack
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
-from every_byte.gpu.memory.as_cuda import parsed
-from every_byte.gpu.memory.attachment import attached, standing_for_cuda, this_thread
+from every_byte.gpu.memory.as_cuda import AsCuda, parsed
+from every_byte.gpu.memory.attachment import this_thread
+from every_byte.gpu.memory.modes import Mode, attached, standing_for_cuda
 
 HERE, EMPTY = "cuda", "meta"
+
+
+def simulated_cuda() -> Mode:
+    """The dispatch mode of the GPU that "cuda" means here, which there is wherever this is asked."""
+    mode = standing_for_cuda()
+    assert mode is not None
+    return mode
+
+
+def as_cuda() -> AsCuda:
+    """As which of a machine's GPUs a program finds it."""
+    place = simulated_cuda().memory.as_cuda
+    assert place is not None
+    return place
 
 
 def is_outside() -> bool:
@@ -23,24 +38,23 @@ def is_outside() -> bool:
     return not (this_thread.depth or this_thread.asked)
 
 
-def named(device) -> str:
+def named(device: torch.device | str | int | None) -> str:
     """Which of the two kinds a device is, for a program beside an open GPU that stands for "cuda"; "" for others.
 
     Raises: RuntimeError for another GPU than the simulated one; as `torch.device` for what is no device.
     """
-    found = parsed(device)
-    if found is None or found.type not in (HERE, EMPTY):
+    place = parsed(device)
+    if place is None or place.type not in (HERE, EMPTY):
         return ""
-    if found.type == HERE:
-        memory = standing_for_cuda().memory
-        memory.as_cuda.must_be_here(found)
+    if place.type == HERE:
+        as_cuda().must_be_here(place)
         if not attached():
             raise RuntimeError(
                 f'a simulated GPU counts on the thread that opened it, and on those started since: "cuda" is '
-                f"{memory.spec.name}, and something was to lie there by the thread "
+                f"{simulated_cuda().memory.spec.name}, and something was to lie there by the thread "
                 f"{threading.current_thread().name!r}, which is older; open a GPU on this thread."
             )
-    return found.type
+    return place.type
 
 
 def by_default() -> torch.device | None:

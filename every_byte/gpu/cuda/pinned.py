@@ -1,14 +1,15 @@
 """Pinned memory: the host's, of which nothing counts here; a tensor remembers that it was pinned."""
 
 import weakref
+from typing import Any
 
 import torch
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.memory.physical import device_of
-from every_byte.gpu.patches.replacing import all_of, replaced
+from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
-_pinned: dict[int, weakref.ref] = {}
+_pinned: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
 
 def may_be_pinned(kind: str) -> None:
@@ -26,11 +27,11 @@ def note_pinned(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def pin():
+def pin() -> Undo:
     """Let `tensor.pin_memory()` and `is_pinned()` work, on any thread. Returns what undoes it."""
 
-    def pinning(original):
-        def pin_memory(tensor, device=None):
+    def pinning(original: Function) -> Function:
+        def pin_memory(tensor: torch.Tensor, device: object = None) -> Any:
             if standing_for_cuda() is None:
                 return original(tensor, device)
             if device_of(tensor).type != "cpu":
@@ -39,8 +40,8 @@ def pin():
 
         return pin_memory
 
-    def asking(original):
-        def is_pinned(tensor, device=None):
+    def asking(original: Function) -> Function:
+        def is_pinned(tensor: torch.Tensor, device: object = None) -> Any:
             if standing_for_cuda() is None:
                 return original(tensor, device)
             return device_of(tensor).type == "cpu" and tensor.untyped_storage()._cdata in _pinned

@@ -2,15 +2,18 @@
 
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
+from types import ModuleType
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from every_byte.gpu.memory.as_cuda import AsCuda
-from every_byte.gpu.memory.attachment import standing_for_cuda
-from every_byte.gpu.patches.replacing import Changes, all_of, replaced
+from every_byte.gpu.memory.modes import standing_for_cuda
+from every_byte.gpu.patches.replacing import Changes, Function, Maker, Undo, all_of, replaced
 
 _UNDEFINED = "undefined"  # what PyTorch says of a group for which no backend was asked
 _PORT = "29500"  # nobody listens there, and nobody asks
@@ -48,25 +51,26 @@ def _environment(n: int, rank: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def pretend():
+def pretend() -> Undo:
     """Let process groups be of PyTorch's `fake` kind, whatever kind is asked for. Returns what undoes it.
 
     Nobody else is there, and nothing is exchanged: what this rank allocates is the same, as NCCL's own buffers lie
     outside the caching allocator.
     """
-    asked: dict = {"now": True}
+    asked: dict[str, Any] = {"now": True}
 
-    def only_now(making):
-        def make(original):
+    def only_now(making: Callable[[Function], Function]) -> Maker:
+        def make(original: Function) -> Function:
             made = making(original)
             return lambda *args, **kwargs: (made if asked["now"] else original)(*args, **kwargs)
 
         return make
 
-    def initializing(original):
+    def initializing(original: Function) -> Function:
         def init_process_group(
-            backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, group_name="",
-            pg_options=None, device_id=None, **_rest,
+            backend: str | None = None, init_method: object = None, timeout: object = None, world_size: int = -1,
+            rank: int = -1, store: object = None, group_name: str = "", pg_options: object = None,
+            device_id: object = None, **_rest: Any,
         ) -> None:  # fmt: skip
             from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -74,12 +78,20 @@ def pretend():
             rank = rank if rank >= 0 else int(os.environ.get("RANK", 0))
             asked["default"] = backend or _UNDEFINED
             original(_faked(backend or "cpu:gloo,cuda:nccl"), store=FakeStore(), rank=rank, world_size=world_size)
-            _name_default(dist.group.WORLD)
+            if (world := dist.group.WORLD) is not None:
+                _name_default(world)
 
         return init_process_group
 
-    def grouping(original):
-        def new_group(ranks=None, timeout=None, backend=None, pg_options=None, *rest, **options):
+    def grouping(original: Function) -> Function:
+        def new_group(
+            ranks: list[int] | None = None,
+            timeout: object = None,
+            backend: str | None = None,
+            pg_options: object = None,
+            *rest: Any,
+            **options: Any,
+        ) -> Any:
             options.pop("device_id", None)
             made = original(ranks, None, backend and _faked(backend), None, *rest, **options)
             if isinstance(made, dist.ProcessGroup):
@@ -89,22 +101,23 @@ def pretend():
 
         return new_group
 
-    def telling(original):
-        def get_backend(group=None) -> str:
-            found = original(group)
-            if "fake" not in found:
-                return found
+    def telling(original: Callable[[dist.ProcessGroup | None], str]) -> Function:
+        def get_backend(group: dist.ProcessGroup | None = None) -> str:
+            backend = original(group)
+            if "fake" not in backend:
+                return backend
             return str(asked.get("default" if group is None else group.group_name, asked["default"])).lower()
 
         return get_backend
 
-    changes = {
+    changes: dict[str, Callable[[Function], Function]] = {
         "init_process_group": initializing,
         "new_group": grouping,
         "get_backend": telling,
         "is_nccl_available": lambda _original: lambda: True,
     }
-    undoings = [partial(asked.update, now=False)]  # for modules that are imported meanwhile, and have these by name
+    # for modules that are imported meanwhile, and have these by name
+    undoings: list[Undo] = [partial(asked.update, now=False)]
     for owner in _modules():
         undoings += [replaced(owner, name, only_now(make)) for name, make in changes.items() if name in vars(owner)]
     undoings.append(replaced(DistributedDataParallel, "__init__", _with_nobody))
@@ -112,26 +125,26 @@ def pretend():
     return all_of(undoings)
 
 
-def _modules() -> list:
+def _modules() -> list[ModuleType]:
     """PyTorch's modules of what is distributed: many have its functions by name."""
     return [module for name, module in sys.modules.copy().items() if name.split(".")[:2] == ["torch", "distributed"]]
 
 
-def _one_for_each_rank(original):
+def _one_for_each_rank(original: Callable[[], int]) -> Function:
     """As many GPUs as there are ranks on the machine, also where the ranks are pretended on one GPU."""
 
     def device_count() -> int:
-        found = original()
-        is_alone = standing_for_cuda() is None and found > 0
-        return max(found, int(os.environ.get("LOCAL_WORLD_SIZE", 1))) if is_alone else found
+        n_devices = original()
+        is_alone = standing_for_cuda() is None and n_devices > 0
+        return max(n_devices, int(os.environ.get("LOCAL_WORLD_SIZE", 1))) if is_alone else n_devices
 
     return device_count
 
 
-def _with_nobody(original):
+def _with_nobody(original: Function) -> Function:
     """DDP's exchanges have results, which those of the `fake` group on a GPU have not; and nobody times its steps."""
 
-    def __init__(ddp, *args, **kwargs) -> None:
+    def __init__(ddp: Any, *args: Any, **kwargs: Any) -> None:
         original(ddp, *args, **kwargs)
         if standing_for_cuda() is None or ddp.device_type == "cpu":
             ddp.register_comm_hook(ddp.process_group, _summed_with_nobody)
@@ -144,19 +157,21 @@ def _with_nobody(original):
 class _Untimed:
     """DDP's logger but for the times of its steps: there are none, and it would say so to the terminal."""
 
-    def __init__(self, logger: dist.Logger) -> None:
+    def __init__(self, logger: Any) -> None:
         self._logger = logger
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._logger, name)
 
     def set_runtime_stats_and_log(self) -> None:
         """There are none."""
 
 
-def _summed_with_nobody(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _summed_with_nobody(
+    group: dist.ProcessGroup, bucket: torch._C._distributed_c10d.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
     dist.all_reduce(bucket.buffer(), group=group)
-    done = torch.futures.Future()
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
 

@@ -6,12 +6,14 @@ and the tensors' bytes behind one another.
 
 import json
 import os
+from types import ModuleType
+from typing import Any
 
 import torch
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.patches.late import once_imported
-from every_byte.gpu.patches.replacing import all_of, replaced
+from every_byte.gpu.patches.replacing import Function, Undo, all_of, replaced
 
 from .kept import saved_over
 from .naming import HERE, named
@@ -24,19 +26,19 @@ _TYPES = {
 }  # fmt: skip
 
 
-def keep_holes_in_safetensors():
+def keep_holes_in_safetensors() -> Undo:
     """Let `safetensors.torch.save_file` leave holes for what lies on the GPU. Returns what undoes it."""
     return once_imported({"safetensors.torch": _change})
 
 
-def _change(module):
+def _change(module: ModuleType) -> Undo:
     return all_of([replaced(module, "save_file", _with_holes), replaced(module, "load_file", _by_way_of_the_host)])
 
 
-def _by_way_of_the_host(original):
+def _by_way_of_the_host(original: Function) -> Function:
     """Tensors of the CPU are mapped; for those of a GPU the library reads the file."""
 
-    def load_file(filename, device="cpu", **rest):
+    def load_file(filename: str | os.PathLike[str], device: str | int = "cpu", **rest: Any) -> Any:
         if standing_for_cuda() is None or named(device) != HERE:
             return original(filename, device=device, **rest)
         return {name: x.to(device) for name, x in original(filename, device="cpu", **rest).items()}
@@ -44,27 +46,30 @@ def _by_way_of_the_host(original):
     return load_file
 
 
-def _with_holes(original):
-    def save_file(tensors, filename, metadata=None) -> None:
+def _with_holes(original: Function) -> Function:
+    def save_file(
+        tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str], metadata: dict[str, str] | None = None
+    ) -> None:
         if standing_for_cuda() is None or not any(x.is_cuda for x in tensors.values()):
-            return original(tensors, filename, metadata)
+            original(tensors, filename, metadata)
+            return
         is_plain = all(x.dtype in _TYPES and x.is_contiguous() for x in tensors.values())
 
-        def save(path: str) -> None:
+        def save(path: str | os.PathLike[str]) -> None:
             original({} if is_plain else tensors, path, metadata)  # what may not be written is refused there
             saving.left_hole = True
             if is_plain:
                 write(tensors, path, metadata)
 
-        return saved_over(filename, save)
+        saved_over(filename, save)
 
     return save_file
 
 
-def write(tensors: dict[str, torch.Tensor], filename: str | os.PathLike, metadata: dict[str, str] | None) -> None:
+def write(tensors: dict[str, torch.Tensor], filename: str | os.PathLike[str], metadata: dict[str, str] | None) -> None:
     """Write a file of that format; of tensors on the GPU their place alone."""
     in_order = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
-    header: dict = {"__metadata__": metadata} if metadata else {}
+    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
     end = 0
     for name, x in in_order:
         start, end = end, end + x.nbytes

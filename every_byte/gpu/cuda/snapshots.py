@@ -2,25 +2,27 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from every_byte.gpu.dispatch.places import line_of_the_program
-from every_byte.gpu.memory.attachment import standing_for_cuda
-from every_byte.gpu.patches.replacing import replaced
+from every_byte.gpu.memory.modes import standing_for_cuda
+from every_byte.gpu.patches.replacing import Function, Undo, replaced
 
 from .kept import WRITTEN
+from .naming import simulated_cuda
 
 _SIMULATED = ".simulated"
 
 
-def leave_snapshots():
+def leave_snapshots() -> Undo:
     """Let `torch.cuda.memory._dump_snapshot` write beside a file that was there. Returns what undoes it."""
     return replaced(torch.cuda.memory, "_dump_snapshot", _dumping)
 
 
-def _dumping(original):
-    def dump(filename="dump_snapshot.pickle", *args, **kwargs) -> None:
+def _dumping(original: Function) -> Function:
+    def dump(filename: object = "dump_snapshot.pickle", *args: Any, **kwargs: Any) -> None:
         if standing_for_cuda() is not None and isinstance(filename, (str, bytes, os.PathLike)):
             filename = _free(Path(os.fsdecode(filename)))
         original(filename, *args, **kwargs)
@@ -47,8 +49,8 @@ def _free(path: Path) -> Path:
 
 def _note(place: str, name: str, beside: Path) -> None:
     """Keep for the report what was left as it was, and warn the first time."""
-    noted = standing_for_cuda().memory.trace.snapshots_beside
+    noted = simulated_cuda().memory.trace.snapshots_beside
     if place not in noted:
-        said = f"{name} was there and stays as it was: what is dumped here is of a simulated GPU, and goes to "
-        standing_for_cuda().tell(f"{said}{beside.name}.", *line_of_the_program()[:2])
+        text = f"{name} was there and stays as it was: what is dumped here is of a simulated GPU, and goes to "
+        simulated_cuda().tell(f"{text}{beside.name}.", *line_of_the_program()[:2])
     noted[place] = os.path.realpath(beside)

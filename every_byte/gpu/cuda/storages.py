@@ -1,28 +1,37 @@
 """Storages on "cuda": how they are made and moved, where they say that they lie, and who else may see them."""
 
 import threading
+from typing import Any
 
 import torch
 
 from every_byte.gpu.known.noting import bring, same
 from every_byte.gpu.memory.as_cuda import parsed
-from every_byte.gpu.memory.attachment import standing_for_cuda
+from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.memory.records import RECORDS
-from every_byte.gpu.patches.replacing import all_of, replaced
+from every_byte.gpu.patches.replacing import Function, Maker, Undo, all_of, replaced
 
 from .naming import HERE, is_outside, named
 
 MOST_BYTES = 1 << 20
 """Of larger storages no value is brought to the GPU."""
-saving = threading.local()
-"""Whether this thread saves a file `now`: then a storage need not be brought to the CPU for it. And whether it has
-`left_hole` in a file since somebody asked."""
 
 
-def hold_storages():
+class _Saving(threading.local):
+    """Whether this thread saves a file `now`: then a storage need not be brought to the CPU for it. And whether it has
+    `left_hole` in a file since somebody asked."""
+
+    now: bool = False
+    left_hole: bool = False
+
+
+saving = _Saving()
+
+
+def hold_storages() -> Undo:
     """Let storages of a simulated GPU be what those of CUDA are. Returns what undoes it."""
     storage = torch.UntypedStorage
-    changes = {
+    changes: dict[str, Maker] = {
         "__new__": _made, "device": _device, "is_cuda": _is_cuda, "data_ptr": _data_ptr, "is_shared": _is_shared,
         "share_memory_": _shared, "_share_cuda_": _not_shared, "cpu": _brought, "clone": _copied, "to": _moved,
         "cuda": _to_cuda,
@@ -42,8 +51,10 @@ def address_of(storage: torch.UntypedStorage) -> int:
     return record.block.address if record is not None and record.block is not None else 0
 
 
-def _made(original):
-    def new(cls, *args, device=None, **kwargs):
+def _made(original: Function) -> "staticmethod[..., Any]":
+    def new(
+        cls: type[torch.UntypedStorage], *args: Any, device: torch.device | str | int | None = None, **kwargs: Any
+    ) -> Any:
         if not is_outside() or device is None or standing_for_cuda() is None or named(device) != HERE:
             return original(cls, *args, **kwargs) if device is None else original(cls, *args, device=device, **kwargs)
         if args and not isinstance(args[0], int):
@@ -53,8 +64,8 @@ def _made(original):
     return staticmethod(new)
 
 
-def _device(original):
-    def told(storage):
+def _device(original: Any) -> property:  # a descriptor of C, as the next
+    def told(storage: torch.UntypedStorage) -> Any:
         record = RECORDS.get(storage._cdata)
         here = record and record.memory.as_cuda
         return here.device if here and is_outside() else original.__get__(storage)
@@ -62,24 +73,24 @@ def _device(original):
     return property(told, doc=original.__doc__)
 
 
-def _is_cuda(original):
+def _is_cuda(original: Any) -> property:
     return property(lambda storage: storage.device.type == "cuda", doc=original.__doc__)
 
 
-def _data_ptr(original):
+def _data_ptr(original: Function) -> Function:
     return lambda storage: address_of(storage) or original(storage)
 
 
-def _is_shared(original):
+def _is_shared(original: Function) -> Function:
     return lambda storage: lies_here(storage) or original(storage)
 
 
-def _shared(original):
+def _shared(original: Function) -> Function:
     return lambda storage, *args, **kwargs: storage if lies_here(storage) else original(storage, *args, **kwargs)
 
 
-def _not_shared(original):
-    def share(storage, *args, **kwargs):
+def _not_shared(original: Function) -> Function:
+    def share(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
         if not lies_here(storage):
             return original(storage, *args, **kwargs)
         raise NotImplementedError(
@@ -90,26 +101,26 @@ def _not_shared(original):
     return share
 
 
-def _brought(original):
-    def cpu(storage):
+def _brought(original: Function) -> Function:
+    def cpu(storage: torch.UntypedStorage) -> Any:
         if not lies_here(storage):
             return original(storage)
-        if getattr(saving, "now", False):
+        if saving.now:
             return storage
         return torch.zeros(storage.nbytes(), dtype=torch.uint8, device="cpu").untyped_storage()
 
     return cpu
 
 
-def _copied(original):
-    def clone(storage):
+def _copied(original: Function) -> Function:
+    def clone(storage: torch.UntypedStorage) -> Any:
         return _on_gpu(storage) if lies_here(storage) else original(storage)
 
     return clone
 
 
-def _moved(original):
-    def to(storage, *, device, non_blocking=False):
+def _moved(original: Function) -> Function:
+    def to(storage: torch.UntypedStorage, *, device: torch.device | str | int, non_blocking: bool = False) -> Any:
         if standing_for_cuda() is None or named(device) != HERE:
             return storage.cpu() if lies_here(storage) else original(storage, device=device, non_blocking=non_blocking)
         return storage if parsed(device) == storage.device else _on_gpu(storage)  # "cuda" alone is another, also there
@@ -117,8 +128,10 @@ def _moved(original):
     return to
 
 
-def _to_cuda(original):
-    def cuda(storage, device=None, non_blocking=False):
+def _to_cuda(original: Function) -> Function:
+    def cuda(
+        storage: torch.UntypedStorage, device: torch.device | str | int | None = None, non_blocking: bool = False
+    ) -> Any:
         if standing_for_cuda() is None:
             return original(storage, device, non_blocking)
         return storage.to(device=HERE if device is None else device)

@@ -1,12 +1,15 @@
 """What a tensor says of where it lies, and how it is moved: one of a simulated GPU says "cuda:0"."""
 
-import torch
-from torch.nn.parameter import UninitializedTensorMixin
+from typing import Any
 
-from every_byte.gpu.memory.attachment import standing_for_cuda, this_thread
+import torch
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # the stub leaves it out
+
+from every_byte.gpu.memory.attachment import this_thread
+from every_byte.gpu.memory.modes import standing_for_cuda
 from every_byte.gpu.memory.physical import META, device_of
 from every_byte.gpu.memory.whose import memory_of
-from every_byte.gpu.patches.replacing import all_of, replaced
+from every_byte.gpu.patches.replacing import Function, Maker, Undo, all_of, replaced
 
 from .naming import EMPTY, HERE, asking, is_outside, named
 from .storages import address_of
@@ -21,31 +24,31 @@ def told_device(tensor: torch.Tensor) -> torch.device:
     return device if memory is None or memory.as_cuda is None else memory.as_cuda.device
 
 
-def say_cuda():
+def say_cuda() -> Undo:
     """Let tensors of a simulated GPU say that they are CUDA's. Returns what undoes it."""
 
-    def device(original):
+    def device(original: object) -> property:
         return property(told_device, doc=original.__doc__)
 
-    def is_cuda(original):
+    def is_cuda(original: object) -> property:
         return property(lambda tensor: told_device(tensor).type == "cuda", doc=original.__doc__)
 
-    def is_meta(original):
+    def is_meta(original: object) -> property:
         return property(lambda tensor: told_device(tensor).type == "meta", doc=original.__doc__)
 
-    def get_device(original):
-        def get(tensor):
+    def get_device(original: Function) -> Function:
+        def get(tensor: torch.Tensor) -> Any:
             device = told_device(tensor)
             return device.index if device.type == "cuda" else original(tensor)
 
         return get
 
-    def type_(original):
-        def type_of(tensor, dtype=None, non_blocking=False, **kwargs):
+    def type_(original: Function) -> Function:
+        def type_of(tensor: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
             if dtype is None:
-                said = original(tensor)
+                name = original(tensor)
                 is_here = device_of(tensor).type == "meta" and told_device(tensor).type == "cuda"
-                return said.replace("torch.", "torch.cuda.", 1).replace(".meta.", ".") if is_here else said
+                return name.replace("torch.", "torch.cuda.", 1).replace(".meta.", ".") if is_here else name
             name = getattr(dtype, "name", dtype if isinstance(dtype, str) else None)
             if name and name.startswith("torch.cuda."):
                 return tensor.to(device=HERE, dtype=getattr(torch, name.rsplit(".", 1)[1]).dtype)
@@ -55,8 +58,8 @@ def say_cuda():
 
         return type_of
 
-    def data_ptr(original):
-        def address(tensor):
+    def data_ptr(original: Function) -> Function:
+        def address(tensor: torch.Tensor) -> Any:
             if device_of(tensor).type != "meta" or not is_outside():
                 return original(tensor)
             start = address_of(tensor.untyped_storage())
@@ -64,8 +67,8 @@ def say_cuda():
 
         return address
 
-    def numpy(original):
-        def as_array(tensor, *, force=False):
+    def numpy(original: Function) -> Function:
+        def as_array(tensor: torch.Tensor, *, force: bool = False) -> Any:
             if told_device(tensor).type == "cuda" and not force:
                 raise TypeError(
                     f"can't convert {told_device(tensor)} device type tensor to numpy. Use Tensor.cpu() to copy the "
@@ -75,7 +78,7 @@ def say_cuda():
 
         return as_array
 
-    changes = [
+    changes: list[tuple[object, str, Maker]] = [
         (torch.Tensor, "device", device),
         (torch.Tensor, "is_cuda", is_cuda),
         (torch.Tensor, "is_meta", is_meta),
@@ -89,10 +92,10 @@ def say_cuda():
     return all_of([replaced(*change) for change in changes])
 
 
-def _wrapping(original):
+def _wrapping(original: Function) -> "staticmethod[..., Any]":
     """A wrapper around tensors of the GPU lies, for PyTorch, where they do."""
 
-    def make(cls, *args, **kwargs):
+    def make(cls: type, *args: Any, **kwargs: Any) -> Any:
         if standing_for_cuda() is not None and not _is_fake(cls):
             args = tuple(META if isinstance(each, torch.device) and each.type == "cuda" else each for each in args)
             if kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cuda":
@@ -106,46 +109,51 @@ def _is_fake(cls: type) -> bool:
     return cls.__module__.startswith("torch._subclasses.fake")
 
 
-def move():
+def move() -> Undo:
     """Let `.to("cuda")`, `.cuda()` and the like bring tensors to the simulated GPU. Returns what undoes it."""
 
-    def to(original):
-        def moved(tensor, /, *args, **kwargs):
+    def to(original: Function) -> Function:
+        def moved(tensor: torch.Tensor, /, *args: Any, **kwargs: Any) -> Any:
             if not is_outside() or standing_for_cuda() is None:
                 return original(tensor, *args, **kwargs)
             return _moved(original, tensor, args, kwargs)
 
         return moved
 
-    def cuda(original):
-        def moved(tensor, device=None, non_blocking=False, memory_format=torch.preserve_format):
+    def cuda(original: Function) -> Function:
+        def moved(
+            tensor: torch.Tensor,
+            device: torch.device | str | int | None = None,
+            non_blocking: bool = False,
+            memory_format: torch.memory_format = torch.preserve_format,
+        ) -> Any:
             if standing_for_cuda() is None:
                 return original(tensor, device, non_blocking, memory_format)
             return tensor.to(HERE if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 
         return moved
 
-    def parse_to(original):
-        def parse(*args, **kwargs):
+    def parse_to(original: Function) -> Function:
+        def parse(*args: Any, **kwargs: Any) -> Any:
             if not is_outside() or standing_for_cuda() is None:
                 return original(*args, **kwargs)
             if args and isinstance(args[0], int) and not isinstance(args[0], bool):
                 args = torch.device("cuda", args[0]), *args[1:]
             if isinstance(kwargs.get("device"), int):
                 kwargs = kwargs | {"device": torch.device("cuda", kwargs["device"])}
-            found = original(*args, **kwargs)
+            place = original(*args, **kwargs)
             like = args[0] if args and isinstance(args[0], torch.Tensor) else kwargs.get("tensor")
-            return found if like is None else (like.device, *found[1:])
+            return place if like is None else (like.device, *place[1:])
 
         return parse
 
-    def compatible(original):
-        def has_compatible_type(one, other):
+    def compatible(original: Function) -> Function:
+        def has_compatible_type(one: torch.Tensor, other: torch.Tensor) -> Any:
             return original(one, other) and (told_device(one).type == "meta") == (told_device(other).type == "meta")
 
         return has_compatible_type
 
-    changes = [
+    changes: list[tuple[object, str, Maker]] = [
         (torch, "_has_compatible_shallow_copy_type", compatible),
         (torch.Tensor, "to", to),
         (torch.Tensor, "cuda", cuda),
@@ -155,13 +163,13 @@ def move():
     return all_of([replaced(*change) for change in changes])
 
 
-def _with_ours(original: list) -> list:
+def _with_ours(original: list[Any]) -> list[Any]:
     """What a parameter without a shape lets be done: by the functions that stand in PyTorch's places, too."""
     ours = torch.Tensor.to, torch.Tensor.cuda, torch.Tensor.get_device, torch._has_compatible_shallow_copy_type
     return [*original, *ours]
 
 
-def _moved(original, tensor: torch.Tensor, args: tuple, kwargs: dict):
+def _moved(original: Function, tensor: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`tensor.to(...)`, whatever stands first in it: a device, a type, or another tensor."""
     first = args[0] if args else None
     if isinstance(first, torch.dtype):

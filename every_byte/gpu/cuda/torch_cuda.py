@@ -1,31 +1,33 @@
 """`torch.cuda` and `torch.accelerator`, answered by a simulated GPU; and what PyTorch says of its build."""
 
 from enum import IntEnum
+from typing import Any
 
 import torch
 import torch.backends.cudnn
 import torch.cuda.nvtx
 
-from every_byte.gpu.memory.attachment import standing_for_cuda
-from every_byte.gpu.patches.replacing import all_of, present, replaced
+from every_byte.gpu.memory.modes import standing_for_cuda
+from every_byte.gpu.patches.replacing import Function, Maker, Undo, all_of, present, replaced
 
 from . import c_settings, comm
 from .c_functions import ACCELERATOR, FUNCTIONS, where_cuda_is_simulated
 from .generators import generators
 from .graphs import CUDAGraph, graph_pool_handle
+from .naming import as_cuda, simulated_cuda
 from .streams import Event, ExternalStream, Stream
 
 _PLANS = 4096  # how many of cuFFT's PyTorch keeps
 _CUDNN_VERSION = 92000  # of the package that PyTorch 2.13's CUDA build brings
 
 
-def answer_for_cuda():
+def answer_for_cuda() -> Undo:
     """Put the answers in their places. Returns what undoes it."""
     is_compiled = torch.cuda._is_compiled()  # it asks whether a function is there
     functions = FUNCTIONS | ACCELERATOR | c_settings.functions() | comm.FUNCTIONS
-    in_c = [(torch._C, name, function) for name, function in functions.items()]
+    in_c: list[tuple[object, str, Function]] = [(torch._C, name, function) for name, function in functions.items()]
     undoings = [present(owner, name, where_cuda_is_simulated(answer)) for owner, name, answer in in_c + _IN_PYTHON]
-    undoings += [replaced(owner, name, lambda _original, value=value: value) for owner, name, value in _VALUES]
+    undoings += [replaced(owner, name, _always(value)) for owner, name, value in _VALUES]
     undoings.append(
         replaced(torch.cuda, "_is_compiled", lambda _original: lambda: is_compiled or standing_for_cuda() is not None)
     )
@@ -35,31 +37,33 @@ def answer_for_cuda():
     return all_of(undoings)
 
 
-def _properties(_index: int):
+def _always(value: object) -> Maker:
+    return lambda _original: value
+
+
+def _properties(_index: int) -> Any:
     """Those of each rank's GPU: all are of a kind."""
-    return standing_for_cuda().owner.get_device_properties()
+    return simulated_cuda().owner.get_device_properties()
 
 
-def _checked(original):
+def _checked(original: Function) -> Function:
     """`get_device_properties`, and those that ask by it: what to do about a GPU that there is not."""
 
-    def get_device_properties(device=None):
-        here, index = standing_for_cuda(), torch.cuda._utils._get_device_index(device, optional=True)
-        if here is not None and not 0 <= index < here.memory.as_cuda.n_devices:
-            raise AssertionError(f"Invalid device id: {here.memory.as_cuda.without(index)}")
+    def get_device_properties(device: Any = None) -> Any:
+        index = torch.cuda._utils._get_device_index(device, optional=True)
+        if standing_for_cuda() is not None and not 0 <= index < as_cuda().n_devices:
+            raise AssertionError(f"Invalid device id: {as_cuda().without(index)}")
         return original(device)
 
     return get_device_properties
 
 
-def _memory_info(device=None) -> tuple[int, int]:
-    standing_for_cuda().memory.as_cuda.must_be_here(
-        torch.device("cuda", torch.cuda._utils._get_device_index(device, optional=True))
-    )
-    return standing_for_cuda().owner.mem_get_info()
+def _memory_info(device: Any = None) -> tuple[int, int]:
+    as_cuda().must_be_here(torch.device("cuda", torch.cuda._utils._get_device_index(device, optional=True)))
+    return simulated_cuda().owner.mem_get_info()
 
 
-def _benchmark_limit():
+def _benchmark_limit() -> object:
     c = torch._C
     return torch.backends.ContextProp(c._cuda_get_cudnn_benchmark_limit, c._cuda_set_cudnn_benchmark_limit)
 
@@ -81,7 +85,7 @@ class _Cudart:
 
     cudaError = _Error
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Function:
         if name not in _DONE_AT_ONCE:
             raise AttributeError(f"of the CUDA runtime a simulated GPU has {', '.join(_DONE_AT_ONCE)}: got {name!r}.")
         return lambda *_args: _Error.success
@@ -98,7 +102,7 @@ class _Cudart:
 class _Nvtx:
     """Marks for NVIDIA's profiler: nobody reads them."""
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Function:
         return lambda *_args: 0
 
 
@@ -107,7 +111,8 @@ _DONE_AT_ONCE = (
     "cudaStreamDestroy",
 )  # fmt: skip
 _CUDART = _Cudart()
-_IN_PYTHON = [
+_CUDNN = vars(torch.backends.cudnn)["m"]  # the module itself, which stands behind another
+_IN_PYTHON: list[tuple[object, str, Function]] = [
     (torch.cuda, "_lazy_init", lambda: None),
     (torch.cuda, "device_count", FUNCTIONS["_cuda_getDeviceCount"]),
     (torch.cuda, "_exchange_device", FUNCTIONS["_cuda_exchangeDevice"]),
@@ -116,14 +121,14 @@ _IN_PYTHON = [
     (torch.cuda, "mem_get_info", _memory_info),
     (torch.cuda.memory, "mem_get_info", _memory_info),
     (torch.cuda, "cudart", lambda: _CUDART),
-    (torch.backends.cudnn.m, "is_available", lambda: True),  # the module itself, which stands behind another
-    (torch.backends.cudnn.m, "_init", lambda: True),
-    (torch.backends.cudnn.m, "version", lambda: _CUDNN_VERSION),
+    (_CUDNN, "is_available", lambda: True),
+    (_CUDNN, "_init", lambda: True),
+    (_CUDNN, "version", lambda: _CUDNN_VERSION),
     (torch._C, "_is_flash_attention_available", lambda: True),
     (torch.backends.cuda.cuFFTPlanCache, "clear", lambda _cache: None),
     (torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", FUNCTIONS["_cuda_isCurrentStreamCapturing"]),
 ]
-_VALUES = [
+_VALUES: list[tuple[object, str, object]] = [
     (torch.cuda, "_initialized", True),
     (torch.cuda, "_cached_device_count", None),
     (torch._C, "_has_cuda", True),

@@ -3,11 +3,9 @@
 import gc
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch._C import DispatchKey
@@ -27,9 +25,11 @@ from every_byte.gpu.memory.attachment import (
     this_thread,
 )
 from every_byte.gpu.memory.calls import described
+from every_byte.gpu.memory.modes import Meanwhile, Mode, Observing, Renumbering
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators import registry
+from every_byte.gpu.protocol import GPU
 
 from .autocast import KEY, as_called
 from .belonging import KNOWN, SPARSE, belongs
@@ -45,24 +45,6 @@ _NO_KERNEL = re.compile(r"with Meta tensors|from the 'Meta' backend|no fake impl
 _NOBODY = (None,)
 
 
-@dataclass
-class Meanwhile(threading.local):
-    """What PyTorch is doing on a thread, as a patch says that sees it begin and end: operations mean another thing."""
-
-    printing: bool = False
-    loading_to_cpu: bool = False
-    making_a_tensor: bool = False
-
-    @contextmanager
-    def __call__(self, what: str) -> Iterator[None]:
-        outer = getattr(self, what)
-        setattr(self, what, True)
-        try:
-            yield
-        finally:
-            setattr(self, what, outer)
-
-
 class Dispatch(TorchDispatchMode):
     """The dispatch mode of one simulated GPU: while it is on, meta tensors are that GPU's tensors.
 
@@ -70,7 +52,11 @@ class Dispatch(TorchDispatchMode):
     Raises: RuntimeError for tensors of another GPU or of the CPU; torch.OutOfMemoryError.
     """
 
-    def __init__(self, memory: Memory, owner: object) -> None:
+    observer: Observing
+    numbering: Renumbering
+    opened_among: list[Mode]
+
+    def __init__(self, memory: Memory, owner: GPU) -> None:
         super().__init__()
         self.memory, self.owner = memory, owner
         self._ran: set[tuple[Operation, torch.dtype | None]] = set()

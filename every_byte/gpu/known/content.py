@@ -3,7 +3,8 @@
 A graph refers to no tensor and no storage of the GPU: nothing that is known keeps a block alive.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
@@ -65,7 +66,7 @@ class Blank(NamedTuple):
 class Step(NamedTuple):
     """An operation to run on the CPU: its operands stand where its tensors stood."""
 
-    func: torch._ops.OpOverload
+    func: Callable[..., Any]
     args: tuple
     kwargs: dict
     written: tuple

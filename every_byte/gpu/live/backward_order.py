@@ -40,19 +40,20 @@ class BackwardOrder:
 
     def __init__(self, start: int, roots: list[torch.Tensor], module_of: Callable[[int], str]) -> None:
         self.start, self.end = start, NEVER
-        found = []
+        numbered: list[tuple[int, _Node]] = []
         for number, node, _ in nodes_behind(nodes_of(roots)):
             if number < ACCUMULATORS:
                 called = _IN_PYTHON if isinstance(node, BackwardCFunction) else node_name(node)
-                found.append((number, _Node(node_name(node), called, module_of(number), _sizes(node))))
-        self._nodes = [node for _, node in sorted(found, key=itemgetter(0), reverse=True)]
+                numbered.append((number, _Node(node_name(node), called, module_of(number), _sizes(node))))
+        self._nodes = [node for _, node in sorted(numbered, key=itemgetter(0), reverse=True)]
 
     def label(self, events: Iterable[tuple[Event, bool]]) -> None:
         """Name node and module of each allocation; not the module where it `is_again`, of what runs again."""
         events = list(events)
         called = {event.node for event, _ in events}
         nodes = [node for node in self._nodes if node.called in called]  # the others allocate nothing
-        at, left = -1, []
+        at = -1
+        left: list[int] = []
         for event, is_again in events:
             following = self._following(nodes, at, event, left, is_again)
             if following != at:
@@ -76,16 +77,16 @@ class BackwardOrder:
 
 def _sizes(node: Node) -> list[int]:
     """The bytes of the gradients that a node makes for those that follow it."""
-    found = []
+    sizes = []
     for following, place in node.next_functions:
         if following is None:
             continue
         if (leaf := getattr(following, "variable", None)) is not None:
-            found.append(leaf.numel() * leaf.element_size())
+            sizes.append(leaf.numel() * leaf.element_size())
         else:
             about = following._input_metadata[place]
-            found.append(prod(about.shape) * about.dtype.itemsize)
-    return found
+            sizes.append(prod(about.shape) * about.dtype.itemsize)
+    return sizes
 
 
 def converted_by(node: Node | None) -> torch.Tensor | None:

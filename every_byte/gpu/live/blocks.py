@@ -1,5 +1,8 @@
 """How large the block of each allocation is, which PyTorch's memory history does not say: found by replaying it."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.rounding import LARGEST_SMALL_BYTES, ROUNDING_BYTES
 
@@ -18,7 +21,7 @@ class Blocks:
     Source: should_split, try_merge_blocks and unmap_block in c10/cuda/CUDACachingAllocator.cpp of PyTorch 2.13.
     """
 
-    def __init__(self, segments: list[dict], settings: AllocatorSettings | None = None) -> None:
+    def __init__(self, segments: Iterable[Mapping[str, Any]], settings: AllocatorSettings | None = None) -> None:
         self.is_known = True
         self._settings = settings or AllocatorSettings()
         self._free: dict[int, tuple[int, bool]] = {}

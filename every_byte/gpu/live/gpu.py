@@ -4,13 +4,15 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
+from typing import Any, Self
 
 import torch
 
 from every_byte.gpu.dispatch.autocast import autocast
-from every_byte.gpu.memory.attachment import attached, set_aside
+from every_byte.gpu.memory.attachment import set_aside
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.memory.versions import rules_here
 from every_byte.gpu.patches.backward import watch
@@ -90,7 +92,7 @@ class LiveGPU:
     def __repr__(self) -> str:
         return f"LiveGPU({self.name!r}, {self.memory_allocated():,d} bytes allocated)"
 
-    def __enter__(self) -> "LiveGPU":
+    def __enter__(self) -> Self:
         if self._scope is not None:
             raise RuntimeError(f"a live GPU can be opened once at a time: {self.name} is open already; close it first.")
         with ExitStack() as scope:
@@ -129,7 +131,7 @@ class LiveGPU:
             raise NoTrace(self._no_trace)
         return self._trace
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -194,25 +196,27 @@ class LiveGPU:
     def Stream(self, priority: int = 0) -> torch.cuda.Stream:
         return torch.cuda.Stream(self.device, priority=priority)
 
-    def Event(self, **settings) -> torch.cuda.Event:
+    def Event(self, **settings: bool) -> torch.cuda.Event:
         return torch.cuda.Event(**settings)
 
-    def stream(self, which: torch.Stream | None):
-        return torch.cuda.stream(which)
+    def stream(self, which: torch.Stream | None) -> AbstractContextManager[Any]:
+        return torch.cuda.stream(which)  # type: ignore[arg-type]  # a stream here is one of torch.cuda's
 
     def current_stream(self) -> torch.cuda.Stream:
         return torch.cuda.current_stream(self.device)
 
-    def autocast(self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None):
+    def autocast(
+        self, dtype: torch.dtype, *, enabled: bool = True, cache_enabled: bool | None = None
+    ) -> AbstractContextManager[Any]:
         return autocast(dtype, enabled, cache_enabled)
 
     def synchronize(self) -> None:
         return torch.cuda.synchronize(self.device)
 
-    def get_device_properties(self):
+    def get_device_properties(self) -> Any:
         return torch.cuda.get_device_properties(self.device)
 
-    def memory_snapshot(self) -> list[dict]:
+    def memory_snapshot(self) -> list[dict[str, Any]]:
         return [segment for segment in torch.cuda.memory_snapshot() if segment["device"] == self.device.index]
 
     def empty_cache(self) -> None:
@@ -222,7 +226,7 @@ class LiveGPU:
 class _Open(threading.local):
     """The live GPUs that are open as scopes on this thread, the innermost last."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.gpus: list[LiveGPU] = []
 
 

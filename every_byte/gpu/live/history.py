@@ -2,7 +2,8 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from every_byte.gpu.memory.settings import AllocatorSettings
 from every_byte.ledger.attribution import NEVER
@@ -33,7 +34,7 @@ class Counters(NamedTuple):
         return self.n_allocations + self.n_frees
 
     @classmethod
-    def of(cls, stats: dict) -> "Counters":
+    def of(cls, stats: Mapping[str, Any]) -> "Counters":
         """Those in `torch.cuda.memory_stats_as_nested_dict()`."""
         n_bytes, times, reserved = (stats[key]["all"] for key in ("allocated_bytes", "allocation", "reserved_bytes"))
         return cls(
@@ -46,14 +47,21 @@ class Counters(NamedTuple):
             stats["active_bytes"]["all"]["current"] - n_bytes["current"],
         )
 
-    def agrees(self, requested_bytes: int) -> bool:
+    def agrees(self, requested_bytes: int | None) -> bool:
         """Whether a sum of what was requested and not freed is what is counted here, blocks that are awaited aside."""
-        return 0 <= self.requested_bytes - requested_bytes <= self.awaited_bytes
+        return requested_bytes is not None and 0 <= self.requested_bytes - requested_bytes <= self.awaited_bytes
 
     def since(self, start: "Counters") -> "Counters":
         """How often it acted since an earlier instant; bytes stay what they are."""
-        acted = (now - then for now, then in zip(self[2:-1], start[2:-1], strict=True))
-        return Counters(*self[:2], *acted, self.awaited_bytes)
+        return Counters(
+            self.allocated_bytes,
+            self.requested_bytes,
+            self.n_allocations - start.n_allocations,
+            self.n_frees - start.n_frees,
+            self.traded_bytes - start.traded_bytes,
+            self.n_ooms - start.n_ooms,
+            self.awaited_bytes,
+        )
 
 
 class History:
@@ -67,11 +75,11 @@ class History:
     Raises: RuntimeError where a history lacks what was freed later, or does not agree with the allocator's counters.
     """
 
-    def __init__(self, segments: list[dict], settings: AllocatorSettings | None = None) -> None:
+    def __init__(self, segments: Sequence[Mapping[str, Any]], settings: AllocatorSettings | None = None) -> None:
         self.events: list[Event] = []
         self.makers: list[Maker] = []
         self.others: dict[int, list[tuple[int, Event]]] = defaultdict(list)
-        self._traded_bytes = self._n_ooms = 0
+        self._allocated_bytes = self._requested_bytes = self._traded_bytes = self._n_ooms = 0
         self._live: dict[int, Event] = {}
         self._spans: list[list[int]] = []
         self._lives: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -112,13 +120,13 @@ class History:
         begin, end = self._spans[number]
         return begin - self.n_before, end - self.n_before
 
-    def read(self, entries: list[dict]) -> None:
+    def read(self, entries: Sequence[Mapping[str, Any]]) -> None:
         """Read what is new in a history, the list that a snapshot has for the GPU."""
         for entry in entries[self.n_read :]:
             self._read(entry)
         self.n_read = len(entries)
 
-    def _read(self, entry: dict) -> None:
+    def _read(self, entry: Mapping[str, Any]) -> None:
         action, address, n_bytes = entry["action"], entry.get("addr", 0), entry["size"]
         if action == "alloc":
             block_bytes = self._blocks.allocate(address, n_bytes)
@@ -157,9 +165,9 @@ class History:
         self._count(free, -1)
 
     def _count(self, event: Event, sign: int) -> None:
-        last = self.events[-1] if self.events else _NOTHING
-        event.allocated_bytes = last.allocated_bytes + sign * event.block_bytes
-        event.requested_bytes = last.requested_bytes + sign * event.n_bytes
+        self._allocated_bytes += sign * event.block_bytes
+        self._requested_bytes += sign * event.n_bytes
+        event.allocated_bytes, event.requested_bytes = self._allocated_bytes, self._requested_bytes
         self.events.append(event)
 
     def must_agree(self, counted: list[Counters]) -> None:
@@ -171,7 +179,7 @@ class History:
             at = self.n_before + counters.tick
             last = _NOTHING if at == 0 else self.events[at - 1] if 0 < at <= len(self.events) else None
             if last is None or not counters.agrees(last.requested_bytes):
-                raise RuntimeError(self._disagreement(counters, last and last.requested_bytes))
+                raise RuntimeError(self._disagreement(counters, None if last is None else last.requested_bytes))
             if last.allocated_bytes != counters.allocated_bytes:
                 self._blocks.is_known = False
         self._n_agreed = len(counted)
@@ -188,11 +196,11 @@ class History:
             raise RuntimeError(self._disagreement(counters, None))
 
     def _disagreement(self, counters: Counters, requested_bytes: int | None) -> str:
-        found = f"{self.n_ticks:,d} of them" if requested_bytes is None else exact(requested_bytes)
+        read = f"{self.n_ticks:,d} of them" if requested_bytes is None else exact(requested_bytes)
         return (
             "a memory history must agree with the allocator's counters: after "
             f"{counters.tick:,d} allocations and frees these say {exact(counters.requested_bytes)} requested, the "
-            f"history has {found}; something has reset the counters, or changed the history, while the live GPU was "
+            f"history has {read}; something has reset the counters, or changed the history, while the live GPU was "
             "open."
         )
 

@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -87,41 +88,44 @@ def conditions(device: torch.device) -> list[str]:
     Counts: settings of the process that change what is allocated, other processes' memory, a part of a GPU (MIG),
             several GPUs.
     """
-    said = [f"{name}={os.environ[name]} is set: {effect}." for name, effect in SETTINGS.items() if os.environ.get(name)]
-    if (library := torch.backends.cuda.preferred_blas_library().name) not in ("Default", "Cublas"):
-        said.append(f"torch.backends.cuda.preferred_blas_library is {library}: {_BLAS}.")
+    known = [
+        f"{name}={os.environ[name]} is set: {effect}." for name, effect in SETTINGS.items() if os.environ.get(name)
+    ]
+    preferred: Any = torch.backends.cuda.preferred_blas_library()  # an enumeration of C++
+    if (library := preferred.name) not in ("Default", "Cublas"):
+        known.append(f"torch.backends.cuda.preferred_blas_library is {library}: {_BLAS}.")
     if (fraction := torch.cuda.get_per_process_memory_fraction(device)) < 1:
-        said.append(f"torch.cuda.set_per_process_memory_fraction leaves this process {fraction:.1%} of the GPU.")
+        known.append(f"torch.cuda.set_per_process_memory_fraction leaves this process {fraction:.1%} of the GPU.")
     if settings := _settings_of_the_program():
-        said.append(f"The program has set PyTorch's allocator to {settings}: {_ALLOCATOR}.")
+        known.append(f"The program has set PyTorch's allocator to {settings}: {_ALLOCATOR}.")
     if (backend := torch.cuda.get_allocator_backend()) != "native":
-        said.append(f"PyTorch's allocator here is {backend}, another than its own: {_ALLOCATOR}.")
+        known.append(f"PyTorch's allocator here is {backend}, another than its own: {_ALLOCATOR}.")
     if not knows_operations():
-        said.append(
+        known.append(
             "PyTorch's memory history names no operations on this machine: a trace has none, nor what they tell."
         )
     name = torch.cuda.get_device_name(device)
     if " MIG " in f" {name} ":
-        said.append("This is a part of a GPU (MIG): its memory and its multiprocessors are those of the part.")
+        known.append("This is a part of a GPU (MIG): its memory and its multiprocessors are those of the part.")
     if torch.cuda.device_count() > 1:
-        said.append(
+        known.append(
             f"This is GPU {device.index} of the {torch.cuda.device_count()} that PyTorch sees; torch.cuda.set_device "
             "chooses another."
         )
     free_bytes, total_bytes = torch.cuda.mem_get_info(device)
     elsewhere = total_bytes - free_bytes - torch.cuda.memory_reserved(device)
     if elsewhere > _USUAL_CONTEXT_BYTES:
-        said.append(
+        known.append(
             f"{exact(elsewhere)} of this GPU are taken outside of this process's allocator, more than a CUDA context: "
             "other processes use it, too."
         )
-    return said
+    return known
 
 
 def _settings_of_the_program() -> str:
     """What the allocator was told, by the environment or by the program since."""
-    told = getattr(torch._C, "_accelerator_getAllocatorSettings", lambda: "")()  # not in every version
-    return "" if told in (os.environ.get(name) for name in SETTINGS) else told
+    settings: str = getattr(torch._C, "_accelerator_getAllocatorSettings", lambda: "")()  # not in every version
+    return "" if settings in (os.environ.get(name) for name in SETTINGS) else settings
 
 
 _USUAL_CONTEXT_BYTES = 2 << 30

@@ -3,24 +3,27 @@
 import threading
 import weakref
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+from torch._C._autograd import _get_sequence_nr
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from every_byte.gpu.dispatch.autocast import DTYPES
-from every_byte.gpu.memory.attachment import attached
 from every_byte.gpu.memory.contents import known_storages
 from every_byte.gpu.memory.labels import Labels
+from every_byte.gpu.memory.modes import attached
 from every_byte.ledger.attribution import Owners
+from every_byte.ledger.trace import Trace
 
 from .backward_order import BackwardOrder, converted_by
 from .history import Counters
 
 
-class _Handle(weakref.ref):
+class _Handle(weakref.ref[torch.UntypedStorage]):
     """A weak reference to a storage, which knows its place; a storage that is resized gets a handle for each place."""
 
     __slots__ = ("number", "key", "address", "memory")
@@ -49,7 +52,7 @@ class LiveMemory:
             while a simulated GPU is open inside.
     """
 
-    def __init__(self, device: torch.device, trace, start: Counters) -> None:
+    def __init__(self, device: torch.device, trace: Trace, start: Counters) -> None:
         self.device, self.owners, self.labels = device, Owners(), Labels(trace)
         self.owners.roots = self.labels.modules.roots
         self._trace = trace
@@ -69,7 +72,7 @@ class LiveMemory:
         self._shifts = {self._thread: 0}
         self._instant = threading.local()
         self._lock = threading.RLock()  # a collection may drop a graph, and note it, in here as well
-        self._hooks: list = []
+        self._hooks: list[RemovableHandle] = []
 
     # instants
 
@@ -95,10 +98,10 @@ class LiveMemory:
             if counters.tick > self.counted[-1].tick:
                 self.counted.append(counters)
                 if threading.get_ident() == self._thread:
-                    self.sequence_numbers.append((counters.n_allocations, torch.autograd._get_sequence_nr()))
+                    self.sequence_numbers.append((counters.n_allocations, _get_sequence_nr()))
         return counters
 
-    def counts_anew(self, reset) -> None:
+    def counts_anew(self, reset: Callable[[], None]) -> None:
         """Call what sets the allocator's counters to 0, and go on as if it had not."""
         before = self.now()
         reset()
@@ -202,7 +205,7 @@ class LiveMemory:
         self._hooks = []
         self.labels.close()
 
-    def _changed(self, *_about) -> None:
+    def _changed(self, *_about: object) -> None:
         if not torch.compiler.is_compiling() and self.is_watched():
             self.note_labels()
 

@@ -1,9 +1,11 @@
 """Whom a live GPU's memory served: what was noted of it while the program ran, completed by what its history tells."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 
 from every_byte.ledger.attribution import Owners, Role
+from every_byte.ledger.events import Event
 
 from .history import History
 from .memory import LiveMemory
@@ -20,14 +22,14 @@ def owners_of(memory: LiveMemory, history: History, after: list[int]) -> Owners:
     def position_of(at: int) -> int:
         return after[min(max(history.n_before + at, 0), len(after) - 1)]
 
-    found = translated(memory.owners, numbers.__getitem__, position_of)
-    found.counts = _counts(memory, history)
+    owners = translated(memory.owners, numbers.__getitem__, position_of)
+    owners.counts = _counts(memory, history)
     if memory.is_of_main_thread:
-        found.elsewhere = {number for number, made in enumerate(history.makers) if made.is_elsewhere}
-    _name_starts(found, memory, history, numbers)
-    _name_copies(found, memory, history, numbers)
-    _name_unseen_copies(found, memory, history)
-    return found
+        owners.elsewhere = {number for number, made in enumerate(history.makers) if made.is_elsewhere}
+    _name_starts(owners, memory, history, numbers)
+    _name_copies(owners, memory, history, numbers)
+    _name_unseen_copies(owners, memory, history)
+    return owners
 
 
 def _counts(memory: LiveMemory, history: History) -> list[int]:
@@ -39,36 +41,38 @@ def _counts(memory: LiveMemory, history: History) -> list[int]:
     return result
 
 
-def _name_starts(found: Owners, memory: LiveMemory, history: History, numbers: list[int | None]) -> None:
+def _name_starts(owners: Owners, memory: LiveMemory, history: History, numbers: list[int | None]) -> None:
     """The gradients that backwards start from: a given one, or the 1 that PyTorch had just made for a number."""
     for handle, n_allocations in memory.starts:
         number = numbers[handle]
-        if number is not None and number not in found.roles:
+        if number is not None and number not in owners.roles:
             is_last = number == history.n_before + n_allocations - 1
             made_now = is_last and history.makers[number].operation == "aten::ones_like"
-            found.add(number, Role("temporaries" if made_now else "gradients"))
+            owners.add(number, Role("temporaries" if made_now else "gradients"))
 
 
-def _name_copies(found: Owners, memory: LiveMemory, history: History, numbers: list[int | None]) -> None:
+def _name_copies(owners: Owners, memory: LiveMemory, history: History, numbers: list[int | None]) -> None:
     """What autocast made of parameters, and a graph keeps; what the program itself converted is none."""
     for handle, of in memory.conversions:
         number, parameter = numbers[handle], numbers[of]
-        if number is not None and history.makers[number].is_cast and (role := found.role(parameter)):
-            found.add(number, Role("autocast copies", *role[1:]))
+        if number is None or parameter is None:
+            continue
+        if history.makers[number].is_cast and (role := owners.role(parameter)):
+            owners.add(number, Role("autocast copies", *role[1:]))
 
 
-def _name_unseen_copies(found: Owners, memory: LiveMemory, history: History) -> None:
+def _name_unseen_copies(owners: Owners, memory: LiveMemory, history: History) -> None:
     """Autocast's copies of parameters of which no graph says so: it holds them, unseen, until it ends; in a checkpoint.
 
     What it makes of anything else is gone with the operator, unless a graph keeps it. So a copy is what outlives the
     module that ran, and has half the bytes of a parameter there: the first such, as arguments are cast from the right.
     """
-    parameters = defaultdict(list)
-    for number, role, made in _parameters(found, history):
-        parameters[role.module, made.n_bytes // 2].append((number, role))
-    done = set()
+    parameters: dict[tuple[str, int], list[tuple[int, Role]]] = defaultdict(list)
+    for number, role, event in _parameters(owners, history):
+        parameters[role.module, event.n_bytes // 2].append((number, role))
+    done: set[tuple[int, int]] = set()
     for number, made in enumerate(history.makers):
-        if not made.is_cast or number in found.computed:
+        if not made.is_cast or number in owners.computed:
             continue
         begin, end = map(memory.position_at, history.life_of(number))
         _, module, _ = memory.labels_at(begin)
@@ -76,15 +80,16 @@ def _name_unseen_copies(found: Owners, memory: LiveMemory, history: History) -> 
         if memory.n_changes(end) == change:
             continue
         of_its_size = parameters[module, history.made(number).n_bytes]
-        parameter, role = next((one for one in of_its_size if (one[0], change) not in done), (None, None))
-        if parameter is not None:
-            done.add((parameter, change))
-            found.tensors.setdefault(number, (found.tensors[parameter][0], None))
-            found.add(number, Role("autocast copies", *role[1:]))
+        for parameter, role in of_its_size:
+            if (parameter, change) not in done:
+                done.add((parameter, change))
+                owners.tensors.setdefault(number, (owners.tensors[parameter][0], None))
+                owners.add(number, Role("autocast copies", *role[1:]))
+                break
 
 
-def _parameters(found: Owners, history: History):
-    for number, roles in found.roles.items():
+def _parameters(owners: Owners, history: History) -> Iterator[tuple[int, Role, Event]]:
+    for number, roles in owners.roles.items():
         for role in roles:
             if role.category == "parameters":
                 yield number, role, history.made(number)

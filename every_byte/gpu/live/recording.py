@@ -2,13 +2,15 @@
 
 import gc
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import Any, NoReturn
 
 import torch
 
 from every_byte.gpu.observer.observer import Observer
 from every_byte.gpu.patches.backward import WATCHING, watch
-from every_byte.gpu.patches.replacing import Changes
+from every_byte.gpu.patches.replacing import Changes, Undo
 from every_byte.ledger.attribution import Owners
 
 from .exchanges import EXCHANGES
@@ -23,7 +25,7 @@ class NoHistory(RuntimeError):
     """PyTorch's allocator keeps no memory history here."""
 
 
-def _keep_history():
+def _keep_history() -> Undo:
     """Switch PyTorch's memory history on; one that the program has switched on itself goes on as it is."""
     if torch._C._cuda_isHistoryEnabled():
         return lambda: None
@@ -124,6 +126,10 @@ class Glance:
                 return
         raise _never_at_rest(device)
 
+    def must_be_open(self, what: str) -> NoReturn:
+        """Raises: RuntimeError, for one look is no recording."""
+        raise RuntimeError(f"a live GPU must be recorded: {what} was asked of a look at what there is.")
+
     def read(self) -> History:
         """The blocks as they were."""
         return self._history
@@ -133,7 +139,7 @@ class Glance:
         return owners_of(self.trace.memory, self._history, after)
 
 
-def at_rest(device: torch.device) -> tuple[dict, Counters]:
+def at_rest(device: torch.device) -> tuple[dict[str, Any], Counters]:
     """PyTorch's snapshot of its memory, and the allocator's counters of the same instant.
 
     Raises: RuntimeError where something is allocated or freed each time while the snapshot is taken.
@@ -158,11 +164,11 @@ def _never_at_rest(device: torch.device) -> RuntimeError:
     )
 
 
-def _entries(snapshot: dict, device: torch.device) -> list[dict]:
-    traces = snapshot["device_traces"]
+def _entries(snapshot: Mapping[str, Any], device: torch.device) -> list[dict[str, Any]]:
+    traces: list[list[dict[str, Any]]] = snapshot["device_traces"]
     return traces[device.index] if traces else []
 
 
-def _history(snapshot: dict, device: torch.device) -> History:
+def _history(snapshot: Mapping[str, Any], device: torch.device) -> History:
     segments = [segment for segment in snapshot["segments"] if segment["device"] == device.index]
     return History(segments, allocator_settings(snapshot.get("allocator_settings", {})))

@@ -1,11 +1,11 @@
 """The trace of a live GPU: what PyTorch's memory history says, whose memory that was, and where the marks stand."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
@@ -21,10 +21,18 @@ from .memory import LiveMemory
 _RETURNS, _SEEKS_ROOM = ("segment_free", "segment_unmap"), ("segment_alloc", "segment_map", "oom")
 
 
+class Source(Protocol):
+    """What a trace is read from: a recording, or one look."""
+
+    def read(self) -> History: ...
+    def owners(self, after: list[int]) -> Owners: ...
+    def must_be_open(self, what: str) -> None: ...
+
+
 class _Read(NamedTuple):
     """The events up to an instant; `after[i]` is the position right behind the first i allocations, frees and marks."""
 
-    state: tuple
+    state: tuple[int, ...]
     events: list[Event]
     after: list[int]
 
@@ -41,36 +49,38 @@ class LiveTrace(Trace):
     Raises: RuntimeError where the history does not agree with the allocator's counters.
     """
 
-    def __new__(cls, *fields, recording=None, **named):
-        """`dataclasses.replace` makes a Trace of one."""
+    def __new__(cls, *fields: Any, recording: Source | None = None, **named: Any) -> Trace:  # type: ignore[misc]
+        """`dataclasses.replace` makes a Trace of one, which is no instance of this class."""
         return super().__new__(cls) if recording is not None else Trace(*fields, **named)
 
-    def __init__(self, gpu: str, device: torch.device, *, recording, start: Counters) -> None:
+    def __init__(self, gpu: str, device: torch.device, *, recording: Source, start: Counters) -> None:
         self.origin, self.gpu, self.torch_version = "measured", gpu, torch.__version__
         self.phase, self.look = "", None
         self.unmodelled, self.values_read, self.files_of_zeros, self.snapshots_beside = {}, {}, {}, {}
-        self.unfused, self.operators, self.refused, self._attributed = {}, {}, {}, None
+        self.unfused, self.operators, self.refused = {}, {}, {}
         self._recording = recording
         self._read: _Read | None = None
-        self._owners: tuple | None = None
+        self._owners: tuple[tuple[object, ...], Owners] | None = None
+        self._attributed_to: tuple[Owners, Attribution] | None = None
         self.memory = LiveMemory(device, self, start)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable[..., Trace], tuple[Any, ...]]:
+        fields: tuple[Any, ...]
         fields = self.origin, self.gpu, self.torch_version, self.events, self.phase, self.owners, {}, None, self.n_found
         return partial(Trace, emptied=self.emptied), fields
 
     @property
-    def n_found(self) -> int:
+    def n_found(self) -> int:  # type: ignore[override]  # read, as the next three, from the history
         """How many allocations were there when it began."""
         return self._recording.read().n_before
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[Event]:  # type: ignore[override]
         """The events up to now."""
         return self._now().events
 
     @property
-    def emptied(self) -> list[int]:
+    def emptied(self) -> list[int]:  # type: ignore[override]
         """Where segments went back to the driver though nothing waited for room: there the cache was emptied.
 
         Where a new segment comes next, the allocator may have made the room for it by itself: that is not told.
@@ -80,7 +90,7 @@ class LiveTrace(Trace):
         return [place for place, (now, then) in ends if now in _RETURNS and then not in (*_RETURNS, *_SEEKS_ROOM)]
 
     @property
-    def owners(self) -> Owners:
+    def owners(self) -> Owners:  # type: ignore[override]
         """What was observed of the events' allocations."""
         read, memory = self._now(), self.memory
         state = read.state, memory.owners.changes, len(memory.places), len(memory.starts), len(memory.conversions)
@@ -113,9 +123,9 @@ class LiveTrace(Trace):
         if look and self.look:
             self.look()
         owners = self.owners
-        if self._attributed is None or self._attributed[0] is not owners:
-            self._attributed = owners, Attribution(self.events, owners)
-        return self._attributed[1]
+        if self._attributed_to is None or self._attributed_to[0] is not owners:
+            self._attributed_to = owners, Attribution(self.events, owners)
+        return self._attributed_to[1]
 
     def _now(self) -> _Read:
         history = self._recording.read()
@@ -124,9 +134,10 @@ class LiveTrace(Trace):
             self._read = self._assembled(state, history)
         return self._read
 
-    def _assembled(self, state: tuple, history: History) -> _Read:
+    def _assembled(self, state: tuple[int, ...], history: History) -> _Read:
         """Allocations, frees and marks in order, and between them what the allocator did as a whole."""
-        events, after, n_before = [], [0], history.n_before
+        events: list[Event] = []
+        after, n_before = [0], history.n_before
         marks = iter(self.memory.marks)
         mark = next(marks, None)
         for i in range(len(history.events) + 1):
@@ -145,12 +156,15 @@ class LiveTrace(Trace):
             order.label(self._within(order, events, after, history))
         return _Read(state, events, after)
 
-    def _within(self, order: BackwardOrder, events: list[Event], after: list[int], history: History):
+    def _within(
+        self, order: BackwardOrder, events: list[Event], after: list[int], history: History
+    ) -> Iterator[tuple[Event, bool]]:
         """The allocations of a backward, not of others inside, and whether a module that runs again made them."""
-        others = [one for one in self.memory.backwards if one is not order and order.start <= one.start < order.end]
+        inside = [other for other in self.memory.backwards if order.start <= other.start < order.end]
+        others = [other for other in inside if other is not order]
         for position in range(order.start, min(order.end, len(after) - 1 - history.n_before)):
             event = events[after[history.n_before + position + 1] - 1]
-            if event.action == "alloc" and not any(one.start <= position < one.end for one in others):
+            if event.action == "alloc" and not any(other.start <= position < other.end for other in others):
                 event.node = history.makers[event.allocation].node
                 yield event, self.memory.labels_at(position)[2]
 
@@ -162,6 +176,6 @@ class LiveTrace(Trace):
         return event if whole else replace(event, block_bytes=0, allocated_bytes=None)
 
 
-def _mark(name: str, phase: str, counters) -> Event:
-    counted = {"allocated_bytes": counters.allocated_bytes, "requested_bytes": counters.requested_bytes}
-    return Event("mark", phase=phase, name=name, **counted)
+def _mark(name: str, phase: str, counters: Counters) -> Event:
+    n_bytes = counters.allocated_bytes, counters.requested_bytes
+    return Event("mark", phase=phase, name=name, allocated_bytes=n_bytes[0], requested_bytes=n_bytes[1])

@@ -16,7 +16,7 @@ The rules are those of PyTorch 2.13 with any of its settings. What stays out: CU
 Source: c10/cuda/CUDACachingAllocator.cpp; held to the real one by tests/gpu/memory/test_allocator*_recorded.py.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import floor, inf
 from typing import Any
 
@@ -27,7 +27,8 @@ from .counters import Counters
 from .expandable import ExpandableSegments
 from .out_of_memory import OutOfMemory
 from .release import old_segments, oversize_segments
-from .settings import UNLIMITED, AllocatorSettings
+from .settings import AllocatorSettings
+from .settings_text import UNLIMITED
 from .stats import snapshot
 
 
@@ -114,12 +115,11 @@ class CachingAllocator(Counters):
             self._finish_awaited()
         size_bytes = self._round_size(requested_bytes)
         pool = self._small if size_bytes <= LARGEST_SMALL_BYTES else self._large
-        found = pool.allocate(size_bytes, stream)
-        if found is None:
-            found = self._from_driver(pool, size_bytes, requested_bytes, stream)
-        block = pool.carve(found, size_bytes)
-        block.active = True
-        block.requested_bytes = requested_bytes
+        free = pool.allocate(size_bytes, stream)
+        if free is None:
+            free = self._from_driver(pool, size_bytes, requested_bytes, stream)
+        block = pool.carve(free, size_bytes)
+        block.active, block.requested_bytes = True, requested_bytes
         self._live.add(block)
         pool.stats.note_use(block)
         if block.size_bytes >= self.settings.max_split_bytes:
@@ -127,8 +127,8 @@ class CachingAllocator(Counters):
         return block
 
     @property
-    def requested_bytes(self) -> int:
-        """What was asked for by all blocks in use; PyTorch counts freed ones as well that other streams still use."""
+    def requested_bytes(self) -> int | None:
+        """What all blocks in use asked for, if it is counted; PyTorch counts freed ones that streams still use, too."""
         awaited_bytes = sum(block.requested_bytes for block in self._awaited) if self._awaited else 0
         return self._stats.requested_bytes.current - awaited_bytes
 
@@ -200,22 +200,22 @@ class CachingAllocator(Counters):
 
     def _from_driver(self, pool: BlockPool, size_bytes: int, requested_bytes: int, stream: int) -> Block:
         """A free block with memory bought for it. What is cached goes back first where the driver has too little."""
-        if pool.collects_garbage:
-            self._collect_garbage()
-        found = self._buy(pool, size_bytes, requested_bytes, stream)
-        if found is None and self.settings.max_split_bytes != UNLIMITED:
+        if pool.collects_garbage and self.allowed_bytes is not None:
+            self._collect_garbage(self.allowed_bytes)
+        bought = self._buy(pool, size_bytes, requested_bytes, stream)
+        if bought is None and self.settings.max_split_bytes != UNLIMITED:
             segments, may_do = oversize_segments(pool, size_bytes, stream)
             for block in segments:
                 self._sell_back(block)
-            found = self._buy(pool, size_bytes, requested_bytes, stream) if may_do else None
-        if found is None:
+            bought = self._buy(pool, size_bytes, requested_bytes, stream) if may_do else None
+        if bought is None:
             self.empty_cache()
             self._events["num_alloc_retries"] += 1
-            found = self._buy(pool, size_bytes, requested_bytes, stream)
-        if found is None:
+            bought = self._buy(pool, size_bytes, requested_bytes, stream)
+        if bought is None:
             self._events["num_ooms"] += 1
             raise self._out_of_memory(requested_bytes, size_bytes, self.allowed_bytes)
-        return found
+        return bought
 
     def _out_of_memory(
         self, requested_bytes: int, size_bytes: int, allowed_bytes: int | None, rejected: bool = False
@@ -262,13 +262,13 @@ class CachingAllocator(Counters):
             self._oversize["oversize_segments"].decrease(1)
         self._driver.free("segment_free", block.address, block.size_bytes)
 
-    def _collect_garbage(self) -> None:
+    def _collect_garbage(self, allowed_bytes: int) -> None:
         """Once more is reserved than a share of what is allowed, give back large segments not taken for long."""
-        target_bytes = self.reserved_bytes - int(self.settings.garbage_collection_threshold * self.allowed_bytes)
+        target_bytes = self.reserved_bytes - int(self.settings.garbage_collection_threshold * allowed_bytes)
         for block in old_segments(self._large, target_bytes):
             self._sell_back(block)
 
-    def adopt(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
+    def adopt(self, segments: Iterable[Mapping[str, Any]]) -> list[Block]:
         """Begin with the segments and blocks that another allocator holds, as a snapshot tells them.
 
         Returns the blocks in use, by address. The counters say of them what they would if this allocator had handed
@@ -279,20 +279,20 @@ class CachingAllocator(Counters):
         if self._stats.reserved_bytes.allocated:
             raise ValueError("segments can be taken over by a new allocator alone: this one has some of its own.")
         streams = {0: 0}
-        found: list[Block] = []
-        for segment in sorted(segments, key=lambda one: one["address"]):
+        in_use: list[Block] = []
+        for segment in sorted(segments, key=lambda segment: segment["address"]):
             pool = self._small if segment["segment_type"] == "small" else self._large
             stream = streams.setdefault(segment["stream"], len(streams))
-            found += pool.rebuild(segment["blocks"], stream)
+            in_use += pool.rebuild(segment["blocks"], stream)
             pool.stats.segment.increase(1)
             pool.stats.reserved_bytes.increase(segment["total_size"])
             if segment["total_size"] >= self.settings.max_split_bytes:
                 self._oversize["oversize_segments"].increase(1)
             self._driver.adopt(segment["address"], segment["total_size"])
-        n_oversize = sum(block.size_bytes >= self.settings.max_split_bytes for block in found)
+        n_oversize = sum(block.size_bytes >= self.settings.max_split_bytes for block in in_use)
         self._oversize["oversize_allocations"].increase(n_oversize)
-        self._live.update(found)
-        return found
+        self._live.update(in_use)
+        return in_use
 
     def memory_snapshot(self) -> list[dict[str, Any]]:
         """Segments and their blocks, in the form and order of `torch.cuda.memory_snapshot()`."""

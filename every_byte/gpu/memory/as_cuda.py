@@ -31,7 +31,7 @@ class AsCuda:
     index: int = 0
     n_devices: int = 1
     current: int = 0
-    said: dict = field(default_factory=dict)
+    said: dict[str, object] = field(default_factory=dict)
     is_forked: bool = False
     environment: Mapping[str, str] | None = None
 
@@ -66,7 +66,7 @@ class AsCuda:
         return f"cuda:{index} was asked for, and {there}. {_ONE_PROCESS}"
 
 
-def parsed(device) -> torch.device | None:
+def parsed(device: torch.device | str | int | None) -> torch.device | None:
     """The device that a program has named; None for none. A bare number is one of CUDA's."""
     if device is None or isinstance(device, _DEVICE):
         return device

@@ -1,10 +1,14 @@
 """The blocks that segments are cut into, and the pools of free ones: which block fits, how it is cut and joined."""
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from every_byte.rounding import LARGEST_SMALL_BYTES
 
-from .settings import UNLIMITED, AllocatorSettings
+from .pages import ExpandableSegment
+from .settings import AllocatorSettings
+from .settings_text import UNLIMITED
 from .stats import Stats
 
 
@@ -19,8 +23,8 @@ class Block:
 
     __slots__ = ("active", "address", "next", "pool", "prev", "requested_bytes", "size_bytes", "stream")
 
-    segment = None  # an expandable one, for blocks that lie in such
-    mapped = True
+    segment: ExpandableSegment | None = None  # for blocks that lie in such
+    mapped: bool = True
 
     def __init__(
         self,
@@ -69,6 +73,39 @@ class Block:
         return f"<Block of {self.size_bytes:,d} bytes at {self.address:#x}, {state}>"
 
 
+class ExpandableBlock(Block):
+    """A block of an expandable segment; one that is not `mapped` has addresses and no memory."""
+
+    __slots__ = ("mapped", "segment")
+
+    segment: ExpandableSegment
+    prev: "ExpandableBlock | None"
+    next: "ExpandableBlock | None"
+
+    def __init__(
+        self,
+        segment: ExpandableSegment,
+        pool: "BlockPool",
+        address: int,
+        size_bytes: int,
+        prev: Block | None = None,
+        next: Block | None = None,
+        *,
+        stream: int,
+        mapped: bool = True,
+    ) -> None:
+        super().__init__(pool, address, size_bytes, prev, next, stream=stream)
+        self.segment, self.mapped = segment, mapped
+
+    def beside(self, address: int, size_bytes: int, prev: Block | None, next: Block | None) -> "ExpandableBlock":
+        block = ExpandableBlock(self.segment, self.pool, address, size_bytes, prev, next, stream=self.stream)
+        if prev is not None:
+            prev.next = block
+        if next is not None:
+            next.prev = block
+        return block
+
+
 class BlockPool:
     """The free blocks of one kind of segment, ordered by stream, size and then address.
 
@@ -81,7 +118,7 @@ class BlockPool:
         self.is_small = is_small
         self.stats = stats
         self.free: list[tuple[int, int, int, Block]] = []
-        self.unmapped: list[tuple[int, int, Block]] = []
+        self.unmapped: list[tuple[int, int, ExpandableBlock]] = []
         self.n_searches = 0
         self._inserted: dict[Block, int] = {}
         self.follow(AllocatorSettings(), collects_garbage=False)
@@ -135,14 +172,14 @@ class BlockPool:
             place = self._best_to_grow(place, end) if self.settings.expandable_segments else self._fixed(place, end)
         if place >= end:
             return None
-        found_bytes, limit = free[place][1], self.settings.max_split_bytes
-        if size_bytes < limit <= found_bytes:
+        block_bytes, limit = free[place][1], self.settings.max_split_bytes
+        if size_bytes < limit <= block_bytes:
             return None
-        if size_bytes >= limit and found_bytes >= size_bytes + self.settings.max_non_split_rounding_bytes:
+        if size_bytes >= limit and block_bytes >= size_bytes + self.settings.max_non_split_rounding_bytes:
             return None
-        found = free.pop(place)[-1]
-        self._inserted.pop(found, None)
-        return found
+        block = free.pop(place)[-1]
+        self._inserted.pop(block, None)
+        return block
 
     def _best_to_grow(self, place: int, end: int) -> int:
         free = self.free
@@ -162,28 +199,28 @@ class BlockPool:
         """The free blocks that are all of their segment, expandable ones aside."""
         return [block for *_, block in self.free if not block.is_split and block.segment is None]
 
-    def carve(self, found: Block, size_bytes: int) -> Block:
+    def carve(self, free: Block, size_bytes: int) -> Block:
         """A new block in place of a free one, or of its front if the rest is worth a free block of its own."""
-        rest_bytes = found.size_bytes - size_bytes
+        rest_bytes = free.size_bytes - size_bytes
         if rest_bytes > self.max_slack_bytes and size_bytes < self.max_split_bytes:
-            return self._split(found, size_bytes, rest_bytes)
-        if found.segment is None and found.is_split:
+            return self._split(free, size_bytes, rest_bytes)
+        if free.segment is None and free.is_split:
             self.stats.inactive_split.decrease(1)
-            self.stats.inactive_split_bytes.decrease(found.size_bytes)
-        return found.beside(found.address, found.size_bytes, found.prev, found.next)
+            self.stats.inactive_split_bytes.decrease(free.size_bytes)
+        return free.beside(free.address, free.size_bytes, free.prev, free.next)
 
-    def _split(self, found: Block, size_bytes: int, rest_bytes: int) -> Block:
+    def _split(self, free: Block, size_bytes: int, rest_bytes: int) -> Block:
         """The front of a free block; what lies behind it stays free."""
-        if found.segment is None:
-            if found.is_split:
+        if free.segment is None:
+            if free.is_split:
                 self.stats.inactive_split_bytes.decrease(size_bytes)
             else:
                 self.stats.inactive_split.increase(1)
                 self.stats.inactive_split_bytes.increase(rest_bytes)
-        block = found.beside(found.address, size_bytes, found.prev, found)
-        found.address += size_bytes
-        found.size_bytes = rest_bytes
-        self.insert(found)
+        block = free.beside(free.address, size_bytes, free.prev, free)
+        free.address += size_bytes
+        free.size_bytes = rest_bytes
+        self.insert(free)
         return block
 
     def free_block(self, block: Block) -> None:
@@ -215,13 +252,13 @@ class BlockPool:
                 block.next.prev = block
         return joined
 
-    def rebuild(self, blocks: list[dict], stream: int) -> list[Block]:
+    def rebuild(self, blocks: Iterable[Mapping[str, Any]], stream: int) -> list[Block]:
         """The blocks of one segment as a snapshot tells them, the free ones in the pool; returns those in use."""
         made: list[Block] = []
-        for told in blocks:
-            block = Block(self, told["address"], told["size"], made[-1] if made else None, stream=stream)
-            block.active = told["state"] != "inactive"
-            block.requested_bytes = told["requested_size"] if block.active else 0
+        for shown in blocks:
+            block = Block(self, shown["address"], shown["size"], made[-1] if made else None, stream=stream)
+            block.active = shown["state"] != "inactive"
+            block.requested_bytes = shown["requested_size"] if block.active else 0
             if made:
                 made[-1].next = block
             made.append(block)

@@ -1,18 +1,20 @@
 """What arguments, results, modules and optimizers contain, and the process: which tensors, in which storages."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from itertools import compress
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.autograd.graph import Node
-from torch.nn.parameter import UninitializedTensorMixin
+from torch.nn.parameter import is_lazy
 
 from every_byte.ledger.saved_tensors import storages_of
 
 _PLAIN = (torch.Tensor, nn.Parameter)
+_Value = TypeVar("_Value")
 
 
 def known_storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
@@ -25,7 +27,7 @@ def known_storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
             return [tensor.untyped_storage()]
         except NotImplementedError:  # inside torch.func, where tensors are wrapped
             return []
-    if isinstance(tensor, UninitializedTensorMixin):
+    if is_lazy(tensor):
         return []
     try:
         return storages_of(tensor)
@@ -39,17 +41,17 @@ def split(path: str) -> tuple[str, str]:
     return module, name
 
 
-def nodes_of(roots: list[torch.Tensor]) -> list[Node]:
+def nodes_of(roots: Iterable[torch.Tensor]) -> list[Node]:
     """The nodes of an autograd graph that made these tensors."""
     return [x.grad_fn for x in roots if x.grad_fn is not None]
 
 
-def in_order(values) -> tuple:
+def in_order(values: torch.Tensor | Iterable[_Value] | None) -> "tuple[torch.Tensor | _Value, ...]":
     """One tensor, several or none, as a tuple."""
     return (values,) if isinstance(values, torch.Tensor) else tuple(values or ())
 
 
-def tensors_in(value, depth: int = 0) -> Iterator[torch.Tensor]:
+def tensors_in(value: object, depth: int = 0) -> Iterator[torch.Tensor]:
     """The tensors in arguments or results, also inside lists, tuples, dicts and dataclasses."""
     if isinstance(value, torch.Tensor):
         yield value
@@ -76,7 +78,7 @@ def outermost(modules: list[nn.Module]) -> list[nn.Module]:
     return [module for module in modules if id(module) not in inner and "_modules" in module.__dict__]
 
 
-class _Kinds(dict):
+class _Kinds(dict[type, int]):
     """For each class which of some kinds it is, as a number from 1; 0 if none."""
 
     def __init__(self, kinds: tuple[type, ...]) -> None:
@@ -87,13 +89,13 @@ class _Kinds(dict):
         return self[cls]
 
 
-def objects_of(*kinds: type) -> list[list]:
+def objects_of(*kinds: type) -> list[list[Any]]:
     """For each kind all objects of the process that Python's garbage collector tracks, told by their class alone.
 
     There are hundreds of thousands of objects: each is passed once, and no Python code runs for it.
     """
     kind_of, objects = _Kinds(kinds), gc.get_objects()
-    found: list[list] = [[] for _ in kinds]
+    of_kinds: list[list[Any]] = [[] for _ in kinds]
     for x in compress(objects, map(kind_of.__getitem__, map(type, objects))):
-        found[kind_of[type(x)] - 1].append(x)
-    return found
+        of_kinds[kind_of[type(x)] - 1].append(x)
+    return of_kinds

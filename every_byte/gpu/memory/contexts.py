@@ -4,7 +4,7 @@ The driver takes it before the first tensor: its own state and the code of the k
 loaded when they are first used, so that it grows with what a program runs.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from every_byte.units import MiB, number_of_bytes, short
 
@@ -43,28 +43,47 @@ def context_range(capability: tuple[int, int]) -> tuple[int, int]:
 
     The least counts what was published for no card in particular. Unit: bytes.
     """
-    own = [one.n_bytes for one in PUBLISHED if one.generation == capability[0]]
-    any_card = [one.n_bytes for one in PUBLISHED if not one.generation]
-    return min(any_card + own), max(own or [one.n_bytes for one in PUBLISHED])
+    own = [context.n_bytes for context in PUBLISHED if context.generation == capability[0]]
+    any_card = [context.n_bytes for context in PUBLISHED if not context.generation]
+    return min(any_card + own), max(own or [context.n_bytes for context in PUBLISHED])
 
 
-def stated_context(said: int | str, total_bytes: int) -> int:
+def stated_context(stated: int | str, total_bytes: int) -> int:
     """The bytes of a context that the user states: a number, or a size such as "863MiB"; 0 leaves it out.
 
     Raises: ValueError for what is neither, for more than the GPU has, and for bytes that must have been meant as MiB.
     """
-    n_bytes = 0 if said in (0, "0") and not isinstance(said, bool) else number_of_bytes(said)
+    n_bytes = 0 if stated in (0, "0") and not isinstance(stated, bool) else number_of_bytes(stated)
     if n_bytes is None:
-        raise ValueError(f'context must be bytes or a size such as "863MiB": got {said!r}; units are B, KiB, MiB, GiB.')
+        raise ValueError(
+            f'context must be bytes or a size such as "863MiB": got {stated!r}; units are B, KiB, MiB, GiB.'
+        )
     if n_bytes >= total_bytes:
         raise ValueError(
             f"context must be less than the GPU's memory: got {n_bytes:,d} bytes of {total_bytes:,d}; try 863MiB."
         )
     if 0 < n_bytes < MiB:
         raise ValueError(
-            f'context must be 0 or at least 1 MiB: got {said!r}, {n_bytes:,d} bytes; write it as "863MiB".'
+            f'context must be 0 or at least 1 MiB: got {stated!r}, {n_bytes:,d} bytes; write it as "863MiB".'
         )
     return n_bytes
+
+
+class Judgement(Protocol):
+    """What a verdict says of a run and of the GPU it is to run on: a `Fit`, or a `Verdict` of a report."""
+
+    @property
+    def fits(self) -> bool: ...
+    @property
+    def total_bytes(self) -> int: ...
+    @property
+    def context_bytes(self) -> int: ...
+    @property
+    def needed_bytes(self) -> int: ...
+    @property
+    def context_range_bytes(self) -> tuple[int, int] | None: ...
+    @property
+    def hangs_on_context(self) -> bool: ...
 
 
 class Doubt(NamedTuple):
@@ -74,7 +93,7 @@ class Doubt(NamedTuple):
     sentence: str = ""
 
     @classmethod
-    def of_verdict(cls, verdict) -> "Doubt":
+    def of_verdict(cls, verdict: Judgement) -> "Doubt":
         """Of a `Fit`, or a `Verdict` of a report; nothing where the context is known."""
         if verdict.context_range_bytes is None:
             return cls()

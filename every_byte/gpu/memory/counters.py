@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from .driver import Driver
-from .settings import UNLIMITED, AllocatorSettings
+from .settings import AllocatorSettings
+from .settings_text import UNLIMITED
 from .stats import EVENTS, OVERSIZE, Stat, Stats, flatten
 
 
@@ -23,7 +24,7 @@ class Counters:
         self._small_stats, self._large_stats = Stats(self._stats), Stats(self._stats)
         self._oversize = {name: Stat() for name in OVERSIZE}
         self._events = dict.fromkeys(EVENTS, 0)
-        self._told_max_split_bytes = settings.max_split_bytes
+        self._first_max_split_bytes = settings.max_split_bytes
 
     @property
     def allocated_bytes(self) -> int:
@@ -64,8 +65,8 @@ class Counters:
         """All figures under the keys of `torch.cuda.memory_stats()`, in its order."""
         views = {"all": self._stats, "small_pool": self._small_stats, "large_pool": self._large_stats}
         events = {**self._events, "num_device_alloc": self._driver.n_alloc, "num_device_free": self._driver.n_free}
-        told = -1 if self._told_max_split_bytes == UNLIMITED else self._told_max_split_bytes
-        return flatten(views, events, self._oversize, told)
+        max_split_size = -1 if self._first_max_split_bytes == UNLIMITED else self._first_max_split_bytes
+        return flatten(views, events, self._oversize, max_split_size)
 
     def _all_stats(self) -> Iterator[Stat]:
         for stats in (self._stats, self._small_stats, self._large_stats):

@@ -11,41 +11,9 @@ from bisect import bisect_left, insort
 from every_byte.rounding import SMALL_SEGMENT_BYTES
 from every_byte.units import MiB
 
-from .blocks import Block, BlockPool
+from .blocks import BlockPool, ExpandableBlock
 from .driver import PAGE_BYTES, Driver
-
-
-class ExpandableSegment:
-    """Addresses from `address` on, for `n_bytes` of pages of `page_bytes`."""
-
-    def __init__(self, address: int, n_bytes: int, page_bytes: int) -> None:
-        self.address, self.n_bytes, self.page_bytes = address, n_bytes, page_bytes
-
-    def page_at(self, address: int) -> int:
-        """The start of the page in which an address lies."""
-        return address - (address - self.address) % self.page_bytes
-
-    def page_from(self, address: int) -> int:
-        """The start of the first page that begins there or behind."""
-        return self.page_at(address + self.page_bytes - 1)
-
-
-class ExpandableBlock(Block):
-    """A block of an expandable segment; one that is not `mapped` has addresses and no memory."""
-
-    __slots__ = ("mapped", "segment")
-
-    def __init__(self, segment: ExpandableSegment, *place, stream: int, mapped: bool = True) -> None:
-        super().__init__(*place, stream=stream)
-        self.segment, self.mapped = segment, mapped
-
-    def beside(self, address: int, size_bytes: int, prev: Block | None, next: Block | None) -> "ExpandableBlock":
-        block = ExpandableBlock(self.segment, self.pool, address, size_bytes, prev, next, stream=self.stream)
-        if prev is not None:
-            prev.next = block
-        if next is not None:
-            next.prev = block
-        return block
+from .pages import ExpandableSegment
 
 
 class ExpandableSegments:
@@ -58,25 +26,25 @@ class ExpandableSegments:
         self.driver = driver
         self.address_bytes = total_bytes + total_bytes // 8
 
-    def allocate(self, pool: BlockPool, size_bytes: int, stream: int, large_page_bytes: int) -> Block | None:
+    def allocate(self, pool: BlockPool, size_bytes: int, stream: int, large_page_bytes: int) -> ExpandableBlock | None:
         """A free block of at least `size_bytes`, out of the pool, with pages mapped behind it until it has them.
 
         None if the driver runs out. What was mapped before it did stays, as a free block.
         """
-        found = self._place(pool, size_bytes, stream)
-        if found is None:
-            found = self._new(pool, stream, SMALL_SEGMENT_BYTES if pool.is_small else large_page_bytes)
-        if not found.mapped and not self._map(found, min(found.size_bytes, size_bytes)):
+        block = self._place(pool, size_bytes, stream)
+        if block is None:
+            block = self._new(pool, stream, SMALL_SEGMENT_BYTES if pool.is_small else large_page_bytes)
+        if not block.mapped and not self._map(block, min(block.size_bytes, size_bytes)):
             return None
-        while found.size_bytes < size_bytes:
-            behind = found.next
-            if not self._map(behind, min(size_bytes - found.size_bytes, behind.size_bytes)):
+        while block.size_bytes < size_bytes:
+            behind = block.next
+            if behind is None or not self._map(behind, min(size_bytes - block.size_bytes, behind.size_bytes)):
                 return None
-            found = behind
-        pool.remove(found)
-        return found
+            block = behind
+        pool.remove(block)
+        return block
 
-    def _place(self, pool: BlockPool, size_bytes: int, stream: int) -> Block | None:
+    def _place(self, pool: BlockPool, size_bytes: int, stream: int) -> ExpandableBlock | None:
         """The lowest stretch of free and unmapped blocks, one behind the other, that is long enough."""
         for place in range(bisect_left(pool.unmapped, (stream,)), len(pool.unmapped)):
             if pool.unmapped[place][0] != stream:
@@ -84,7 +52,8 @@ class ExpandableSegments:
             block = pool.unmapped[place][-1]
             if block.prev is not None and not block.prev.active:
                 block = block.prev
-            n_bytes, behind = 0, block
+            behind: ExpandableBlock | None = block
+            n_bytes = 0
             while n_bytes < size_bytes and behind is not None and not behind.active:
                 n_bytes += behind.size_bytes
                 behind = behind.next
@@ -92,7 +61,7 @@ class ExpandableSegments:
                 return block
         return None
 
-    def _new(self, pool: BlockPool, stream: int, page_bytes: int) -> Block:
+    def _new(self, pool: BlockPool, stream: int, page_bytes: int) -> ExpandableBlock:
         if page_bytes % PAGE_BYTES:
             raise RuntimeError(
                 "large_segment_size_mb must be even where segments are expandable: got "
@@ -128,7 +97,7 @@ class ExpandableSegments:
 
     def release(self, pool: BlockPool) -> None:
         """Give the driver back all pages of the pool on which nothing lies, and addresses of which none has a page."""
-        for block in [block for *_, block in pool.free if block.segment is not None]:
+        for block in [block for *_, block in pool.free if isinstance(block, ExpandableBlock)]:
             self._unmap(block)
             if not block.mapped and not block.is_split:
                 _remove_unmapped(block)

@@ -2,9 +2,12 @@
 
 import sys
 import threading
+from types import CodeType, FrameType
+from typing import Any
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from every_byte.ledger.module_paths import ModulePaths
 from every_byte.ledger.trace import Trace
@@ -13,9 +16,9 @@ from every_byte.ledger.trace import Trace
 class _Steps(threading.local):
     """The optimizer steps under way on this thread, innermost last: (graph task, number of modules running) of each."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.running: list[tuple[int, int]] = []
-        self.caller = None
+        self.caller: CodeType | None = None
 
 
 class Labels:
@@ -29,7 +32,7 @@ class Labels:
         self.modules = ModulePaths()
         self._trace = trace
         self._steps = _Steps()
-        self._handles: list = []
+        self._handles: list[RemovableHandle] = []
 
     def open(self) -> None:
         self.modules.__enter__()
@@ -65,20 +68,20 @@ class Labels:
         """In backward: the path of the module that is run again, or else of the one whose forward made `node`."""
         return self.modules.current if self.modules.runs_again else self.modules.of_node(node)
 
-    def _enter_step(self, _optimizer, _args, _kwargs) -> None:
+    def _enter_step(self, _optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling():  # a step on the CPU: hooks are compiled into it, and must leave nothing there
             return
         steps = self._steps
         steps.caller = sys._getframe(1).f_code
         steps.running.append((torch._C._current_graph_task_id(), self.modules.depth))
 
-    def _leave_step(self, _optimizer, _args, _kwargs) -> None:
+    def _leave_step(self, _optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         if not torch.compiler.is_compiling() and self._steps.running:
             self._steps.running.pop()
 
     def in_step(self) -> bool:
         """Whether an optimizer's step is still on the call stack: one that failed left without telling."""
-        frame = sys._getframe(1)
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_code is not self._steps.caller:
             frame = frame.f_back
         return frame is not None

@@ -1,6 +1,7 @@
 """What a GPU says of itself, under the names of `torch.cuda.get_device_properties`."""
 
 from dataclasses import dataclass
+from typing import NoReturn
 from uuid import UUID
 
 from every_byte.units import MiB
@@ -46,7 +47,7 @@ class DeviceProperties:
             f"pci_domain_id={self.pci_domain_id}, L2_cache_size={self.L2_cache_size // MiB}MB)"
         )
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
             f"of a simulated GPU no clock and no bus is known: {name!r} was asked for; there are "
             f"{', '.join(DeviceProperties.__dataclass_fields__)}."

@@ -1,16 +1,21 @@
 """Every storage that lies on a simulated GPU: in whose memory, in which block, and what is known of its values."""
 
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .allocator import Block
+import torch
+
+from .blocks import Block
 
 if TYPE_CHECKING:
     from .storages import Memory
 
 
-class StorageRecord(weakref.ref):
-    """A weak reference to a storage that knows its memory, key and block; `content` is what is known of it (known/)."""
+class StorageRecord(weakref.ref[torch.UntypedStorage]):
+    """A weak reference to a storage that knows its memory, key and block; `content` is what is known of it (known/).
+
+    One of no bytes has no block, and NO_ALLOCATION for its number.
+    """
 
     __slots__ = ("memory", "key", "n_bytes", "block", "number", "content")
 
@@ -18,8 +23,8 @@ class StorageRecord(weakref.ref):
     key: int
     n_bytes: int
     block: Block | None
-    number: int | None
-    content: object | None
+    number: int
+    content: Any  # a `known.content.Content`, which comes later in the order of imports, or None
 
 
 RECORDS: dict[int, StorageRecord] = {}

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 Architecture = tuple[int, int]
 """A compute capability: (9, 0) is Hopper's."""
+
+_Entry = TypeVar("_Entry")
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Rules:
         return f"PyTorch {self.torch_version} rules"
 
 
-def of_architecture(table: Mapping[Architecture, object], capability: Architecture):
+def of_architecture(table: Mapping[Architecture, _Entry], capability: Architecture) -> _Entry:
     """What a table says of a GPU: its entry for the newest architecture that is not newer than the GPU's.
 
     A GPU older than all gets the oldest: no build of PyTorch on PyPI has kernels for one.

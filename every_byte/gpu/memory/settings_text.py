@@ -62,15 +62,15 @@ def read(text: str, large_bytes: int, at_start: bool) -> dict[str, object]:
         return _read_common(tokens, large_bytes) | _read_cuda(tokens)
     for _ in tokens.settings():  # in search of the backend, before all else
         pass
-    found = _read_cuda(tokens)
-    return _read_common(tokens, large_bytes) | found
+    of_cuda = _read_cuda(tokens)
+    return _read_common(tokens, large_bytes) | of_cuda
 
 
 class _Tokens:
     """The words of a text, and the signs between them: names, values, colons, commas and brackets."""
 
     def __init__(self, text: str) -> None:
-        self.all = re.findall(r"[,:\[\]]|[^,:\[\]]+", "".join(text.split()))
+        self.all: list[str] = re.findall(r"[,:\[\]]|[^,:\[\]]+", "".join(text.split()))
 
     def __getitem__(self, place: int) -> str:
         if place >= len(self.all):
@@ -105,19 +105,19 @@ class _Tokens:
 
     def size(self, place: int) -> int:
         """A number as C++ reads it: what stands before anything that is no digit; a negative one wraps around."""
-        found = re.match(r"[+-]?\d+", self[place])
-        if found is None:
+        digits = re.match(r"[+-]?\d+", self[place])
+        if digits is None:
             raise ValueError("stoull")
-        number = int(found[0])
+        number = int(digits[0])
         if abs(number) > UNLIMITED:
             raise IndexError("stoull")
         return number & UNLIMITED
 
     def fraction(self, place: int) -> float:
-        found = re.match(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", self[place], re.IGNORECASE)
-        if found is None:
+        digits = re.match(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", self[place], re.IGNORECASE)
+        if digits is None:
             raise ValueError("stod")
-        return float(found[0])
+        return float(digits[0])
 
 
 def _is_power_of_2(number: int) -> bool:
@@ -129,21 +129,21 @@ def _read_common(tokens: _Tokens, large_bytes: int) -> dict[str, object]:
         if name == "large_segment_size_mb":
             least_mb = OWN_SEGMENT_BYTES // MiB + 1
             large_bytes = _at_least(tokens.size(place + 2), least_mb, "large_segment_size_mb must be > 10 MB")
-    found: dict[str, object] = {"large_segment_bytes": large_bytes, "max_non_split_rounding_bytes": large_bytes}
+    fields: dict[str, object] = {"large_segment_bytes": large_bytes, "max_non_split_rounding_bytes": large_bytes}
     for name, place in tokens.settings():
         if name not in _ACCELERATOR + _CUDA:
             raise ValueError(f"Unrecognized key '{name}' in Accelerator allocator config.")
-        found |= _common(tokens, name, place, large_bytes // MiB)
-    return found
+        fields |= _common(tokens, name, place, large_bytes // MiB)
+    return fields
 
 
 def _read_cuda(tokens: _Tokens) -> dict[str, object]:
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for name, place in tokens.settings():
         if name not in _ACCELERATOR + _CUDA:
             raise ValueError(f"Unrecognized key '{name}' in CUDA allocator config.")
-        found |= _of_cuda(tokens, name, place)
-    return found
+        fields |= _of_cuda(tokens, name, place)
+    return fields
 
 
 def _at_least(megabytes: int, least: int, rule: str) -> int:

@@ -1,6 +1,9 @@
 """What a snapshot tells of the allocator's settings, under the names that PyTorch's own has for them."""
 
-from .settings import UNLIMITED, AllocatorSettings
+from typing import Any
+
+from .settings import AllocatorSettings
+from .settings_text import UNLIMITED
 
 _OF_PINNED_MEMORY_AND_GRAPHS = {
     "pinned_num_register_threads": 1,
@@ -13,7 +16,7 @@ _OF_PINNED_MEMORY_AND_GRAPHS = {
 """PyTorch's defaults: these change nothing on a simulated GPU, which does not keep them."""
 
 
-def snapshot_settings(settings: AllocatorSettings) -> dict:
+def snapshot_settings(settings: AllocatorSettings) -> dict[str, Any]:
     """`allocator_settings` of `torch.cuda.memory._snapshot()`.
 
     Unit:   bytes for `max_split_size`, -1 for no limit; divisions by the MiB that a power of two begins at.

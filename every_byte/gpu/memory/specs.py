@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from difflib import get_close_matches
 
-from .card import CONTEXT_BYTES, GPUSpec
+from .card import GPUSpec
 from .cards import IN_THE_BOOK, OTHERS
-from .contexts import stated_context
+from .contexts import CONTEXT_BYTES, stated_context
 from .versions import rules_followed, rules_of
 
 __all__ = ["CONTEXT_BYTES", "EXPLORED", "SPECS", "GPUSpec", "by_version", "find_spec", "simulated_spec", "spec_here"]

@@ -1,7 +1,7 @@
 """What the caching allocator says about itself: counters, `memory_stats` and `memory_snapshot` in torch.cuda's form."""
 
-from collections.abc import Container, Iterable
-from typing import Any
+from collections.abc import Container, Iterable, Iterator
+from typing import Any, Protocol
 
 VIEWS = ("all", "large_pool", "small_pool")
 FIELDS = ("allocated", "current", "freed", "peak")
@@ -78,6 +78,31 @@ class Stat:
         self.allocated, self.at_reset = 0, self.current
 
 
+class Counted(Protocol):
+    """What is counted of a block: its bytes, and those that it was asked for."""
+
+    size_bytes: int
+    requested_bytes: int
+
+
+class Shown(Counted, Protocol):
+    """What a snapshot shows of a block, and of its neighbours in the segment."""
+
+    address: int
+    stream: int
+    active: bool
+    mapped: bool
+
+    @property
+    def prev(self) -> "Shown | None": ...
+    @property
+    def next(self) -> "Shown | None": ...
+    @property
+    def segment(self) -> object | None: ...
+    @property
+    def is_small(self) -> bool: ...
+
+
 class Stats:
     """The nine figures of one view: of a pool, which passes its changes on to `total`, or of both pools together.
 
@@ -88,11 +113,16 @@ class Stats:
     __slots__ = FIGURES
 
     def __init__(self, total: "Stats | None" = None) -> None:
-        for figure in FIGURES:
-            setattr(self, figure, Stat(getattr(total, figure, None)))
-        self.active, self.active_bytes = self.allocation, self.allocated_bytes
+        def part(figure: str) -> Stat:
+            return Stat(getattr(total, figure, None))
 
-    def __iter__(self):
+        self.allocation, self.allocated_bytes = part("allocation"), part("allocated_bytes")
+        self.active, self.active_bytes = self.allocation, self.allocated_bytes
+        self.requested_bytes = part("requested_bytes")
+        self.inactive_split, self.inactive_split_bytes = part("inactive_split"), part("inactive_split_bytes")
+        self.segment, self.reserved_bytes = part("segment"), part("reserved_bytes")
+
+    def __iter__(self) -> Iterator[Stat]:
         return iter({getattr(self, figure): None for figure in FIGURES})
 
     @property
@@ -102,10 +132,10 @@ class Stats:
 
     def tell_active(self, total: "Stats | None" = None) -> None:
         """Count active blocks on their own from now on; both pools' figures come first."""
-        self.active = self.allocation.copy(total and total.active)
-        self.active_bytes = self.allocated_bytes.copy(total and total.active_bytes)
+        self.active = self.allocation.copy(None if total is None else total.active)
+        self.active_bytes = self.allocated_bytes.copy(None if total is None else total.active_bytes)
 
-    def note_use(self, block) -> None:
+    def note_use(self, block: Counted) -> None:
         """A block was handed out."""
         self.allocation.increase(1)
         self.allocated_bytes.increase(block.size_bytes)
@@ -114,7 +144,7 @@ class Stats:
             self.active.increase(1)
             self.active_bytes.increase(block.size_bytes)
 
-    def note_end(self, block) -> None:
+    def note_end(self, block: Counted) -> None:
         """A block is no longer used, by any stream."""
         self.requested_bytes.decrease(block.requested_bytes)
         if self.active is not self.allocation:
@@ -141,7 +171,7 @@ def flatten(
     return dict(sorted(flat.items()))
 
 
-def snapshot(blocks: Iterable, awaited: Container = ()) -> list[dict[str, Any]]:
+def snapshot(blocks: Iterable[Shown], awaited: Container[Shown] = ()) -> list[dict[str, Any]]:
     """Segments by address, each with its blocks, as `torch.cuda.memory_snapshot()` lists them.
 
     Counts: a free block still shows the `requested_size` of its last use, as torch's does. Of an expandable segment,
@@ -151,8 +181,9 @@ def snapshot(blocks: Iterable, awaited: Container = ()) -> list[dict[str, Any]]:
     return [_segment(head, awaited) for head in sorted(heads, key=lambda block: block.address)]
 
 
-def _segment(head, awaited: Container) -> dict[str, Any]:
-    blocks, block = [], head
+def _segment(head: Shown, awaited: Container[Shown]) -> dict[str, Any]:
+    blocks: list[Shown] = []
+    block: Shown | None = head
     while block is not None and block.mapped:
         blocks.append(block)
         block = block.next
@@ -173,7 +204,7 @@ def _segment(head, awaited: Container) -> dict[str, Any]:
     }
 
 
-def _block(block, awaited: Container) -> dict[str, Any]:
+def _block(block: Shown, awaited: Container[Shown]) -> dict[str, Any]:
     used = "active_pending_free" if block in awaited else "active_allocated"
     return {
         "address": block.address,

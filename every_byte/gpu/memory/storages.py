@@ -7,19 +7,21 @@ on any thread, also while the allocator is at work; such frees wait until it has
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
+from torch._C._autograd import _get_sequence_nr
 
 from every_byte.ledger.attribution import Role
 from every_byte.ledger.deep_graphs import let_go, run_of, running_node
 from every_byte.ledger.events import NO_ALLOCATION, Event
 from every_byte.ledger.trace import Trace
 
-from .allocator import Block, CachingAllocator
+from .allocator import CachingAllocator
 from .as_cuda import AsCuda
 from .attachment import attached
+from .blocks import Block
 from .contents import known_storages
 from .environment import VARIABLES, Environment
 from .labels import Labels
@@ -35,7 +37,7 @@ from .workspaces import Workspaces
 
 def fills_memory() -> bool:
     """Whether a deterministic run fills what it has allocated and not written; PyTorch's default."""
-    return torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory
+    return torch.are_deterministic_algorithms_enabled() and torch._C._get_deterministic_fill_uninitialized_memory()
 
 
 class Memory:
@@ -49,7 +51,7 @@ class Memory:
         self.spec, self.as_cuda = spec, as_cuda
         self.trace = Trace("simulated", spec.name, spec.torch_version)
         self._begin(settings or Environment())
-        self._unread = as_cuda and as_cuda.environment
+        self._unread = None if as_cuda is None else as_cuda.environment
         self.owners, self.labels, self.streams = self.trace.owners, Labels(self.trace), Streams()
         self.owners.observed, self.owners.roots = True, self.labels.modules.roots
         self.operation, self._next_number, self.running, self.running_from = "", 0, (-1, 0, 0, ""), 0
@@ -71,7 +73,7 @@ class Memory:
             variables, self._unread = self._unread, None
             self._begin(Environment.read({name: variables[name] for name in VARIABLES if name in variables}))
 
-    def adopt(self, segments: list[dict]) -> None:
+    def adopt(self, segments: Sequence[Mapping[str, object]]) -> None:
         """Begin with what another allocator holds, as a snapshot tells it; whom it serves is not known."""
         allocated_bytes = requested_bytes = 0
         for number, block in enumerate(self.allocator.adopt(segments)):
@@ -88,13 +90,13 @@ class Memory:
         let_go()
         if self._unread is not None:
             self.read_environment()
+        failure: RuntimeError | None = None
         with self._lock:
             try:
                 block = self.allocator.malloc(n_bytes, self.streams.current)
             except OutOfMemory as error:
                 failure = error_of(error, self.spec, self.operation, self.settings, self.as_cuda)
             else:
-                failure = None
                 number = self._next_number
                 self.trace.events.append(self._allocation(n_bytes, number, block, name))
                 self._next_number += 1
@@ -125,7 +127,7 @@ class Memory:
 
     def _allocation(self, n_bytes: int, number: int, block: Block, name: str) -> Event:
         (node, module), phase = self._maker(), self.labels.phase()
-        self.owners.counts.append(torch._C._autograd._get_sequence_nr())
+        self.owners.counts.append(_get_sequence_nr())
         self.owners.live.add(number)
         return Event(
             "alloc", n_bytes, number, self.operation, node, phase, name, module, block.address, block.size_bytes,
@@ -182,14 +184,13 @@ class Memory:
 
     def _place(self, storage: torch.UntypedStorage, tensor: torch.Tensor) -> None:
         """Give a new storage its block, for as long as it lives; none if it has no bytes, or stands for zeros."""
-        n_bytes = storage.nbytes()
-        block, number = self.allocate(n_bytes) if n_bytes and not tensor._is_zerotensor() else (None, None)
-        if number is not None:
+        n_bytes, block, number = storage.nbytes(), None, NO_ALLOCATION
+        if n_bytes and not tensor._is_zerotensor():
+            block, number = self.allocate(n_bytes)
             self.owners.holds(number, tensor.shape, tensor.dtype)
         record = StorageRecord(storage, storage_died)
         record.memory, record.key, record.n_bytes = self, storage._cdata, n_bytes
-        record.block, record.number = block, number
-        record.content = None
+        record.block, record.number, record.content = block, number, None
         RECORDS[record.key] = record
 
     def place_if_new(self, tensor: torch.Tensor) -> None:
@@ -216,12 +217,13 @@ class Memory:
 
         Source: resize_bytes_cuda in aten/src/ATen/native/cuda/Resize.cpp.
         """
-        old = record.block, record.number
-        record.block, record.number = self.allocate(n_bytes) if n_bytes else (None, None)
+        block, number = record.block, record.number
+        record.block, record.number = self.allocate(n_bytes) if n_bytes else (None, NO_ALLOCATION)
         record.n_bytes, record.content = n_bytes, None
-        self.owners.moved(old[1], record.number)
-        if old[0] is not None:
-            self.free(*old)
+        if record.block is not None:
+            self.owners.moved(number, record.number)
+        if block is not None:
+            self.free(block, number)
 
     @staticmethod
     def exchange(one: StorageRecord, other: StorageRecord) -> None:
@@ -249,19 +251,18 @@ class Memory:
 
     def is_made_by(self, node: torch.autograd.graph.Node, record: StorageRecord) -> bool:
         """Whether a storage was placed while this node, which a backward runs now, has run."""
-        is_running = self.running == run_of(node)
-        return is_running and record.number is not None and record.number >= self.running_from
+        return self.running == run_of(node) and record.number >= self.running_from
 
     # what the observer asks
 
-    in_backward = staticmethod(lambda *_about: nullcontext())
+    def in_backward(self, roots: list[torch.Tensor]) -> AbstractContextManager[None]:
+        return nullcontext()
 
-    def at_one_instant(self) -> AbstractContextManager:
+    def at_one_instant(self) -> AbstractContextManager[object]:
         """This thread's turn, where several run on this GPU."""
         return self.turn or nullcontext()
 
     def position(self) -> int:
-        """How many events there are."""
         return len(self.trace.events)
 
     def holds_tensors(self) -> bool:
@@ -271,12 +272,12 @@ class Memory:
     def numbers_of(self, tensor: torch.Tensor) -> list[int]:
         """The allocations on this GPU in which a tensor lies: one, for a plain tensor."""
         records = [RECORDS.get(storage._cdata) for storage in known_storages(tensor)]
-        return [r.number for r in records if r is not None and r.number is not None and r.memory is self]
+        return [r.number for r in records if r is not None and r.block is not None and r.memory is self]
 
     def note_start(self, number: int) -> None:
         """The gradient that a backward starts from: a given one, or the 1 that PyTorch has just made for a number."""
         last = next((e for e in reversed(self.trace.events) if e.action == "alloc"), None)
-        made_now = number == last.allocation and last.operation == "aten::ones_like"
+        made_now = last is not None and number == last.allocation and last.operation == "aten::ones_like"
         self.owners.add(number, Role("temporaries" if made_now else "gradients"))
 
     def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None:

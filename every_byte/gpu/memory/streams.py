@@ -5,6 +5,7 @@ from bisect import bisect_right
 from operator import itemgetter
 
 import torch
+from torch._C._autograd import _get_sequence_nr
 
 ACROSS_STREAMS = (
     "backward across streams is not modelled: CUDA runs each node of a backward in the stream of its forward, and here "
@@ -55,7 +56,7 @@ class Streams:
         if torch._C._current_graph_task_id() != -1:
             return  # a hook's own choice
         choice.outside = number
-        position = torch.autograd._get_sequence_nr()
+        position = _get_sequence_nr()
         if choice.switches and choice.switches[-1][0] == position:
             choice.switches.pop()
         choice.switches.append((position, number))

@@ -6,7 +6,7 @@ when memory runs out is not exact: here, when requests in whole multiples of 512
 Source: forceUncachedAllocator, uncached_delete in c10/cuda/CUDACachingAllocator.cpp; *_uncached of tests/reference.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from every_byte.rounding import round_size
@@ -23,7 +23,7 @@ class UncachedAllocator(CachingAllocator):
     Raises: as CachingAllocator.
     """
 
-    requested_bytes = None
+    requested_bytes: None = None
 
     def malloc(self, requested_bytes: int, stream: int = 0) -> Block:
         """Memory for a request. Raises: OutOfMemory if there is no room."""
@@ -36,7 +36,7 @@ class UncachedAllocator(CachingAllocator):
         self._live.add(block)
         return block
 
-    def adopt(self, segments: Iterable[dict[str, Any]]) -> list[Block]:
+    def adopt(self, segments: Iterable[Mapping[str, Any]]) -> list[Block]:
         """Raises: ValueError for segments: without caching there are none."""
         if list(segments):
             raise ValueError(

@@ -8,6 +8,7 @@ Source: aten/src/ATen/cuda/CublasHandlePool.cpp; environment/workspaces of tests
 import re
 import threading
 import warnings
+from typing import Protocol
 
 import torch
 
@@ -15,12 +16,22 @@ from .attachment import this_thread
 from .blocks import Block
 from .environment import Environment
 from .specs import GPUSpec
+from .streams import Streams
 
 WORKSPACE = "cuBLAS workspace"
 """The name of its allocations in a trace."""
 _DEFAULT_LT_KIB = 1024
 _LARGEST_SIZE = (1 << 64) - 1
 _LARGEST_INT = (1 << 31) - 1
+
+
+class Lender(Protocol):
+    """What workspaces ask of the memory that they are taken from."""
+
+    streams: Streams
+
+    def allocate(self, n_bytes: int, name: str = "") -> tuple[Block, int]: ...
+    def free(self, block: Block, number: int) -> None: ...
 
 
 class Workspaces:
@@ -41,7 +52,7 @@ class Workspaces:
         self._left: list[int] = []
         self._lock = threading.Lock()
 
-    def use(self, memory, by_lt: bool = False) -> None:
+    def use(self, memory: Lender, by_lt: bool = False) -> None:
         """Take the workspace of the running thread and stream from this memory, unless it is there, or none is kept.
 
         Where cuBLASLt has one of its own, a product in it takes that: up to PyTorch 2.11 beside cuBLAS's.
@@ -109,7 +120,7 @@ class Workspaces:
         """What those take that come from now on; None stands for what the settings say."""
         self._n_bytes = n_bytes
 
-    def clear(self, memory) -> None:
+    def clear(self, memory: Lender) -> None:
         """Give all of them back, as `torch._C._cuda_clearCublasWorkspaces` does; the next product takes a new one."""
         taken, self.taken, self._taken_by_lt = [*self.taken.values(), *self._taken_by_lt.values()], {}, {}
         for block_and_number in filter(None, taken):

@@ -3,11 +3,13 @@
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from typing import Any, TypeAlias
 
 import torch
 from torch.autograd.graph import Node
 
+from every_byte.gpu.memory.contents import nodes_of
 from every_byte.ledger.attribution import NEVER, GraphNode, Kept, Owners
 from every_byte.ledger.deep_graphs import ACCUMULATORS, looked_at, number_of
 from every_byte.ledger.roots import ModulePath, root_of
@@ -15,6 +17,11 @@ from every_byte.ledger.saved_tensors import node_name, raw_slots
 from every_byte.palette import STATE
 
 from . import checkpoints
+
+_Slot: TypeAlias = tuple[str, list[int] | tuple[object, checkpoints.Frame | None]]
+"""What a node keeps in a slot: its name, and allocations; or a checkpoint's placeholder and frame."""
+
+_metadata_of: Callable[[Node], dict[object, Any]] = attrgetter("metadata")
 
 
 class _Life:
@@ -32,7 +39,7 @@ class _Life:
 NOT_READ = GraphNode(-1, None, "not read", 0, -1)
 
 
-class _Watch(weakref.ref):
+class _Watch(weakref.ref[_Life]):
     """A weak reference to a node's life that knows what is remembered of the node."""
 
     __slots__ = ("remembered",)
@@ -56,7 +63,7 @@ class GraphWalk:
         owners: Owners,
         position: Callable[[], int],
         module_of: Callable[[int], str],
-        numbers_of: Callable,
+        numbers_of: Callable[[torch.Tensor], list[int]],
         on_computed: Callable[[torch.Tensor, list[int]], None],
         shift: Callable[[], int],
     ) -> None:
@@ -65,13 +72,13 @@ class GraphWalk:
         self._mark = object()  # by which a node's metadata has the life that this walk has given it
         self._namesakes: dict[tuple[str, str], list[GraphNode]] = {}
         self._watches: dict[int, _Watch] = {}  # by the identity of what is remembered
-        self._placeholders = weakref.WeakKeyDictionary()
-        self._frames = weakref.WeakKeyDictionary()
+        self._placeholders: weakref.WeakKeyDictionary[object, tuple[GraphNode, str]] = weakref.WeakKeyDictionary()
+        self._frames: weakref.WeakKeyDictionary[checkpoints.Frame, list[GraphNode]] = weakref.WeakKeyDictionary()
 
     def walk(self, roots: Iterable[Node]) -> tuple[list[GraphNode], list[torch.Tensor]]:
         """The nodes behind these roots that keep something, in autograd's order, and the leaves of the graph."""
-        found, leaves = self._walk(nodes_behind(roots, self._shift()))
-        return [life.known for _, life in sorted(found, key=itemgetter(0)) if life.known is not None], leaves
+        lives, leaves = self._walk(nodes_behind(roots, self._shift()))
+        return [life.known for _, life in sorted(lives, key=itemgetter(0)) if life.known is not None], leaves
 
     def read_new(self, roots: Iterable[Node]) -> list[torch.Tensor]:
         """Read the nodes that no walk has read, and return the leaves next to them.
@@ -82,48 +89,49 @@ class GraphWalk:
         return self._walk(nodes_behind(roots, self._shift(), self._is_read))[1]
 
     def _is_read(self, node: Node) -> bool:
-        life = node.metadata.get(self._mark)
+        life = _metadata_of(node).get(self._mark)
         return life is not None and life.known is not NOT_READ
 
     def _walk(self, met: Iterable[tuple[int, Node, list[Node]]]) -> tuple[list[tuple[int, _Life]], list[torch.Tensor]]:
-        found, leaves = [], []
-        new: list[tuple[int, str, list, _Life]] = []
+        lives: list[tuple[int, _Life]] = []
+        leaves: list[torch.Tensor] = []
+        new: list[tuple[int, str, list[_Slot], _Life]] = []
         for number, node, _ in met:
             if number < ACCUMULATORS:
-                life = node.metadata.setdefault(self._mark, _Life())
-                found.append((number, life))
+                life: _Life = _metadata_of(node).setdefault(self._mark, _Life())
+                lives.append((number, life))
                 if life.known is NOT_READ:
                     new.append((number, node_name(node), self._read(node), life))
             elif (leaf := getattr(node, "variable", None)) is not None:
                 leaves.append(leaf)
         for number, name, slots, life in sorted(new, key=itemgetter(0)):
             self._note(number, name, slots, life)
-        return found, leaves
+        return lives, leaves
 
     def emptied(self, roots: Iterable[Node]) -> list[GraphNode]:
         """The known nodes behind these roots that keep nothing any more: a backward has run them."""
-        found = []
+        nodes: list[GraphNode] = []
         for number, node, _ in nodes_behind(roots, self._shift()):
-            life = node.metadata.get(self._mark) if number < ACCUMULATORS else None
+            life = _metadata_of(node).get(self._mark) if number < ACCUMULATORS else None
             if life is not None and life.known is not NOT_READ and life.known and not self._read(node):
-                found.append(life.known)
-        return sorted(found, key=lambda node: node.number)
+                nodes.append(life.known)
+        return sorted(nodes, key=lambda node: node.number)
 
     def _node_died(self, watch: _Watch) -> None:
         """Called at any moment, on any thread, as the garbage collector may drop a graph anywhere."""
         self.release([watch.remembered], self._position())
 
-    def _read(self, node: Node) -> list[tuple[str, object]]:
+    def _read(self, node: Node) -> list[_Slot]:
         """For each tensor that a node keeps: slot and allocations; under a checkpoint, placeholder and frame."""
-        found = []
+        slots: list[_Slot] = []
         for slot, saved in raw_slots(node):
             if isinstance(saved.data, torch.Tensor):
-                found.append((slot, self._numbers_in(saved.data)))
+                slots.append((slot, self._numbers_in(saved.data)))
             elif saved.unpack_hook is not None:
-                found.append((slot, (saved.data, checkpoints.region_of(saved.unpack_hook))))
-        return found
+                slots.append((slot, (saved.data, checkpoints.region_of(saved.unpack_hook))))
+        return slots
 
-    def _note(self, number: int, name: str, slots: list, life: _Life) -> None:
+    def _note(self, number: int, name: str, slots: list[_Slot], life: _Life) -> None:
         if not slots:
             life.known = None
             return
@@ -165,18 +173,22 @@ class GraphWalk:
         role = self._owners.role(allocation)
         return role is not None and role.category == "gathered parameters"
 
-    def _note_placeholder(self, node: GraphNode, slot: str, placeholder, frame) -> None:
+    def _note_placeholder(
+        self, node: GraphNode, slot: str, placeholder: object, frame: checkpoints.Frame | None
+    ) -> None:
         try:
             self._placeholders[placeholder] = node, slot
         except TypeError:  # a hook of another kind, as that of save_on_cpu
             return
+        if frame is None:
+            return
         if frame in self._frames:
             for holder in self._frames[frame]:
                 holder.module = _common(holder.module, node.module)
-        elif frame is not None:
+        else:
             self._note_frame(node, frame)
 
-    def _note_frame(self, node: GraphNode, frame) -> None:
+    def _note_frame(self, node: GraphNode, frame: checkpoints.Frame) -> None:
         """What a checkpoint itself keeps, by the module that has all nodes of its region; what it was told to keep."""
         given = GraphNode(node.number, node.module, "checkpoint", 1, node.seen_at)
         chosen = GraphNode(node.number, None, "selective checkpoint", 1, node.seen_at)
@@ -203,7 +215,7 @@ class GraphWalk:
             self._on_computed(tensor, numbers)
         return numbers
 
-    def note_recomputed(self, frame, task: int) -> None:
+    def note_recomputed(self, frame: checkpoints.Frame, task: int) -> None:
         """Note, when a checkpoint has computed a region again, for which nodes and slots it keeps the results."""
         for placeholder, tensor in checkpoints.recomputed(frame, task):
             if (place := self._placeholders.get(placeholder)) is not None:
@@ -223,7 +235,7 @@ class GraphWalk:
 def last_of(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """Of results of autograd those that none of the others was computed from."""
     tensors = list(tensors)
-    walked = [(node, following) for _, node, following in nodes_behind([x.grad_fn for x in tensors])]
+    walked = [(node, following) for _, node, following in nodes_behind(nodes_of(tensors))]
     inner = {id(other) for _, following in walked for other in following}
     return [x for x in tensors if id(x.grad_fn) not in inner]
 
@@ -236,7 +248,8 @@ def nodes_behind(
     `shift` is added to autograd's numbers, but for accumulators. Nodes at which it `ends` are left out, with what only
     they lead to.
     """
-    todo, seen = list(roots), {}
+    todo = list(roots)
+    seen: dict[int, Node] = {}
     while todo:
         node = looked_at(todo.pop())
         number = number_of(node)
@@ -250,7 +263,9 @@ def nodes_behind(
         todo += following
 
 
-def _common(one: str, other: str) -> str:
-    """The innermost module that two are, or are in."""
+def _common(one: str | None, other: str | None) -> str | None:
+    """The innermost module that two are, or are in; None if one of them is none."""
+    if one is None or other is None:
+        return None
     parts = takewhile(lambda pair: pair[0] == pair[1], zip(one.split("."), other.split("."), strict=False))
     return ModulePath(".".join(part for part, _ in parts), root_of(one))

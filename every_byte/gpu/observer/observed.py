@@ -1,13 +1,16 @@
 """What an observer asks of the GPU whose memory it observes, a simulated one or a live one."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Protocol
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 import torch
 
 from every_byte.gpu.memory.labels import Labels
 from every_byte.ledger.attribution import Owners
+
+_P = ParamSpec("_P")
 
 
 class Observed(Protocol):
@@ -33,18 +36,27 @@ class Observed(Protocol):
     def note_computed(self, tensor: torch.Tensor, numbers: list[int]) -> None: ...
     def shift(self) -> int: ...
     def settle(self) -> None: ...
-    def at_one_instant(self) -> AbstractContextManager: ...
-    def in_backward(self, roots: list[torch.Tensor]) -> AbstractContextManager: ...
+    def at_one_instant(self) -> AbstractContextManager[object]: ...
+    def in_backward(self, roots: list[torch.Tensor]) -> AbstractContextManager[object]: ...
 
 
-def at_one_instant(method):
+class WithMemory(Protocol):
+    """An observer, which knows the memory that it observes."""
+
+    memory: Observed
+
+
+_Observer = TypeVar("_Observer", bound=WithMemory)
+
+
+def at_one_instant(method: Callable[Concatenate[_Observer, _P], None]) -> Callable[Concatenate[_Observer, _P], None]:
     """Within this method of an observer its memory is at one instant; a compiler that traces a hook leaves it out."""
 
     @wraps(method)
-    def looking(self, *args, **kwargs):
+    def looking(self: _Observer, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         if torch.compiler.is_compiling():
-            return None
+            return
         with self.memory.at_one_instant():
-            return method(self, *args, **kwargs)
+            method(self, *args, **kwargs)
 
     return looking

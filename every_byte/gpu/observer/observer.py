@@ -1,19 +1,22 @@
 """Observes, while a program runs on a GPU, whom its memory serves: model, optimizer, data or autograd."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
+from torch._C._autograd import _get_sequence_nr
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
 
 from every_byte.gpu.memory.contents import in_order, nodes_of, objects_of, outermost, parameters_of, split, tensors_in
-from every_byte.ledger.attribution import Pass, Role
-from every_byte.ledger.module_paths import plain_path
-from every_byte.ledger.roots import ModulePath
+from every_byte.ledger.attribution import GraphNode, Pass, Role
+from every_byte.ledger.roots import ModulePath, plain_path
 
 from . import registrations
+from .checkpoints import Frame
 from .graph_walk import GraphWalk, last_of
 from .observed import Observed, at_one_instant
 from .spans import Spans
@@ -33,11 +36,11 @@ class Observer:
         self.graph = GraphWalk(
             self.owners, self._position, module_of, self.numbers_of, memory.note_computed, memory.shift
         )
-        self._handles: list = []
-        self._looked_at: tuple = ()
+        self._handles: list[RemovableHandle] = []
+        self._looked_at: tuple[int, ...] = ()
         self._is_renamed = False
-        self._forward: list | None = None
-        self._steps: list = []
+        self._forward: list[Any] | None = None
+        self._steps: list[list[Any] | None] = []
         self._spans = Spans(self.owners, memory.labels, self._position)
 
     def open(self) -> None:
@@ -68,8 +71,8 @@ class Observer:
 
     def _known_as(self, tensor: torch.Tensor) -> Role:
         for number in self.numbers_of(tensor):
-            if number in self.owners.roles:
-                return self.owners.role(number)
+            if (role := self.owners.role(number)) is not None:
+                return role
         return _UNKNOWN
 
     def _note_model(self, root: nn.Module) -> None:
@@ -97,20 +100,20 @@ class Observer:
     def _is_root(self) -> bool:
         return self.memory.labels.modules.depth == 1 and torch._C._current_graph_task_id() == -1
 
-    def _enter_forward(self, module: nn.Module, args) -> None:
+    def _enter_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if torch.compiler.is_compiling():  # hooks are compiled into a model's graph: these must leave nothing there
             return
         if self._is_root() and self.memory.is_watched():
             self._begin_forward(module, args)
 
     @at_one_instant
-    def _begin_forward(self, module: nn.Module, args) -> None:
+    def _begin_forward(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         self._note_model(module)
         for tensor in tensors_in(args):
             self._note_input(tensor)
         self._forward = self._spans.begin("forward")
 
-    def _leave_forward(self, module: nn.Module, args, *rest) -> None:
+    def _leave_forward(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         """`rest` is the keyword arguments and the output; the output alone where forward has failed."""
         if torch.compiler.is_compiling():
             return
@@ -120,7 +123,7 @@ class Observer:
             self._end_forward((args, *rest[:-1]), list(tensors_in(rest[-1])))
 
     @at_one_instant
-    def _end_forward(self, arguments, outputs: list[torch.Tensor]) -> None:
+    def _end_forward(self, arguments: tuple[Any, ...], outputs: list[torch.Tensor]) -> None:
         self._spans.finish(self._forward)
         for tensor in tensors_in(arguments):
             self._note_input(tensor)
@@ -132,22 +135,24 @@ class Observer:
     # backward
 
     @contextmanager
-    def backward(self, roots, gradients, retain_graph: bool, inputs: tuple) -> Iterator[None]:
+    def backward(
+        self, roots: object, gradients: object, retain_graph: bool, inputs: Sequence[object]
+    ) -> Iterator[None]:
         """Note what the graph of these roots keeps before it runs; and after, that it is gone, and the gradients."""
-        roots = list(tensors_in(roots))
+        outputs = list(tensors_in(roots))
         with self.memory.at_one_instant():
             span = self._spans.begin("backward")
-            for tensor in roots:
+            for tensor in outputs:
                 self.note(tensor, "outputs")
             for tensor in tensors_in(gradients):
                 self._note_start(tensor)
-            nodes, leaves = self._walk(roots)
+            nodes, leaves = self._walk(outputs)
             backward = Pass(self._position(), nodes, releases=not (retain_graph or inputs))
             self.owners.passes.append(backward)
             self._spans.n_backwards += 1
         is_done = False
         try:
-            with self.memory.in_backward(roots):
+            with self.memory.in_backward(outputs):
                 yield
             is_done = True
         finally:
@@ -157,7 +162,7 @@ class Observer:
                 # it was to run a part of the graph, or has failed on the way
                 emptied_in_part = not (retain_graph or is_done and backward.releases)
                 if emptied_in_part:
-                    backward.nodes, backward.releases = self.graph.emptied(nodes_of(roots)), True
+                    backward.nodes, backward.releases = self.graph.emptied(nodes_of(outputs)), True
                 backward.end = self._position()
                 if backward.releases:
                     self.graph.release(backward.nodes, backward.end)
@@ -165,18 +170,20 @@ class Observer:
                 self._spans.finish(span)
 
     @at_one_instant
-    def note_recomputed(self, frame, task: int) -> None:
+    def note_recomputed(self, frame: Frame, task: int) -> None:
         """Note what a checkpoint has just computed again."""
         self.graph.note_recomputed(frame, task)
 
     @at_one_instant
-    def note_results(self, gradients, inputs) -> None:
+    def note_results(
+        self, gradients: Iterable[torch.Tensor | None], inputs: torch.Tensor | Iterable[torch.Tensor]
+    ) -> None:
         """What `torch.autograd.grad` returns."""
         for gradient, x in zip(in_order(gradients), in_order(inputs), strict=False):
             if isinstance(gradient, torch.Tensor):
                 self.note(gradient, "gradients", *self._known_as(x)[1:])
 
-    def _walk(self, roots: list[torch.Tensor]) -> tuple[list, list[torch.Tensor]]:
+    def _walk(self, roots: list[torch.Tensor]) -> tuple[list[GraphNode], list[torch.Tensor]]:
         nodes, leaves = self.graph.walk(nodes_of([x for x in roots if self.memory.concerns(x)]))
         for leaf in leaves:
             self._note_leaf(leaf)
@@ -200,7 +207,7 @@ class Observer:
     # step
 
     @at_one_instant
-    def _enter_step(self, optimizer, _args, _kwargs) -> None:
+    def _enter_step(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling() or not self.memory.is_watched():
             return
         self._steps.append(self._spans.begin("step"))
@@ -210,13 +217,13 @@ class Observer:
             self._note_gradient(parameter)
 
     @at_one_instant
-    def _leave_step(self, optimizer, _args, _kwargs) -> None:
+    def _leave_step(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling() or not self.memory.is_watched():
             return
         self._note_state(optimizer)
         self._spans.finish(self._steps.pop() if self._steps else None)
 
-    def _note_state(self, optimizer: torch.optim.Optimizer) -> None:
+    def _note_state(self, optimizer: Optimizer) -> None:
         states = getattr(optimizer, "state", {})  # torchao's CPUOffloadOptimizer never calls Optimizer.__init__
         for parameter in parameters_of(optimizer):
             _, module, name = self._known_as(parameter)
@@ -234,7 +241,7 @@ class Observer:
         """
         self.memory.settle()
         self._spans.end_what_is_over()
-        state = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
+        state = self._position(), _get_sequence_nr(), self.owners.changes
         if not (again or self._is_renamed) and (state == self._looked_at or self._all_is_known()):
             return
         self._is_renamed = False
@@ -254,7 +261,7 @@ class Observer:
         for tensor in tensors:
             if tensor.is_leaf or tensor.retains_grad:
                 self._note_gradient(tensor)
-        self._looked_at = self._position(), torch.autograd._get_sequence_nr(), self.owners.changes
+        self._looked_at = self._position(), _get_sequence_nr(), self.owners.changes
 
     def _all_is_known(self) -> bool:
         """Whether a look could say no more of what is in use: where every tensor was seen, and each is something."""
@@ -266,11 +273,11 @@ class Observer:
             return number in self.owners.kept or number not in self.owners.tensors
         return bool(role.name) or role.category not in ("parameters", "buffers")  # their names may be missing
 
-    def _all_there_is(self) -> tuple[list[nn.Module], list[torch.Tensor], list[torch.optim.Optimizer]]:
+    def _all_there_is(self) -> tuple[list[nn.Module], list[torch.Tensor], list[Optimizer]]:
         """The outermost modules of the process, the tensors here, and the optimizers; none where there is no tensor."""
         if not self.memory.holds_tensors():
             return [], [], []
-        modules, tensors, optimizers = objects_of(nn.Module, torch.Tensor, torch.optim.Optimizer)
+        modules, tensors, optimizers = objects_of(nn.Module, torch.Tensor, Optimizer)
         return outermost(modules), [x for x in tensors if self.numbers_of(x)], optimizers
 
 

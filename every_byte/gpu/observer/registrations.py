@@ -36,7 +36,7 @@ def end(observer: Observer) -> None:
     """Call it no more; nothing if it is not among the observers."""
     global _observers
     with _changing:
-        _observers = tuple(one for one in _observers if one != observer)
+        _observers = tuple(other for other in _observers if other != observer)
 
 
 def _tell(module: nn.Module, name: str, tensor: torch.Tensor | None) -> None:

@@ -3,6 +3,8 @@
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 from torch import nn
 
@@ -23,7 +25,7 @@ class Spans:
         self._thread = 0
         self.n_backwards = 0
 
-    def begin(self, kind: str) -> list | None:
+    def begin(self, kind: str) -> list[Any] | None:
         """A new span, to be finished later; None if it is inside of another."""
         spans = self._owners.spans
         if spans and spans[-1][1] == NEVER:
@@ -34,7 +36,7 @@ class Spans:
         self._thread = threading.get_ident()
         return spans[-1]
 
-    def finish(self, span: list | None) -> None:
+    def finish(self, span: list[Any] | None) -> None:
         """What `begin` returned has ended."""
         if span is not None:
             span[1] = min(span[1], self._position())
@@ -61,7 +63,7 @@ class Spans:
 
 
 def _calls_a_module() -> bool:
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code is not nn.Module._call_impl.__code__:
         frame = frame.f_back
     return frame is not None

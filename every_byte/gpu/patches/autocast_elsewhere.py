@@ -5,31 +5,34 @@ it would have taken CUDA's.
 """
 
 import warnings
+from typing import Any
 
 import torch
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import Mode, attached
+from every_byte.gpu.memory.storages import Memory
 
-from .replacing import all_of, replaced
+from .replacing import Function, Undo, all_of, replaced
 
 PRODUCTS = frozenset(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::convolution"))
 
 
-def say_where_nothing_is_cast():
+def say_where_nothing_is_cast() -> Undo:
     """Let `torch.autocast("cpu")` look, when it ends, at what was allocated meanwhile; it warns once a GPU."""
 
-    def enter(original):
-        def __enter__(self):
-            seen = self.__dict__.setdefault("_every_byte", [])
+    def enter(original: Function) -> Function:
+        def __enter__(self: torch.autocast) -> Any:
+            seen: list[tuple[Mode | None, int]] = self.__dict__.setdefault("_every_byte", [])
             mode = attached()[-1] if self.device == "cpu" and self._enabled and attached() else None
             seen.append((mode, len(mode.memory.trace.events) if mode else 0))
             return original(self)
 
         return __enter__
 
-    def leave(original):
-        def __exit__(self, *error):
-            mode, start = self._every_byte.pop() if self.__dict__.get("_every_byte") else (None, 0)
+    def leave(original: Function) -> Function:
+        def __exit__(self: torch.autocast, *error: Any) -> Any:
+            seen = self.__dict__.get("_every_byte")
+            mode, start = seen.pop() if seen else (None, 0)
             result = original(self, *error)
             if mode is not None and not mode.told_autocast and (product := _product_in_float32(mode.memory, start)):
                 mode.told_autocast = True
@@ -41,7 +44,7 @@ def say_where_nothing_is_cast():
     return all_of([replaced(torch.autocast, "__enter__", enter), replaced(torch.autocast, "__exit__", leave)])
 
 
-def _product_in_float32(memory, start: int) -> str:
+def _product_in_float32(memory: Memory, start: int) -> str:
     """The first product since then whose result is float32; "" where there is none."""
     for event in memory.trace.events[start:]:
         if event.action == "alloc" and event.operation in PRODUCTS:

@@ -1,45 +1,81 @@
 """Tells all who observe, simulated GPUs and live ones, when a backward runs and what a checkpoint computes again."""
 
 import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 import torch
 import torch.utils.checkpoint
+from torch.autograd.graph import GradientEdge, Node
 
-from every_byte.gpu.memory.attachment import attached, set_aside
+from every_byte.gpu.memory.attachment import set_aside
+from every_byte.gpu.memory.modes import Observing, attached
 from every_byte.gpu.memory.physical import device_of, is_meta
 from every_byte.gpu.memory.records import RECORDS
-from every_byte.gpu.observer.checkpoints import Region
+from every_byte.gpu.observer.checkpoints import Frame, Region
+from every_byte.gpu.observer.observer import Observer
 from every_byte.gpu.operators.index_lists import adopt_list, is_list
 
-from .replacing import Changes, all_of, replaced
+from .replacing import Changes, Function, Undo, all_of, replaced
 
-watch: list = []
+_Root: TypeAlias = torch.Tensor | GradientEdge
+
+
+class WatchedMemory(Protocol):
+    """The memory of a live GPU that is recorded: whether what runs now on this thread is its own."""
+
+    def is_watched(self) -> bool: ...
+    def forget(self, storage: torch.UntypedStorage) -> None: ...
+    def counts_anew(self, reset: Callable[[], None]) -> None: ...
+
+
+class Recorded(Protocol):
+    """A recording of a live GPU (live/recording.py)."""
+
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def memory(self) -> WatchedMemory: ...
+    @property
+    def observer(self) -> Observer: ...
+
+
+watch: list[Recorded] = []
 """The recordings of live GPUs that are open."""
 
 
-def _observers() -> list:
+def _observers() -> list[Observing]:
     """The observers of what runs now on this thread."""
-    return [mode.observer for mode in attached()] + [one.observer for one in watch if one.memory.is_watched()]
+    of_live: list[Observing] = [recording.observer for recording in watch if recording.memory.is_watched()]
+    return [mode.observer for mode in attached()] + of_live
 
 
-def _see_backward():
+def _see_backward() -> Undo:
     """No hook tells when a backward begins and ends."""
 
-    def seeing(original):
-        def run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options):
+    def seeing(original: Function) -> Function:
+        def run(
+            roots: Sequence[_Root],
+            gradients: object,
+            retain_graph: bool,
+            create_graph: bool,
+            inputs: Sequence[object],
+            *rest: Any,
+            **options: Any,
+        ) -> Any:
             if attached() and any(map(_is_real, roots)):
                 with set_aside():  # a GPU's own thread would inherit the dispatch mode
                     return run(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
             with ExitStack() as stack:
-                for observer in (found := _observers()):
+                for observer in (observers := _observers()):
                     stack.enter_context(observer.backward(roots, gradients, retain_graph, inputs))
                 if attached() and torch._C._current_graph_task_id() == -1:
                     stack.enter_context(attached()[-1].numbering.backward(roots, create_graph))
                 results = original(roots, gradients, retain_graph, create_graph, inputs, *rest, **options)
             if not options.get("accumulate_grad"):
-                for observer in found:
+                for observer in observers:
                     observer.note_results(results, inputs)
             return results
 
@@ -48,7 +84,7 @@ def _see_backward():
     return replaced(torch.autograd, "_engine_run_backward", seeing)
 
 
-def _is_real(root) -> bool:
+def _is_real(root: _Root) -> bool:
     """Whether a backward from here works on a GPU of the machine.
 
     A root on the CPU may have come from one: of what led to it, the first that lies elsewhere tells.
@@ -57,24 +93,26 @@ def _is_real(root) -> bool:
         return device_of(root).type != "meta"
     if not torch.cuda.is_initialized():
         return False
-    pending, seen = [root.grad_fn if isinstance(root, torch.Tensor) else root.node], set()
+    pending: list[Node | None] = [root.grad_fn if isinstance(root, torch.Tensor) else root.node]
+    seen: set[Node] = set()
     while pending:
         node = pending.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
         for about in node._input_metadata:
-            if about.device.type != "cpu":
-                return about.device.type != "meta"
+            kind: str = about.device.type
+            if kind != "cpu":
+                return kind != "meta"
         pending += [before for before, _ in node.next_functions]
     return False
 
 
-def _see_recomputation():
+def _see_recomputation() -> Undo:
     """A checkpoint keeps what it computes again where nobody else looks: PyTorch's checks it once it has."""
 
-    def seeing(original):
-        def check(frame, task):
+    def seeing(original: Function) -> Function:
+        def check(frame: Frame, task: int) -> Any:
             for observer in _observers():
                 observer.note_recomputed(frame, task)
             return original(frame, task)
@@ -85,8 +123,8 @@ def _see_recomputation():
         for observer in _observers():
             observer.note_recomputed(region, torch._C._current_graph_task_id())
 
-    def stopping(original):
-        def __init__(self, *args) -> None:
+    def stopping(original: Function) -> Function:
+        def __init__(self: Exception, *args: Any) -> None:
             original(self, *args)
             _place_lists(sys._getframe(1).f_locals)
 
@@ -98,7 +136,7 @@ def _see_recomputation():
     return all_of([theirs, stop, partial(Region.listeners.remove, note)])
 
 
-def _place_lists(hook: dict) -> None:
+def _place_lists(hook: dict[str, Any]) -> None:
     """The last tensors that a checkpoint computes again may be indices, made unseen of lists: no operation follows."""
     if not attached() or "target_frame" not in hook:
         return

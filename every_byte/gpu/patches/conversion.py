@@ -5,25 +5,28 @@ so between two tensors of a kind; to cross between the CPU and meta it can be to
 """
 
 import sys
-from functools import wraps
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, TypeAlias
 
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from every_byte.gpu.memory.attachment import attached, standing_for_cuda
+from every_byte.gpu.memory.modes import attached, standing_for_cuda
 from every_byte.gpu.memory.physical import is_meta
 
-from .replacing import replaced
+from .replacing import Function, Undo, replaced
 
-_apply_of_pytorch = torch.nn.Module._apply
-_swap_of_pytorch = torch.utils.swap_tensors
+_Converter: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+_apply_of_pytorch: Callable[[torch.nn.Module, _Converter, bool], torch.nn.Module] = torch.nn.Module._apply
+_swap_of_pytorch: Function = torch.utils.swap_tensors
 
 
-def keep_parameters():
+def keep_parameters() -> Undo:
     """Make `Module._apply` swap where parameters cross, and only there. Returns what undoes it."""
 
     @wraps(_apply_of_pytorch)
-    def _apply(module, function, recurse=True):
+    def _apply(module: torch.nn.Module, function: _Converter, recurse: bool = True) -> torch.nn.Module:
         before = torch.__future__.get_swap_module_params_on_conversion()
         torch.__future__.set_swap_module_params_on_conversion(before or bool(attached()) and _crosses(module, function))
         try:
@@ -32,33 +35,36 @@ def keep_parameters():
             torch.__future__.set_swap_module_params_on_conversion(before)
 
     @wraps(_swap_of_pytorch)
-    def swap_tensors(one, other):
+    def swap_tensors(one: torch.Tensor, other: torch.Tensor) -> None:
         is_plain = not is_traceable_wrapper_subclass(one)
         if attached() and is_plain and sys._getframe(1).f_code is _apply_of_pytorch.__code__:
             _cross(one, other)
         else:
             _swap_of_pytorch(one, other)
 
-    torch.nn.Module._apply, torch.utils.swap_tensors = _apply, swap_tensors
-    return _undo
+    _put(_apply, swap_tensors)
+    return partial(_put, _apply_of_pytorch, _swap_of_pytorch)
 
 
-def _undo() -> None:
-    torch.nn.Module._apply, torch.utils.swap_tensors = _apply_of_pytorch, _swap_of_pytorch
+def _put(apply: Function, swap: Function) -> None:
+    torch.nn.Module._apply = apply  # type: ignore[method-assign]  # for all modules, and put back
+    torch.utils.swap_tensors = swap
 
 
-def keep_what_gets_data():
+def keep_what_gets_data() -> Undo:
     """Let `p.data = data` cross between the CPU and the GPU, as on CUDA. Returns what undoes it."""
 
-    def crossing(original):
-        def assign(tensor, data):
-            is_tensor = attached() and isinstance(data, torch.Tensor)
-            if is_tensor and _comes_from_nowhere(tensor, data):
+    def crossing(original: Any) -> property:  # a descriptor of C
+        def assign(tensor: torch.Tensor, data: object) -> None:
+            if not (attached() and isinstance(data, torch.Tensor)):
+                original.__set__(tensor, data)
+                return
+            if _comes_from_nowhere(tensor, data):
                 raise RuntimeError(
                     "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible "
                     f"tensor type: one is on {tensor.device}, the other on {data.device}."
                 )
-            if is_tensor and is_meta(data) != is_meta(tensor):
+            if is_meta(data) != is_meta(tensor):
                 _may_cross(tensor)
                 _cross(tensor, data.detach().requires_grad_(tensor.requires_grad))
             else:
@@ -87,7 +93,7 @@ def _may_cross(tensor: torch.Tensor) -> None:
         )
 
 
-def _crosses(module: torch.nn.Module, function) -> bool:
+def _crosses(module: torch.nn.Module, function: _Converter) -> bool:
     """Whether the conversion takes a parameter of the module's own to another kind of device: tried on empty ones.
 
     To and from a meta tensor of the program's own nothing crosses: there CUDA makes another parameter, too.

@@ -1,24 +1,25 @@
 """What `copy.deepcopy` of a tensor does: on CUDA it copies the storage whole, once for all tensors that share it."""
 
 import copy
+from typing import Any
 
 import torch
 
 from every_byte.gpu.known.noting import same
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.physical import is_meta
 
-from .replacing import replaced
+from .replacing import Function, Undo, replaced
 
 
-def copy_storages():
+def copy_storages() -> Undo:
     """Make `copy.deepcopy` of plain tensors copy their storages, not the tensors. Returns what undoes it.
 
     Source: Tensor.__deepcopy__ in torch/_tensor.py, which asks for meta tensors by name.
     """
 
-    def copying(original):
-        def __deepcopy__(tensor, memo):
+    def copying(original: Function) -> Function:
+        def __deepcopy__(tensor: torch.Tensor, memo: dict[Any, Any]) -> Any:
             plain = type(tensor) is torch.Tensor and is_meta(tensor) and tensor.is_leaf
             if not (attached() and plain) or id(tensor) in memo:
                 return original(tensor, memo)
@@ -35,9 +36,10 @@ def copy_storages():
     return replaced(torch.Tensor, "__deepcopy__", copying)
 
 
-def _copy_of_storage(tensor: torch.Tensor, memo: dict) -> torch.UntypedStorage:
+def _copy_of_storage(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.UntypedStorage:
     """The copy of a tensor's storage, kept where PyTorch keeps it."""
-    storage, copies = tensor.untyped_storage(), memo.setdefault("torch", {})
+    storage = tensor.untyped_storage()
+    copies: dict[int, torch.UntypedStorage] = memo.setdefault("torch", {})
     if storage._cdata not in copies:
         copied = tensor.new_empty(storage.nbytes(), dtype=torch.uint8)
         same(copied, tensor)

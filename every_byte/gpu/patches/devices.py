@@ -6,7 +6,7 @@ import torch
 import torch.optim.swa_utils
 import torch.utils._foreach_utils
 
-from .replacing import all_of, replaced
+from .replacing import Function, Undo, all_of, replaced
 
 _FUNCTIONS_WITH_DEVICE_LISTS = (
     "_get_foreach_kernels_supported_devices",
@@ -15,10 +15,10 @@ _FUNCTIONS_WITH_DEVICE_LISTS = (
 )
 
 
-def accept_meta_in_optimizers():
+def accept_meta_in_optimizers() -> Undo:
     """Optimizers take the foreach form by default, and the fused one on request, on the devices of these lists."""
 
-    def with_meta(original):
+    def with_meta(original: Function) -> Function:
         return lambda *args, **kwargs: [*original(*args, **kwargs), "meta"]
 
     # torch.optim's modules have these functions by value; another thread may import some meanwhile
@@ -29,7 +29,7 @@ def accept_meta_in_optimizers():
     return all_of([replaced(module, name, with_meta) for module, name in places])
 
 
-def accept_meta_in_fast_paths():
+def accept_meta_in_fast_paths() -> Undo:
     """nn.MultiheadAttention and nn.TransformerEncoderLayer have one more device than those they name: PyTorch's own
     place for a device from outside."""
     return replaced(torch.utils.backend_registration, "_privateuse1_backend_name", lambda _: "meta")

@@ -8,22 +8,22 @@ Source: torch/distributed/fsdp/_fully_shard.
 import torch
 from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param_group, _fsdp_state, _fully_shard
 
-from every_byte.gpu.memory.attachment import attached, standing_for_cuda
+from every_byte.gpu.memory.modes import attached, standing_for_cuda
 
 from . import streams
-from .replacing import all_of, replaced
+from .replacing import Function, Undo, all_of, replaced
 
 
-def shard_on_meta():
+def shard_on_meta() -> Undo:
     """Make FSDP2 take a simulated GPU for what it is. Returns what undoes it."""
 
-    def device_of(original):
+    def device_of(original: Function) -> Function:
         return lambda mesh: torch.device("meta") if _is_meta() else original(mesh)
 
-    def streams_of(original):
+    def streams_of(original: Function) -> Function:
         return lambda device_type: streams if device_type == "meta" and _is_meta() else original(device_type)
 
-    def accepting(original):
+    def accepting(original: Function) -> Function:
         return lambda group: None if _is_meta() else original(group)
 
     askers = _fsdp_collectives, _fsdp_param_group, _fsdp_state

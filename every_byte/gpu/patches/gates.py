@@ -24,13 +24,13 @@ from .pruning import know_what_is_left
 from .randomness import fork_for_meta
 from .recurrent import flatten_for_cudnn
 from .repeating import compose_where_repeated
-from .replacing import Changes
+from .replacing import Changes, Undo
 from .scripting import flag_scripted
 from .unseen import pin_without_a_driver, see_resized_storages, see_what_tensor_makes
 from .writing_by_index import write_without_reading
 
 
-def _watch():
+def _watch() -> Undo:
     WATCHING.open()
     return WATCHING.close
 

@@ -8,17 +8,20 @@ Source: aten/src/ATen/SequenceNumber.cpp; CompareNodeTaskTime in torch/csrc/auto
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
+from torch._C._autograd import _get_sequence_nr as made_so_far
 from torch.autograd.graph import Node
 
 from every_byte.gpu.memory.contents import nodes_of
 from every_byte.gpu.observer.graph_walk import nodes_behind
 from every_byte.ledger.deep_graphs import ACCUMULATORS, RENUMBERED
 
-made_so_far = torch.autograd._get_sequence_nr
+
+def _set_number(node: Node, number: int) -> None:
+    node._set_sequence_nr(number)  # type: ignore[attr-defined]  # the stub leaves it out
 
 
 class Numbering:
@@ -31,7 +34,7 @@ class Numbering:
         self._graphs: list[bool] = []  # and whether they are a graph of which something is kept
 
     @contextmanager
-    def backward(self, roots: list[torch.Tensor], makes_graph: bool) -> Iterator[None]:
+    def backward(self, roots: Sequence[torch.Tensor], makes_graph: bool) -> Iterator[None]:
         """The outermost backward here: what is behind its roots has CUDA's numbers, and what it makes counts."""
         first = made_so_far()
         before = self._renumber(roots) if any(self._graphs) else []
@@ -40,20 +43,20 @@ class Numbering:
         finally:
             for node, number in before:
                 RENUMBERED.pop(id(node), None)
-                node._set_sequence_nr(number)
+                _set_number(node, number)
             if made_so_far() > first:
                 self._firsts.append(first)
                 self._made.append(self._made[-1] + made_so_far() - first)
                 self._graphs.append(makes_graph)
 
-    def _renumber(self, roots: list[torch.Tensor]) -> list[tuple[Node, int]]:
-        found = [(node, number) for number, node, _ in nodes_behind(nodes_of(roots)) if number < ACCUMULATORS]
-        if not any(self._is_made_in_backward(number) for _, number in found):
+    def _renumber(self, roots: Sequence[torch.Tensor]) -> list[tuple[Node, int]]:
+        nodes = [(node, number) for number, node, _ in nodes_behind(nodes_of(roots)) if number < ACCUMULATORS]
+        if not any(self._is_made_in_backward(number) for _, number in nodes):
             return []
-        for node, number in found:
+        for node, number in nodes:
             RENUMBERED[id(node)] = number
-            node._set_sequence_nr(self._on_cuda(number))
-        return found
+            _set_number(node, self._on_cuda(number))
+        return nodes
 
     def _backwards_until(self, number: int) -> int:
         """How many backwards that made nodes had begun when this one was made."""

@@ -3,17 +3,22 @@
 import threading
 import warnings
 from functools import partial
+from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from every_byte.gpu.dispatch.operation import operation_of
-from every_byte.gpu.memory.attachment import OPEN_MEMORIES, attached
+from every_byte.gpu.memory.attachment import OPEN_MEMORIES
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.operators.registry import COMPOSITES, ON_META_ITSELF, RETURNS, as_pytorch_does
 
+from .replacing import Function, Undo
 
-def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
+
+def _where_attached(operator: OpOverload, function: Function, *args: Any, **kwargs: Any) -> Any:
     """The override holds on every thread, and means something on those alone on which a simulated GPU is open."""
     if attached():
         attached()[-1].note_run(operation_of(operator), args, kwargs)
@@ -22,7 +27,7 @@ def _where_attached(operator: torch._ops.OpOverload, function, *args, **kwargs):
     return as_pytorch_does(operator, *args, **kwargs)
 
 
-def _refuse_tensors_of_another_thread(operator: torch._ops.OpOverload, args: tuple) -> None:
+def _refuse_tensors_of_another_thread(operator: OpOverload, args: tuple[Any, ...]) -> None:
     """Not every operation comes by here, but a model's layers do, and no figure would tell what they took."""
     for x in args:
         is_plain = isinstance(x, torch.Tensor) and is_meta(x) and x.layout is torch.strided
@@ -35,14 +40,15 @@ def _refuse_tensors_of_another_thread(operator: torch._ops.OpOverload, args: tup
             )
 
 
-def override_operators():
+def override_operators() -> Undo:
     """Register them; returns what takes them away."""
     library = torch.library.Library("aten", "IMPL")
+    register: Function = library.m.impl  # type: ignore[union-attr]  # it is None once the library has gone
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch says, once, that a kernel is overridden: that is what we want
         for operator, function in COMPOSITES.items():
             library.impl(operator, partial(_where_attached, operator, function), "AutogradMeta")
             library.impl(operator, partial(_where_attached, operator, function), "AutogradOther")
         for operator in ON_META_ITSELF:  # Library.impl refuses "Meta" for composite operators
-            library.m.impl(operator.name().removeprefix("aten::"), "Meta", RETURNS[operator], False)
+            register(operator.name().removeprefix("aten::"), "Meta", RETURNS[operator], False)
     return library._destroy

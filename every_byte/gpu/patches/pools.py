@@ -1,10 +1,12 @@
 """Memory pools of a program's own, and those of captured CUDA graphs: refused by name while a simulated GPU is open."""
 
+from typing import Any
+
 import torch
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
-from .replacing import all_of, replaced
+from .replacing import Function, Maker, Undo, all_of, replaced
 
 WAYS_OUT = {
     "torch.cuda.MemPool": "a pool of a program's own has segments of its own, which the simulated allocator has not; "
@@ -15,12 +17,12 @@ WAYS_OUT = {
 }
 
 
-def refuse_pools():
+def refuse_pools() -> Undo:
     """Refuse what makes pools; returns what undoes it."""
 
-    def refusing(name: str):
-        def make(original):
-            def __new__(cls, *args, **kwargs):
+    def refusing(name: str) -> Maker:
+        def make(original: Function) -> Function:
+            def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
                 if attached():
                     raise NotImplementedError(f"{name} is not modelled on a simulated GPU: {WAYS_OUT[name]}.")
                 return original(cls) if original is object.__new__ else original(cls, *args, **kwargs)

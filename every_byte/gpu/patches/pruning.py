@@ -4,24 +4,26 @@ To prune a module again, PyTorch looks for what the first mask left: the size of
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from typing import Any
 
 import torch
 from torch.nn.utils import prune
 
 from every_byte.gpu.known.content import Content, Operand, Place, Step, place_of
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.physical import is_meta
-from every_byte.gpu.memory.records import RECORDS
+from every_byte.gpu.memory.records import RECORDS, StorageRecord
 
-from .replacing import all_of, replaced
+from .replacing import Function, Undo, all_of, replaced
 
 aten = torch.ops.aten
 _BY_COUNT = prune.L1Unstructured, prune.RandomUnstructured, prune.LnStructured, prune.RandomStructured
 _METHODS = *_BY_COUNT, prune.PruningContainer, prune.CustomFromMask
 _Pruned = Iterable[tuple[torch.nn.Module, str]]
+_ComputeMask = Callable[[prune.BasePruningMethod, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class _Now(threading.local):
@@ -34,7 +36,7 @@ _now = _Now()
 
 
 @contextmanager
-def _pruning(parameters: _Pruned):
+def _pruning(parameters: _Pruned) -> Iterator[None]:
     outer, _now.parameters = _now.parameters, tuple(parameters)
     try:
         yield
@@ -42,18 +44,18 @@ def _pruning(parameters: _Pruned):
         _now.parameters = outer
 
 
-def know_what_is_left():
+def know_what_is_left() -> Undo:
     """Note of each mask one that leaves as many. Returns what undoes it."""
 
-    def applying(original):
-        def apply(cls, module, name, *args, **kwargs):
+    def applying(original: "classmethod[Any, ..., Any]") -> "classmethod[Any, ..., Any]":
+        def apply(cls: type, module: torch.nn.Module, name: str, *args: Any, **kwargs: Any) -> Any:
             with _pruning([(module, name)]):
                 return original.__func__(cls, module, name, *args, **kwargs)
 
         return classmethod(apply)
 
-    def pruning_all(original):
-        def global_unstructured(parameters, *args, **kwargs):
+    def pruning_all(original: Function) -> Function:
+        def global_unstructured(parameters: _Pruned, *args: Any, **kwargs: Any) -> Any:
             with _pruning(parameters):
                 return original(parameters, *args, **kwargs)
 
@@ -64,8 +66,8 @@ def know_what_is_left():
     return all_of(changes + [replaced(method, "compute_mask", _noting) for method in _METHODS])
 
 
-def _noting(original: Callable):
-    def compute_mask(method, t: torch.Tensor, default_mask: torch.Tensor) -> torch.Tensor:
+def _noting(original: _ComputeMask) -> _ComputeMask:
+    def compute_mask(method: prune.BasePruningMethod, t: torch.Tensor, default_mask: torch.Tensor) -> torch.Tensor:
         record = _record_of(default_mask)
         if record is None or not (parameters := _now.parameters):
             return original(method, t, default_mask)
@@ -82,7 +84,9 @@ def _noting(original: Callable):
     return compute_mask
 
 
-def _step(original: Callable, method, t: torch.Tensor, before: Operand, mask: torch.Tensor) -> Step | None:
+def _step(
+    original: _ComputeMask, method: prune.BasePruningMethod, t: torch.Tensor, before: Operand, mask: torch.Tensor
+) -> Step | None:
     """How a mask that leaves as many comes of the one before: by numbers that are all alike."""
     last = method[len(method) - 1] if isinstance(method, prune.PruningContainer) else method
     if isinstance(last, prune.CustomFromMask):
@@ -101,7 +105,7 @@ def _step(original: Callable, method, t: torch.Tensor, before: Operand, mask: to
     return Step(of_equals, (before,), {}, ())
 
 
-def _record_of(tensor: torch.Tensor):
+def _record_of(tensor: torch.Tensor) -> StorageRecord | None:
     return RECORDS.get(tensor.untyped_storage()._cdata) if attached() and is_meta(tensor) else None
 
 
@@ -111,7 +115,7 @@ def _masks_of(parameters: _Pruned, like: torch.Tensor) -> Content | None:
     for module, name in parameters:
         mask = getattr(module, f"{name}_mask", None)
         if mask is None:
-            own = module._parameters
+            own: Any = module._parameters
             parts.append(_ones(own.get(name, own.get(f"{name}_orig")).shape, like.dtype))
         elif (record := _record_of(mask)) is None or record.content is None:
             return None

@@ -1,16 +1,16 @@
 """The CPU's random numbers around what is computed again: forked on a simulated GPU, as they are on CUDA."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.modes import attached
 
-from .replacing import replaced
+from .replacing import Function, Undo, replaced
 
 
-def fork_for_meta():
+def fork_for_meta() -> Undo:
     """Let `torch.random.fork_rng` put the CPU's state back for tensors that it takes for meta. Returns what undoes it.
 
     A checkpoint sets that state to what it was in forward, and asks `fork_rng` to put it back after it has computed
@@ -19,10 +19,14 @@ def fork_for_meta():
     Source: torch/random.py, torch/utils/checkpoint.py.
     """
 
-    def forking(original):
+    def forking(original: Function) -> Function:
         @contextmanager
         def fork_rng(
-            devices=None, enabled=True, _caller="fork_rng", _devices_kw="devices", device_type=None
+            devices: Iterable[torch.device] | None = None,
+            enabled: bool = True,
+            _caller: str = "fork_rng",
+            _devices_kw: str = "devices",
+            device_type: str | None = None,
         ) -> Iterator[None]:
             if device_type == "meta" and attached():
                 devices, device_type = (), "cuda"

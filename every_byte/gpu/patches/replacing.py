@@ -1,13 +1,27 @@
 """Puts functions in the places of PyTorch's for as long as somebody needs them, and PyTorch's back."""
 
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial, wraps
+from typing import Any, TypeAlias
 
 import torch
 
+Function: TypeAlias = Callable[..., Any]
+"""A function of PyTorch's, or one in its place, which passes on what it is called with."""
 
-def replaced(owner, name: str, make):
+Maker: TypeAlias = Callable[[Any], object]
+"""What makes of that which stands in a place what is to stand there."""
+
+Undo: TypeAlias = Callable[[], object]
+"""What undoes a change."""
+
+Change: TypeAlias = Callable[[], Undo]
+"""A change, which returns what undoes it."""
+
+
+def replaced(owner: object, name: str, make: Maker) -> Undo:
     """Put `make(what stood there)` in the place of `owner.name`; returns what takes it away again.
 
     Several may stand in one place, and go in any order: `make` is called anew when one below it goes.
@@ -19,7 +33,7 @@ def replaced(owner, name: str, make):
     return partial(place.take_away, make)
 
 
-def present(owner, name: str, make):
+def present(owner: object, name: str, make: Maker) -> Undo:
     """As `replaced`, also where nothing stands: a build of PyTorch without CUDA lacks what only that has.
 
     What is made of nothing is made of a function that says so.
@@ -35,7 +49,7 @@ class _Absent:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __call__(self, *_args, **_kwargs):
+    def __call__(self, *_args: Any, **_kwargs: Any) -> Any:
         raise AssertionError(f"Torch not compiled with CUDA enabled: {self.name} is missing.")
 
 
@@ -45,29 +59,30 @@ class _Place:
     Where `torch.jit.script` knows PyTorch's own as an operator, it knows what stands there as the same.
     """
 
-    def __init__(self, owner, name: str) -> None:
+    def __init__(self, owner: object, name: str) -> None:
         self.owner, self.name = owner, name
         self.is_inherited = name not in vars(owner)
         self.original = getattr(owner, name) if self.is_inherited else vars(owner)[name]
-        self.makers: list = []
-        self._operators = torch.jit._builtins._get_builtin_table()  # by the addresses of functions
-        self._operator, self._known = self._operators.get(id(self.original)), None
+        self.makers: list[Maker] = []
+        self._operators: dict[int, str] = torch.jit._builtins._get_builtin_table()  # by the addresses of functions
+        self._operator = self._operators.get(id(self.original))
+        self._known: object = None
 
     def put(self) -> None:
-        made = self.original
+        made: Any = self.original
         for make in self.makers:
             below, made = made, make(made)
             made = wraps(below)(made) if _is_made_function(made, below) else made
         setattr(self.owner, self.name, made)
         self._tell_scripts(made)
 
-    def _tell_scripts(self, made) -> None:
+    def _tell_scripts(self, made: object) -> None:
         if self._operator is not None:
             self._operators.pop(id(self._known), None)
             self._known = made  # as long as its address stands in the table
             self._operators[id(made)] = self._operator
 
-    def take_away(self, make) -> None:
+    def take_away(self, make: Maker) -> None:
         with _lock:
             self.makers.remove(make)
             if self.makers:
@@ -80,7 +95,7 @@ class _Place:
                 setattr(self.owner, self.name, self.original)
 
 
-def _is_made_function(made, below) -> bool:
+def _is_made_function(made: object, below: object) -> bool:
     """Whether it goes by the name of what it stands for: a function does, a class or an object has a name already."""
     return (
         callable(made) and callable(below) and not isinstance(made, (type, staticmethod)) and hasattr(made, "__dict__")
@@ -91,12 +106,12 @@ _places: dict[tuple[int, str], _Place] = {}
 _lock = threading.RLock()
 
 
-def all_of(undoings: list):
+def all_of(undoings: Sequence[Undo]) -> Undo:
     """What undoes several things, the last one first."""
 
     def undo() -> None:
-        for one in reversed(undoings):
-            one()
+        for undo_one in reversed(undoings):
+            undo_one()
 
     return undo
 
@@ -107,13 +122,13 @@ class Changes:
     Each change, when it is called, returns what undoes it.
     """
 
-    def __init__(self, changes: list) -> None:
+    def __init__(self, changes: list[Change]) -> None:
         self.changes = changes
         self._lock = threading.Lock()
         self._users = 0
         self._undo = ExitStack()
 
-    def add(self, change) -> None:
+    def add(self, change: Change) -> None:
         """Also make this change: at once, too, where it is open."""
         with self._lock:
             self.changes.append(change)

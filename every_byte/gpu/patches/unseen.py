@@ -1,22 +1,25 @@
 """What PyTorch does to tensors unseen by dispatch modes: made by `torch.tensor`, resized as storages, pinned."""
 
+from typing import Any
+
 import torch
 
 from every_byte.gpu.known.content import may_be_known
 from every_byte.gpu.known.noting import bring
-from every_byte.gpu.memory.attachment import attached, standing_for_cuda, this_thread
+from every_byte.gpu.memory.attachment import this_thread
+from every_byte.gpu.memory.modes import attached, standing_for_cuda
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.memory.whose import memory_of
 
-from .replacing import all_of, replaced
+from .replacing import Function, Undo, all_of, replaced
 
 
-def see_resized_storages():
+def see_resized_storages() -> Undo:
     """`storage.resize_` is no operation that a dispatch mode sees."""
 
-    def seeing(original):
-        def resize_(storage, n_bytes):
+    def seeing(original: Function) -> Function:
+        def resize_(storage: torch.UntypedStorage, n_bytes: int) -> Any:
             result = original(storage, n_bytes)
             record = RECORDS.get(storage._cdata)
             if record is not None:
@@ -29,11 +32,11 @@ def see_resized_storages():
     return replaced(torch.UntypedStorage, "resize_", seeing)
 
 
-def see_what_tensor_makes():
+def see_what_tensor_makes() -> Undo:
     """`torch.tensor([...], device=...)` makes its tensor unseen by dispatch modes; on CUDA it copies it to the GPU."""
 
-    def seeing(original):
-        def make(*args, **kwargs):
+    def seeing(original: Function) -> Function:
+        def make(*args: Any, **kwargs: Any) -> Any:
             if not attached() or _is_none_of_the_gpu(args):
                 return original(*args, **kwargs)
             mode = attached()[-1]
@@ -53,7 +56,7 @@ def see_what_tensor_makes():
     return all_of([replaced(owner, name, seeing) for owner, name in places])
 
 
-def _is_none_of_the_gpu(args: tuple) -> bool:
+def _is_none_of_the_gpu(args: tuple[Any, ...]) -> bool:
     """Whether a meta tensor that is made is the program's own: where a GPU stands for "cuda", if it says so or if
     it is made of such a one."""
     if standing_for_cuda() is None or this_thread.depth:
@@ -63,20 +66,20 @@ def _is_none_of_the_gpu(args: tuple) -> bool:
     return not (args and isinstance(args[0], torch.Tensor) and memory_of(args[0]) is not None)
 
 
-def _data(make, args: tuple, kwargs: dict):
+def _data(make: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Of what a tensor is made."""
     position = 1 if make.__name__ == "new_tensor" else 0
     return args[position] if len(args) > position else kwargs.get("data", kwargs.get("obj"))
 
 
-def _note_numbers(made: torch.Tensor, data) -> None:
+def _note_numbers(made: torch.Tensor, data: object) -> None:
     """A tensor that is made of numbers, of lists of them or of an array has their values."""
     record = RECORDS[made.untyped_storage()._cdata]
     if record.content is None and may_be_known(made.dtype, record.n_bytes) and not _has_tensors(data):
         bring(made.detach(), torch.tensor(data, dtype=made.dtype, device="cpu"))
 
 
-def _has_tensors(data) -> bool:
+def _has_tensors(data: object) -> bool:
     if isinstance(data, (list, tuple)):
         return any(map(_has_tensors, data))
     if isinstance(data, torch.Tensor):
@@ -84,11 +87,11 @@ def _has_tensors(data) -> bool:
     return not isinstance(data, (bool, int, float)) and not hasattr(data, "__array_interface__")
 
 
-def pin_without_a_driver():
+def pin_without_a_driver() -> Undo:
     """Pinned memory is the host's: a plain copy stands for it where no driver can pin."""
 
-    def pinning(original):
-        def pin_memory(tensor, device=None):
+    def pinning(original: Function) -> Function:
+        def pin_memory(tensor: torch.Tensor, device: object = None) -> Any:
             if attached() and not is_meta(tensor) and not torch.accelerator.is_available():
                 return tensor.clone()
             return original(tensor, device)
