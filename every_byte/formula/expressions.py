@@ -128,7 +128,8 @@ def _is_whole(node: ast.AST) -> bool:
 
 def _number(node: ast.AST) -> int:
     """The whole number that a node is, which `_check` has seen."""
-    assert isinstance(node, ast.Constant) and isinstance(node.value, int)
+    assert isinstance(node, ast.Constant)
+    assert isinstance(node.value, int)
     return node.value
 
 

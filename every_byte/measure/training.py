@@ -1,6 +1,7 @@
 """Programs of the suite that train, two steps each, and those in which something runs that no simulation follows."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -73,11 +74,15 @@ def _train(loss_of: Callable[[], torch.Tensor], optimizer: torch.optim.Optimizer
         yield f"zero_grad {step}"
 
 
+def _mean_square(run: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    return run(x).square().mean()
+
+
 def mlp_in_float32(gpu: GPU) -> Iterator[str]:
     """AdamW as it is by default, on a list of tensors at once."""
     model = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Dropout(0.1), nn.Linear(2048, 512)).to(gpu.device)
     x = torch.ones(64, 512, device=gpu.device)
-    yield from _train(lambda: model(x).square().mean(), torch.optim.AdamW(model.parameters()))
+    yield from _train(partial(_mean_square, model, x), torch.optim.AdamW(model.parameters()))
 
 
 def gpt_under_autocast(gpu: GPU) -> Iterator[str]:
@@ -155,7 +160,7 @@ def compiled(gpu: GPU) -> Iterator[str]:
     mlp = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)).to(gpu.device)
     x = torch.ones(64, 512, device=gpu.device)
     run: Callable[[torch.Tensor], torch.Tensor] = torch.compile(mlp) if gpu.origin == "measured" else mlp
-    for name in _train(lambda: run(x).square().mean(), torch.optim.AdamW(mlp.parameters())):
+    for name in _train(partial(_mean_square, run, x), torch.optim.AdamW(mlp.parameters())):
         yield f"MLP, {name}"
     del mlp, run
     model, tokens, targets = _gpt(gpu)
