@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Protocol
 
 # Settings that change what PyTorch allocates: a case is run without them, but for those that it names.
 SETTINGS = (
@@ -20,6 +21,18 @@ SETTINGS = (
 )
 
 
+class Case(Protocol):
+    """A program whose memory is recorded, on cards of these names; what it is given has a device and notes marks.
+
+    It may also have `settings`, variables of its environment, and `memory_bytes`, that of the GPU.
+    """
+
+    cards: tuple[str, ...]
+    cudnn_sdp: bool
+
+    def __call__(self, env: Any, /) -> object: ...
+
+
 def load_module(path: Path) -> ModuleType:
     """A Python file as a module of its own."""
     spec = importlib.util.spec_from_file_location(str(path), path)
@@ -29,19 +42,21 @@ def load_module(path: Path) -> ModuleType:
     return module
 
 
-def load_cases(path: Path) -> dict[str, Callable]:
+def load_cases(path: Path) -> dict[str, Case]:
     """The `CASES` of a file such as tests/reference/cases.py, by name.
 
     Raises: ValueError for a file that does not exist.
     """
     if not path.is_file():
         raise ValueError(f"--cases must be a Python file with a dict CASES: got {path}, which does not exist.")
-    return load_module(path).CASES
+    cases: dict[str, Case] = load_module(path).CASES
+    return cases
 
 
-def settings_of(case: Callable) -> dict[str, str]:
+def settings_of(case: Case) -> dict[str, str]:
     """The variables of the environment in which a case is to run, `case.settings`; most cases name none."""
-    return getattr(case, "settings", {})
+    settings: dict[str, str] = getattr(case, "settings", {})
+    return settings
 
 
 def summary(result: dict, path: Path) -> str:
