@@ -21,7 +21,7 @@ class _Thread(threading.local):
     each module weakly: Ctrl-C ends a forward without any hook, and the program may drop the model after that.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.running: list[tuple[ReferenceType[nn.Module], str, int, int]] = []
         self.names: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
         self.starts: list[int] = []
@@ -43,7 +43,7 @@ class ModulePaths:
 
     REMEMBERED = 50_000
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.roots = Roots()
         self._thread = _Thread()
         self._remembered: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()  # a CUDA backward has its own thread

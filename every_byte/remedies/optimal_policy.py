@@ -29,7 +29,7 @@ Chosen = TypeVar("Chosen")
 # Bytes and cost of one way to choose, and what it chose; the last choice of a longer way refers to the one before.
 _Choice: TypeAlias = tuple[int, int, tuple[Chosen, ...]]
 _Last: TypeAlias = "tuple[_Last[Chosen], tuple[Chosen, ...]] | None"
-_Way: TypeAlias = tuple[int, int, _Last[Chosen]]
+_Way: TypeAlias = "tuple[int, int, _Last[Chosen]]"
 _Some: TypeAlias = tuple[list[tuple[int, ...]], int]  # groups of calls, and how many of them are kept, from the last
 _VERY_MANY = 1 << 60
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from .controls import Control, combinations
+from .controls import Control
+from .settings import combinations
 
 MOST_POINTS = 200  # of one curve: a page gets the curves of all choices at once
 DIGITS = 4  # significant ones: a hundredth of a pixel

@@ -19,9 +19,10 @@ from ipywidgets import ValueWidget
 from every_byte.failures import release, sentence
 
 from .account import Account, Answer, Judge, check_verdicts, failed, judged, said_of
-from .controls import Control, judging, named, of_the_account
+from .controls import Control
 from .curves import Curve, captions_at, curves_by_choice
 from .scripts import one_module
+from .settings import judging, named, of_the_account
 from .spec import evaluated, letters_of, make_spec, room
 from .stages import (
     Limit,
@@ -113,8 +114,7 @@ class Explorer(anywidget.AnyWidget, ValueWidget):  # type: ignore[misc]  # ipywi
         formula_of_each: bool = False,
     ) -> None:
         self.controls = _by_symbol(controls)
-        self.formula = formula
-        self.measure = measure
+        self.formula, self.measure = formula, measure
         self._newest_request = 0
         self._one_at_a_time = threading.Lock()
         self._judge: Judge | None = None  # of the account that `answer` is of

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .account import Answer
-from .controls import in_effect
 from .explorer import Explorer, to_page
+from .settings import in_effect
 
 
 def script_of(name: str, explorer: Explorer, settings: Iterable[Mapping[str, Any]]) -> str:

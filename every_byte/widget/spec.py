@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 from every_byte.formula.formula import Formula, PageTerm, Term
 from every_byte.palette import CATEGORIES, assign
 
-from .controls import Control, check_when, combinations, of_the_account
+from .controls import Control
+from .settings import check_when, combinations, of_the_account
 from .stages import UNNAMED, Limits, Stages, check_limits, check_same_stages, formulas_by_stage, word
 
 TermKey: TypeAlias = tuple[str, str, str, str]  # its stage and its content

@@ -7,7 +7,8 @@ from typing import Any, TypeAlias, TypeVar
 from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula
 
-from .controls import Control, When, check_when, is_meant
+from .controls import Control, When
+from .settings import check_when, is_meant
 
 UNNAMED = ""
 Item = TypeVar("Item")

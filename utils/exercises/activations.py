@@ -157,7 +157,7 @@ _THRIFTY_HINTS = {  # by the bytes for each element of x above the goal
 class _Act(nn.Module):
     """A reader's function as a module."""
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable) -> None:
         super().__init__()
         self.function = function
 

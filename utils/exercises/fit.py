@@ -10,6 +10,7 @@ from torch import nn
 
 from every_byte.gpu.memory.out_of_memory import two_decimals
 from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from every_byte.remedies.losses import half_logits, recomputed_chunks, whole_logits
@@ -72,22 +73,22 @@ def _refusals() -> dict[str, _Refusal]:
     return dict(zip("ABCD", (_refused(program, cause) for cause, program in tried.items()), strict=True))
 
 
-def _beside_another(gpu) -> list[torch.Tensor]:
+def _beside_another(gpu: GPU) -> list[torch.Tensor]:
     return [tensor_of(gpu, 250 * MiB) for _ in range(36)] + [tensor_of(gpu, 2 * GiB)]
 
 
-def _in_pieces(gpu) -> list[torch.Tensor]:
+def _in_pieces(gpu: GPU) -> list[torch.Tensor]:
     tensor_of(gpu, 20 * GiB)  # it goes at once; its segment is cut up for what comes
     pieces = [tensor_of(gpu, 512 * MiB) for _ in range(40)]
     del pieces[::2]
     return [*pieces, tensor_of(gpu, 4 * GiB)]
 
 
-def _too_much(gpu) -> list[torch.Tensor]:
+def _too_much(gpu: GPU) -> list[torch.Tensor]:
     return [tensor_of(gpu, 250 * MiB) for _ in range(8)] + [tensor_of(gpu, 2 * 32 * 32_768**2)]
 
 
-def _full(gpu) -> list[torch.Tensor]:
+def _full(gpu: GPU) -> list[torch.Tensor]:
     return [tensor_of(gpu, 250 * MiB) for _ in range(95)]
 
 
@@ -216,7 +217,7 @@ def two_ledgers() -> tuple[Ledger, Ledger]:
 def _two_ledgers() -> tuple[Ledger, Ledger]:
     kept = []
 
-    def watched(gpu) -> nn.Module:
+    def watched(gpu: GPU) -> nn.Module:
         model = Llama(**_WATCHED, device=gpu.device, dtype=torch.bfloat16)
         model.get_submodule(LEAK["module"]).register_forward_hook(lambda _, __, output: kept.append(output))
         model.register_forward_hook(lambda _, __, outputs: kept.append(outputs[-1]))

@@ -114,7 +114,7 @@ def _saved(shape: dict[str, int]) -> dict[str, int]:
 class _Monitored(nn.Module):
     """A model that a colleague has put into a module, perhaps to watch it."""
 
-    def __init__(self, model: nn.Module, watches: bool):
+    def __init__(self, model: nn.Module, watches: bool) -> None:
         super().__init__()
         self.model, self.watches, self.last_logits = model, watches, None
 
@@ -186,7 +186,7 @@ def _large(b: int, s: int, d: int, a: int, g: int) -> int:
 class _GroupedQuery(nn.Module):
     """Causal attention in which a heads of queries share g heads of keys and values."""
 
-    def __init__(self, d: int, a: int, g: int, device):
+    def __init__(self, d: int, a: int, g: int, device) -> None:
         super().__init__()
         self.heads = a, g, g
         factory = {"device": device, "dtype": torch.bfloat16, "bias": False}

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
@@ -73,13 +74,13 @@ def attention_kept(gpu_name: str, dtype: torch.dtype) -> Selected:
 class Asked:
     """A reader's policy, and what it said."""
 
-    def __init__(self, policy: Callable):
+    def __init__(self, policy: Callable) -> None:
         self.policy, self.kept, self.gave_none = policy, [], False
 
     def contexts(self) -> tuple:
         return create_selective_checkpoint_contexts(self.decide)
 
-    def decide(self, ctx, operator, *args, **kwargs) -> CheckpointPolicy | bool:
+    def decide(self, ctx: Any, operator, *args, **kwargs) -> CheckpointPolicy | bool:
         decision = self.policy(ctx, operator, *args, **kwargs)
         if not isinstance(decision, CheckpointPolicy | bool):
             self.gave_none = decision is None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.rounding import round_size, segment_size
 from every_byte.units import MiB, exact, short
@@ -58,7 +59,7 @@ def block_bytes(function: Callable[..., int | None]) -> Verdict:
     return check_function(function, _accounted_block, BLOCK_REQUESTS, mistakes)
 
 
-def crowded(gpu) -> dict[str, torch.Tensor]:
+def crowded(gpu: GPU) -> dict[str, torch.Tensor]:
     """Six tensors, "a" to "f", in three segments of 20 MiB, with holes between them."""
     sizes = (("a", 6), ("", 5), ("b", 4), ("", 5), ("c", 9), ("", 2), ("d", 9), ("e", 9.5), ("f", 1.5), ("", 9))
     tensors = [(name, tensor_of(gpu, int(n_mib * MiB))) for name, n_mib in sizes]
@@ -86,7 +87,7 @@ def one_deletion(answer: str | None) -> Verdict:
     return right(f"{answer!r} has only {short(n_bytes)}, and lies between two holes: {short(largest)} in one piece.")
 
 
-def program(gpu) -> dict[str, object]:
+def program(gpu: GPU) -> dict[str, object]:
     """A program that makes a tensor `hidden` of 32 MiB, deletes its name, and returns all its other names."""
     weight = torch.empty(1024, 1024, device=gpu.device, requires_grad=True)
     x = torch.empty(8192, 1024, device=gpu.device)
@@ -143,7 +144,7 @@ def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor
     return right(f"the peak is {exact(many.n_bytes)}, with 2 batches or 8.")
 
 
-def mixed_program(gpu) -> dict[str, torch.Tensor]:
+def mixed_program(gpu: GPU) -> dict[str, torch.Tensor]:
     """A program in which a view, a clone, a product and several segments meet; what has a name at its end."""
     table = torch.empty(13, 1024, 1024, dtype=torch.uint8, device=gpu.device)
     row = table[0]

@@ -179,7 +179,7 @@ class SmallModel(nn.Module):
     Shapes: symbols[b, s] -> x[b, s, d] -> logits[b, s, SYMBOLS]
     """
 
-    def __init__(self, act_fn):
+    def __init__(self, act_fn) -> None:
         super().__init__()
         self.symbol, self.place = nn.Embedding(SYMBOLS, WIDTH), nn.Embedding(LENGTH, WIDTH)
         self.block = Block(WIDTH, HEADS, act_fn)

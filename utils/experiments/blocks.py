@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from every_byte.gpu.protocol import GPU
 from utils.contexts import AllocatedMemContext, SavedTensorContext
 from utils.layers import Block, check_positive
 
@@ -64,7 +65,7 @@ class BlockForward(Forward):
 
 
 def block_forward(
-    gpu,
+    gpu: GPU,
     *,
     b: int,
     s: int,

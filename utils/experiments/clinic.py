@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.units import GiB
 from utils.models.llama import SIZES
@@ -107,7 +108,7 @@ def _phases_of_a_step(model: nn.Module, optimizer, batch: list[torch.Tensor], fo
     optimizer.zero_grad()
 
 
-def _batch(patient: Patient, s: int, gpu) -> list[torch.Tensor]:
+def _batch(patient: Patient, s: int, gpu: GPU) -> list[torch.Tensor]:
     V = SIZES[patient.step.model]["vocabulary_size"]
     gpu.reset_peak_memory_stats()
     return [torch.randint(V, (patient.step.b, s)).to(gpu.device) for _ in range(2)]

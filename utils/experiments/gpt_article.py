@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from every_byte.formula.formula import Formula
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.ranks import ranks
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
@@ -35,7 +36,7 @@ WAYS = {
 
 
 def gpt_steps(
-    gpu,
+    gpu: GPU,
     name: str = "gpt2",
     *,
     b: int | None = None,

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import nn
 
+from every_byte.gpu.protocol import GPU
 from utils.layers import LinearStack
 
 from .readings import requested
@@ -18,7 +19,7 @@ KEPT = {"the loss": lambda loss: loss, ".detach()": lambda loss: loss.detach(), 
 ENDS = ("inside except", "behind it", "behind it, with a name")
 
 
-def _batch_of(gpu, b: int) -> torch.Tensor:
+def _batch_of(gpu: GPU, b: int) -> torch.Tensor:
     return torch.empty(b, 100, device=gpu.device)
 
 

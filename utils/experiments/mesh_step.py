@@ -12,6 +12,7 @@ from every_byte.formula.formula import Formula
 from every_byte.gpu.capacity import Room
 from every_byte.gpu.device import spec_of
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.ranks import ranks
 from every_byte.ledger.trace import Trace
 from utils.formulas.mesh import DROPOUT, MOMENTS, MeshSettings, beginnings, held_on_mesh
@@ -143,7 +144,7 @@ class MeshStep:
             # Nothing of the run is left to look at; looking would take as long as the run in a large process.
             return MeshRun(self, replace(gpu.trace, look=None), room)
 
-    def _model_on(self, gpu, mesh: DeviceMesh) -> nn.Module:
+    def _model_on(self, gpu: GPU, mesh: DeviceMesh) -> nn.Module:
         """The model, divided: within a group first, then over the groups; then what of it runs again in backward."""
         L, d, a, V = (self.letters[letter] for letter in "LdaV")
         kind = "explicit" if self.attention == "explicit" else "sdpa"

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.ranks import ranks
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.saved_tensors import SavedTensor
@@ -35,7 +36,7 @@ S, T = 2048, 8
 class GathersAgain(nn.Module):
     """A layer whose input is gathered from all ranks in forward, and once more in backward."""
 
-    def __init__(self, layer: nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
@@ -103,7 +104,7 @@ def _whole_bytes(collective: str, n_bytes: int, t: int) -> int:
 
 
 def block_as_rank(
-    gpu,
+    gpu: GPU,
     mesh: DeviceMesh,
     *,
     b: int,
@@ -189,7 +190,7 @@ def train_on_ranks(
     return gpu.trace, found
 
 
-def split_and_sharded(gpu, n: int = 8) -> dict[str, int]:
+def split_and_sharded(gpu: GPU, n: int = 8) -> dict[str, int]:
     """As one of n ranks, on any open GPU: what a split block keeps, and two steps of a small GPT under FSDP2.
 
     Attention is one of PyTorch's own kernels.
@@ -209,7 +210,7 @@ def split_and_sharded(gpu, n: int = 8) -> dict[str, int]:
     return {"a split block keeps": kept_bytes} | {f"FSDP2, {name}": n for name, n in run.with_peaks(2).items()}
 
 
-def split_block(gpu, mesh: DeviceMesh) -> int:
+def split_block(gpu: GPU, mesh: DeviceMesh) -> int:
     """Forward and backward of a float16 block, split over the ranks with its positions: what it keeps in between.
 
     Unit:   bytes.

@@ -16,6 +16,7 @@ from every_byte.gpu.device import spec_of
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.attention.choice import Attention, choose
 from every_byte.gpu.operators.indexing import FEW_INDICES
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.readings import Readings
 from every_byte.remedies.eight_bit import AdamW8bit
 from every_byte.remedies.in_backward import StepInBackward
@@ -209,7 +210,7 @@ class RemedyStep(ABC):
             return adamw(model, self.optimizer.removeprefix("AdamW, "))
         return make([parameter for parameter in model.parameters() if parameter.requires_grad])
 
-    def train(self, gpu, at_mark: Callable[[str], object] | None = None, **changes) -> Readings:
+    def train(self, gpu: GPU, at_mark: Callable[[str], object] | None = None, **changes) -> Readings:
         """Train for n_steps on an open GPU, as `train_steps` does; `changes` as `model_on` takes them."""
         V = changes.get("vocabulary_size", self.model_letters["V"])
         return train_steps(
@@ -247,7 +248,7 @@ def predicted(held: DecoderSettings) -> dict[str, Formula]:
 class _LeftOut:
     """The host's own step beside a simulated GPU: it takes none of the GPU's memory, and much of the host's."""
 
-    def __init__(self, copies: list[torch.Tensor]):
+    def __init__(self, copies: list[torch.Tensor]) -> None:
         self.copies = copies
 
     def step(self) -> None:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from utils.contexts import SavedTensorContext
@@ -137,7 +138,7 @@ def _nothing() -> saved_tensors_hooks:
     return saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
-def _layer(gpu, layer: nn.Module, given: tuple, context: Callable) -> tuple[int, int]:
+def _layer(gpu: GPU, layer: nn.Module, given: tuple, context: Callable) -> tuple[int, int]:
     """What stands after a layer's forward without its output, and the most in backward, above what stood before."""
     before = requested(gpu)
     with context():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.readings import TO_DEVICE, Log, Readings
 from utils.layers import check_positive
 
@@ -15,7 +16,7 @@ PHASES = ("forward", "backward", "step", "zero_grad")
 
 
 def train_in_phases(
-    gpu,
+    gpu: GPU,
     make_model: Callable[[], nn.Module],
     make_batch: Callable[[], torch.Tensor],
     make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] = torch.optim.Adam,
@@ -84,7 +85,7 @@ def adamw(model: nn.Module, form: str = "fused", *, most: int | None = None) -> 
     return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), **ADAMW[form])
 
 
-def random_tokens(gpu, *, b: int, s: int, V: int) -> Iterator[torch.Tensor]:
+def random_tokens(gpu: GPU, *, b: int, s: int, V: int) -> Iterator[torch.Tensor]:
     """Tokens and targets for a GPT, drawn on the CPU and moved to the GPU one after the other.
 
     Shapes: tokens[b, s], targets[b, s], of 8-byte integers below V
@@ -126,7 +127,7 @@ class StepSettings:
 
 
 def train_steps(
-    gpu,
+    gpu: GPU,
     make_model: Callable[[], nn.Module],
     make_batch: Callable[[], Iterable[torch.Tensor]],
     settings: StepSettings = StepSettings(),
@@ -174,7 +175,7 @@ def train_steps(
 class _Run:
     """What a training script has names for; each holds its tensor until the next one is there."""
 
-    def __init__(self, gpu, model: nn.Module, settings: StepSettings):
+    def __init__(self, gpu: GPU, model: nn.Module, settings: StepSettings) -> None:
         self.gpu, self.model, self.settings = gpu, model, settings
         how = settings.optimizer
         self.optimizer = how(model) if callable(how) else adamw(model, how)

@@ -4,6 +4,7 @@ from collections import Counter
 
 import torch
 
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.levels import categories_of
 from every_byte.ledger.readings import Readings
 from every_byte.ledger.trace import Trace
@@ -14,7 +15,7 @@ from .training import StepSettings
 KINDS = ("parameters", "optimizer state", "activations", "gradients", "the rest")
 
 
-def train_gpt2(gpu, *, autocast: torch.dtype | None = None) -> Readings:
+def train_gpt2(gpu: GPU, *, autocast: torch.dtype | None = None) -> Readings:
     """Two steps of GPT-2 small on an open GPU: 12 sequences of 1,024 tokens, fused attention, AdamW.
 
     `autocast` is the half-precision type of forward, or None for float32.

@@ -53,7 +53,7 @@ def block_tensors(
 class _Drawn:
     """A column on a diagram: its items from top to bottom."""
 
-    def __init__(self, diagram: Diagram, left: float, width: float, column: Column, largest_bytes: int):
+    def __init__(self, diagram: Diagram, left: float, width: float, column: Column, largest_bytes: int) -> None:
         self.diagram, self.left, self.width, self.column = diagram, left + _LANE, width - _LANE, column
         self.largest_bytes = largest_bytes
         self.y, self.stream_y = float(_TOP), 0.0

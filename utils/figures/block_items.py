@@ -60,7 +60,7 @@ _TILES = (
 class Column:
     """What is drawn for one attention: items before the core of attention, of the core, and behind it."""
 
-    def __init__(self, attention: str, how: dict, half: str, letters: dict[str, int]):
+    def __init__(self, attention: str, how: dict, half: str, letters: dict[str, int]) -> None:
         self.attention, self.half, self.autocast, self.dropout = attention, half, how["autocast"], how["dropout"]
         self.letters, self.parts = letters, block_parts(attention=attention, **how)
         self.terms = {part: formula.by_term(**letters) for part, formula in self.parts.items()}

@@ -24,7 +24,7 @@ class Adapted(nn.Module):
     Source: Hu et al. 2021, section 4.1.
     """
 
-    def __init__(self, linear: nn.Linear, rank: int, alpha: float | None = None):
+    def __init__(self, linear: nn.Linear, rank: int, alpha: float | None = None) -> None:
         super().__init__()
         check_positive(rank=rank)
         weight = linear.weight

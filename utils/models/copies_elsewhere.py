@@ -25,7 +25,7 @@ class OnCopies:
         device: str | None = None,
         *,
         takes_at_once: bool = False,
-    ):
+    ) -> None:
         trained = [p for p in model.parameters() if p.requires_grad]
         self.copies = {p: p.detach().to(device or p.device, torch.float32, copy=True) for p in trained}
         self.inner = make(list(self.copies.values()))

@@ -118,7 +118,7 @@ def _summed_with_nobody(group: dist.ProcessGroup, bucket: dist.GradBucket) -> to
 class _Untimed:
     """DDP's logger but for the times of its steps: there are none, and it would say so to the terminal."""
 
-    def __init__(self, logger: dist.Logger):
+    def __init__(self, logger: dist.Logger) -> None:
         self._logger = logger
 
     def __getattr__(self, name: str):

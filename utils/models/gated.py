@@ -11,7 +11,7 @@ class GatedMLP(nn.Module):
     Source: Shazeer 2020.
     """
 
-    def __init__(self, d: int, w: int, device=None, dtype=None, function=nn.functional.silu):
+    def __init__(self, d: int, w: int, device=None, dtype=None, function=nn.functional.silu) -> None:
         super().__init__()
         self.function = function
         self.gate = nn.Linear(d, w, bias=False, device=device, dtype=dtype)

@@ -79,7 +79,7 @@ class GPT(nn.Module):
         bias=False,
         loss: Callable | None = None,
         run: Callable = _plainly,
-    ):
+    ) -> None:
         super().__init__()
         sizes = {"vocabulary_size": vocabulary_size, "context_length": context_length}
         check_positive(**sizes, d_model=d_model, n_layers=n_layers)
@@ -141,7 +141,7 @@ class GPT(nn.Module):
 class TiedLinear(nn.Linear):
     """A Linear without a bias over a weight that is there already: none is made to be thrown away."""
 
-    def __init__(self, weight: nn.Parameter):
+    def __init__(self, weight: nn.Parameter) -> None:
         nn.Module.__init__(self)
         self.out_features, self.in_features = weight.shape
         self.weight = weight

@@ -79,7 +79,7 @@ class Llama(nn.Module):
         is_tied=False,
         loss: Callable = whole_logits,
         run: Callable = lambda block, *args: block(*args),
-    ):
+    ) -> None:
         super().__init__()
         sizes = {"vocabulary_size": vocabulary_size, "context_length": context_length, "d_model": d_model}
         check_positive(**sizes, n_layers=n_layers, n_heads=n_heads, n_kv_heads=n_kv_heads, d_mlp=d_mlp)
@@ -129,7 +129,7 @@ class LlamaBlock(nn.Module):
     Shapes: x[b, s, d] -> x[b, s, d] (attention) -> y[b, s, d] (mlp)
     """
 
-    def __init__(self, d_model, n_heads, n_kv_heads, d_mlp, device=None, dtype=None, *, kind="sdpa"):
+    def __init__(self, d_model, n_heads, n_kv_heads, d_mlp, device=None, dtype=None, *, kind="sdpa") -> None:
         super().__init__()
         factory = {"device": device, "dtype": dtype}
         self.norm1 = nn.RMSNorm(d_model, eps=_EPS, **factory)
@@ -153,7 +153,7 @@ class GroupedAttention(nn.Module):
     Source: Ainslie et al. 2023.
     """
 
-    def __init__(self, d_model, n_heads, n_kv_heads, device=None, dtype=None, *, kind="sdpa"):
+    def __init__(self, d_model, n_heads, n_kv_heads, device=None, dtype=None, *, kind="sdpa") -> None:
         super().__init__()
         if d_model % n_heads or d_model // n_heads % 2:
             raise ValueError(
@@ -199,7 +199,7 @@ class Rotation(nn.Module):
     Source: Su et al. 2021, section 3.2.2; a pair is an element of the first half of a head and one of the second.
     """
 
-    def __init__(self, d_head: int, context_length: int, theta: float, device=None):
+    def __init__(self, d_head: int, context_length: int, theta: float, device=None) -> None:
         super().__init__()
         of_pairs = theta ** -(torch.arange(0, d_head, 2, dtype=torch.float32, device="cpu") / d_head)
         angles = torch.outer(torch.arange(context_length, dtype=torch.float32, device="cpu"), of_pairs)

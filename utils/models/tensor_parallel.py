@@ -90,7 +90,7 @@ def own_share(whole: torch.Tensor, mesh: DeviceMesh, dim: int, *, parts: int = 1
 class _Share(nn.Module):
     """A rank's share of a tensor, seen as the DTensor that it is a share of."""
 
-    def __init__(self, whole: DTensor):
+    def __init__(self, whole: DTensor) -> None:
         super().__init__()
         self.mesh, self.placements = whole.device_mesh, whole.placements
 
@@ -111,7 +111,7 @@ class _QKVParallel(ColwiseParallel):
 class _Whole(SequenceParallel):
     """Parameters and input are whole on each rank, and so is what each of them makes, all the same."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(use_local_output=True)
         self.sequence_sharding = (Replicate(),)
 
@@ -119,7 +119,7 @@ class _Whole(SequenceParallel):
 class _OwnPositions(SequenceParallel):
     """Each rank has all positions' numbers, and looks up its own."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(sequence_dim=0, use_local_output=True)
 
     @staticmethod
