@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
@@ -12,6 +13,8 @@ from torch.types import Device
 
 ActFn: TypeAlias = nn.Module | type[nn.Module] | str
 """An activation, its class or its name: see `make_activation`."""
+Run: TypeAlias = Callable[..., torch.Tensor]
+"""How a part of a model is run: `run(part, *inputs)`, as by a checkpoint."""
 _CHANGES_WIDTH = ("GLU", "MultiheadAttention")  # not y[..., n] -> y[..., n] of one input
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 
 from every_byte.tables import html_table, text_table
 from every_byte.units import exact
@@ -93,6 +93,10 @@ class Term:
     def sizes(self) -> tuple[str, str]:
         """Elements, and bytes of each, as a person writes them."""
         return str(Expression(self.elements)), str(Expression(self.element_bytes))
+
+
+TermRow: TypeAlias = tuple[str, str, int | str, tuple[Selector, ...], str]
+"""What a Term is made of, in a table: `Term(*row)`."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-Loss: TypeAlias = Callable[[torch.Tensor, nn.Linear, torch.Tensor], tuple[torch.Tensor]]  # of h, head and targets
+Loss: TypeAlias = Callable[[torch.Tensor, nn.Linear, torch.Tensor], tuple[torch.Tensor, ...]]
+"""Of h, the head and the targets: the loss, and before it the logits if there are any as a whole."""
 _NO_TARGET = -1  # a target that does not count in the loss
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import chain, combinations
 from operator import itemgetter
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from .operations import Operation, Region
 from .policies import Plan, changed_later
@@ -28,8 +28,8 @@ from .policies import Plan, changed_later
 Chosen = TypeVar("Chosen")
 # Bytes and cost of one way to choose, and what it chose; the last choice of a longer way refers to the one before.
 _Choice: TypeAlias = tuple[int, int, tuple[Chosen, ...]]
-_Last: TypeAlias = "tuple[_Last[Chosen], tuple[Chosen, ...]] | None"
-_Way: TypeAlias = "tuple[int, int, _Last[Chosen]]"
+_Last: TypeAlias = tuple[Any, tuple[Chosen, ...]] | None  # Any: a _Last again, which cannot name itself
+_Way: TypeAlias = tuple[int, int, _Last[Chosen]]
 _Some: TypeAlias = tuple[list[tuple[int, ...]], int]  # groups of calls, and how many of them are kept, from the last
 _VERY_MANY = 1 << 60
 

@@ -35,6 +35,7 @@ class OnCopies:
     @torch.no_grad()
     def _take(self, parameter: nn.Parameter) -> None:
         copy = self.copies[parameter]
+        assert parameter.grad is not None
         copy.grad = parameter.grad.to(copy.device, torch.float32)
         if copy.device != parameter.device:
             parameter.grad = None
