@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -142,6 +142,10 @@ class FlopCounter(TorchDispatchMode):
     def __init__(self) -> None:
         TorchDispatchMode.__init__(self)
         self.total = 0
+
+    def __enter__(self) -> Self:
+        TorchDispatchMode.__enter__(self)
+        return self
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -134,7 +135,9 @@ def mlp_forward(
     )
 
 
-def gated_rows(*, b: int, s: int, d: int, w: int, e: int, function=nn.functional.silu) -> list[SavedTensor]:
+def gated_rows(
+    *, b: int, s: int, d: int, w: int, e: int, function: Callable[[torch.Tensor], torch.Tensor] = nn.functional.silu
+) -> list[SavedTensor]:
     """What a `GatedMLP` of hidden width w keeps after a forward pass on a simulated GPU, slot by slot.
 
     Shapes: x[b,s,d], of e bytes each, 2 or 4 -> y[b,s,d]
@@ -161,7 +164,9 @@ def kept(
     return [f"{row.node.split('Backward')[0]}.{row.slot}" for row in rows]
 
 
-def forward_alone(gpu: GPU, mode: Callable[[], AbstractContextManager], *, training: bool = True) -> tuple[int, int]:
+def forward_alone(
+    gpu: GPU, mode: Callable[[], AbstractContextManager[Any]], *, training: bool = True
+) -> tuple[int, int]:
     """Forward of a `LinearStack` with b=64 on an open GPU: how far it raises the peak, and what it leaves behind.
 
     `mode` is torch.no_grad or the like; `training` is the module's mode, as `train()` and `eval()` set it.

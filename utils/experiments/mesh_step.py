@@ -19,7 +19,7 @@ from utils.formulas.mesh import DROPOUT, MOMENTS, MeshSettings, beginnings, held
 from utils.formulas.moments import Beginning, in_order_of_categories
 from utils.layers import check_positive
 from utils.models.data_parallel import fully_sharded, replicated, states_sharded
-from utils.models.gpt import GPT, SIZES, VOCABULARY_SIZE
+from utils.models.gpt import GPT, SIZES, VOCABULARY_SIZE, blocks_of
 from utils.models.regions import library_checkpoint, set_regions
 from utils.models.tensor_parallel import plain_shares, tensor_parallel
 
@@ -152,13 +152,13 @@ class MeshStep:
         if self.t > 1:
             tensor_parallel(model, mesh["tensor"], sequence=self.settings.splits_positions)
             if self.settings.gathers_again:
-                for block in model.blocks:
+                for block in blocks_of(model):
                     gather_again(block)
         if self.settings.is_in_fsdp:
             fully_sharded(model, mesh["data"], reshard_after_forward=self.settings.reshard_after_forward)
         if self.recompute == "full":
-            for block in model.blocks:
-                block.forward = partial(library_checkpoint, block.forward)
+            for block in blocks_of(model):
+                block.__dict__["forward"] = partial(library_checkpoint, block.forward)
         elif self.recompute == "selective":
             set_regions(model, "attention only", run=library_checkpoint)
         return replicated(plain_shares(model), mesh["data"]) if self.settings.is_in_ddp else model
@@ -171,6 +171,8 @@ def _held(settings: MeshSettings) -> dict[str, Formula]:
 
 class MeshRun(StepRun):
     """The same of a rank's steps."""
+
+    step: MeshStep
 
     @property
     def added_state_bytes(self) -> int:

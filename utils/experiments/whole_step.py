@@ -38,7 +38,8 @@ def bytes_by_kind(trace: Trace, at: int | str) -> dict[str, int]:
     Unit:   bytes.
     Raises: ValueError for a mark that the trace does not have.
     """
-    kinds, found = kinds_of(trace), Counter()
+    kinds = kinds_of(trace)
+    by_kind: Counter[str] = Counter()
     for number, event in trace.live_at(trace.position(at) if isinstance(at, str) else at).items():
-        found[kinds[number]] += event.block_bytes
-    return {name: found[name] for name in KINDS}
+        by_kind[kinds[number]] += event.block_bytes
+    return {name: by_kind[name] for name in KINDS}

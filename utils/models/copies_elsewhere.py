@@ -1,9 +1,17 @@
 """Optimizers that work on a copy of the weights: a more exact one on the GPU, or one in the memory of the host."""
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 from torch import nn
+
+
+class Stepping(Protocol):
+    """What a training step needs of an optimizer: PyTorch's, or anything like it."""
+
+    def step(self) -> Any: ...
+    def zero_grad(self, set_to_none: bool = True) -> None: ...
 
 
 class OnCopies:
@@ -21,7 +29,7 @@ class OnCopies:
     def __init__(
         self,
         model: nn.Module,
-        make: Callable[[list[torch.Tensor]], torch.optim.Optimizer],
+        make: Callable[[list[torch.Tensor]], Stepping],
         device: str | None = None,
         *,
         takes_at_once: bool = False,

@@ -1,7 +1,7 @@
 """The model that the book accounts for byte by byte: a GPT in nanoGPT's shape."""
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -139,6 +139,10 @@ class GPT(nn.Module):
             raise ValueError(
                 f"tokens may have context_length={self.context_length} positions at most: got {tokens.shape[1]}."
             )
+
+
+Model = TypeVar("Model", Block, GPT)
+"""A model of this book that can be divided, or run in regions."""
 
 
 def blocks_of(model: GPT) -> list[Block]:

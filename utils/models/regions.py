@@ -15,7 +15,7 @@ from torch import nn
 from utils.layers import Attention, Block, Run, check_positive
 
 from .checkpointing import checkpoint
-from .gpt import GPT, blocks_of
+from .gpt import GPT, Model, blocks_of
 
 REGIONS = ("none", "every block", "every k-th block", "k segments", "sqrt(L) segments", "attention only")
 WITH_K = ("every k-th block", "k segments")
@@ -24,7 +24,7 @@ library_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=Fa
 """PyTorch's own checkpoint, in the form that it recommends."""
 
 
-def set_regions(model: GPT | Block, regions: str, *, k: int | None = None, run: Run = checkpoint) -> GPT | Block:
+def set_regions(model: Model, regions: str, *, k: int | None = None, run: Run = checkpoint) -> Model:
     """Have a GPT run these regions through a checkpoint from now on, and return it; "none" undoes that.
 
     "every k-th block" takes the first of each k blocks, "k segments" runs of consecutive blocks, as equal in number as
@@ -58,9 +58,7 @@ def set_regions(model: GPT | Block, regions: str, *, k: int | None = None, run: 
 
 
 @contextmanager
-def checkpointed(
-    model: GPT | Block, regions: str, *, k: int | None = None, run: Run = checkpoint
-) -> Iterator[GPT | Block]:
+def checkpointed(model: Model, regions: str, *, k: int | None = None, run: Run = checkpoint) -> Iterator[Model]:
     """`set_regions` for the time of a `with` block; then the regions are again what they were. Backward may come later.
 
     Raises: as `set_regions`.

@@ -21,13 +21,13 @@ from torch.nn.utils import parametrize
 from every_byte.gpu.ranks import is_real
 from utils.layers import Block
 
-from .gpt import GPT, blocks_of
+from .gpt import GPT, Model, blocks_of
 
 QKV = 3
 """Three matrices lie one below the other in the weight of qkv, and a rank has its heads of each."""
 
 
-def tensor_parallel(model: Block | GPT, mesh: DeviceMesh, *, sequence: bool = False) -> Block | GPT:
+def tensor_parallel(model: Model, mesh: DeviceMesh, *, sequence: bool = False) -> Model:
     """Leave a Block or a GPT this rank's share of its weights, and have it compute with the others; returns it.
 
     A rank has 1/t of the heads, of the MLP's hidden numbers and of the vocabulary. What lies between (norms, dropout,
@@ -62,7 +62,7 @@ def tensor_parallel(model: Block | GPT, mesh: DeviceMesh, *, sequence: bool = Fa
     return model
 
 
-def plain_shares(model: Block | GPT) -> Block | GPT:
+def plain_shares(model: Model) -> Model:
     """Have a split model's parameters be plain tensors, this rank's shares, as DDP wants them; returns it.
 
     Its modules go on seeing the DTensors that they are shares of. Parameters have other names then.
