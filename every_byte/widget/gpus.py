@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -108,7 +108,15 @@ def with_gpu(settings: Mapping[str, Any]) -> dict[str, Any]:
     return rest | {"gpu": gpu}
 
 
-def origin_of(origin: str, name: str, spec: GPUSpec) -> dict[str, str]:
+class Origin(TypedDict):
+    """Where an `Account` comes from, as it takes it."""
+
+    origin: str
+    device: str
+    note: str
+
+
+def origin_of(origin: str, name: str, spec: GPUSpec) -> Origin:
     """Where an `Account` comes from: a GPU's or a trace's origin and name, and whose rules it follows."""
     note = str(spec.rules) if origin == "simulated" else f"PyTorch {torch.__version__}"
     return {"origin": origin, "device": name, "note": note}
