@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -79,7 +80,7 @@ def cast(batch, dtype: torch.dtype):
     return _each(batch, lambda part: cast(part, dtype))
 
 
-def unfilled(batch):
+def unfilled(batch: Any) -> Any:
     """The same, with zeros for its floating-point numbers, for which the host needs no room, however many there are."""
     return replace(batch, is_filled=False) if isinstance(batch, Sized) else _each(batch, unfilled)
 
@@ -93,7 +94,7 @@ def letters_of(batch) -> set[str]:
     return found
 
 
-def _each(batch, change: Callable):
+def _each(batch: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(batch, Mapping):
         return {name: change(part) for name, part in batch.items()}
     if isinstance(batch, list | tuple):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any, TypedDict
 
 import torch
 from torch import nn
@@ -92,7 +93,7 @@ def _full(gpu: GPU) -> list[torch.Tensor]:
     return [tensor_of(gpu, 250 * MiB) for _ in range(95)]
 
 
-def _refused(program: Callable, cause: str) -> _Refusal:
+def _refused(program: Callable[[GPU], list[torch.Tensor]], cause: str) -> _Refusal:
     """What a program is told that cannot have what it asks for."""
     taken_bytes = _CARD.context_bytes + (_OTHER_BYTES if cause == "another process" else 0)
     with SimulatedGPU(replace(_CARD, context_bytes=taken_bytes), cuda=True) as gpu:
@@ -100,7 +101,9 @@ def _refused(program: Callable, cause: str) -> _Refusal:
             program(gpu)
         except torch.OutOfMemoryError as error:
             text = str(error).partition(" This GPU is simulated")[0]
-    return _Refusal(text, **_NUMBERS.search(text).groupdict(), outside=two_decimals(taken_bytes))
+    numbers = _NUMBERS.search(text)
+    assert numbers is not None
+    return _Refusal(text, **numbers.groupdict(), outside=two_decimals(taken_bytes))
 
 
 def read_message(answer: Mapping[str, str] | None) -> Verdict:
@@ -187,12 +190,13 @@ def _logits_at_peak(loss: str, T: int, V: int, rows: int) -> int:
     """The most bytes at once in tensors of V numbers a row, in a simulated loss and its backward."""
     losses = {"whole": whole_logits, "half": half_logits, "chunks": recomputed_chunks(rows)}
     with SimulatedGPU("a100-80gb") as gpu:
-        factory = {"device": gpu.device, "dtype": torch.bfloat16}
+        factory: dict[str, Any] = {"device": gpu.device, "dtype": torch.bfloat16}
         head = nn.Linear(_WIDTH, V, bias=False, **factory)
         h = torch.empty(1, T, _WIDTH, requires_grad=True, **factory)
         result = losses[loss](h, head, torch.zeros(1, T, dtype=torch.int64, device=gpu.device))[-1]
         result.backward()
-    live, most = {}, 0
+    most = 0
+    live: dict[int, int] = {}
     for event in gpu.trace:
         if event.action == "alloc" and not event.n_bytes % V and event.n_bytes != head.weight.nbytes:
             live[event.allocation] = event.n_bytes
@@ -202,9 +206,19 @@ def _logits_at_peak(loss: str, T: int, V: int, rows: int) -> int:
     return most
 
 
-LEAK = {"module": "blocks.2.mlp.down", "b": 2, "s": 512}
-_WATCHED = {"vocabulary_size": 32_000, "context_length": 512, "d_model": 1024, "n_layers": 4, "n_heads": 16,
-            "n_kv_heads": 4, "d_mlp": 2816}  # fmt: skip
+class _Leak(TypedDict):
+    """The module whose results stay, and the batch."""
+
+    module: str
+    b: int
+    s: int
+
+
+LEAK: _Leak = {"module": "blocks.2.mlp.down", "b": 2, "s": 512}
+_WATCHED: dict[str, Any] = {
+    "vocabulary_size": 32_000, "context_length": 512, "d_model": 1024, "n_layers": 4, "n_heads": 16,
+    "n_kv_heads": 4, "d_mlp": 2816,
+}  # fmt: skip
 _STEPS = (2, 5)
 
 
@@ -215,7 +229,7 @@ def two_ledgers() -> tuple[Ledger, Ledger]:
 
 @cache
 def _two_ledgers() -> tuple[Ledger, Ledger]:
-    kept = []
+    kept: list[torch.Tensor] = []
 
     def watched(gpu: GPU) -> nn.Module:
         model = Llama(**_WATCHED, device=gpu.device, dtype=torch.bfloat16)
@@ -225,9 +239,10 @@ def _two_ledgers() -> tuple[Ledger, Ledger]:
 
     how = StepSettings(keep_outputs=False)
     with SimulatedGPU("a100-80gb") as gpu:
-        batch = {"b": LEAK["b"], "s": LEAK["s"], "V": _WATCHED["vocabulary_size"]}
-        train_steps(gpu, lambda: watched(gpu), lambda: random_tokens(gpu, **batch), how, n_steps=max(_STEPS))
-        return tuple(Ledger.at(gpu.trace, f"step {step} zero_grad") for step in _STEPS)
+        b, s, V = LEAK["b"], LEAK["s"], _WATCHED["vocabulary_size"]
+        train_steps(gpu, lambda: watched(gpu), lambda: random_tokens(gpu, b=b, s=s, V=V), how, n_steps=max(_STEPS))
+        early, late = (Ledger.at(gpu.trace, f"step {step} zero_grad") for step in _STEPS)
+        return early, late
 
 
 def leak(answer: tuple[str, int] | None) -> Verdict:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -17,6 +18,7 @@ from utils.layers import MLP
 
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, of_part, raised, right
 
+Loop: TypeAlias = Callable[[nn.Module, list[torch.Tensor]], torch.Tensor | None]
 CROWDED_REQUEST = 12 * MiB
 LONGEST = 6720
 MOST_CALLS = 20
@@ -122,7 +124,7 @@ def what_holds(answer: Iterable[str] | None) -> Verdict:
     return right("33,554,432 bytes (32 MiB) come back, and not before both names are gone.")
 
 
-def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor | None]) -> Verdict:
+def mended_loop(function: Loop) -> Verdict:
     """Exercise 5: the mean of an MLP's outputs over several batches, with no more memory at the peak than one needs."""
     wrong = _wrong_mean(function)
     if wrong is not None:
@@ -239,7 +241,9 @@ def _hidden_lives_without(names: Iterable[str]) -> bool:
 
 def _loop_without_graph(model: nn.Module, batches: list[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
-        return sum(model(x).mean() for x in batches) / len(batches)
+        total: Any = sum(model(x).mean() for x in batches)  # a tensor, since there are batches
+        mean: torch.Tensor = total / len(batches)
+        return mean
 
 
 @dataclass(frozen=True)
@@ -250,8 +254,8 @@ class _Peak:
     with_graph: bool
 
 
-def _peak_of_loop(function: Callable, n_batches: int) -> _Peak:
-    graphs = []
+def _peak_of_loop(function: Loop, n_batches: int) -> _Peak:
+    graphs: list[bool] = []
     with SimulatedGPU("a100-80gb") as gpu:
         model = MLP(1024, "gelu", device=gpu.device)
         model.register_forward_hook(lambda *_: graphs.append(torch.is_grad_enabled()))
@@ -262,10 +266,11 @@ def _peak_of_loop(function: Callable, n_batches: int) -> _Peak:
         return _Peak(gpu.max_memory_allocated() - before_bytes, any(graphs))
 
 
-def _wrong_mean(function: Callable) -> Verdict | None:
+def _wrong_mean(function: Loop) -> Verdict | None:
     """What is wrong with the function's value, found on the CPU with a small model; None if it is right."""
     torch.manual_seed(0)
-    model, shapes = MLP(4, "gelu"), []
+    model = MLP(4, "gelu")
+    shapes: list[torch.Size] = []
     batches = [torch.randn(3, 4) for _ in range(5)]
     expected = _loop_without_graph(model, batches)
     model.register_forward_hook(lambda module, inputs, output: shapes.append(inputs[0].shape))

@@ -13,7 +13,7 @@ gradients and the state are shared all the same, as in ZeRO stage 2, and so are 
 import gc
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -26,6 +26,9 @@ from every_byte.gpu.ranks import is_real
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import GradBucket, Logger
     from torch.distributed.optim import ZeroRedundancyOptimizer
+
+
+Whole = TypeVar("Whole", bound=nn.Module)
 
 
 def replicated(
@@ -79,8 +82,8 @@ def states_sharded(
 
 
 def fully_sharded(
-    model: nn.Module, mesh: DeviceMesh, *, reshard_after_forward: bool | None = None, **settings: Any
-) -> nn.Module:
+    model: Whole, mesh: DeviceMesh, *, reshard_after_forward: bool | None = None, **settings: Any
+) -> Whole:
     """FSDP2: leave a model 1/n of its parameters, and have it gather them block by block; returns it.
 
     Its blocks are those of `model.blocks`, if there are any, whatever regions they have; what lies outside is gathered
