@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import GradBucket, Logger
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from every_byte.gpu.ranks import is_real
 
 if TYPE_CHECKING:
-    from torch._C._distributed_c10d import GradBucket, Logger
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
 
@@ -117,7 +117,7 @@ def rank_parameters(model: nn.Module, n: int) -> list[list[nn.Parameter]]:
     return parts
 
 
-def _summed_with_nobody(group: dist.ProcessGroup, bucket: "GradBucket") -> torch.futures.Future[torch.Tensor]:
+def _summed_with_nobody(group: dist.ProcessGroup, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """What DDP does with a bucket, done by hand: the `fake` group's own exchanges have no result, and DDP wants one."""
     dist.all_reduce(bucket.buffer(), group=group)
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
@@ -128,7 +128,7 @@ def _summed_with_nobody(group: dist.ProcessGroup, bucket: "GradBucket") -> torch
 class _Untimed:
     """DDP's logger but for the times of its steps: there are none, and it would say so to the terminal."""
 
-    def __init__(self, logger: "Logger") -> None:
+    def __init__(self, logger: Logger) -> None:
         self._logger = logger
 
     def __getattr__(self, name: str) -> Any:
