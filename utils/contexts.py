@@ -1,20 +1,21 @@
 """Two context managers that measure a block of code: what the allocator handed out, and what autograd keeps."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch.autograd.graph import Node, saved_tensors_hooks
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.module_paths import ModulePaths
 from every_byte.ledger.saved_tensors import SavedTensor, graph_nodes, node_name, packed_slots, rows_of, storages_of
 
+Hook: TypeAlias = Callable[[Any], Any]  # packs a tensor into whatever it likes, or unpacks that
 _READINGS = ("allocated", "current", "freed", "peak")
 
 
@@ -37,9 +38,9 @@ class AllocatedMemContext:
     Source: `allocated_bytes.all.*` of `torch.cuda.memory_stats`.
     """
 
-    def __init__(self, gpu=None):
+    def __init__(self, gpu: GPU | None = None) -> None:
         self._requested_gpu = gpu
-        self._gpu = None
+        self._gpu: GPU | None = None
         self._before: dict[str, int] | None = None
         self._after: dict[str, int] | None = None
 
@@ -51,8 +52,9 @@ class AllocatedMemContext:
         self._before, self._after = _reading(self._gpu), None
         return self
 
-    def __exit__(self, *exc_info) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         gpu, self._gpu = self._gpu, None
+        assert gpu is not None
         self._after = _reading(gpu)
 
     @property
@@ -78,13 +80,13 @@ class AllocatedMemContext:
         return dict(reading)
 
 
-def _current_gpu():
+def _current_gpu() -> GPU:
     from every_byte.gpu.device import current_gpu
 
     return current_gpu()
 
 
-def _reading(gpu) -> dict[str, int]:
+def _reading(gpu: GPU) -> dict[str, int]:
     stats = gpu.memory_stats()
     return {name: stats[f"allocated_bytes.all.{name}"] for name in _READINGS}
 
@@ -114,12 +116,12 @@ class SavedTensorContext:
     Source: `torch.autograd.graph.saved_tensors_hooks`.
     """
 
-    def __init__(self, ignored_tensors: Iterable[torch.Tensor] = ()):
+    def __init__(self, ignored_tensors: Iterable[torch.Tensor] = ()) -> None:
         if isinstance(ignored_tensors, torch.Tensor):
             ignored_tensors = (ignored_tensors,)
         # A StorageWeakRef frees the bytes and withholds the address, so that no later storage is taken for this one.
         self._ignored = {StorageWeakRef(storage) for tensor in ignored_tensors for storage in _checked_storages(tensor)}
-        self.saved_tensor_dict = WeakTensorKeyDictionary()
+        self.saved_tensor_dict: MutableMapping[torch.Tensor, SavedAt] = WeakTensorKeyDictionary()
         self.module_paths = ModulePaths()
         self._open: ExitStack | None = None
 
@@ -133,8 +135,9 @@ class SavedTensorContext:
             self._open = stack.pop_all()
         return self
 
-    def __exit__(self, *exc_info) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         stack, self._open = self._open, None
+        assert stack is not None
         stack.close()
 
     @property
@@ -156,7 +159,7 @@ class SavedTensorContext:
         self._add_rows_of_views(by_node, unseen)
         return [row for rows in by_node.values() for row in rows]
 
-    def _rows_of_slots(self, node: Node, kept: dict) -> list[SavedTensor]:
+    def _rows_of_slots(self, node: Node, kept: Mapping[int, torch.UntypedStorage]) -> list[SavedTensor]:
         module, name = self.module_paths.of_node(node), node_name(node)
         slots = [(slot, packed) for slot, packed in packed_slots(node) if isinstance(packed, torch.Tensor)]
         rows = [row for slot, packed in slots for row in rows_of(module, name, slot, packed)]
@@ -168,7 +171,7 @@ class SavedTensorContext:
         Autograd numbers that operation's node, CopySlices and the view's new node one after the other: what the same
         module saved after the graph's node before, up to there, is its own.
         """
-        for before, node in pairwise([None, *by_node]):
+        for before, node in zip([None, *by_node], by_node, strict=False):
             if node_name(node) != "CopySlices":
                 continue
             module, last = self.module_paths.of_node(node), node._sequence_nr() + 1
@@ -179,13 +182,13 @@ class SavedTensorContext:
                     unseen -= {row.storage for row in rows}
                     by_node[node] += rows
 
-    def _pack_hook(self, outer):
-        def pack(tensor: torch.Tensor):
+    def _pack_hook(self, outer: tuple[Hook, Hook] | None) -> Hook:
+        def pack(tensor: torch.Tensor) -> Any:
             packed = outer[0](tensor) if outer else tensor
             if packed is tensor:
                 packed = tensor.detach()  # lives as long as the graph keeps it, which the tensor itself may outlive
             if isinstance(packed, torch.Tensor) and not self._is_ignored(packed):
-                number = torch.autograd._get_sequence_nr() - 1
+                number = torch._C._autograd._get_sequence_nr() - 1
                 self.saved_tensor_dict[packed] = SavedAt(self.module_paths.current, number)
             return packed
 
@@ -217,5 +220,5 @@ def _checked_storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
     return storages_of(tensor)
 
 
-def _unchanged(packed):
+def _unchanged(packed: Any) -> Any:
     return packed

@@ -2,16 +2,23 @@
 
 import inspect
 import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.modules import activation as torch_activations
+from torch.types import Device
 
+ActFn: TypeAlias = nn.Module | type[nn.Module] | str
+"""An activation, its class or its name: see `make_activation`."""
+Run: TypeAlias = Callable[..., torch.Tensor]
+"""How a part of a model is run: `run(part, *inputs)`, as by a checkpoint."""
 _CHANGES_WIDTH = ("GLU", "MultiheadAttention")  # not y[..., n] -> y[..., n] of one input
 
 
-def make_activation(act_fn: nn.Module | type | str, **factory) -> nn.Module:
+def make_activation(act_fn: ActFn, **factory: Any) -> nn.Module:
     """An activation from an instance (taken as it is), a class of `torch.nn`, or that class's name.
 
     Names ignore case and underscores; a final one asks for the in-place form: "gelu", "LeakyReLU", "leaky_relu_".
@@ -31,27 +38,31 @@ def make_activation(act_fn: nn.Module | type | str, **factory) -> nn.Module:
     if cls is nn.Threshold:
         raise ValueError("act_fn Threshold has no default settings: pass an instance, as nn.Threshold(0.1, 0.0).")
     if inplace and "inplace" not in accepted:
-        raise ValueError(f"act_fn {cls.__name__} has no in-place form: got {act_fn!r}; try {act_fn.rstrip('_')!r}.")
+        raise ValueError(
+            f"act_fn {cls.__name__} has no in-place form: got {act_fn!r}; try {str(act_fn).rstrip('_')!r}."
+        )
     settings = {key: value for key, value in factory.items() if key in accepted}
     settings |= {"inplace": True} if inplace else {}
     return cls(**settings, **({"dim": -1} if "dim" in accepted else {}))
 
 
-def _activation_class(act_fn: type | str) -> type:
+def _activation_class(act_fn: type[nn.Module] | str) -> type[nn.Module]:
     if isinstance(act_fn, type) and issubclass(act_fn, nn.Module):
         return act_fn
     if not isinstance(act_fn, str):
         raise TypeError(f"act_fn must be an activation, its class or its name: got {act_fn!r}; try 'gelu'.")
-    known = {cls.lower(): getattr(torch_activations, cls) for cls in torch_activations.__all__}
+    known: dict[str, type[nn.Module]] = {
+        cls.lower(): getattr(torch_activations, cls) for cls in torch_activations.__all__
+    }
     known["identity"] = nn.Identity
-    cls = known.get(act_fn.replace("_", "").lower())
-    if cls is None:
+    activation = known.get(act_fn.replace("_", "").lower())
+    if activation is None:
         names = sorted({c.__name__ for c in known.values()} - {"Threshold", *_CHANGES_WIDTH}, key=str.lower)
         raise ValueError(f"act_fn must be an activation of torch.nn: got {act_fn!r}; one of {', '.join(names)}.")
-    return cls
+    return activation
 
 
-def _check_width(cls: type) -> None:
+def _check_width(cls: type[nn.Module]) -> None:
     if cls.__name__ in _CHANGES_WIDTH:
         raise ValueError(f"act_fn must keep the width and take one input: got {cls.__name__}; try nn.SiLU().")
 
@@ -81,18 +92,28 @@ class MLP(nn.Module):
     Source: Vaswani et al. 2017, section 3.3.
     """
 
-    def __init__(self, d_model: int, act_fn, dropout_prob: float | None = None, device=None, dtype=None, *, bias=True):
+    def __init__(
+        self,
+        d_model: int,
+        act_fn: ActFn,
+        dropout_prob: float | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
         check_positive(d_model=d_model)
         _check_dropout(dropout_prob)
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.up = nn.Linear(d_model, 4 * d_model, bias=bias, **factory)
         self.activation = make_activation(act_fn, **factory)
         self.down = nn.Linear(4 * d_model, d_model, bias=bias, **factory)
         self.dropout = nn.Dropout(dropout_prob or 0.0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.dropout(self.down(self.activation(self.up(x))))
+        y: torch.Tensor = self.dropout(self.down(self.activation(self.up(x))))
+        return y
 
 
 class Attention(nn.Module):
@@ -110,18 +131,20 @@ class Attention(nn.Module):
     Source: Vaswani et al. 2017, section 3.2; `CausalSelfAttention` of nanoGPT's model.py.
     """
 
+    mask: torch.Tensor
+
     def __init__(
         self,
-        d_model,
-        n_heads,
-        dropout_prob=None,
-        device=None,
-        dtype=None,
+        d_model: int,
+        n_heads: int,
+        dropout_prob: float | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
-        kind="sdpa",
-        context_length=None,
-        bias=True,
-    ):
+        kind: str = "sdpa",
+        context_length: int | None = None,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
         _check_heads(d_model, n_heads)
         _check_dropout(dropout_prob)
@@ -129,13 +152,13 @@ class Attention(nn.Module):
             raise ValueError(f'kind must be "sdpa" or "explicit": got kind={kind!r}.')
         if kind == "explicit" and context_length is None:
             raise ValueError('kind="explicit" needs context_length, the side of its mask: got None; try 1024.')
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.n_heads, self.kind = n_heads, kind
         self.qkv = nn.Linear(d_model, 3 * d_model, bias=bias, **factory)
         self.out = nn.Linear(d_model, d_model, bias=bias, **factory)
         self.weight_dropout = nn.Dropout(dropout_prob or 0.0)
         self.dropout = nn.Dropout(dropout_prob or 0.0)
-        if kind == "explicit":
+        if kind == "explicit" and context_length is not None:
             check_positive(context_length=context_length)
             ones = torch.ones(1, 1, context_length, context_length, **factory)
             self.register_buffer(
@@ -148,7 +171,8 @@ class Attention(nn.Module):
         b, s, _ = x.shape
         q, k, v = (y.view(b, s, self.n_heads, -1).transpose(1, 2) for y in self.qkv(x).chunk(3, dim=2))
         *weights, y = self._core(q, k, v)  # explicit weights keep their name to the end of forward, as in nanoGPT
-        return self.dropout(self.out(y.transpose(1, 2).contiguous().view(b, s, -1)))
+        out: torch.Tensor = self.dropout(self.out(y.transpose(1, 2).contiguous().view(b, s, -1)))
+        return out
 
     def _core(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """From q, k and v to y; where attention is explicit, its weights come before y."""
@@ -169,7 +193,8 @@ class Attention(nn.Module):
         # One name for all: each stage is let go as soon as the next is there, unless autograd keeps it.
         weights = weights.masked_fill(self.mask[:, :, :s, :s] == 0, float("-inf"))
         weights = F.softmax(weights, dim=-1)
-        return self.weight_dropout(weights)
+        dropped: torch.Tensor = self.weight_dropout(weights)
+        return dropped
 
 
 def _check_heads(d_model: int, n_heads: int) -> None:
@@ -196,20 +221,20 @@ class Block(nn.Module):
 
     def __init__(
         self,
-        d_model,
-        n_heads,
-        act_fn,
-        dropout_prob=None,
-        device=None,
-        dtype=None,
+        d_model: int,
+        n_heads: int,
+        act_fn: ActFn,
+        dropout_prob: float | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
-        kind="sdpa",
-        context_length=None,
-        bias=True,
-    ):
+        kind: str = "sdpa",
+        context_length: int | None = None,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
         _check_heads(d_model, n_heads)
-        factory = {"device": device, "dtype": dtype, "bias": bias}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype, "bias": bias}
         self.norm1 = nn.LayerNorm(d_model, **factory)
         self.attention = Attention(d_model, n_heads, dropout_prob, kind=kind, context_length=context_length, **factory)
         self.norm2 = nn.LayerNorm(d_model, **factory)
@@ -217,7 +242,8 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        y: torch.Tensor = x + self.mlp(self.norm2(x))
+        return y
 
 
 class LinearStack(nn.Module):
@@ -232,8 +258,17 @@ class LinearStack(nn.Module):
     """
 
     def __init__(
-        self, n_in=100, width=100, n_out=10, n_hidden=200, *, relu=False, frozen=range(0), device=None, dtype=None
-    ):
+        self,
+        n_in: int = 100,
+        width: int = 100,
+        n_out: int = 10,
+        n_hidden: int = 200,
+        *,
+        relu: bool = False,
+        frozen: range = range(0),
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         check_positive(n_in=n_in, width=width, n_out=n_out)
         if n_hidden != 0:
@@ -244,7 +279,7 @@ class LinearStack(nn.Module):
         if outside:
             rule = f"range(0, {n_hidden + 2}), from first to last"
             raise ValueError(f"frozen must lie within {rule}: got {frozen!r}, with {outside[0]}.")
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.first = nn.Linear(n_in, width, **factory)
         self.hidden = nn.ModuleList(nn.Linear(width, width, bias=False, **factory) for _ in range(n_hidden))
         self.last = nn.Linear(width, n_out, **factory)
@@ -257,4 +292,5 @@ class LinearStack(nn.Module):
         x = self.first(x)
         for layer in self.hidden:
             x = self.activation(layer(x))
-        return self.last(x)
+        y: torch.Tensor = self.last(x)
+        return y

@@ -3,6 +3,7 @@
 import gc
 import re
 import sys
+from typing import Any
 
 
 def forget_results() -> None:
@@ -31,7 +32,7 @@ def forget_failure() -> None:
     gc.collect()
 
 
-def _shell():
+def _shell() -> Any:
     """The notebook's IPython shell; None in a plain Python."""
     if "IPython" not in sys.modules:
         return None

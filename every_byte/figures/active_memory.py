@@ -1,5 +1,8 @@
 """Draws each block over time, coloured by owner, as PyTorch's memory viewer draws it, and lists the largest of them."""
 
+from typing import Any
+
+from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
@@ -65,20 +68,22 @@ def active_memory(
 
 def _positions(trace: Trace, after: int | str, until: int | str | None) -> tuple[int, int]:
     """Positions of marks or positions; until the end, if nothing is said."""
-    first, last = (trace.position(at) if isinstance(at, str) else at for at in (after, until))
+    first = trace.position(after) if isinstance(after, str) else after
+    last = trace.position(until) if isinstance(until, str) else until
     return first, len(trace) if last is None else last
 
 
-def _draw_blocks(axes, name: str, blocks: list[Block], colour: Colour, n_events: int, thin_bytes: int) -> None:
+def _draw_blocks(axes: Axes, name: str, blocks: list[Block], colour: Colour, n_events: int, thin_bytes: int) -> None:
     """Thin ones have no edge, which would hide them, and no hatch; they come first, since the last is the legend's."""
-    of_thin = {"facecolor": colour.light, "edgecolor": colour.light, "linewidth": 0.2}
-    for is_thin, look in ((True, of_thin), (False, {"facecolor": colour.light, "hatch": colour.hatch, **_EDGE})):
+    of_thin: dict[str, Any] = {"facecolor": colour.light, "edgecolor": colour.light, "linewidth": 0.2}
+    of_thick: dict[str, Any] = {"facecolor": colour.light, "hatch": colour.hatch, **_EDGE}
+    for is_thin, look in ((True, of_thin), (False, of_thick)):
         outlines = [block.outline(n_events) for block in blocks if (block.n_bytes < thin_bytes) == is_thin]
         if outlines:
             axes.add_collection(PolyCollection(outlines, label=name, **look))
 
 
-def _draw_number(axes, number: int, place: tuple[float, float], n_events: int, colour: Colour) -> None:
+def _draw_number(axes: Axes, number: int, place: tuple[float, float], n_events: int, colour: Colour) -> None:
     behind = {"facecolor": colour.light, "edgecolor": "none", "pad": 1}
     left, middle = place
     axes.text(left + 0.006 * n_events, middle, str(number), va="center", color="white", size=9, bbox=behind)

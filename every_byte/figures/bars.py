@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
@@ -14,10 +16,13 @@ from every_byte.ledger.trace import Trace
 from every_byte.palette import CATEGORIES, NARROWER, assign, colour_of
 from every_byte.units import GiB, MiB, exact, short
 
+if TYPE_CHECKING:
+    from matplotlib.typing import RcKeyType
+
 _PREDICTED = ("estimate", "closed form", "simulated")
 INK = "#7a7f87"  # read on white and on black alike: figures have no background of their own
 _DARK_INK = colour_of("ink").light  # on a white ground of its own
-_STYLE = {
+_STYLE: "dict[RcKeyType, Any]" = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "font.size": 10,
@@ -32,7 +37,7 @@ _STYLE = {
 
 
 @contextmanager
-def titled_figure(title: str, height: float, width: float = 8) -> Iterator[tuple[Figure, plt.Axes]]:
+def titled_figure(title: str, height: float, width: float = 8) -> Iterator[tuple[Figure, Axes]]:
     """A figure in the book's style, for as long as it is drawn; its title says what one should see."""
     with plt.rc_context(_STYLE):
         figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
@@ -42,12 +47,12 @@ def titled_figure(title: str, height: float, width: float = 8) -> Iterator[tuple
     plt.close(figure)
 
 
-def legend(axes: plt.Axes, order: tuple[str, ...] = ()) -> None:
+def legend(axes: Axes, order: tuple[str, ...] = ()) -> None:
     """What the colours mean, each name once, below the axes; those of `order` first."""
     handles, labels = axes.get_legend_handles_labels()
-    found = dict(zip(labels, handles, strict=True))
-    unique = {name: found[name] for name in order if name in found} | found
-    place = {"frameon": False, "loc": "outside lower left", "ncols": 4, "labelcolor": INK}
+    by_name = dict(zip(labels, handles, strict=True))
+    unique = {name: by_name[name] for name in order if name in by_name} | by_name
+    place: dict[str, Any] = {"frameon": False, "loc": "outside lower left", "ncols": 4, "labelcolor": INK}
     axes.figure.legend(unique.values(), unique, **place)
 
 
@@ -82,14 +87,13 @@ def predicted_beside(title: str, peaks: Mapping[str, tuple[int, int, int]]) -> F
     """
     looks = list(assign(_PREDICTED).items())
     with titled_figure(title, 0.9 + 0.95 * len(peaks)) as (figure, axes):
-        for row, found in enumerate(peaks.values()):
-            for place, ((name, colour), n_bytes) in enumerate(zip(looks, found, strict=True)):
+        for row, bars in enumerate(peaks.values()):
+            for place, ((name, colour), n_bytes) in enumerate(zip(looks, bars, strict=True)):
                 at = row + 0.27 * (place - 1)
                 axes.barh(at, n_bytes / GiB, height=0.25, color=colour.light, hatch=colour.hatch, label=name)
-                off = n_bytes - found[-1]
-                error = f", off by {off:,} bytes" + (f" ({off / found[-1]:.1%})" if off else "") if place < 2 else ""
-                said = f" {n_bytes / GiB:.3f}{error}"
-                axes.text(n_bytes / GiB, at, said, va="center", size=8)
+                off = n_bytes - bars[-1]
+                error = f", off by {off:,} bytes" + (f" ({off / bars[-1]:.1%})" if off else "") if place < 2 else ""
+                axes.text(n_bytes / GiB, at, f" {n_bytes / GiB:.3f}{error}", va="center", size=8)
         axes.set_yticks(range(len(peaks)), list(peaks))
         axes.invert_yaxis()
         axes.margins(x=0.5)
@@ -127,9 +131,8 @@ def timeline(
     last = marks[until] if until else max(marks.values(), default=len(levels) - 1)
     first, last = _around_peak(levels, first, last, around_peak)
     levels = levels[first : last + 1]
-    order = {name: place for place, name in enumerate(CATEGORIES)}
     names = sorted({name for parts in levels for name in parts})
-    names.sort(key=lambda name: order.get(NARROWER.get(name, name), len(order)))
+    names.sort(key=_place_in_stack)
     with titled_figure(title, 3.6) as (figure, axes):
         _draw_areas(axes, names, levels)
         if category is None:
@@ -145,6 +148,13 @@ def timeline(
         axes.set_ylabel(f"MiB {'allocated' if whole else 'requested'}")
         legend(axes)
     return figure
+
+
+def _place_in_stack(name: str) -> int:
+    """Where a name's area lies, from below: in the order of the categories, and other names on top."""
+    order = list(CATEGORIES)
+    category = NARROWER.get(name, name)
+    return order.index(category) if category in order else len(order)
 
 
 def _around_peak(levels: list[dict[str, int]], first: int, last: int, n_around: int) -> tuple[int, int]:
@@ -190,24 +200,26 @@ def _levels(trace: Trace, category: Mapping[int, str]) -> tuple[dict[str, int], 
     return marks, levels
 
 
-def _draw_areas(axes: plt.Axes, names: list[str], levels: list[dict[str, int]]) -> None:
+def _draw_areas(axes: Axes, names: list[str], levels: list[dict[str, int]]) -> None:
     colours = assign(names)
     base = [0.0] * len(levels)
     for name in names:
         top = [low + level.get(name, 0) / MiB for low, level in zip(base, levels, strict=True)]
-        style = {"facecolor": colours[name].light, "hatch": colours[name].hatch, "edgecolor": "white", "linewidth": 0}
-        axes.fill_between(range(len(levels)), base, top, step="post", label=name, **style)
+        look: dict[str, Any] = {"facecolor": colours[name].light, "hatch": colours[name].hatch}
+        axes.fill_between(
+            range(len(levels)), base, top, step="post", label=name, edgecolor="white", linewidth=0, **look
+        )
         base = top
     axes.set_xlim(0, max(len(levels) - 1, 1))
     axes.set_ylim(0, max(base, default=0) * 1.4 or 1)
 
 
-def _draw_phases(axes: plt.Axes, marks: Mapping[str, int]) -> None:
+def _draw_phases(axes: Axes, marks: Mapping[str, int]) -> None:
     """A line at each mark, and between two of them the name of the second: a mark ends what it names.
 
     Of "iteration 2 forward" the last word stands there, and the rest above, once for all phases that share it.
     """
-    place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
+    place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
     groups: dict[str, list[int]] = {}
     for (_, start), (name, end) in pairwise(marks.items()):
         axes.axvline(end, color=INK, linewidth=0.6, linestyle=":")
@@ -219,9 +231,9 @@ def _draw_phases(axes: plt.Axes, marks: Mapping[str, int]) -> None:
         axes.text((min(ends) + max(ends)) / 2, 0.99, group, **place)
 
 
-def _shade_phases(axes: plt.Axes, phases: list[str]) -> None:
+def _shade_phases(axes: Axes, phases: list[str]) -> None:
     """A shade behind each phase, the same for phases of one name, and its name above where there is room for it."""
-    place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
+    place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
     ends = [i for i in range(1, len(phases)) if phases[i] != phases[i - 1]]
     shaded = [(a, b) for a, b in pairwise([0, *ends, len(phases)]) if phases[a]]
     names = list(dict.fromkeys(phases[start] for start, _ in shaded))
@@ -232,16 +244,21 @@ def _shade_phases(axes: plt.Axes, phases: list[str]) -> None:
             axes.text((start + end) / 2, 0.97, phases[start], **place)
 
 
-def _mark_level(axes: plt.Axes, name: str, n_bytes: int) -> None:
+def _mark_level(axes: Axes, name: str, n_bytes: int) -> None:
     """A dashed line at what a mark ends with, its bytes on a ground of their own, which can be read on every area."""
     ground = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
     edge = [withStroke(linewidth=4, foreground="white")]
     axes.axhline(n_bytes / MiB, color=_DARK_INK, linewidth=1.6, linestyle="--", path_effects=edge)
-    place = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "ha": "center", "bbox": ground}
+    place: dict[str, Any] = {
+        "xycoords": axes.get_yaxis_transform(),
+        "textcoords": "offset points",
+        "ha": "center",
+        "bbox": ground,
+    }
     axes.annotate(f"after {name}: {exact(n_bytes)}", (0.5, n_bytes / MiB), (0, 7), color=_DARK_INK, **place)
 
 
-def mark_peak(axes: plt.Axes, totals: Sequence[int]) -> None:
+def mark_peak(axes: Axes, totals: Sequence[int]) -> None:
     """A dot on the first of the highest totals, in bytes on an axis in MiB, and the number beside it."""
     at = max(range(len(totals)), key=totals.__getitem__)
     side = "left" if at < 0.25 * len(totals) else "right" if at > 0.75 * len(totals) else "center"

@@ -1,8 +1,10 @@
 """Draws a GPU's segments and their blocks: what is in use, what of it nobody asked for, what lies free between."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -13,11 +15,11 @@ from every_byte.units import MiB, short
 from .bars import INK, legend, titled_figure
 
 _HEIGHT = 0.66
-_FREE = {"facecolor": "none", "edgecolor": INK, "linestyle": "--", "label": "free", "clip_on": False}
+_FREE: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "linestyle": "--", "label": "free", "clip_on": False}
 _LETTER = 0.013  # about what one letter of a label takes of the figure's width
 
 
-def memory_map(title: str, snapshot: list[dict], tensors: Mapping[str, torch.Tensor] | None = None) -> Figure:
+def memory_map(title: str, snapshot: list[dict[str, Any]], tensors: Mapping[str, torch.Tensor] | None = None) -> Figure:
     """One row for each segment of `gpu.memory_snapshot()`, its blocks side by side; `title` says what one should see.
 
     A block in use is filled, the slack at its end hatched, a free block an empty dashed frame. A block carries the name
@@ -56,7 +58,7 @@ def block_address(tensor: torch.Tensor) -> int:
     return record.block.address
 
 
-def _draw(axes, row: int, block: dict, start: int, names: Mapping[int, str], widest: int) -> None:
+def _draw(axes: Axes, row: int, block: dict[str, Any], start: int, names: Mapping[int, str], widest: int) -> None:
     left, size = (block["address"] - start) / MiB, block["size"] / MiB
     bottom, label = row - _HEIGHT / 2, names.get(block["address"], short(block["size"]))
     in_use = block["state"] != "inactive"
@@ -64,9 +66,9 @@ def _draw(axes, row: int, block: dict, start: int, names: Mapping[int, str], wid
         colours, requested = assign(["requested", "slack"]), block["requested_size"] / MiB
         for name, x, width in (("requested", left, requested), ("slack", left + requested, size - requested)):
             colour = colours[name]
-            style = {"facecolor": colour.light, "edgecolor": "white", "hatch": 3 * colour.hatch, "label": name}
+            look: dict[str, Any] = {"facecolor": colour.light, "edgecolor": "white", "hatch": 3 * colour.hatch}
             if width:
-                axes.add_patch(Rectangle((x, bottom), width, _HEIGHT, **style))
+                axes.add_patch(Rectangle((x, bottom), width, _HEIGHT, label=name, **look))
     else:
         axes.add_patch(Rectangle((left, bottom), size, _HEIGHT, **_FREE))
     shown = requested if in_use else size
@@ -74,7 +76,7 @@ def _draw(axes, row: int, block: dict, start: int, names: Mapping[int, str], wid
         axes.text(left + shown / 2, row, label, ha="center", va="center", color="white" if in_use else INK)
 
 
-def _frame(axes, snapshot: list[dict], widest: int) -> None:
+def _frame(axes: Axes, snapshot: list[dict[str, Any]], widest: int) -> None:
     rows = [f"segment {n}, {short(segment['total_size'])}" for n, segment in enumerate(snapshot, start=1)]
     axes.set_yticks(range(len(rows)), rows)
     axes.set_ylim(len(rows) - 0.5, -0.5)

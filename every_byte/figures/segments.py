@@ -1,7 +1,9 @@
 """Draws the segments of a snapshot at one instant, each block coloured by its owner."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -14,7 +16,7 @@ from .bars import INK, legend, titled_figure
 
 _HEIGHT = 0.7
 _DENSER = 3  # times the hatch in a segment, where its lines would be taken for borders of blocks
-_EDGE = {"edgecolor": "white", "linewidth": 0.25}
+_EDGE: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.25}
 
 
 def owners_by_address(trace: Trace, position: int | str) -> dict[int, Row]:
@@ -25,10 +27,11 @@ def owners_by_address(trace: Trace, position: int | str) -> dict[int, Row]:
     if isinstance(position, str):
         position = trace.position(position)
     live = trace.live_at(position)
-    return {live[row.allocation].address: row for row in rows_at(trace, position)}
+    placed = ((live[row.allocation].address, row) for row in rows_at(trace, position))
+    return {address: row for address, row in placed if address is not None}
 
 
-def segments(title: str, snapshot: Iterable[dict], trace: Trace, position: int | str) -> Figure:
+def segments(title: str, snapshot: Iterable[dict[str, Any]], trace: Trace, position: int | str) -> Figure:
     """One row for each segment of `gpu.memory_snapshot()`, its blocks coloured by their owners' category.
 
     `position` is that of the snapshot in the trace, or its mark. Free blocks are empty dashed frames. A block or a gap
@@ -59,11 +62,18 @@ def segments(title: str, snapshot: Iterable[dict], trace: Trace, position: int |
 
 
 def _draw_block(
-    axes, row: int, block: dict, start: int, owner: Mapping[int, str], colours: Mapping[str, Colour], widest: int
+    axes: Axes,
+    row: int,
+    block: dict[str, Any],
+    start: int,
+    owner: Mapping[int, str],
+    colours: Mapping[str, Colour],
+    widest: int,
 ) -> None:
     left, width, bottom = (block["address"] - start) / MiB, block["size"] / MiB, row - _HEIGHT / 2
-    text = {"ha": "center", "va": "center", "size": 8, "color": INK}
-    style = {"facecolor": "none", "edgecolor": INK, "linestyle": "--", "linewidth": 0.6, "label": "free"}
+    text: dict[str, Any] = {"ha": "center", "va": "center", "size": 8, "color": INK}
+    style: dict[str, Any] = {"facecolor": "none", "edgecolor": INK, "linestyle": "--", "linewidth": 0.6}
+    style["label"] = "free"
     if block["state"] != "inactive":
         name = owner[block["address"]]
         style = {"facecolor": colours[name].light, "hatch": colours[name].hatch * _DENSER, "label": name, **_EDGE}

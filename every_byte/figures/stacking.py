@@ -1,7 +1,5 @@
 """Stacks a trace's blocks over time, as PyTorch's memory viewer does: each lies on those that were there before it."""
 
-from collections.abc import Mapping
-
 from every_byte.ledger.events import Event
 from every_byte.ledger.running import block_bytes
 from every_byte.ledger.trace import Trace
@@ -16,8 +14,9 @@ class Block:
     Unit:   bytes; `outline` and `beginning` in MiB.
     """
 
-    def __init__(self, number: int, n_bytes: int, made_at: int, base: int):
-        self.number, self.n_bytes, self.steps, self.gone_at = number, n_bytes, [(made_at, base)], None
+    def __init__(self, number: int, n_bytes: int, made_at: int, base: int) -> None:
+        self.number, self.n_bytes, self.steps = number, n_bytes, [(made_at, base)]
+        self.gone_at: int | None = None
 
     @property
     def base(self) -> int:
@@ -25,7 +24,7 @@ class Block:
 
     def outline(self, n_events: int) -> list[tuple[float, float]]:
         end = n_events if self.gone_at is None else self.gone_at
-        lower = []
+        lower: list[tuple[float, float]] = []
         for (start, base), (stop, _) in zip(self.steps, [*self.steps[1:], (end, 0)], strict=True):
             lower += [(start, base / MiB), (stop, base / MiB)]
         return lower + [(x, y + self.n_bytes / MiB) for x, y in reversed(lower)]
@@ -53,7 +52,7 @@ def stacked(trace: Trace, first: int, last: int, smallest_bytes: int) -> tuple[l
     live: dict[int, Block] = {}
     every: list[Block] = []
     small: dict[int, int] = {}
-    heights = []
+    heights: list[tuple[int, int]] = []
 
     def push(event: Event, at: int) -> None:
         n_bytes = block_bytes(event)
@@ -83,7 +82,7 @@ def stacked(trace: Trace, first: int, last: int, smallest_bytes: int) -> tuple[l
     return every, heights
 
 
-def _top(live: Mapping[int, Block]) -> int:
+def _top(live: dict[int, Block]) -> int:
     """Where the next block would lie."""
     block = next(reversed(live.values()), None)
     return block.base + block.n_bytes if block else 0

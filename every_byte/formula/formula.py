@@ -1,14 +1,50 @@
 """What a formula is: named terms, each with a size and the tensors that it speaks of; compared with what was found."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypedDict
 
 from every_byte.tables import html_table, text_table
 from every_byte.units import exact
 
-from .expressions import Expression, in_order
+from .expressions import Expression, Tree, in_order
 from .notation import latex, plain
+
+if TYPE_CHECKING:
+    from sympy import Expr
+
+
+class KeptSlot(Protocol):
+    """What keeps a storage, as a Selector reads it: a row of `SavedTensorContext.rows`, or a slot of a ledger's row.
+
+    Unit: bytes: `storage_bytes` is the whole storage.
+    """
+
+    @property
+    def module(self) -> str: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def slot(self) -> str: ...
+    @property
+    def nth(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, ...] | None: ...
+    @property
+    def storage_bytes(self) -> int: ...
+    @property
+    def storage(self) -> int: ...
+
+
+class PageTerm(TypedDict):
+    """A term as a page shows and evaluates it: `size` is its bytes, by `Expression.tree`."""
+
+    name: str
+    why: str
+    text: str
+    letters: list[str]
+    size: Tree
 
 
 @dataclass(frozen=True)
@@ -25,7 +61,7 @@ class Selector:
     slot: str = "*"
     nth: int | None = field(default=None, repr=False)
 
-    def matches(self, row) -> bool:
+    def matches(self, row: KeptSlot) -> bool:
         """Whether it speaks of this row of `SavedTensorContext.rows`, or slot of a ledger."""
         pairs = (self.module, row.module), (self.node, row.node), (self.slot, row.slot)
         is_meant = self.nth is None or self.nth == row.nth
@@ -57,6 +93,10 @@ class Term:
     def sizes(self) -> tuple[str, str]:
         """Elements, and bytes of each, as a person writes them."""
         return str(Expression(self.elements)), str(Expression(self.element_bytes))
+
+
+TermRow: TypeAlias = tuple[str, str, int | str, tuple[Selector, ...], str]
+"""What a Term is made of, in a table: `Term(*row)`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,7 +179,7 @@ class Formula:
         return {term.name: term.size.value(letters) for term in self.terms}
 
     @property
-    def expression(self):
+    def expression(self) -> "Expr":
         """The whole as a sympy expression in the letters."""
         import sympy
 
@@ -155,8 +195,8 @@ class Formula:
         """The whole in plain text, multiplied out: "18·b·s·d + 4·a·b·s"."""
         return plain(self.expression)
 
-    def for_a_page(self) -> list[dict]:
-        """For each term {"name", "why", "text", "letters", "size"}: `size` is its bytes, by `Expression.tree`."""
+    def for_a_page(self) -> list[PageTerm]:
+        """Each term with its size as an expression that a page evaluates."""
         return [
             {
                 "name": term.name,
@@ -168,22 +208,22 @@ class Formula:
             for term in self.terms
         ]
 
-    def account(self, rows: Iterable) -> dict[str, int]:
+    def account(self, rows: Iterable[KeptSlot]) -> dict[str, int]:
         """What was really kept, under the names of the terms: bytes of the storages each term selects.
 
         Counts: each storage once, by any of its rows; those of 0 bytes belong nowhere.
         Raises: ValueError for a storage that no term selects, or more than one.
         """
-        storages: dict[int, list] = {}
+        storages: dict[int, list[KeptSlot]] = {}
         for row in rows:
             storages.setdefault(row.storage, []).append(row)
-        found = {term.name: 0 for term in self.terms}
+        by_term = {term.name: 0 for term in self.terms}
         for rows_of_storage in storages.values():
             if rows_of_storage[0].storage_bytes:
-                found[self.term_of(rows_of_storage)] += rows_of_storage[0].storage_bytes
-        return found
+                by_term[self.term_of(rows_of_storage)] += rows_of_storage[0].storage_bytes
+        return by_term
 
-    def compare(self, rows_or_account, **letters: int) -> Comparison:
+    def compare(self, rows_or_account: Iterable[KeptSlot] | dict[str, int], **letters: int) -> Comparison:
         """Predicted beside accounted, term by term, for rows of `SavedTensorContext.rows` or the account of them.
 
         Raises: ValueError, as `by_term` and `account`; for an account with a name that is no term's.
@@ -194,7 +234,7 @@ class Formula:
             raise ValueError(f"an account names the terms of {self.title!r}: got {unknown[0]!r}.")
         return Comparison(self.title, tuple((name, n, accounted.get(name, 0)) for name, n in predicted.items()))
 
-    def term_of(self, rows: list) -> str:
+    def term_of(self, rows: Sequence[KeptSlot]) -> str:
         """The name of the one term that selects a storage, by the rows of the slots that keep it.
 
         Raises: ValueError if no term does, or more than one.

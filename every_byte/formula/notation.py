@@ -1,30 +1,34 @@
 """A size that sympy has computed, written out: multiplied out, each product in the order of the book's letters."""
 
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from .expressions import BRACKETS, SUPERSCRIPTS, in_order, subscript, up_of_sympy
 
+if TYPE_CHECKING:
+    from sympy import Expr, Symbol
 
-def monomials(expression) -> list[tuple[Fraction, dict[str, int]]]:
+
+def monomials(expression: "Expr") -> list[tuple[Fraction, dict[str, int]]]:
     """A sympy expression as a sum of (coefficient, {letter: power}), in a stable order; powers may be negative.
 
     Raises: ValueError for one that divides by a sum.
     """
     import sympy
 
-    found = []
+    products: list[tuple[Fraction, dict[str, int]]] = []
     for summand in sympy.Add.make_args(sympy.expand(expression)):
         coefficient, product = summand.as_coeff_Mul()
         powers = {str(base): int(power) for base, power in product.as_powers_dict().items() if base != 1}
         if not all(base.is_Symbol for base in product.as_powers_dict() if base != 1):
             raise ValueError(f"a size may be divided by numbers and letters, not by a sum: got {expression}.")
         if coefficient:
-            found.append((Fraction(int(coefficient.p), int(coefficient.q)), powers))
-    order = in_order(letter for _, powers in found for letter in powers)
-    return sorted(found, key=lambda item: [-item[1].get(letter, 0) for letter in order])
+            products.append((Fraction(int(coefficient.p), int(coefficient.q)), powers))
+    order = in_order(letter for _, powers in products for letter in powers)
+    return sorted(products, key=lambda item: [-item[1].get(letter, 0) for letter in order])
 
 
-def latex(expression) -> str:
+def latex(expression: "Expr") -> str:
     """A sympy expression as LaTeX, expanded, each product in the order of the book's letters."""
     text = ""
     for coefficient, powers in monomials(_with_brackets(expression)):
@@ -35,11 +39,11 @@ def latex(expression) -> str:
     return " ".join(text.split()) or "0"
 
 
-def plain(expression) -> str:
+def plain(expression: "Expr") -> str:
     """The same in plain text, as tables show it: "12·b·s·d·e + 4·a·b·s + 24"."""
     import sympy
 
-    def bracket(size, multiple):
+    def bracket(size: "Expr", multiple: "Expr") -> "Symbol":
         return sympy.Symbol(f"⌈{plain(size)}⌉" + subscript(multiple))
 
     text = ""
@@ -51,11 +55,11 @@ def plain(expression) -> str:
     return text or "0"
 
 
-def parseable(expression) -> str:
+def parseable(expression: "Expr") -> str:
     """The same as `Expression` reads it: "12*b*s*d/t + 24". What is rounded up is taken for a letter."""
     import sympy
 
-    def as_letter(size, multiple):
+    def as_letter(size: "Expr", multiple: "Expr") -> "Symbol":
         return sympy.Symbol(f"up({size}, {multiple})")
 
     text = ""
@@ -80,11 +84,11 @@ def _plain_product(number: int, powers: dict[str, int]) -> str:
     return "·".join(factors)
 
 
-def _with_brackets(expression):
+def _with_brackets(expression: "Expr") -> "Expr":
     """The same with a symbol for each rounded size, whose name is its LaTeX; the inner ones first."""
     import sympy
 
-    def bracket(size, multiple):
+    def bracket(size: "Expr", multiple: "Expr") -> "Symbol":
         below = "" if multiple == 1 else f"_{{{multiple}}}"
         return sympy.Symbol(rf"{BRACKETS[0]} {latex(size)} \rceil{below}")
 

@@ -1,6 +1,7 @@
 """How large the CUDA context is, which PyTorch's allocator does not count, before and after kernels are loaded."""
 
 import subprocess
+from typing import TypedDict, final
 
 import torch
 
@@ -13,7 +14,15 @@ WARM = ("elementwise", "reductions", "products", "attention", "mlp_in_float32")
 OF_THE_PROCESS, OF_THE_CARD = "this process", "everything on the card"
 
 
-def context_sizes() -> dict:
+@final
+class ContextSizes(TypedDict):
+    """What is taken outside PyTorch's allocator: `of` says of what, `sizes_bytes` how much at each instant."""
+
+    of: str
+    sizes_bytes: dict[str, int]
+
+
+def context_sizes() -> ContextSizes:
     """What is taken on the GPU beyond what PyTorch has reserved, at three instants.
 
     Returns: `of`, whether that is what this process added, where nvidia-smi says what was taken before it, or else

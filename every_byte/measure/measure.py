@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any, Generic, TypedDict, TypeVar, final
 
 import torch
 
@@ -30,8 +31,8 @@ from every_byte.units import MiB
 from every_byte.version import __version__
 from every_byte.whole_files import write_whole
 
-from .comparing import COUNTERS, compared, differences
-from .context import context_sizes
+from .comparing import COUNTERS, Compared, compared, differences
+from .context import ContextSizes, context_sizes
 from .suite import NOT_FOLLOWED, PROGRAMS
 
 FORMAT = 1
@@ -41,6 +42,49 @@ PATIENCE = 240
 """Seconds that one program may take: a compiler is slow the first time."""
 MEASURED, OVER_STAND_INS = "measured", "recorded over stand-ins"
 MOST_NAMED = 5
+Rows = TypeVar("Rows")
+
+
+class Description(TypedDict):
+    """What a file says of the machine: nothing by which a person or a network could be known."""
+
+    format: int
+    every_byte: str
+    torch: str
+    cuda: str | None
+    driver: str | None
+    device_name: str
+    capability: list[int]
+    total_bytes: int
+    multiprocessors: int
+    rules: str
+    origin: str
+
+
+class Result(TypedDict, Generic[Rows]):
+    """What one process of the suite read, how long it took, and the kind of error that ended it."""
+
+    name: str
+    rows: Rows
+    seconds: float
+    error: str | None
+
+
+ProgramResult = Result[list[Compared]]
+
+
+@final
+class Failure(TypedDict):
+    """Why the context was not measured."""
+
+    error: str
+
+
+class Report(Description):
+    """What a file holds: the machine, the context where it was asked for, and the programs in the suite's order."""
+
+    context: ContextSizes | Failure | None
+    programs: list[ProgramResult]
 
 
 def origin() -> str:
@@ -49,8 +93,8 @@ def origin() -> str:
     return MEASURED if computes else OVER_STAND_INS
 
 
-def description() -> dict:
-    """What a file says of the machine: nothing by which a person or a network could be known."""
+def description() -> Description:
+    """What a file says of the machine that this is."""
     gpu = LiveGPU(traced=False)
     spec = gpu.spec
     return {
@@ -80,7 +124,7 @@ def chosen(patterns: Sequence[str]) -> list[str]:
     return [name for name in known if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def run(name: str) -> dict:
+def run(name: str) -> Result[Any]:
     """One program in a process of its own: its readings, how long it took, and the kind of error that ended it."""
     environment = {key: value for key, value in os.environ.items() if key not in SETTINGS}
     began = time.monotonic()
@@ -89,13 +133,14 @@ def run(name: str) -> dict:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         return {"name": name, "rows": [], "seconds": PATIENCE, "error": f"not done after {PATIENCE} s"}
-    result = {"name": name, "rows": [], "seconds": round(time.monotonic() - began, 1), "error": None}
+    seconds = round(time.monotonic() - began, 1)
+    result: Result[Any] = {"name": name, "rows": [], "seconds": seconds, "error": None}
     if done.returncode or not done.stdout.strip():
-        return result | {"error": f"the process ended with exit code {done.returncode}"}
-    return result | json.loads(done.stdout.splitlines()[-1])
+        return {**result, "error": f"the process ended with exit code {done.returncode}"}
+    return {**result, **json.loads(done.stdout.splitlines()[-1])}
 
 
-def run_here(name: str) -> dict:
+def run_here(name: str) -> dict[str, list[Compared] | ContextSizes | str]:
     """One program in this process: its rows, or the kind of error that ended it, whose text may name files."""
     try:
         return {"rows": context_sizes() if name == CONTEXT else compared(name)}
@@ -103,7 +148,7 @@ def run_here(name: str) -> dict:
         return {"error": type(error).__name__}
 
 
-def summary(result: dict) -> list[str]:
+def summary(result: ProgramResult) -> list[str]:
     """A program in a row of the table: its readings, those that agree in every counter, and the largest difference."""
     name, rows = result["name"], result["rows"]
     if result["error"]:
@@ -114,40 +159,40 @@ def summary(result: dict) -> list[str]:
     return [name, f"{len(rows):,d}", f"{len(rows) - len(apart):,d}", f"{max(off, default=0):,d}", why.partition(";")[0]]
 
 
-def text(found: dict) -> str:
+def text(report: Report) -> str:
     """What is printed at the end."""
-    driver = f", driver {found['driver']}" if found["driver"] else ""
+    driver = f", driver {report['driver']}" if report["driver"] else ""
     title = (
-        f"{found['device_name']}, PyTorch {found['torch']}{driver}: {found['origin']}, compared with its "
-        f"simulation by the rules of {found['rules']}"
+        f"{report['device_name']}, PyTorch {report['torch']}{driver}: {report['origin']}, compared with its "
+        f"simulation by the rules of {report['rules']}"
     )
     head = ["program", "readings", "agree", "largest difference, bytes", ""]
-    lines = [text_table(title, head, [summary(result) for result in found["programs"]])]
-    held = [one for one in found["programs"] if one["name"] not in NOT_FOLLOWED and not one["error"]]
-    rows = [(one["name"], row) for one in held for row in one["rows"]]
+    lines = [text_table(title, head, [summary(result) for result in report["programs"]])]
+    held = [result for result in report["programs"] if result["name"] not in NOT_FOLLOWED and not result["error"]]
+    rows = [(result["name"], row) for result in held for row in result["rows"]]
     apart = [(name, row) for name, row in rows if differences(row)]
     lines.append(f"{len(rows) - len(apart):,d} of {len(rows):,d} readings agree in all {len(COUNTERS)} counters.")
     for name, row in apart[:MOST_NAMED]:
         off = ", ".join(f"{counter} {n:+,d}" for counter, n in differences(row).items())
         lines.append(f"  {name}, {row['name']}: {off}")
     lines += [f"  and {len(apart) - MOST_NAMED:,d} more"] * (len(apart) > MOST_NAMED)
-    lines += _of_context(found["context"]) if found["context"] else []
+    lines += _of_context(report["context"]) if report["context"] else []
     return "\n".join(lines)
 
 
-def _of_context(context: dict) -> list[str]:
+def _of_context(context: ContextSizes | Failure) -> list[str]:
     if "error" in context:
         return [f"CUDA context: not measured, {context['error']}"]
     sizes = [f"  {n / MiB:,.0f} MiB {name}" for name, n in context["sizes_bytes"].items()]
     return [f"CUDA context, memory outside PyTorch's allocator, of {context['of']}:", *sizes]
 
 
-def agrees(found: dict) -> bool:
+def agrees(report: Report) -> bool:
     """Whether each reading agrees, of all programs that the simulation follows; one that did not run does not."""
-    held = [one for one in found["programs"] if one["name"] not in NOT_FOLLOWED]
-    if found["context"] and "error" in found["context"]:
+    held = [result for result in report["programs"] if result["name"] not in NOT_FOLLOWED]
+    if report["context"] and "error" in report["context"]:
         return False
-    return all(not one["error"] and not any(map(differences, one["rows"])) for one in held)
+    return all(not result["error"] and not any(map(differences, result["rows"])) for result in held)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -161,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.list:
-        about = {name: made.__doc__ for name, made in ({CONTEXT: context_sizes} | PROGRAMS).items()}
+        about = {name: program.__doc__ or "" for name, program in ({CONTEXT: context_sizes} | PROGRAMS).items()}
         print("\n".join(f"{name:<24} {doc.splitlines()[0]}" for name, doc in about.items()))
         return 0
     if reason := this_machine().reason or this_machine().cannot_be_simulated:
@@ -175,7 +220,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_whole(options.out, "")
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    programs, context = [], None
+    programs: list[ProgramResult] = []
+    context: ContextSizes | Failure | None = None
     with at_work():
         for i, name in enumerate(names, 1):
             tell(f"{name}, {i} of {len(names)}")
@@ -184,8 +230,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 context = {"error": result["error"]} if result["error"] else result["rows"]
             else:
                 programs.append(result)
-    found = description() | {"context": context, "programs": programs}
-    print(text(found))
-    write_whole(options.out, json.dumps(found, indent=1) + "\n")
+    report: Report = {**description(), "context": context, "programs": programs}
+    print(text(report))
+    write_whole(options.out, json.dumps(report, indent=1) + "\n")
     print(f"Written to {options.out}: nothing in it names a person, a machine or a file.")
-    return 0 if agrees(found) else 1
+    return 0 if agrees(report) else 1

@@ -6,12 +6,14 @@ be compared. Each runs in a process of its own, and needs PyTorch alone.
 
 from collections.abc import Callable, Iterator
 
+from every_byte.gpu.protocol import GPU
+
 from . import operators, training
 
-Program = Callable[..., Iterator[str]]
+Program = Callable[[GPU], Iterator[str]]
 PROGRAMS: dict[str, Program] = {
-    one.__name__: one
-    for one in (
+    program.__name__: program
+    for program in (
         operators.blocks,
         operators.out_of_memory,
         operators.elementwise,

@@ -1,9 +1,12 @@
 """AdamW whose averages take a byte a number: an index into 256 values, and a float32 scale for each 256 of them."""
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch.optim.optimizer import ParamsT
 
 BLOCK = 256
 _FEWEST = 4096  # elements of a parameter whose averages are bytes
@@ -25,20 +28,27 @@ class AdamW8bit(torch.optim.Optimizer):
     Source: Dettmers et al. 2021, sections 2 and 3; bitsandbytes counts the same, and does it in one kernel.
     """
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01):
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
         device = self.param_groups[0]["params"][0].device
         self.values = {name: _values(is_signed).to(device) for name, is_signed in _IS_SIGNED.items()}
 
     @torch.no_grad()
-    def step(self, closure=None) -> None:
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # returns no loss
         """As any optimizer's; a closure is not supported."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._step(parameter, group)
+                    self._step(parameter, parameter.grad, group)
 
-    def _step(self, parameter: torch.Tensor, group: dict) -> None:
+    def _step(self, parameter: torch.Tensor, whole: torch.Tensor, group: dict[str, Any]) -> None:
         state, n = self.state[parameter], parameter.numel()
         if not state:
             state["step"] = 0
@@ -47,7 +57,7 @@ class AdamW8bit(torch.optim.Optimizer):
         state["step"] += 1
         beta1, beta2 = group["betas"]
         corrections = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
-        weights, gradients = parameter.view(-1), parameter.grad.view(-1)
+        weights, gradients = parameter.view(-1), whole.view(-1)
         for begin in range(0, n, _AT_ONCE):
             part = slice(begin, min(begin + _AT_ONCE, n))
             gradient = gradients[part].float()
@@ -59,13 +69,14 @@ class AdamW8bit(torch.optim.Optimizer):
             change.mul_(-group["lr"] / corrections[0])
             weights[part].mul_(1 - group["lr"] * group["weight_decay"]).add_(change.to(weights.dtype))
 
-    def _read(self, state: dict, name: str, part: slice) -> torch.Tensor:
+    def _read(self, state: dict[str, Any], name: str, part: slice) -> torch.Tensor:
         """Some numbers of an average, in float32."""
+        average: torch.Tensor = state[name][part]
         if f"{name} scales" not in state:
-            return state[name][part]
-        return self.values[name][state[name][part].int()].mul_(_scales(state, name, part))
+            return average
+        return self.values[name][average.int()].mul_(_scales(state, name, part))
 
-    def _write(self, state: dict, name: str, part: slice, numbers: torch.Tensor) -> None:
+    def _write(self, state: dict[str, Any], name: str, part: slice, numbers: torch.Tensor) -> None:
         """These in their place; where they are floats, they have been changed there."""
         if f"{name} scales" not in state:
             return
@@ -86,19 +97,19 @@ def _zeros(name: str, values: torch.Tensor, parameter: torch.Tensor) -> dict[str
     return {name: torch.full((n,), zero, dtype=torch.uint8, device=device), f"{name} scales": scales}
 
 
-def _scales(state: dict, name: str, part: slice) -> torch.Tensor:
+def _scales(state: dict[str, Any], name: str, part: slice) -> torch.Tensor:
     """The scale of each of these numbers."""
-    of_blocks = state[f"{name} scales"][part.start // BLOCK : -(-part.stop // BLOCK)]
+    of_blocks: torch.Tensor = state[f"{name} scales"][part.start // BLOCK : -(-part.stop // BLOCK)]
     return of_blocks.repeat_interleave(BLOCK)[: part.stop - part.start]
 
 
 @cache
 def _values(is_signed: bool) -> torch.Tensor:
     """256 values from -1, or 0, to 1, 0 among them: by decades, each with twice the values of the one below."""
-    found = [0.0, 1.0]
+    values = [0.0, 1.0]
     for decade in range(_DECADES):
         n = 2**decade if is_signed else 2 ** (decade + 1)
         edges = torch.linspace(0.1, 1, n + 1, dtype=torch.float64, device="cpu")
         middles = (edges[:-1] + edges[1:]) / 2 * 10.0 ** (decade - _DECADES + 1)
-        found += [*middles.tolist(), *((-middles).tolist() if is_signed else [])]
-    return torch.tensor(sorted(found), dtype=torch.float32, device="cpu")
+        values += [*middles.tolist(), *((-middles).tolist() if is_signed else [])]
+    return torch.tensor(sorted(values), dtype=torch.float32, device="cpu")

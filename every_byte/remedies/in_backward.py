@@ -17,7 +17,7 @@ class StepInBackward:
     Source: the hook is PyTorch's, `register_post_accumulate_grad_hook`.
     """
 
-    def __init__(self, model: nn.Module, make: Callable[[list[nn.Parameter]], torch.optim.Optimizer]):
+    def __init__(self, model: nn.Module, make: Callable[[list[nn.Parameter]], torch.optim.Optimizer]) -> None:
         self.of_parameter = {p: make([p]) for p in model.parameters() if p.requires_grad}
         for parameter in self.of_parameter:
             parameter.register_post_accumulate_grad_hook(self._take)

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+Loss: TypeAlias = Callable[[torch.Tensor, nn.Linear, torch.Tensor], tuple[torch.Tensor, ...]]
+"""Of h, the head and the targets: the loss, and before it the logits if there are any as a whole."""
 _NO_TARGET = -1  # a target that does not count in the loss
 
 
@@ -34,7 +37,7 @@ def _sum_of_losses(h: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor)
     return F.cross_entropy(F.linear(h, weight).float(), targets, ignore_index=_NO_TARGET, reduction="sum")
 
 
-def recomputed_chunks(rows: int) -> Callable:
+def recomputed_chunks(rows: int) -> Loss:
     """A loss of so many rows at a time, each through a checkpoint: backward runs the head on them once more.
 
     It returns the loss alone. Where a sum is a mean of all rows that have a target, its gradients differ from those of
@@ -65,7 +68,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, h, weight, targets, rows):
+    def forward(ctx: Any, h: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, rows: int) -> torch.Tensor:
         of_h, of_weight = torch.empty_like(h), torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
         n_targets = (targets != _NO_TARGET).sum().clamp(min=1)
         total = torch.zeros((), dtype=torch.float32, device=h.device)
@@ -80,13 +83,17 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         return total / n_targets
 
     @staticmethod
-    def backward(ctx, of_loss):
-        of_h, of_weight = ctx.saved_tensors
-        scaled = (None if of_one is None else of_one * of_loss.to(of_one.dtype) for of_one in (of_h, of_weight))
+    def backward(ctx: Any, of_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        scaled = (None if kept is None else kept * of_loss.to(kept.dtype) for kept in ctx.saved_tensors)
         return *scaled, None, None
 
 
-def _losses_gradient(h, weight, targets, n_targets, total) -> torch.Tensor:
+_chunked: Callable[..., torch.Tensor] = ChunkedCrossEntropy.apply
+
+
+def _losses_gradient(
+    h: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, n_targets: torch.Tensor, total: torch.Tensor
+) -> torch.Tensor:
     """The gradient of the mean for the logits of some rows, in their type; adds their losses to `total`."""
     logits = F.linear(h, weight).float()
     counts = (targets != _NO_TARGET)[:, None]
@@ -98,7 +105,7 @@ def _losses_gradient(h, weight, targets, n_targets, total) -> torch.Tensor:
     return gradient.mul_(counts / n_targets).to(h.dtype)
 
 
-def fused_chunks(rows: int) -> Callable:
+def fused_chunks(rows: int) -> Loss:
     """`ChunkedCrossEntropy` as a loss of `Llama` or `GPT`, of so many rows at a time; it returns the loss alone.
 
     Shapes: h[b, s, d], targets[b, s] -> loss[]
@@ -107,4 +114,4 @@ def fused_chunks(rows: int) -> Callable:
 
 
 def _fused(rows: int, h: torch.Tensor, head: nn.Linear, targets: torch.Tensor) -> tuple[torch.Tensor]:
-    return (ChunkedCrossEntropy.apply(h.flatten(0, -2), head.weight, targets.flatten(), rows),)
+    return (_chunked(h.flatten(0, -2), head.weight, targets.flatten(), rows),)

@@ -1,9 +1,10 @@
 """The operations of a region, as selective checkpointing sees them: what each costs to keep, and to compute again."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Self, TypeAlias
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
@@ -12,6 +13,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import SAC_IGNORED_OPS
 from torch.utils.flop_counter import flop_registry
 
+Args: TypeAlias = Sequence[Any]  # of an operator: whatever its schema takes
+Kwargs: TypeAlias = Mapping[str, Any]
 _PROBABILITIES = ("p", "dropout_p")
 
 
@@ -60,7 +63,7 @@ class Region:
     @cached_property
     def changes(self) -> tuple[int, ...]:
         """The positions of the calls that change one of their inputs in place."""
-        return tuple(position for position, one in enumerate(self.operations) if one.written)
+        return tuple(position for position, operation in enumerate(self.operations) if operation.written)
 
     @property
     def saved_bytes(self) -> int:
@@ -73,7 +76,7 @@ class Region:
         return sum(operation.flops for operation in self.operations if operation.runs_again)
 
 
-def record(function: Callable, *args) -> Region:
+def record(function: Callable[..., Any], *args: Any) -> Region:
     """Run `function(*args)` once, with gradients, and note what it does.
 
     It runs on whatever device its tensors are, and as it would inside a checkpoint; nothing that it makes is let go
@@ -89,7 +92,7 @@ def record(function: Callable, *args) -> Region:
         return recorder.region(outputs)
 
 
-def flops_of(operator: torch._ops.OpOverload, args: tuple, kwargs: dict, result) -> int:
+def flops_of(operator: torch._ops.OpOverload, args: Args, kwargs: Kwargs, result: Any) -> int:
     """Floating-point operations of one call as PyTorch's own counter has them: two for each multiply-and-add.
 
     What PyTorch's counter leaves out is counted too: a form in place (`addmm_`) as the one that is not, products of
@@ -104,13 +107,13 @@ def flops_of(operator: torch._ops.OpOverload, args: tuple, kwargs: dict, result)
     return int(count(*args, **kwargs, out_val=result)) if count else 0
 
 
-def _of_groups(a: torch.Tensor, b: torch.Tensor, *_, **__) -> int:
+def _of_groups(a: torch.Tensor, b: torch.Tensor, *_: Any, **__: Any) -> int:
     """Of products whose groups divide the rows, the inner length, or the columns: each number of a meets a row of b."""
     of_one = a.numel() // a.shape[0] if a.dim() > b.dim() else a.numel()
     return 2 * of_one * b.shape[-1]
 
 
-def _of_recurrent(x: torch.Tensor, weights: list[torch.Tensor], *_, **__) -> int:
+def _of_recurrent(x: torch.Tensor, weights: list[torch.Tensor], *_: Any, **__: Any) -> int:
     """Each position of each sequence meets each matrix of weights."""
     return 2 * (x.numel() // x.shape[-1]) * sum(weight.numel() for weight in weights if weight.dim() > 1)
 
@@ -122,7 +125,7 @@ _OTHERS: dict[object, Callable[..., int]] = {
 }
 
 
-def is_random(operator: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:
+def is_random(operator: torch._ops.OpOverload, args: Args, kwargs: Kwargs) -> bool:
     """Whether a call draws random numbers; one that drops with probability 0 does not."""
     if torch.Tag.nondeterministic_seeded not in operator.tags:
         return False
@@ -137,14 +140,24 @@ class FlopCounter(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self.total = 0
+
+    def __enter__(self) -> Self:
+        TorchDispatchMode.__enter__(self)
+        return self
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
         return True
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         kwargs = kwargs or {}
         with self:
             result = func.decompose(*args, **kwargs)  # in inference mode, nothing before has taken linear to addmm
@@ -158,22 +171,28 @@ class _Recorder(TorchDispatchMode):
     """Stands where selective checkpointing's own mode stands, below autograd."""
 
     def __init__(self) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self._operations: list[Operation] = []
         self._bytes: dict[int, int] = {}
         self._saved: set[int] = set()
-        self._calls: Counter = Counter()
+        self._calls: Counter[torch._ops.OpOverload] = Counter()
         self._last_packed = 0
-        self._alive: list = []  # so that no storage takes the address of another
+        self._alive: list[torch.Tensor] = []  # so that no storage takes the address of another
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if func not in SAC_IGNORED_OPS:
             self._note(func, args, kwargs, result)
         return result
 
-    def _note(self, func, args, kwargs, result) -> None:
+    def _note(self, func: torch._ops.OpOverload, args: Args, kwargs: Kwargs, result: Any) -> None:
         inputs, outputs = _tensors((args, kwargs)), _tensors(result)
         self._alive += inputs + outputs
         read, written = _storages(inputs), _storages(_written(func, args, kwargs))
@@ -204,11 +223,11 @@ class _Recorder(TorchDispatchMode):
         numbers = {key: number for number, key in enumerate(self._bytes)}
         operations = [
             Operation(
-                **vars(one)
-                | {name: frozenset(numbers.get(key, -1) for key in getattr(one, name)) for name in _KEYED}
+                **vars(operation)
+                | {name: frozenset(numbers.get(key, -1) for key in getattr(operation, name)) for name in _KEYED}
                 | {"runs_again": position < self._last_packed}
             )
-            for position, one in enumerate(self._operations)
+            for position, operation in enumerate(self._operations)
         ]
         elsewhere = _storages([tensor for tensor in self._alive if tensor.device != outputs[0].device])
         free = held.keys() | elsewhere.keys()
@@ -219,7 +238,7 @@ class _Recorder(TorchDispatchMode):
 _KEYED = ("made", "read", "written")
 
 
-def _tensors(values) -> list[torch.Tensor]:
+def _tensors(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
@@ -232,14 +251,14 @@ def _size(tensor: torch.Tensor) -> int:
     return min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes())
 
 
-def _arguments(func, args, kwargs) -> Iterator[tuple[torch._C.Argument, object]]:
+def _arguments(func: torch._ops.OpOverload, args: Args, kwargs: Kwargs) -> Iterator[tuple[torch._C.Argument, Any]]:
     """Each argument of a call with what the operator's schema says of it; defaults that were left out, too."""
     for position, argument in enumerate(func._schema.arguments):
         given = args[position] if position < len(args) else kwargs.get(argument.name, argument.default_value)
         yield argument, given
 
 
-def _written(func, args, kwargs) -> list[torch.Tensor]:
+def _written(func: torch._ops.OpOverload, args: Args, kwargs: Kwargs) -> list[torch.Tensor]:
     if not func._schema.is_mutable:
         return []
     into = [value for argument, value in _arguments(func, args, kwargs) if argument.is_write]

@@ -20,13 +20,17 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import chain, combinations
 from operator import itemgetter
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from .operations import Operation, Region
 from .policies import Plan, changed_later
 
+Chosen = TypeVar("Chosen")
 # Bytes and cost of one way to choose, and what it chose; the last choice of a longer way refers to the one before.
-_Choice = tuple[int, int, tuple]
-_Way = tuple[int, int, tuple | None]
+_Choice: TypeAlias = tuple[int, int, tuple[Chosen, ...]]
+_Last: TypeAlias = tuple[Any, tuple[Chosen, ...]] | None  # Any: a _Last again, which cannot name itself
+_Way: TypeAlias = tuple[int, int, _Last[Chosen]]
+_Some: TypeAlias = tuple[list[tuple[int, ...]], int]  # groups of calls, and how many of them are kept, from the last
 _VERY_MANY = 1 << 60
 
 
@@ -68,30 +72,31 @@ def mixtures(plans: Iterable[Plan], n: int) -> list[tuple[Plan, ...]]:
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ValueError(f"n must be a positive integer: got n={n!r}.")
-    one_region = [(plan.kept_bytes, plan.flops, (plan,)) for plan in plans]
+    one_region: list[_Choice[Plan]] = [(plan.kept_bytes, plan.flops, (plan,)) for plan in plans]
     return [chosen for _, _, chosen in _unbeaten([one_region] * n)]
 
 
-def _unbeaten(decisions: Iterable[list[_Choice]]) -> list[_Choice]:
+def _unbeaten(decisions: Iterable[list[_Choice[Chosen]]]) -> list[_Choice[Chosen]]:
     """One choice for each decision, in all ways that no other way beats, from the fewest bytes to the least cost."""
-    ways: list[_Way] = [(0, 0, None)]
+    ways: list[_Way[Chosen]] = [(0, 0, None)]
     for choices in decisions:
         ways = _longer(ways, choices)
     return [(held, cost, _chosen(last)) for held, cost, last in ways]
 
 
-def _longer(ways: list[_Way], choices: list[_Choice]) -> list[_Way]:
+def _longer(ways: list[_Way[Chosen]], choices: list[_Choice[Chosen]]) -> list[_Way[Chosen]]:
     """All ways with one more choice that no other beats, from the fewest bytes on.
 
     Of two that are equal in both it is the one that held less before.
     """
-    longer = [
-        (held + more, cost + extra, (last, one) if one else last)
-        for more, extra, one in sorted(choices, key=itemgetter(0), reverse=True)
+    longer: list[_Way[Chosen]] = [
+        (held + more, cost + extra, (last, chosen) if chosen else last)
+        for more, extra, chosen in sorted(choices, key=itemgetter(0), reverse=True)
         for held, cost, last in ways
     ]
     longer.sort(key=itemgetter(0, 1))
-    least, unbeaten = None, []
+    least: int | None = None
+    unbeaten = []
     for way in longer:
         if least is None or way[1] < least:
             unbeaten.append(way)
@@ -99,12 +104,12 @@ def _longer(ways: list[_Way], choices: list[_Choice]) -> list[_Way]:
     return unbeaten
 
 
-def _best(decisions: Iterable[list[_Choice]], budget_bytes: int) -> tuple:
+def _best(decisions: Iterable[list[_Choice[Chosen]]], budget_bytes: int) -> tuple[Chosen, ...]:
     """What is chosen in the way of least cost that holds at most so many bytes; of equal ones that of the fewest."""
     decisions = sorted(decisions, key=_spared_by_a_byte, reverse=True)
     bounds = _Bounds(decisions)
     known = bounds.at_most(budget_bytes)
-    ways: list[_Way] = [(0, 0, None)]
+    ways: list[_Way[Chosen]] = [(0, 0, None)]
     for place, choices in enumerate(decisions, start=1):
         ways = [
             way
@@ -114,16 +119,16 @@ def _best(decisions: Iterable[list[_Choice]], budget_bytes: int) -> tuple:
     return _chosen(ways[-1][2])
 
 
-def _spared_by_a_byte(choices: list[_Choice]) -> tuple[bool, Fraction]:
+def _spared_by_a_byte(choices: list[_Choice[Chosen]]) -> tuple[bool, Fraction]:
     """By which decisions are put in order: first those between more than two ways."""
     n_bytes, cost, _ = choices[-1]
     return len(choices) != 2, Fraction(-cost, n_bytes) if n_bytes else Fraction(-cost * _VERY_MANY)
 
 
-class _Bounds:
+class _Bounds(Generic[Chosen]):
     """What decisions add to the cost at least and at most, from a place in their order on, in so many bytes."""
 
-    def __init__(self, decisions: list[list[_Choice]]) -> None:
+    def __init__(self, decisions: list[list[_Choice[Chosen]]]) -> None:
         self._decisions = decisions
         self._bytes, self._cost = [0], [0]
         for choices in decisions:
@@ -145,28 +150,28 @@ class _Bounds:
         """What one gets who keeps, in this order, whatever there is room for."""
         total = 0
         for choices in self._decisions:
-            n_bytes, cost, _ = min((one for one in choices if one[0] <= budget_bytes), key=itemgetter(1, 0))
+            n_bytes, cost, _ = min((choice for choice in choices if choice[0] <= budget_bytes), key=itemgetter(1, 0))
             budget_bytes, total = budget_bytes - n_bytes, total + cost
         return total
 
 
-def _chosen(last: tuple | None) -> tuple:
+def _chosen(last: _Last[Chosen]) -> tuple[Chosen, ...]:
     return tuple(chain.from_iterable(reversed(list(_each(last)))))
 
 
-def _each(last: tuple | None) -> Iterator[tuple]:
+def _each(last: _Last[Chosen]) -> Iterator[tuple[Chosen, ...]]:
     """What a way has chosen, from its last decision to its first: each refers to the one before."""
     while last is not None:
-        last, one = last
-        yield one
+        last, chosen = last
+        yield chosen
 
 
-def _equal_as_one(decisions: Iterable[list[_Choice]]) -> Iterator[list[_Choice]]:
+def _equal_as_one(decisions: Iterable[list[_Choice[int]]]) -> Iterator[list[_Choice[_Some]]]:
     """The same decisions, but what is chosen is (calls, n): the last n of some groups of calls.
 
     Decisions between nothing and the same bytes and cost become one for each 1, 2, 4 ... of them.
     """
-    equal: dict[tuple, list[list[_Choice]]] = {}
+    equal: dict[tuple[tuple[int, int], ...], list[list[_Choice[int]]]] = {}
     for choices in decisions:
         equal.setdefault(tuple(choice[:2] for choice in choices), []).append(choices)
     for numbers, members in equal.items():
@@ -186,10 +191,10 @@ def _powers(total: int) -> list[int]:
     return sorted([*powers, *([left] if left else [])], reverse=True)
 
 
-def _kept(chosen: tuple) -> frozenset[int]:
+def _kept(chosen: tuple[_Some, ...]) -> frozenset[int]:
     """The calls that a way keeps."""
     groups = {id(calls): calls for calls, _ in chosen}
-    n_kept = Counter()
+    n_kept: Counter[int] = Counter()
     for calls, n in chosen:
         n_kept[id(calls)] += n
     return frozenset(chain.from_iterable(chain.from_iterable(groups[key][-n:] for key, n in n_kept.items())))
@@ -205,17 +210,17 @@ def _cost(what: Plan | Operation, flops_per_byte: int) -> int:
     return what.flops + flops_per_byte * what.moved_bytes
 
 
-def _decisions(region: Region, flops_per_byte: int) -> Iterator[list[_Choice]]:
+def _decisions(region: Region, flops_per_byte: int) -> Iterator[list[_Choice[int]]]:
     """For each group of calls, all that may be kept of it; its cost is what that spares, as a negative number.
 
     Bytes moved break ties: the unit of cost is so large that all of them together are less than one.
     """
-    unit = 1 + sum(one.moved_bytes for one in region.operations)
-    spared = [_cost(one, flops_per_byte) * unit + one.moved_bytes for one in region.operations]
+    unit = 1 + sum(call.moved_bytes for call in region.operations)
+    spared = [_cost(call, flops_per_byte) * unit + call.moved_bytes for call in region.operations]
     for calls in _groups(region):
         choices = []
         for kept in _may_be_kept(region, calls):
-            held = frozenset().union(*(region.operations[i].made for i in kept))
+            held: set[int] = set().union(*(region.operations[i].made for i in kept))
             n_bytes = sum(region.storage_bytes[storage] for storage in held)
             choices.append((n_bytes, -sum(spared[i] for i in kept), kept))
         yield choices
@@ -223,11 +228,11 @@ def _decisions(region: Region, flops_per_byte: int) -> Iterator[list[_Choice]]:
 
 def _groups(region: Region) -> list[list[int]]:
     """The calls worth keeping, and all that draw random numbers, in groups that must be decided on together."""
-    groups: dict[int, tuple[set, list[int]]] = {}
+    groups: dict[int, tuple[set[object], list[int]]] = {}
     last_of: dict[object, int] = {}  # of each storage, and of the draws, the number of its group
-    for i, one in enumerate(region.operations):
-        if _draws(one) or _is_useful(region, i):
-            shared = set(one.made) | ({"draws"} if _draws(one) else set())
+    for i, call in enumerate(region.operations):
+        if _draws(call) or _is_useful(region, i):
+            shared: set[object] = {*call.made, *(["draws"] if _draws(call) else [])}
             together = [groups.pop(number) for number in sorted({last_of[key] for key in shared if key in last_of})]
             groups[i] = shared.union(*(g[0] for g in together)), sorted(chain([i], *(g[1] for g in together)))
             last_of |= dict.fromkeys(groups[i][0], i)
@@ -245,11 +250,11 @@ def _may_be_kept(region: Region, calls: list[int]) -> Iterator[tuple[int, ...]]:
             yield from (tuple(draws[first:]) + some for some in combinations(others, n))
 
 
-def _draws(one: Operation) -> bool:
-    return one.is_random and one.runs_again
+def _draws(call: Operation) -> bool:
+    return call.is_random and call.runs_again
 
 
 def _is_useful(region: Region, i: int) -> bool:
     """A call that saves nothing is never worth its place; one that is changed in place cannot be kept."""
-    one = region.operations[i]
-    return one.runs_again and one.moved_bytes > 0 and not one.written and changed_later(region, i) is None
+    call = region.operations[i]
+    return call.runs_again and call.moved_bytes > 0 and not call.written and changed_later(region, i) is None

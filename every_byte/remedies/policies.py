@@ -2,16 +2,20 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import torch
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts
 
 from .operations import Operation, Region
 
 aten = torch.ops.aten
-Operator = torch._ops.OpOverload | torch._ops.OpOverloadPacket
+Operator: TypeAlias = torch._ops.OpOverload | torch._ops.OpOverloadPacket
+Contexts: TypeAlias = tuple[AbstractContextManager[Any], AbstractContextManager[Any]]
+"""What a region runs in, and what it runs in again: `checkpoint` takes a function that makes them."""
 
 MATMULS = (aten.mm, aten.bmm, aten.addmm)
 COMPUTE_INTENSIVE = (
@@ -31,7 +35,7 @@ cuDNN's attention, which PyTorch prefers on Hopper, is in neither: `_scaled_dot_
 """
 
 
-def as_printed(operators: Iterable[Operator]) -> Callable[[], tuple]:
+def as_printed(operators: Iterable[Operator]) -> Callable[[], Contexts]:
     """A policy that asks, as the article's do, whether the operator is in a list, and the list holds packets.
 
     A policy is handed overloads, `aten.mm.default`, and never equal to its packet, `aten.mm`: nothing is kept, and
@@ -41,13 +45,15 @@ def as_printed(operators: Iterable[Operator]) -> Callable[[], tuple]:
     """
     listed = tuple(operators)
 
-    def policy(ctx, operator, *args, **kwargs) -> CheckpointPolicy:
+    def policy(
+        ctx: SelectiveCheckpointContext, operator: torch._ops.OpOverload, *args: Any, **kwargs: Any
+    ) -> CheckpointPolicy:
         return _POLICIES[operator in listed]
 
     return partial(create_selective_checkpoint_contexts, policy)
 
 
-def keeping(operators: Iterable[Operator]) -> Callable[[], tuple]:
+def keeping(operators: Iterable[Operator]) -> Callable[[], Contexts]:
     """A policy that keeps what these operators make; a packet stands for all its overloads.
 
     Shapes: -> for `checkpoint(..., use_reentrant=False, context_fn=...)`
@@ -64,17 +70,17 @@ def overloads(operators: Iterable[Operator]) -> frozenset[torch._ops.OpOverload]
 
     Raises: TypeError for what is no operator; ValueError for none.
     """
-    found: set[torch._ops.OpOverload] = set()
-    for one in operators:
-        if isinstance(one, torch._ops.OpOverload):
-            found.add(one)
-        elif isinstance(one, torch._ops.OpOverloadPacket):
-            found.update(getattr(one, name) for name in one.overloads())
+    each: set[torch._ops.OpOverload] = set()
+    for operator in operators:
+        if isinstance(operator, torch._ops.OpOverload):
+            each.add(operator)
+        elif isinstance(operator, torch._ops.OpOverloadPacket):
+            each.update(getattr(operator, name) for name in operator.overloads())
         else:
-            raise TypeError(f"operators must be of torch.ops: got {one!r}; try torch.ops.aten.mm.")
-    if not found:
+            raise TypeError(f"operators must be of torch.ops: got {operator!r}; try torch.ops.aten.mm.")
+    if not each:
         raise ValueError("operators must name one at least: got none; a checkpoint without a policy keeps nothing.")
-    return frozenset(found)
+    return frozenset(each)
 
 
 @dataclass(frozen=True)
@@ -103,41 +109,43 @@ class Plan:
         """What `keeping(operators)` does in this region."""
         wanted = overloads(operators)
         calls = enumerate(region.operations)
-        return cls(region, frozenset(position for position, one in calls if one.operator in wanted))
+        return cls(region, frozenset(position for position, call in calls if call.operator in wanted))
 
     @cached_property
     def kept_bytes(self) -> int:
         """What is held until backward, beside the region's inputs and outputs."""
-        kept = frozenset().union(*(self.region.operations[position].made for position in self.kept))
+        kept: set[int] = set().union(*(self.region.operations[position].made for position in self.kept))
         return sum(self.region.storage_bytes[storage] for storage in kept)
 
     @property
     def runs_again(self) -> list[Operation]:
         """The calls that backward repeats."""
         calls = enumerate(self.region.operations)
-        return [one for position, one in calls if one.runs_again and position not in self.kept]
+        return [call for position, call in calls if call.runs_again and position not in self.kept]
 
     @cached_property
     def flops(self) -> int:
         """Floating-point operations of what runs again."""
-        return sum(one.flops for one in self.runs_again)
+        return sum(call.flops for call in self.runs_again)
 
     @cached_property
     def moved_bytes(self) -> int:
         """Bytes read and written by what runs again."""
-        return sum(one.moved_bytes for one in self.runs_again)
+        return sum(call.moved_bytes for call in self.runs_again)
 
-    def contexts(self) -> tuple:
+    def contexts(self) -> Contexts:
         """For `checkpoint(..., context_fn=plan.contexts)`, as often as the region is run.
 
         Counts: with other shapes than the recorded ones the same calls are kept; bytes and FLOPs are then others.
         Raises: RuntimeError, when run, for a call that was not recorded.
         """
         calls = enumerate(self.region.operations)
-        decisions = {(one.operator, one.nth): position in self.kept for position, one in calls}
-        seen: Counter = Counter()
+        decisions = {(call.operator, call.nth): position in self.kept for position, call in calls}
+        seen: Counter[tuple[bool, torch._ops.OpOverload]] = Counter()
 
-        def policy(ctx, operator, *args, **kwargs) -> CheckpointPolicy:
+        def policy(
+            ctx: SelectiveCheckpointContext, operator: torch._ops.OpOverload, *args: Any, **kwargs: Any
+        ) -> CheckpointPolicy:
             seen[ctx.is_recompute, operator] += 1  # before PyTorch 2.13, recomputation asks too
             call = operator, seen[ctx.is_recompute, operator]
             if call not in decisions:
@@ -147,7 +155,8 @@ class Plan:
                 )
             return _POLICIES[decisions[call]]
 
-        return create_selective_checkpoint_contexts(policy)
+        contexts: Contexts = create_selective_checkpoint_contexts(policy)
+        return contexts
 
 
 _POLICIES = {True: CheckpointPolicy.MUST_SAVE, False: CheckpointPolicy.PREFER_RECOMPUTE}
@@ -163,16 +172,16 @@ def reason_against(region: Region, kept: frozenset[int]) -> str:
        nothing; the gradients are wrong.
     """
     for position in sorted(kept):
-        one = region.operations[position]
-        if one.written:
-            return f"{one} changes its input in place and must run again: keep what comes after it."
+        call = region.operations[position]
+        if call.written:
+            return f"{call} changes its input in place and must run again: keep what comes after it."
         changed = changed_later(region, position)
         if changed is not None:
-            return f"{one} must not be kept: {region.operations[changed]} changes in place what it made."
-        repeated = drawn_again_after(region, position, kept) if one.is_random else None
+            return f"{call} must not be kept: {region.operations[changed]} changes in place what it made."
+        repeated = drawn_again_after(region, position, kept) if call.is_random else None
         if repeated is not None:
             return (
-                f"{one} draws random numbers and must not be kept while {region.operations[repeated]}, after it, runs "
+                f"{call} draws random numbers and must not be kept while {region.operations[repeated]}, after it, runs "
                 "again: that one would draw other numbers than in forward; keep both or neither."
             )
     return ""
@@ -189,4 +198,4 @@ def drawn_again_after(region: Region, position: int, kept: frozenset[int]) -> in
     """The first random call after this one that runs again."""
     later = range(position + 1, len(region.operations))
     calls = ((other, region.operations[other]) for other in later if other not in kept)
-    return next((other for other, one in calls if one.is_random and one.runs_again), None)
+    return next((other for other, call in calls if call.is_random and call.runs_again), None)

@@ -94,7 +94,7 @@ def letters_of(batch: Any) -> set[str]:
     return found
 
 
-def _each(batch: Any, change: Callable[..., Any]) -> Any:
+def _each(batch: Any, change: Callable[[Any], Any]) -> Any:
     if isinstance(batch, Mapping):
         return {name: change(part) for name, part in batch.items()}
     if isinstance(batch, list | tuple):

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from every_byte.gpu.cases.files import file_name, read
 from every_byte.whole_files import write_whole
 
+Recording: TypeAlias = dict[str, Any]  # of one case, as JSON: see tests/reference/README.md
 _IN_A_CLONE = Path("tests") / "reference"
 _BESIDE = Path(__file__).resolve().parents[2] / _IN_A_CLONE
 REFERENCE = _BESIDE if _BESIDE.is_dir() or not _IN_A_CLONE.is_dir() else _IN_A_CLONE.resolve()
@@ -41,15 +43,15 @@ def files_of_cases(reference: Path = REFERENCE) -> dict[Path, str]:
 
     Raises: ValueError where there are none, as beside an installed package.
     """
-    found = {path: _folder(path.stem) for path in sorted(reference.glob("*cases.py"))}
-    if not found:
+    folders = {path: _folder(path.stem) for path in sorted(reference.glob("*cases.py"))}
+    if not folders:
         raise ValueError(
             f"recordings must be those of a clone, in tests/reference: {reference} has no *cases.py; go into a clone."
         )
     clone = str(reference.resolve().parents[1])
     if clone not in sys.path:
         sys.path.append(clone)  # whose `utils` the cases use
-    return found
+    return folders
 
 
 def _folder(stem: str) -> str:
@@ -75,15 +77,15 @@ class Recordings:
     def __init__(self, version: str, reference: Path = REFERENCE) -> None:
         self.version, self._reference = version, reference
         packed = reference / version / PACKED
-        self._own: dict[str, dict | None] | None = unpacked(packed) if packed.is_file() else None
-        self._of_cards: dict[str, dict[str, dict | str]] = {}
+        self._own: dict[str, Recording | None] | None = unpacked(packed) if packed.is_file() else None
+        self._of_cards: dict[str, dict[str, Recording | str]] = {}
 
     @property
     def cards(self) -> list[str]:
         """The cards that have a packed file."""
         return sorted(path.name.split(".")[0] for path in (self._reference / self.version / CARDS).glob("*.json.xz"))
 
-    def __getitem__(self, recorded: Recorded) -> dict:
+    def __getitem__(self, recorded: Recorded) -> Recording:
         if self._own is not None:
             own = self._own[recorded.key]
             return read(self._file(recorded, BOOK)) if own is None else own
@@ -98,7 +100,7 @@ class Recordings:
             return recorded.key in self._own
         return self._file(recorded, self.version).is_file() or recorded.key in self._of_card(recorded.card)
 
-    def _of_card(self, card: str) -> dict[str, dict | str]:
+    def _of_card(self, card: str) -> dict[str, Recording | str]:
         if card not in self._of_cards:
             path = self._reference / self.version / CARDS / f"{card}.json.xz"
             self._of_cards[card] = unpacked(path) if path.is_file() else {}
@@ -112,10 +114,11 @@ class Recordings:
         return self._reference / version / recorded.folder / file_name(recorded.name, recorded.card)
 
 
-def unpacked(path: Path) -> dict:
+def unpacked(path: Path) -> dict[str, Any]:
     """What a packed file holds: recordings by their keys; None for one that is as the book's version's, a card's name
     for one that is as that card's."""
-    return json.loads(lzma.decompress(path.read_bytes()))
+    content: dict[str, Any] = json.loads(lzma.decompress(path.read_bytes()))
+    return content
 
 
 def pack(own: Mapping[str, object], path: Path) -> None:

@@ -1,16 +1,19 @@
 """Runs recorded cases on a simulated GPU, as they were recorded, and says where a run and its recording part."""
 
 import gc
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
-from every_byte.gpu.cases.programs import settings_of
+from every_byte.gpu.cases.programs import Case, settings_of
 from every_byte.gpu.cases.recorder import READINGS, comparable
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.trace import Trace
+
+from .recordings import Recording
 
 GPUS = {
     "a100": "a100-80gb",
@@ -30,7 +33,7 @@ class Environment:
     """What a case is given: where to put tensors, streams, and how to note the figures of an instant."""
 
     gpu: SimulatedGPU
-    marks: list[dict] = field(default_factory=list)
+    marks: list[dict[str, str | int]] = field(default_factory=list)
     stats: list[dict[str, int]] = field(default_factory=list)
 
     @property
@@ -43,9 +46,10 @@ class Environment:
         """Where to put tensors."""
         return self.gpu.device
 
-    def autocast(self, dtype: torch.dtype, **options):
+    def autocast(self, dtype: torch.dtype, **options: Any) -> AbstractContextManager[Any]:
         """Autocast on this GPU."""
-        return self.gpu.autocast(dtype, **options)
+        context: AbstractContextManager[Any] = self.gpu.autocast(dtype, **options)
+        return context
 
     def mark(self, name: str) -> None:
         """Note the allocator's figures of this instant."""
@@ -56,7 +60,7 @@ class Environment:
         self.gpu.reset_peak_memory_stats()
 
 
-def run_case(case: Callable, card: str, torch_version: str = "", is_measured: bool = False) -> Environment:
+def run_case(case: Case, card: str, torch_version: str = "", is_measured: bool = False) -> Environment:
     """Run a case on the simulated GPU of that card, by the rules of that version of PyTorch, as when it was recorded.
 
     That was with Python's garbage collector off, cuDNN's attention allowed or not, and the memory that the case names;
@@ -80,12 +84,12 @@ def run_case(case: Callable, card: str, torch_version: str = "", is_measured: bo
     return environment
 
 
-def up_to_last_mark(sequence: list[tuple]) -> list[tuple]:
+def up_to_last_mark(sequence: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """A trace's sequence without what came after its last mark: what the recordings hold."""
     return sequence[: 1 + max(i for i, event in enumerate(sequence) if event[0] == "mark")]
 
 
-def parting(run: Environment, recording: dict) -> str:
+def parting(run: Environment, recording: Recording) -> str:
     """Where a run first parts from its recording, an event or else a figure; "" if it nowhere does.
 
     The first event that differs is where to look: a mark's figures only follow from it.
@@ -94,17 +98,17 @@ def parting(run: Environment, recording: dict) -> str:
         ours = up_to_last_mark(run.gpu.trace.sequence())
         theirs = Trace.from_recording(recording).sequence()
         for i in range(max(len(ours), len(theirs))):
-            one, other = (sequence[i] if i < len(sequence) else None for sequence in (ours, theirs))
-            if one != other:
-                return f"event {i} is {one}, and was {other}"
-    for one, other in zip(run.marks, recording["marks"]):
-        if one != other:
-            key = next(key for key in other if one.get(key) != other[key])
-            return f"at {other['name']!r} {key} is {one.get(key)}, and was {other[key]}"
+            event, recorded = (sequence[i] if i < len(sequence) else None for sequence in (ours, theirs))
+            if event != recorded:
+                return f"event {i} is {event}, and was {recorded}"
+    for mark, was in zip(run.marks, recording["marks"]):
+        if mark != was:
+            key = next(key for key in was if mark.get(key) != was[key])
+            return f"at {was['name']!r} {key} is {mark.get(key)}, and was {was[key]}"
     return "" if len(run.marks) == len(recording["marks"]) else "not as many marks were met"
 
 
-def bytes_off(run: Environment, recording: dict) -> int:
+def bytes_off(run: Environment, recording: Recording) -> int:
     """How far a figure is off at most, over the marks that both have."""
     pairs = zip(run.marks, recording["marks"])
-    return max((abs(one[key] - other[key]) for one, other in pairs for key in READINGS), default=0)
+    return max((abs(mark[key] - recorded[key]) for mark, recorded in pairs for key in READINGS), default=0)

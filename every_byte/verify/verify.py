@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import sys
 import warnings
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ from pathlib import Path
 
 import torch
 
-from every_byte.gpu.cases.programs import load_cases
+from every_byte.gpu.cases.programs import Case, load_cases
 from every_byte.gpu.memory.versions import rules_here
 
-from .recordings import REFERENCE, Recorded, Recordings, files_of_cases, versions
+from .recordings import REFERENCE, Recorded, Recording, Recordings, files_of_cases, versions
 from .simulated import GPUS, bytes_off, parting, run_case
 
 MOST_NAMED = 25
@@ -56,24 +56,24 @@ def jobs(patterns: Sequence[str], reference: Path = REFERENCE, cards: Sequence[s
 
     Raises: ValueError where there are none.
     """
-    found = []
+    chosen = []
     for path, folder in files_of_cases(reference).items():
         for name, case in _cases(path).items():
             if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns):
-                found += [Recorded(path, folder, name, card) for card in cards or case.cards]
-    if not found:
+                chosen += [Recorded(path, folder, name, card) for card in cards or case.cards]
+    if not chosen:
         raise ValueError(f"names must be those of cases, with * and ?: got {', '.join(map(repr, patterns))}.")
-    return found
+    return chosen
 
 
 @cache
-def _cases(path: Path) -> dict:
+def _cases(path: Path) -> dict[str, Case]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what libraries import
         return load_cases(path)
 
 
-def outcome(recorded: Recorded, recording: dict) -> Outcome:
+def outcome(recorded: Recorded, recording: Recording) -> Outcome:
     """Run a case by the rules of the PyTorch that is here, and compare."""
     case = _cases(recorded.file)[recorded.name]
     with warnings.catch_warnings():
@@ -90,7 +90,7 @@ def outcome(recorded: Recorded, recording: dict) -> Outcome:
     )
 
 
-def _outcomes_of(work: list[tuple[Recorded, dict]]) -> list[Outcome]:
+def _outcomes_of(work: list[tuple[Recorded, Recording]]) -> list[Outcome]:
     torch.set_num_threads(1)
     return [outcome(*each) for each in work]
 
@@ -98,14 +98,15 @@ def _outcomes_of(work: list[tuple[Recorded, dict]]) -> list[Outcome]:
 def outcomes(chosen: Sequence[Recorded], recordings: Recordings, n_processes: int) -> Iterator[Outcome]:
     """The outcome of each of them, as they come; of those that were not recorded, that."""
     there = [recorded for recorded in chosen if recorded in recordings]
-    yield from (Outcome(one, left="not recorded with this version") for one in chosen if one not in recordings)
+    missing = [recorded for recorded in chosen if recorded not in recordings]
+    yield from (Outcome(recorded, left="not recorded with this version") for recorded in missing)
     if n_processes == 1:
-        yield from (outcome(one, recordings[one]) for one in there)
+        yield from (outcome(recorded, recordings[recorded]) for recorded in there)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(n_processes, context) as pool:
         parts = [there[at : at + 8] for at in range(0, len(there), 8)]
-        waiting = [pool.submit(_outcomes_of, [(one, recordings[one]) for one in part]) for part in parts]
+        waiting = [pool.submit(_outcomes_of, [(recorded, recordings[recorded]) for recorded in part]) for part in parts]
         for done in waiting:
             yield from done.result()
 
@@ -121,46 +122,43 @@ def against(wanted: str = "", reference: Path = REFERENCE) -> str:
 
     Raises: ValueError for one that was not recorded.
     """
-    found = versions(reference)
+    recorded = versions(reference)
     minor = ".".join((wanted or rules_here().torch_version).split(".")[:2])
-    if minor not in found:
-        known = ", ".join(found)
+    if minor not in recorded:
+        known = ", ".join(recorded)
         if wanted:
             raise ValueError(f"--against must be a recorded version of PyTorch, {known}: got {wanted!r}.")
-        minor = _nearest(minor, found)
-    return found[minor]
+        minor = _nearest(minor, recorded)
+    return recorded[minor]
 
 
 def _nearest(minor: str, recorded: Iterable[str]) -> str:
     """The newest recorded version before one that was not, or the oldest of all."""
     numbers = {name: [*map(int, name.split("."))] for name in (*recorded, minor)}
     before = [name for name in recorded if numbers[name] <= numbers[minor]]
-    return max(before, key=numbers.get) if before else min(recorded, key=numbers.get)
+    return max(before, key=numbers.__getitem__) if before else min(recorded, key=numbers.__getitem__)
 
 
-def report(found: Iterable[Outcome], version: str) -> tuple[str, bool]:
+def report(results: Iterable[Outcome], version: str) -> tuple[str, bool]:
     """What is to be said of all outcomes, and whether all agree."""
-    found = list(found)
-    ran = [one for one in found if not one.left]
-    agree, part = [one for one in ran if one.agrees], [one for one in ran if not one.agrees]
+    results = list(results)
+    ran = [result for result in results if not result.left]
+    agree, part = [result for result in ran if result.agrees], [result for result in ran if not result.agrees]
     lines = [
         f"simulated under PyTorch {torch.__version__} by the rules of {rules_here().torch_version}, against recordings "
         f"of the CUDA build of {version}:",
         *_of_another(version),
         f"{len(ran):,d} runs, {len(agree):,d} agree in every figure and event, {len(part):,d} do not.",
     ]
-    for one in part[:MOST_NAMED]:
-        lines.append(f"  {one.recorded.key}: {one.bytes_off:,d} bytes off at most; {one.parts}")
+    for result in part[:MOST_NAMED]:
+        lines.append(f"  {result.recorded.key}: {result.bytes_off:,d} bytes off at most; {result.parts}")
     lines += [f"  and {len(part) - MOST_NAMED:,d} more"] * (len(part) > MOST_NAMED)
-    held = frozenset().union(*(one.operations for one in agree))
-    not_held = frozenset().union(*(one.operations | one.unmodelled for one in ran)) - held
+    held: set[str] = set().union(*(result.operations for result in agree))
+    not_held: set[str] = set().union(*(result.operations | result.unmodelled for result in ran)) - held
     lines.append(f"Operators that ran: {len(held | not_held):,d}; held by a run that agrees: {len(held):,d}.")
     if not_held:
         lines.append(f"Held by none: {', '.join(sorted(not_held))}.")
-    reasons = defaultdict(int)
-    for one in found:
-        if one.left:
-            reasons[one.left] += 1
+    reasons = Counter(result.left for result in results if result.left)
     lines += [f"Not run, {n:,d}: {reason}." for reason, n in reasons.items()]
     return "\n".join(lines), not part
 
@@ -190,14 +188,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         chosen = jobs(options.names, options.reference, cards)
         version = against(options.against, options.reference)
         recordings = Recordings(version, options.reference)
-        chosen = [one for one in chosen if not cards or one in recordings]
+        chosen = [recorded for recorded in chosen if not cards or recorded in recordings]
     except ValueError as error:
         parser.error(str(error))
-    found = []
-    for one in outcomes(chosen, recordings, options.jobs):
-        found.append(one)
+    results = []
+    for result in outcomes(chosen, recordings, options.jobs):
+        results.append(result)
         if sys.stderr.isatty():
-            print(f"\r{len(found):,d} of {len(chosen):,d}", end="", file=sys.stderr, flush=True)
-    text, is_whole = report(found, version)
+            print(f"\r{len(results):,d} of {len(chosen):,d}", end="", file=sys.stderr, flush=True)
+    text, is_whole = report(results, version)
     print("\r" * sys.stderr.isatty() + text)
     return 0 if is_whole else 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from every_byte.gpu.capacity import Fit
 from every_byte.gpu.replay import Replay
@@ -10,8 +10,11 @@ from every_byte.ledger.trace import ORIGINS
 
 from .controls import ChoiceControl
 from .moving_map import MovingMap
-from .stages import UNNAMED, terms_by_stage
+from .stages import UNNAMED, Terms, terms_by_stage
 from .timeline import Timeline
+
+Answer: TypeAlias = dict[str, Any]  # as a page has it: JSON
+Judge: TypeAlias = Callable[[Any], Fit]  # of a value of the choice that judges
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Account:
     Raises: ValueError for an unknown origin, TypeError for bytes that are not whole numbers.
     """
 
-    terms: dict[str, int] | dict[str, dict[str, int]]
+    terms: Terms
     origin: str = "simulated"  # by the simulated GPU; "measured" on a real one; "recorded" in a file
     device: str = ""
     note: str = field(default="")  # what else the reader should know, such as "PyTorch 2.13 rules"
@@ -37,9 +40,9 @@ class Account:
     fit: Fit | Replay | None = None
     remark: str = ""
     beside: "Account | None" = None
-    judge: Callable[[Any], Fit] | None = None
+    judge: Judge | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.origin not in ORIGINS:
             raise ValueError(f"origin must be one of {', '.join(ORIGINS)}: got origin={self.origin!r}.")
         for stage, terms in terms_by_stage(self.terms).items():
@@ -56,7 +59,7 @@ class Account:
         place = f"{self.origin} on {self.device}" if self.device else self.origin
         return f"{place}, {self.note}" if self.note else place
 
-    def answer(self) -> dict:
+    def answer(self) -> Answer:
         """What a page gets of it, without the verdicts that are still to be asked for."""
         return self._counted() | {
             "error": "", "timeline": self.timeline and self.timeline.spec(),
@@ -65,12 +68,12 @@ class Account:
             "remark": self.remark, "beside": self.beside and self.beside._counted(),
         }  # fmt: skip
 
-    def _counted(self) -> dict:
+    def _counted(self) -> Answer:
         """The bytes and where they come from: all that a page gets of an account beside another."""
         return {"terms": dict(self.terms), "origin": self.origin, "badge": self.badge}
 
 
-def _verdict(fit: Fit | Replay) -> dict:
+def _verdict(fit: Fit | Replay) -> Answer:
     return {"fits": fit.fits, "headline": fit.headline, "reasons": fit.reasons}
 
 
@@ -84,7 +87,7 @@ def check_verdicts(account: Account, choice: ChoiceControl | None) -> None:
         )
 
 
-def judged(answer: dict, judge: Callable[[Any], Fit], choice: ChoiceControl, options: Iterable[str]) -> dict:
+def judged(answer: Answer, judge: Judge, choice: ChoiceControl, options: Iterable[str]) -> Answer:
     """An answer with the verdicts for these options: that of the first option is `fit`, others are in `fit_with`."""
     first, fit, others = next(iter(choice.values)), answer["fit"], dict(answer["fit_with"])
     for option in options:
@@ -95,28 +98,28 @@ def judged(answer: dict, judge: Callable[[Any], Fit], choice: ChoiceControl, opt
     return answer | {"fit": fit, "fit_with": others}
 
 
-def failed(error: str) -> dict:
+def failed(error: str) -> Answer:
     """What a page gets where there is no account."""
     nothing = {"timeline": None, "map": None, "fit": None, "fit_with": None, "remark": "", "beside": None}
     return {"terms": None, "origin": "", "badge": "", "error": error, **nothing}
 
 
-def said_of(answer: dict, judge: ChoiceControl | None, option: str, *more: str) -> str:
+def said_of(answer: Answer, judge: ChoiceControl | None, option: str, *more: str) -> str:
     """What an answer says beside its numbers: why there is no account; or its badge, the verdict, the peak.
 
     `option` is that of the choice that judges, if there is one.
     """
     beside = f"; beside it: {answer['beside']['badge']}" if answer["beside"] else ""
-    said = [answer["error"] or f"{answer['badge']}{beside}"]
+    sentences: list[str] = [answer["error"] or f"{answer['badge']}{beside}"]
     if fit := (answer["fit_with"] or {}).get(option, answer["fit"]):
-        said += [f"{fit['headline']}.", fit["reasons"]]
+        sentences += [f"{fit['headline']}.", fit["reasons"]]
     if answer["remark"]:
-        said.append(answer["remark"])
+        sentences.append(answer["remark"])
     if answer["timeline"]:
-        said.append(answer["timeline"]["caption"])
-    if answer["timeline"] and option in (answer["fit_with"] or {}):
-        said.append(f"The peak is of {judge.label} {next(iter(judge.values))}.")
+        sentences.append(answer["timeline"]["caption"])
+    if judge and answer["timeline"] and option in (answer["fit_with"] or {}):
+        sentences.append(f"The peak is of {judge.label} {next(iter(judge.values))}.")
     if answer["map"]:
-        said.append(answer["map"]["steps"][-1]["said"])
-    said += more
-    return " ".join([said[0] if len(said) == 1 else f"{said[0].rstrip('.')}.", *said[1:]])
+        sentences.append(answer["map"]["steps"][-1]["said"])
+    first, *others = [*sentences, *more]
+    return " ".join([f"{first.rstrip('.')}.", *others]) if others else first

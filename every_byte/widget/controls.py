@@ -1,13 +1,16 @@
 """The settings of an explorer: what each may be, and which letter of a formula it stands for."""
 
-import itertools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
+
+When: TypeAlias = Mapping[str, Sequence[str]]
+Letters: TypeAlias = Mapping[str, int | Mapping[str, int]]
 
 
-class Control:
+class Control(ABC):
     """One setting of an explorer. Made by `Control.range`, `Control.choice` and `Control.toggle`.
 
     Each control knows its `symbol` (a key of the explorer's `value`, and a trait of its own), `label`, `default`, and
@@ -22,10 +25,40 @@ class Control:
       first one else: its value does not tell settings apart either.
     """
 
-    hides = judges = False
+    symbol: str
+    label: str
+    default: Any
+    when: When
+    hides: bool = False
+    judges: bool = False
+
+    @property
+    @abstractmethod
+    def options(self) -> Sequence[Any] | None: ...
+    @abstractmethod
+    def check(self, value: Any) -> Any: ...
+    @abstractmethod
+    def to_page(self, value: Any) -> int | str: ...
+    @abstractmethod
+    def from_page(self, data: Any) -> Any: ...
+    @abstractmethod
+    def letters(self, value: Any) -> dict[str, int]: ...
+    @abstractmethod
+    def spec(self) -> dict[str, Any]: ...
 
     @staticmethod
-    def range(symbol, label, minimum, maximum, *, value, step=1, log=False, unit="", when=None) -> "RangeControl":
+    def range(
+        symbol: str,
+        label: str,
+        minimum: int,
+        maximum: int,
+        *,
+        value: int,
+        step: int = 1,
+        log: bool = False,
+        unit: str = "",
+        when: When | None = None,
+    ) -> "RangeControl":
         """A slider over whole numbers, with a field for exact entry; its symbol is a letter of the formula.
 
         `log=True`: the slider stops at powers of two; the field takes any number between.
@@ -34,18 +67,18 @@ class Control:
 
     @staticmethod
     def choice(
-        symbol,
-        label,
-        options,
+        symbol: str,
+        label: str,
+        options: Iterable[Any] | Mapping[str, Any],
         *,
-        value=None,
-        letter=None,
-        letters=None,
-        selects=None,
-        when=None,
-        disabled=None,
-        live=None,
-        judges=False,
+        value: Any = None,
+        letter: str | None = None,
+        letters: Letters | None = None,
+        selects: bool | None = None,
+        when: When | None = None,
+        disabled: Mapping[str, str] | None = None,
+        live: Mapping[str, str] | None = None,
+        judges: bool = False,
     ) -> "ChoiceControl":
         """One of several options: a list of names, or {name: value}. `value` is the first option unless given.
 
@@ -59,24 +92,35 @@ class Control:
         default = next(iter(values.values()), None) if value is None else value
         numbers = _by_option(symbol, letter, letters)
         selects = numbers is None and not judges if selects is None else selects
-        special = {"when": when or {}, "disabled": disabled or {}, "live": live or {}, "judges": judges}
-        return ChoiceControl(symbol, label, values, default, numbers, selects, **special)
+        return ChoiceControl(
+            symbol, label, values, default, numbers, selects,
+            when=when or {}, disabled=disabled or {}, live=live or {}, judges=judges,
+        )  # fmt: skip
 
     @staticmethod
-    def toggle(symbol, label, *, value=False, selects=True, when=None, hides=False) -> "ChoiceControl":
+    def toggle(
+        symbol: str,
+        label: str,
+        *,
+        value: bool = False,
+        selects: bool = True,
+        when: When | None = None,
+        hides: bool = False,
+    ) -> "ChoiceControl":
         """Off or on: a checkbox that selects a formula, unless it says otherwise."""
-        special = {"kind": "toggle", "when": when or {}, "hides": hides}
-        return ChoiceControl(symbol, label, {"off": False, "on": True}, value, selects=selects, **special)
+        values = {"off": False, "on": True}
+        return ChoiceControl(symbol, label, values, value, selects=selects, kind="toggle", when=when or {}, hides=hides)
 
 
-def _by_option(symbol: str, letter: str | None, letters: Mapping | None) -> dict[str, dict[str, int]] | None:
+def _by_option(symbol: str, letter: str | None, letters: Mapping[str, Any] | None) -> dict[str, dict[str, int]] | None:
     """{option: {letter: number}} from either way to write it; None for a choice that is no letter."""
     if letter is None and not letters:
         return None
-    has_all = bool(letters) and all(isinstance(numbers, Mapping) for numbers in letters.values())
-    if not letters or has_all == (letter is not None):
+    if not letters or all(isinstance(numbers, Mapping) for numbers in letters.values()) == (letter is not None):
         raise ValueError(f"letter and letters go together: got letter={letter!r}, letters={letters!r} for {symbol!r}.")
-    return {name: dict(numbers) if has_all else {letter: numbers} for name, numbers in letters.items()}
+    if letter is None:
+        return {name: dict(numbers) for name, numbers in letters.items()}
+    return {name: {letter: number} for name, number in letters.items()}
 
 
 @dataclass(frozen=True)
@@ -91,10 +135,10 @@ class RangeControl(Control):
     step: int = 1
     log: bool = False
     unit: str = ""
-    when: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    when: When = field(default_factory=dict)
     options = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 1 <= self.step <= self.maximum - self.minimum:
             raise ValueError(
                 f"step must be from 1 to maximum - minimum: got step={self.step} for {self.symbol!r} "
@@ -104,10 +148,12 @@ class RangeControl(Control):
             raise ValueError(f"a log scale starts at 1 or above: got minimum={self.minimum} for {self.symbol!r}.")
         self.check(self.default)
 
-    def check(self, value) -> int:
+    def check(self, value: Any) -> int:
         """The value as int. Raises ValueError outside the range or between steps, and names the nearest that fits."""
         try:
-            number = operator.index(None if isinstance(value, bool) else value)
+            if isinstance(value, bool):
+                raise TypeError
+            number = operator.index(value)
         except TypeError:
             raise ValueError(f"{self._rule()}: got {self.symbol}={value!r}; try {self.default}.") from None
         inside = min(max(number, self.minimum), self.maximum)
@@ -130,19 +176,19 @@ class RangeControl(Control):
         last = self.maximum - (self.maximum - self.minimum) % self.step
         return [self.minimum, *inner, last]
 
-    def to_page(self, value) -> int:
+    def to_page(self, value: int) -> int:
         """The number itself."""
         return value
 
-    def from_page(self, data) -> int:
+    def from_page(self, data: Any) -> int:
         """The number that a page sent, checked."""
         return self.check(data)
 
-    def letters(self, value) -> dict[str, int]:
+    def letters(self, value: int) -> dict[str, int]:
         """The symbol is the letter."""
         return {self.symbol: value}
 
-    def spec(self) -> dict:
+    def spec(self) -> dict[str, Any]:
         """What a page needs to draw the slider."""
         return {
             "kind": "range", "symbol": self.symbol, "label": self.label, "unit": self.unit,
@@ -162,13 +208,13 @@ class ChoiceControl(Control):
     numbers: dict[str, dict[str, int]] | None = None
     selects: bool = True
     kind: str = "choice"
-    when: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    when: When = field(default_factory=dict)
     disabled: Mapping[str, str] = field(default_factory=dict)
     live: Mapping[str, str] = field(default_factory=dict)
     hides: bool = False
     judges: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.values:
             raise ValueError(f"options must hold at least one option: got none for {self.symbol!r}.")
         for name in (*self.disabled, *self.live):
@@ -196,15 +242,15 @@ class ChoiceControl(Control):
         return [name for name in self.values if name not in self.disabled]
 
     @property
-    def options(self) -> Sequence | None:
+    def options(self) -> Sequence[Any] | None:
         """The values that select a formula and may be set; None for a choice that selects none."""
         return [self.values[name] for name in self.enabled] if self.selects else None
 
-    def check(self, value):
+    def check(self, value: Any) -> Any:
         """The option equal to the value. Raises ValueError with the options if there is none, or why it may not be."""
         return self.from_page(self.to_page(value))
 
-    def to_page(self, value) -> str:
+    def to_page(self, value: Any) -> str:
         """The option's name. `True` is not taken for `1`, nor `False` for `0.0`."""
         for name, option in self.values.items():
             if option == value and isinstance(option, bool) == isinstance(value, bool):
@@ -212,7 +258,7 @@ class ChoiceControl(Control):
         known = ", ".join(repr(option) for option in self.values.values())
         raise ValueError(f"{self.symbol} ({self.label}) must be one of {known}: got {self.symbol}={value!r}.")
 
-    def from_page(self, data):
+    def from_page(self, data: Any) -> Any:
         """The value of the option that a page named."""
         if data not in self.values:
             known = ", ".join(self.values)
@@ -221,11 +267,11 @@ class ChoiceControl(Control):
             raise ValueError(f"{self.symbol} ({self.label}) may not be {data!r} here: {self.disabled[data]}")
         return self.values[data]
 
-    def letters(self, value) -> dict[str, int]:
+    def letters(self, value: Any) -> dict[str, int]:
         """The option's number for each letter of the choice; nothing for one that is no letter."""
         return {} if self.numbers is None else self.numbers[self.to_page(value)]
 
-    def spec(self) -> dict:
+    def spec(self) -> dict[str, Any]:
         """What a page needs to draw the choice and to read its letters."""
         return {
             "kind": self.kind, "symbol": self.symbol, "label": self.label, "options": list(self.values),
@@ -234,52 +280,5 @@ class ChoiceControl(Control):
         }  # fmt: skip
 
 
-def combinations(controls: Sequence[Control]) -> Iterator[dict[str, Any]]:
-    """Every combination of the options of those controls that select a formula, as {symbol: value}."""
-    choosing = [control for control in controls if control.options is not None]
-    for options in itertools.product(*(control.options for control in choosing)):
-        yield {control.symbol: option for control, option in zip(choosing, options, strict=True)}
-
-
-def is_meant(when: Mapping[str, Sequence[str]], names: Mapping[str, Any]) -> bool:
-    """Whether a setting, as a page writes it, has for each symbol of `when` one of the options named there."""
-    return all(names[symbol] in options for symbol, options in when.items())
-
-
-def in_effect(controls: Mapping[str, Control], names: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting as a page writes it, with the controls that have no effect on the account there where they start."""
-    start = {symbol: control.to_page(control.default) for symbol, control in controls.items()}
-    idle = {symbol for symbol, one in controls.items() if one.judges or not is_meant(one.when, names)}
-    return {symbol: start[symbol] if symbol in idle else name for symbol, name in names.items()}
-
-
-def of_the_account(controls: Mapping[str, Control], setting: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting without the choice that judges: all that an account and a prediction may depend on."""
-    return {symbol: item for symbol, item in setting.items() if not controls[symbol].judges}
-
-
-def judging(controls: Mapping[str, Control]) -> ChoiceControl | None:
-    """The choice of which the verdict alone depends, if there is one."""
-    return next((control for control in controls.values() if control.judges), None)
-
-
-def named(controls: Mapping[str, Control], names: Mapping[str, Any]) -> dict[str, Any]:
-    """A setting as a page writes it, without what a page hides there, and without the first option of what judges."""
-    hidden = {symbol for symbol, one in controls.items() if one.hides and not is_meant(one.when, names)}
-    judge = judging(controls)
-    if judge is not None and names[judge.symbol] == next(iter(judge.values)):
-        hidden.add(judge.symbol)
-    return {symbol: name for symbol, name in names.items() if symbol not in hidden}
-
-
-def check_when(whose: str, when: Mapping[str, Sequence[str]], controls: Mapping[str, Control]) -> None:
-    """Raises ValueError for a `when` that names an option which no control has."""
-    for symbol, names in when.items():
-        options = list(getattr(controls.get(symbol), "values", ()))
-        if unknown := [name for name in names if name not in options]:
-            known = ", ".join(options) or "there are none"
-            raise ValueError(f"when of {whose} must name options of {symbol!r}: got {unknown[0]!r}; {known}.")
-
-
-def _as_lists(when: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+def _as_lists(when: When) -> dict[str, list[str]]:
     return {symbol: list(names) for symbol, names in when.items()}

@@ -1,11 +1,13 @@
 """Curves that an explorer draws for its choices: what one is made of, and which settings have which."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
-from .controls import Control, combinations
+from .controls import Control
+from .settings import combinations
 
 MOST_POINTS = 200  # of one curve: a page gets the curves of all choices at once
 DIGITS = 4  # significant ones: a hundredth of a pixel
@@ -30,7 +32,7 @@ class Curve:
     mark: tuple[tuple[float, float], tuple[float, float]] | None = None
     caption: str = ""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.points or not all(len(xs) == len(ys) > 0 for xs, ys in self.points):
             raise ValueError(
                 "points must hold pieces, each as many x as y: got "
@@ -47,7 +49,7 @@ class Curve:
         if wrong := [number for number in numbers if not math.isfinite(number)]:
             raise ValueError(f"points must be finite: got {wrong[0]} in {self.title!r}; end the piece before it.")
 
-    def spec(self) -> dict:
+    def spec(self) -> dict[str, Any]:
         """What a page needs to draw it."""
         return {
             "title": self.title, "x_label": self.x_label, "y_label": self.y_label, "caption": self.caption,
@@ -56,7 +58,7 @@ class Curve:
         }  # fmt: skip
 
 
-def _flat(piece) -> list[float]:
+def _flat(piece: Iterable[float | Sequence[float]]) -> list[float]:
     return [number for part in piece for number in (part if isinstance(part, Sequence) else [part])]
 
 
@@ -64,7 +66,11 @@ def _rounded(number: float) -> float:
     return float(f"{float(number):.{DIGITS}g}")
 
 
-def curves_by_choice(curves: Callable | None, of: Sequence[str] | None, controls: dict[str, Control]) -> list[dict]:
+def curves_by_choice(
+    curves: Callable[[dict[str, Any]], Sequence[Curve]] | None,
+    of: Sequence[str] | None,
+    controls: Mapping[str, Control],
+) -> list[dict[str, Any]]:
     """[{when, curves}] for a page: what `curves` gives for each combination of the choices named by `of`, or of all.
 
     `curves` is called with the settings of these choices alone, so that it cannot depend on another unnoticed.
@@ -86,23 +92,25 @@ def curves_by_choice(curves: Callable | None, of: Sequence[str] | None, controls
     if curves is None:
         return []
     chosen_by = [controls[symbol] for symbol in (known if of is None else of)]
-    found = []
+    entries = []
     for chosen in combinations(chosen_by):
         when = {symbol: controls[symbol].to_page(setting) for symbol, setting in chosen.items()}
-        found.append({"when": when, "curves": [curve.spec() for curve in _checked(curves(chosen), when)]})
-    return found
+        entries.append({"when": when, "curves": [curve.spec() for curve in _checked(curves(chosen), when)]})
+    return entries
 
 
-def _checked(found, when: dict[str, str]) -> Sequence[Curve]:
-    for curve in found if isinstance(found, Sequence) else [found]:
-        if not isinstance(found, Sequence) or not isinstance(curve, Curve):
+def _checked(returned: object, when: Mapping[str, int | str]) -> list[Curve]:
+    curves = []
+    for curve in returned if isinstance(returned, Sequence) else [returned]:
+        if not isinstance(returned, Sequence) or not isinstance(curve, Curve):
             setting = ", ".join(f"{symbol}={name}" for symbol, name in when.items())
             raise TypeError(f"curves must return a list of Curve: got {type(curve).__name__} for {setting}.")
-    return found
+        curves.append(curve)
+    return curves
 
 
-def captions_at(spec: list[dict], settings_of_page: dict) -> str:
+def captions_at(spec: list[dict[str, Any]], settings_of_page: Mapping[str, int | str]) -> str:
     """The curves of a setting as HTML, in words alone: a paragraph for each title and caption."""
-    found = [curve for entry in spec if entry["when"].items() <= settings_of_page.items() for curve in entry["curves"]]
-    said = [f"{curve['title']}: {curve['caption']}" for curve in found if curve["caption"]]
-    return "".join(f"<p>{escape(text)}</p>" for text in said)
+    curves = [curve for entry in spec if entry["when"].items() <= settings_of_page.items() for curve in entry["curves"]]
+    captions = [f"{curve['title']}: {curve['caption']}" for curve in curves if curve["caption"]]
+    return "".join(f"<p>{escape(caption)}</p>" for caption in captions)

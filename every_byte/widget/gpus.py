@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from typing import Any, TypedDict
 
 import torch
 
@@ -27,7 +28,7 @@ ALLOCATORS = {"default": ""} | {text: text for text in ("expandable_segments:Tru
 NO_KERNEL = "A page has no kernel to measure with: open the chapter in JupyterLab on a machine with a GPU."
 _BESIDE = "beside"
 _ANY = (0, 0)
-_is_for_a_page = ContextVar("whether explorers are made for a page", default=False)
+_is_for_a_page: ContextVar[bool] = ContextVar("whether explorers are made for a page", default=False)
 
 
 @contextmanager
@@ -95,58 +96,66 @@ def allocator_control(least: tuple[int, int] = _ANY) -> Control:
     return Control.choice("allocator", "allocator", ALLOCATORS, when=when, judges=True)
 
 
-def gpu_and_rest(settings: Mapping) -> tuple[str | GPUSpec, dict]:
+def gpu_and_rest(settings: Mapping[str, Any]) -> tuple[str | GPUSpec, dict[str, Any]]:
     """The GPU of a setting, and what else there is to choose."""
     rest = {symbol: item for symbol, item in settings.items() if symbol not in ("gpu", _BESIDE)}
     return settings.get("gpu", FIRST), rest
 
 
-def with_gpu(settings: Mapping) -> dict:
+def with_gpu(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A setting with its GPU, and without what is no choice of the program's."""
     gpu, rest = gpu_and_rest(settings)
     return rest | {"gpu": gpu}
 
 
-def origin_of(origin: str, name: str, spec: GPUSpec) -> dict[str, str]:
+class Origin(TypedDict):
+    """Where an `Account` comes from, as it takes it."""
+
+    origin: str
+    device: str
+    note: str
+
+
+def origin_of(origin: str, name: str, spec: GPUSpec) -> Origin:
     """Where an `Account` comes from: a GPU's or a trace's origin and name, and whose rules it follows."""
     note = str(spec.rules) if origin == "simulated" else f"PyTorch {torch.__version__}"
     return {"origin": origin, "device": name, "note": note}
 
 
-def beside_its_simulation(account: Callable[[dict], Account]) -> Callable[[dict], Account]:
+def beside_its_simulation(account: Callable[[dict[str, Any]], Account]) -> Callable[[dict[str, Any]], Account]:
     """`account` for an Explorer with `gpu_controls`: of a measured one it says under which conditions it was measured,
     and sets the simulation of the same card beside it, where that is asked for.
 
     Raises: whatever `account` raises; then nothing of it stays on this machine's GPU.
     """
 
-    def measure(settings: dict) -> Account:
+    def measure(settings: dict[str, Any]) -> Account:
         asked = with_gpu(settings)
         if asked["gpu"] != LIVE:
             return account(asked)
         measured = _measured(account, asked)
         live = LiveGPU()
-        said = [measured.remark, this_machine().cannot_be_simulated, *conditions(live.device)]
+        remarks = [measured.remark, this_machine().cannot_be_simulated, *conditions(live.device)]
         if left_bytes := live.memory_allocated():
-            said.append(
+            remarks.append(
                 f"{exact(left_bytes)} on this card are other tensors': no figure but reserved bytes counts them."
             )
         beside = None
         if settings.get(_BESIDE):
             followed, sentences = followed_settings(live.device)
-            said += sentences
+            remarks += sentences
             try:
                 with simulated_with(followed):
                     beside = account(asked | {"gpu": spec_of(LIVE)})
             except Exception as error:  # a simulation that fails is no reason to hide what was measured
-                said.append(f"There is no simulation beside it: {sentence(error)}")
+                remarks.append(f"There is no simulation beside it: {sentence(error)}")
                 release(error)
-        return replace(measured, remark=" ".join(filter(None, said)), beside=beside)
+        return replace(measured, remark=" ".join(filter(None, remarks)), beside=beside)
 
     return measure
 
 
-def _measured(account: Callable[[dict], Account], asked: dict) -> Account:
+def _measured(account: Callable[[dict[str, Any]], Account], asked: dict[str, Any]) -> Account:
     try:
         return account(asked)
     except Exception as error:
@@ -158,7 +167,7 @@ def _measured(account: Callable[[dict], Account], asked: dict) -> Account:
         raise
 
 
-def _reason(account: Callable[[dict], Account], asked: dict) -> str:
+def _reason(account: Callable[[dict[str, Any]], Account], asked: dict[str, Any]) -> str:
     """Why this card's simulation refuses the same: PyTorch itself often says no more than that there is no kernel."""
     try:
         account(asked | {"gpu": spec_of(LIVE)})

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from every_byte.gpu.replay import FREE, Found, Moment, Piece, Replay, Row
 from every_byte.ledger.trace import Trace
@@ -40,7 +41,7 @@ class MovingMap:
         """One of the replay's moments in words."""
         return said_of(moment, self.replay, self.categories[moment.event.allocation])
 
-    def spec(self) -> dict:
+    def spec(self) -> dict[str, Any]:
         """What a page needs to draw it: each row of the map once, and for each request which rows there are."""
         names = self.names
         code = {number: names.index(name) for number, name in self.categories.items()}

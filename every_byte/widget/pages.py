@@ -3,18 +3,20 @@
 import itertools
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from .controls import in_effect
+from .account import Answer
 from .explorer import Explorer, to_page
+from .settings import in_effect
 
 
-def script_of(name: str, explorer: Explorer, settings: Iterable[Mapping]) -> str:
+def script_of(name: str, explorer: Explorer, settings: Iterable[Mapping[str, Any]]) -> str:
     """The script of one explorer: all that page.js needs to draw it under this name, with these settings' accounts.
 
     Counts: whatever the explorer's accounts count; they are taken now, one after the other.
     Raises: whatever `explorer.controls` raise for a setting; an account that fails is stored as the sentence it gives.
     """
-    answers = {key_of(explorer, one): packed(explorer.answer_at(one)) for one in settings}
+    answers = {key_of(explorer, setting): packed(explorer.answer_at(setting)) for setting in settings}
     badge = _commonest([answer["badge"] for answer in answers.values()])
     shared = {"badge": f"{badge}; stored with this page", "error": "", "remark": ""}
     data = {
@@ -29,20 +31,20 @@ def script_of(name: str, explorer: Explorer, settings: Iterable[Mapping]) -> str
     return f"everyByte.explorer({json.dumps(name)}, {json.dumps(data, ensure_ascii=False, separators=(',', ':'))});\n"
 
 
-def stored(answer: dict) -> dict:
+def stored(answer: Answer) -> Answer:
     """An answer as a page stores it: its badge says so, and what is empty is left out."""
     badge = f"{answer['badge']}; stored with this page" if answer["badge"] else ""
     kept = answer | {"badge": badge}
     return {field: item for field, item in kept.items() if item is not None or field == "terms"}
 
 
-def key_of(explorer: Explorer, settings: Mapping) -> str:
+def key_of(explorer: Explorer, settings: Mapping[str, Any]) -> str:
     """The key of a setting's answer."""
     items = in_effect(explorer.controls, to_page(dict(settings), explorer))
     return "|".join(str(items[symbol]) for symbol in explorer.controls)
 
 
-def packed(answer: dict) -> dict:
+def packed(answer: Answer) -> Answer:
     """An answer whose timeline has differences in place of numbers, which are shorter."""
     timeline = answer["timeline"]
     if timeline is None:

@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
 
 from every_byte.formula.expressions import Expression
 from every_byte.formula.formula import Formula
 
-from .controls import Control, check_when, is_meant
+from .controls import Control, When
+from .settings import check_when, is_meant
 
 UNNAMED = ""
+Item = TypeVar("Item")
+Stages: TypeAlias = Formula | Mapping[str, Formula]
+Terms: TypeAlias = Mapping[str, int] | Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
@@ -20,9 +25,9 @@ class Limit:
 
     room: str
     reason: str
-    when: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    when: When = field(default_factory=dict)
 
-    def holds(self, letters: Mapping[str, int], names: Mapping) -> bool:
+    def holds(self, letters: Mapping[str, int], names: Mapping[str, Any]) -> bool:
         """Whether the formula holds for these letters and names of options."""
         if not is_meant(self.when, names):
             return True
@@ -32,25 +37,25 @@ class Limit:
             return False
         return True
 
-    def spec(self) -> dict:
+    def spec(self) -> dict[str, Any]:
         """What a page needs to decide it: `size` is none where the formula does not hold."""
         room = Expression(self.room)
         when = {symbol: list(options) for symbol, options in self.when.items()}
         return {"when": when, "letters": list(room.letters), "size": room.tree(), "reason": self.reason}
 
 
-Limits = Mapping[str, Sequence[Limit]]
+Limits: TypeAlias = Mapping[str, Sequence[Limit]]
 
 
 def limits_by_stage(limits: Mapping[str, Limit | Sequence[Limit]] | None) -> Limits:
     """Each stage's limits in a tuple, also where one was given without."""
-    return {stage: (one,) if isinstance(one, Limit) else tuple(one) for stage, one in (limits or {}).items()}
+    return {stage: (given,) if isinstance(given, Limit) else tuple(given) for stage, given in (limits or {}).items()}
 
 
-def reasons_beyond(limits: Limits, letters: Mapping[str, int], names: Mapping) -> dict[str, str]:
+def reasons_beyond(limits: Limits, letters: Mapping[str, int], names: Mapping[str, Any]) -> dict[str, str]:
     """The stages whose formula does not hold, each with the reason of the first of its limits that says so."""
-    found = {stage: [one for one in of if not one.holds(letters, names)] for stage, of in limits.items()}
-    return {stage: broken[0].reason for stage, broken in found.items() if broken}
+    broken = {stage: [limit for limit in of if not limit.holds(letters, names)] for stage, of in limits.items()}
+    return {stage: of_stage[0].reason for stage, of_stage in broken.items() if of_stage}
 
 
 def no_prediction(reasons: Mapping[str, str]) -> list[str]:
@@ -82,29 +87,31 @@ def word(parts: bool) -> str:
     return "part" if parts else "stage"
 
 
-def formulas_by_stage(found) -> dict[str, Formula]:
+def formulas_by_stage(stages: Stages) -> dict[str, Formula]:
     """What `formula(settings)` returned, by stage. Raises ValueError for what is neither a Formula nor stages."""
-    if isinstance(found, Formula):
-        return {UNNAMED: found}
-    if not isinstance(found, Mapping) or not found:
-        raise ValueError(f"formula must return a Formula, or stages as {{name: Formula}}: got {found!r}.")
-    for name, formula in found.items():
+    if isinstance(stages, Formula):
+        return {UNNAMED: stages}
+    if not isinstance(stages, Mapping) or not stages:
+        raise ValueError(f"formula must return a Formula, or stages as {{name: Formula}}: got {stages!r}.")
+    for name, formula in stages.items():
         if not (isinstance(name, str) and name.strip() and isinstance(formula, Formula)):
             raise ValueError(f"a stage needs a name and a Formula: got {{{name!r}: {type(formula).__name__}}}.")
-    return dict(found)
+    return dict(stages)
 
 
-def terms_by_stage(terms: Mapping) -> dict[str, Mapping]:
+def terms_by_stage(terms: Terms) -> dict[str, Mapping[str, int]]:
     """An account's terms by stage. Raises TypeError for terms that stand beside stages."""
-    if not any(isinstance(item, Mapping) for item in terms.values()):
-        return {UNNAMED: terms}
-    for name, item in terms.items():
-        if not isinstance(item, Mapping):
-            raise TypeError(f"terms must be all in stages or none: got terms[{name!r}]={item!r} beside stages.")
-    return dict(terms)
+    stages = {name: item for name, item in terms.items() if isinstance(item, Mapping)}
+    without = {name: item for name, item in terms.items() if not isinstance(item, Mapping)}
+    if not stages:
+        return {UNNAMED: without}
+    if without:
+        name, item = next(iter(without.items()))
+        raise TypeError(f"terms must be all in stages or none: got terms[{name!r}]={item!r} beside stages.")
+    return stages
 
 
-def as_given(stages: dict):
+def as_given(stages: dict[str, Item]) -> Item | dict[str, Item]:
     """The reverse: the content of the one stage without a name, or all stages by name."""
     return stages[UNNAMED] if UNNAMED in stages else stages
 
@@ -121,14 +128,14 @@ def check_same_stages(first: Sequence[str], names: Sequence[str], setting: str, 
         )
 
 
-def check_account(terms: Mapping, names: Sequence[str], word: str) -> None:
+def check_account(terms: Terms, names: Sequence[str], word: str) -> None:
     """Raises ValueError if an account's stages are not those of the formula; their order is free."""
-    found = list(terms_by_stage(terms))
-    if set(found) == set(names):
+    stages = list(terms_by_stage(terms))
+    if set(stages) == set(names):
         return
     shape = "{term: bytes}" if UNNAMED in names else f"{{{word}: {{term: bytes}}}}"
     raise ValueError(
-        f"measure must return an Account of the formula's {word}s: got {_listed(found, word)}, but the formula has "
+        f"measure must return an Account of the formula's {word}s: got {_listed(stages, word)}, but the formula has "
         f"{_listed(names, word)}; pass Account({shape}) with all of them."
     )
 

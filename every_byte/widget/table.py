@@ -1,10 +1,10 @@
 """One setting of an explorer as a plain table, for a notebook that is read with no kernel and for a checked cell."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 
-from every_byte.formula.formula import Formula
+from every_byte.formula.formula import Formula, Term
 from every_byte.tables import html_table, text_table
 from every_byte.units import exact
 
@@ -28,37 +28,36 @@ class SettingTable:
     title: str
     formulas: dict[str, Formula]
     letters: dict[str, int]
-    accounts: dict[str, Mapping[str, Mapping[str, int]]]
+    accounts: Mapping[str, Mapping[str, Mapping[str, int]]]
     said: str
     parts: bool = False
     beyond: tuple[str, ...] = ()
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        rows, sums = [], []
+        rows: list[list[str]] = []
+        sums: list[list[int | None]] = []
         for stage, formula in self.formulas.items():
             of_terms, of_all = self._rows(stage, formula)
-            rows += [*of_terms, _row(*of_all)] if stage == UNNAMED else [_row(*of_all), *of_terms]
-            sums.append(of_all[2:])
+            total = _row(stage or "total", "", *of_all)
+            rows += [*of_terms, total] if stage == UNNAMED else [total, *of_terms]
+            sums.append(of_all)
         if self.parts:
-            rows.append(
-                _row("total", "", *(None if None in column else sum(column) for column in zip(*sums, strict=True)))
-            )
+            rows.append(_row("total", "", *(_sum(column) for column in zip(*sums, strict=True))))
         first = "term" if UNNAMED in self.formulas else f"{word(self.parts)}, term"
         return [first, "formula", "predicted", *(self.accounts or ["accounted"]), "difference"], rows
 
-    def _rows(self, stage: str, formula: Formula) -> tuple[list[list[str]], tuple]:
-        """The rows of its terms, and what a row of all of them says: name, text, predicted and accounted bytes."""
+    def _rows(self, stage: str, formula: Formula) -> tuple[list[list[str]], list[int | None]]:
+        """The rows of its terms, and of all of them together the predicted and the accounted bytes."""
         is_beyond = stage in self.beyond
         predicted = {term.name: None if is_beyond else _bytes(term, self.letters) for term in formula.terms}
         accounted = [account[stage] for account in self.accounts.values()]
         texts = {term.name: str(term.size) for term in formula.terms}
         indent = "" if stage == UNNAMED else _INDENT
-        columns = [predicted, *(accounted or [{}])]
+        columns: list[Mapping[str, int | None]] = [predicted, *(accounted or [{}])]
         names = dict.fromkeys(name for column in columns for name in column)
         rows = [_row(indent + name, texts.get(name, ""), *(column.get(name) for column in columns)) for name in names]
-        all_predicted = None if None in predicted.values() else sum(predicted.values())
-        all_accounted = [sum(terms.values()) for terms in accounted] or [None]
-        return rows, (stage or "total", "", all_predicted, *all_accounted)
+        all_accounted: list[int | None] = [sum(terms.values()) for terms in accounted]
+        return rows, [_sum(predicted.values()), *(all_accounted or [None])]
 
     @property
     def _numbers(self) -> int:
@@ -71,13 +70,24 @@ class SettingTable:
         return f"{html_table(self.title, *self._table(), numbers=self._numbers)}<p>{escape(self.said)}</p>"
 
 
-def _bytes(term, letters: dict[str, int]) -> int | None:
+def _sum(column: Iterable[int | None]) -> int | None:
+    """All of a column; None if one of its numbers is not known."""
+    total = 0
+    for n in column:
+        if n is None:
+            return None
+        total += n
+    return total
+
+
+def _bytes(term: Term, letters: dict[str, int]) -> int | None:
     try:
         return term.size.value(letters)
     except ValueError:
         return None
 
 
-def _row(name: str, text: str, predicted: int | None, *accounted: int | None) -> list[str]:
-    difference = None if predicted is None or accounted[-1] is None else accounted[-1] - predicted
-    return [name, text, *(_UNKNOWN if n is None else exact(n) for n in (predicted, *accounted, difference))]
+def _row(name: str, text: str, *columns: int | None) -> list[str]:
+    predicted, accounted = columns[0], columns[-1]
+    difference = None if predicted is None or accounted is None else accounted - predicted
+    return [name, text, *(_UNKNOWN if n is None else exact(n) for n in (*columns, difference))]

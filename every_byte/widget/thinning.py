@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -13,7 +13,9 @@ DEVIATION = 1 / 2000  # of the range: what is left out lies that near to the lin
 ENOUGH = 4000  # points, evenly among those given, stand for all: a quarter of a pixel of 1000 apart
 
 
-def pieces(x, y, *, most: int = MOST_POINTS) -> list[tuple[list[float], list[float]]]:
+def pieces(
+    x: Sequence[float] | torch.Tensor, y: Sequence[float] | torch.Tensor, *, most: int = MOST_POINTS
+) -> list[tuple[list[float], list[float]]]:
     """The pieces of a curve through dense points, each (list of x, list of y), for `Curve(points=…)`.
 
     x and y are sequences or tensors in the order in which the pen goes; x need not grow, so a curve may fold back. Of
@@ -40,13 +42,13 @@ def pieces(x, y, *, most: int = MOST_POINTS) -> list[tuple[list[float], list[flo
     points, scaled = points[:, looked_at], scaled[:, looked_at]
     kept = {end for pair in ends for end in pair}
     kept.update(itertools.islice(_farthest_first(scaled, ends), most - len(kept)))
-    found = [points[:, [i for i in sorted(kept) if first <= i <= last]] for first, last in ends]
-    return [tuple(piece.unique_consecutive(dim=1).tolist()) for piece in found]
+    drawn = [points[:, [i for i in sorted(kept) if first <= i <= last]] for first, last in ends]
+    return [(xs, ys) for xs, ys in (piece.unique_consecutive(dim=1).tolist() for piece in drawn)]
 
 
 def _farthest_first(points: torch.Tensor, ends: list[tuple[int, int]]) -> Iterator[int]:
     """Indices of the points to keep, the most needed first (Ramer, Douglas and Peucker's way)."""
-    waiting = []
+    waiting: list[tuple[float, int, int, int]] = []
 
     def examine(first: int, last: int) -> None:
         if last - first < 2:

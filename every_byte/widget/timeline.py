@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from every_byte.ledger.levels import levels
 from every_byte.ledger.running import running
@@ -10,6 +11,7 @@ from every_byte.palette import CATEGORIES, assign
 from every_byte.units import exact
 
 MOST_COLUMNS = 240
+Phase: TypeAlias = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Timeline:
     reserved: list[int]
     places: list[int]
     n_events: int
-    phases: list[tuple[str, int, int]]
+    phases: list[Phase]
     peak: int
     peak_is: str = ""
     capacity_bytes: int | None = None
@@ -59,13 +61,13 @@ class Timeline:
         totals = [sum(by_event[i + 1].values()) for i in events]
         chosen = highest_of_each_part(totals, most)
         peak = max(range(len(chosen)), key=lambda column: totals[chosen[column]])
-        found = [by_event[events[i] + 1] for i in chosen]
-        names = [name for name in CATEGORIES if any(name in level for level in found)]
-        names += sorted({name for level in found for name in level} - set(names))
+        at_columns = [by_event[events[i] + 1] for i in chosen]
+        names = [name for name in CATEGORIES if any(name in level for level in at_columns)]
+        names += sorted({name for level in at_columns for name in level} - set(names))
         positions = {position: name for name, position in (named or {}).items()}
         reserved = reserved_after(trace, last)
         return cls(
-            {name: [level.get(name, 0) for level in found] for name in names},
+            {name: [level.get(name, 0) for level in at_columns] for name in names},
             [reserved[events[i]] for i in chosen],
             [i + 1 for i in chosen],
             len(events),
@@ -81,10 +83,10 @@ class Timeline:
         Counts: of several of the other's columns that fall into one of these, the highest: its peak stays exact.
         """
         totals = [sum(numbers) for numbers in zip(*other.columns.values(), strict=True)]
-        found: list[int] = []
+        outline: list[int] = []
         for first, last, of_other in _together(self.phases, other.phases):
-            found += _stretched([totals[i] for i in of_other], last - first + 1)
-        return replace(self, outline=(name, found))
+            outline += _stretched([totals[i] for i in of_other], last - first + 1)
+        return replace(self, outline=(name, outline))
 
     def at(self, column: int) -> dict[str, int]:
         """The bytes of each category there, without those that have none."""
@@ -100,7 +102,7 @@ class Timeline:
         peak = f"The peak of the step, in {self.peak_is or phase}: {exact(sum(ledger.values()))} allocated: {parts}."
         return peak + other
 
-    def spec(self) -> dict:
+    def spec(self) -> dict[str, Any]:
         """What a page needs to draw it."""
         return {
             "columns": self.columns, "reserved": self.reserved, "places": self.places, "n_events": self.n_events,
@@ -124,14 +126,14 @@ def reserved_after(trace: Trace, until: int) -> list[int]:
     return [now.reserved_bytes for _, now in running(trace.events[:until])]
 
 
-def spans(phases: list[str]) -> list[tuple[str, int, int]]:
+def spans(phases: list[str]) -> list[Phase]:
     """(name, first, last) of each run of one name."""
     starts = [i for i in range(len(phases)) if i == 0 or phases[i] != phases[i - 1]]
     stops = [*(start - 1 for start in starts[1:]), len(phases) - 1]
     return [(phases[start], start, stop) for start, stop in zip(starts, stops, strict=True)]
 
 
-def _together(phases: list[tuple], others: list[tuple]) -> Iterator[tuple[int, int, range]]:
+def _together(phases: list[Phase], others: list[Phase]) -> Iterator[tuple[int, int, range]]:
     """(first, last, the other's columns) for each phase; what one of the two lacks goes with the phase before it.
 
     Phases are few and each comes once; where they come more often, all of them are one.

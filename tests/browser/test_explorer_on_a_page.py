@@ -14,10 +14,10 @@ from explorer_page import ExplorerPage
 
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.units import short
-from every_byte.widget.controls import is_meant
 from every_byte.widget.explorer import to_page
 from every_byte.widget.gpus import NO_KERNEL
 from every_byte.widget.pages import key_of
+from every_byte.widget.settings import is_meant
 from every_byte.widget.stages import terms_by_stage
 from tools.chromium import chromium
 from utils.explorers.gallery import GALLERY

@@ -6,7 +6,7 @@ import random
 import pytest
 from bare_page import draw, redraw, settle, state
 
-from every_byte.widget.controls import of_the_account
+from every_byte.widget.settings import of_the_account
 from utils.experiments.gpt_step import GPTStep, predicted
 from utils.explorers.gpt import gpt_explorer
 

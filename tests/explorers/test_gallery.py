@@ -9,9 +9,9 @@ import pytest
 
 from book.extensions.explorers import name_of
 from every_byte.gpu.memory.specs import SPECS
-from every_byte.widget.controls import is_meant
 from every_byte.widget.explorer import to_page
 from every_byte.widget.gpus import for_a_page
+from every_byte.widget.settings import is_meant
 from utils.experiments.checkpointed_step import OPTIMAL
 from utils.explorers.gallery import ALL, GALLERY, Shown, explorer
 

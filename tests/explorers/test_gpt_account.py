@@ -4,7 +4,7 @@ import pytest
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from every_byte.gpu.memory.specs import SPECS, by_version
-from every_byte.widget.controls import of_the_account
+from every_byte.widget.settings import of_the_account
 from utils.explorers import gpt
 
 

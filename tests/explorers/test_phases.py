@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from every_byte.widget.controls import combinations
 from every_byte.widget.gpus import for_a_page
+from every_byte.widget.settings import combinations
 from utils.experiments.first_programs import OPTIMIZERS
 from utils.explorers.phases import account, phases_explorer
 from utils.formulas.phases import FROZEN

@@ -7,7 +7,7 @@ import pytest
 
 from every_byte.gpu.memory.specs import EXPLORED
 from every_byte.units import exact
-from every_byte.widget.controls import of_the_account
+from every_byte.widget.settings import of_the_account
 from utils.experiments.mesh_step import SHAPES, MeshStep
 from utils.experiments.rank_steps import MODELS
 from utils.explorers.ranks import WITH_BFLOAT16, account, ranks_explorer, remark

@@ -4,7 +4,7 @@ import pytest
 
 from every_byte.formula.formula import Formula, Term
 from every_byte.widget import Account, Control, Explorer
-from every_byte.widget.controls import in_effect
+from every_byte.widget.settings import in_effect
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The exercises of chapter 3: each answer is held to a run, on the simulated GPU or on real numbers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import TypeAlias, TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -18,13 +19,25 @@ from utils.models import activations
 from .elementwise import ELEMENTS, INT64, differs, extra_bytes
 from .judge import Verdict, check, check_function, no_names, not_yet, raised, right
 
-BLOCK = {"b": 4, "s": 512, "d": 1024, "a": 16}
+Elementwise: TypeAlias = Callable[[torch.Tensor], torch.Tensor]
+
+
+class _Sizes(TypedDict):
+    """Of a block."""
+
+    b: int
+    s: int
+    d: int
+    a: int
+
+
+BLOCK: _Sizes = {"b": 4, "s": 512, "d": 1024, "a": 16}
 FROZEN = ("up", "down", "both")
 FROZEN_SHAPES = [
     {"bsd": 2 * 4096 * 1024, "frozen": frozen, "ours": ours} for frozen in FROZEN for ours in (False, True)
 ]
-THRIFTY = {"b": 2, "s": 4096, "d": 1024, "a": 8}
-CANDIDATES = {
+THRIFTY: _Sizes = {"b": 2, "s": 4096, "d": 1024, "a": 8}
+CANDIDATES: dict[str, Elementwise] = {
     "exp(x)": torch.exp,
     "sin(x)": torch.sin,
     "x + sin(x)": lambda x: x + torch.sin(x),
@@ -38,9 +51,10 @@ CANDIDATES = {
 def block_by_hand(answer: int | None) -> Verdict:
     """Exercise 1: what BLOCK keeps in float32 with GELU, dropout and explicit attention."""
     b, s, a, bsd = BLOCK["b"], BLOCK["s"], BLOCK["a"], BLOCK["b"] * BLOCK["s"] * BLOCK["d"]
-    how = {"activation": "gelu", "dropout": 0.1, "attention": "explicit", "dtype": torch.float32}
     with SimulatedGPU("a100-80gb") as gpu:
-        truth = block_forward(gpu, **BLOCK, **how).saved_bytes
+        truth = block_forward(
+            gpu, **BLOCK, activation="gelu", dropout=0.1, attention="explicit", dtype=torch.float32
+        ).saved_bytes
     scores = a * b * s**2
     rest = 16 * b * s + s**2
     assert truth == 66 * bsd + 9 * scores + rest
@@ -63,12 +77,12 @@ def block_by_hand(answer: int | None) -> Verdict:
     return check(answer, truth, mistakes)
 
 
-def tell(answer: list[str] | None) -> Verdict:
+def tell(answer: Collection[str] | None) -> Verdict:
     """Exercise 2: which candidates have a derivative that is a function of their output."""
     if (wrong := no_names(answer)) is not None:
         return wrong
     known = {name.replace(" ", ""): name for name in CANDIDATES}
-    named = {known.get(name.replace(" ", ""), name) for name in answer}
+    named = {known.get(name.replace(" ", ""), name) for name in answer or ()}
     if (wrong := no_names(named, CANDIDATES)) is not None:
         return wrong
     folds = {name: widest_fold(function) for name, function in CANDIDATES.items()}
@@ -87,7 +101,7 @@ def tell(answer: list[str] | None) -> Verdict:
 
 def frozen_linears(function: Callable[..., int | None]) -> Verdict:
     """Exercise 3: what an MLP with LeakyReLU keeps in bfloat16 if `up`, `down` or both are frozen."""
-    mistakes = {
+    mistakes: dict[str, Callable[..., int]] = {
         "A Linear keeps its input for the gradient of its own weight; is that wanted here?": lambda bsd, frozen, ours: (
             2 * bsd + (8 if ours else 16) * bsd
         ),
@@ -103,7 +117,7 @@ def frozen_linears(function: Callable[..., int | None]) -> Verdict:
     return check_function(function, _frozen_bytes, FROZEN_SHAPES, mistakes)
 
 
-def asinh_from_output(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdict:
+def asinh_from_output(function: Elementwise | None) -> Verdict:
     """Exercise 4: an asinh that keeps its output and nothing else."""
     return _judge(
         function,
@@ -113,7 +127,7 @@ def asinh_from_output(function: Callable[[torch.Tensor], torch.Tensor] | None) -
     )
 
 
-def square_with_a_byte(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdict:
+def square_with_a_byte(function: Elementwise | None) -> Verdict:
     """Exercise 5: a square that keeps its output and one byte for each element."""
     hints = {
         4: "That is a tensor as large as the input. Which question about x does y leave open, and how many bits "
@@ -124,7 +138,7 @@ def square_with_a_byte(function: Callable[[torch.Tensor], torch.Tensor] | None) 
     return _judge(function, torch.square, 1, hints)
 
 
-def thrifty_block(function: Callable[[torch.Tensor], torch.Tensor] | None) -> Verdict:
+def thrifty_block(function: Elementwise | None) -> Verdict:
     """Exercise 6: softsign of LeakyReLU, in a block that keeps no more than one with ReLU."""
     if not callable(function) or isinstance(function, type):
         return not_yet("pass your function, or the `apply` of your Function.")
@@ -157,7 +171,7 @@ _THRIFTY_HINTS = {  # by the bytes for each element of x above the goal
 class _Act(nn.Module):
     """A reader's function as a module."""
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Elementwise) -> None:
         super().__init__()
         self.function = function
 
@@ -169,19 +183,19 @@ def _softsign_of_leaky(h: torch.Tensor) -> torch.Tensor:
     return F.softsign(F.leaky_relu(h, 0.1))
 
 
-def _changes_its_argument(function: Callable) -> bool:
+def _changes_its_argument(function: Elementwise) -> bool:
     h = torch.tensor([-1.0, 2.0], dtype=torch.float64)
     before = h.clone()
     function(h)
     return not torch.equal(h, before)
 
 
-def _kept_by_block(function: Callable) -> int:
+def _kept_by_block(function: Elementwise) -> int:
     with SimulatedGPU("a100-80gb") as gpu:
         return block_forward(gpu, **THRIFTY, activation=_Act(function), attention="flash").saved_bytes
 
 
-def _judge(function, truth: Callable, bytes_each: int, hints: dict[int, str]) -> Verdict:
+def _judge(function: Elementwise | None, truth: Elementwise, bytes_each: int, hints: dict[int, str]) -> Verdict:
     """Values, gradients and bytes beyond the output of an element-wise function that a reader wrote."""
     if not callable(function) or isinstance(function, type):
         return not_yet("pass the `apply` of your Function, as in the stub.")
@@ -195,7 +209,7 @@ def _judge(function, truth: Callable, bytes_each: int, hints: dict[int, str]) ->
     return right(f"gradcheck agrees, and it keeps its output and {more}.")
 
 
-def _wrong(function: Callable, truth: Callable) -> str:
+def _wrong(function: Elementwise, truth: Elementwise) -> str:
     x = torch.tensor([-3.0, -1.5, -0.25, 0.5, 2.0], dtype=torch.float64, requires_grad=True)
     y, expected = function(x), truth(x)
     if not isinstance(y, torch.Tensor) or y.shape != x.shape:
@@ -212,7 +226,7 @@ def _wrong(function: Callable, truth: Callable) -> str:
     return differs(function, x)
 
 
-def _too_large(function: Callable, bytes_each: int, hints: dict[int, str]) -> str:
+def _too_large(function: Elementwise, bytes_each: int, hints: dict[int, str]) -> str:
     n_bytes = extra_bytes(function)
     if n_bytes == bytes_each * ELEMENTS or 0 < n_bytes < bytes_each * ELEMENTS:
         return ""

@@ -139,8 +139,9 @@ def _wrong_abs(function: Callable[[torch.Tensor], torch.Tensor]) -> str:
     if not torch.equal(y, x.abs()):
         return f"the values are wrong: of -2, 0, 3 it made {y.tolist()}."
     y.sum().backward()
-    if x.grad.tolist() != [-1.0, 0.0, 1.0]:
-        return f"the gradient at -2, 0, 3 is -1, 0, 1 in PyTorch: got {x.grad.tolist()}."
+    gradient = None if x.grad is None else x.grad.tolist()
+    if gradient != [-1.0, 0.0, 1.0]:
+        return f"the gradient at -2, 0, 3 is -1, 0, 1 in PyTorch: got {gradient}."
     drawn = torch.tensor([-1.5, -0.3, 0.2, 4.0], dtype=torch.float64, requires_grad=True)
     return differs(function, drawn)
 

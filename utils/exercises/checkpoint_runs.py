@@ -4,7 +4,8 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -13,11 +14,13 @@ from every_byte.gpu.simulated import SimulatedGPU
 from utils.contexts import SavedTensorContext
 from utils.experiments.checkpointed_runs import in_regions, step_flops, trains
 from utils.experiments.readings import requested
-from utils.layers import Block
+from utils.layers import Block, Run
 from utils.models.checkpointing import checkpoint
 from utils.models.gpt import letters
 from utils.models.regions import region_lengths
 
+Layer: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor | None]  # as `moody_layer`
+Loss: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor | None]  # as `plain_loss`
 N_SMALL = 101  # positions, a prime: no number of pieces below it makes them equal
 SMALL_CARD, N_SEQUENCES, FEWEST_AT_ONCE = "rtx3090-24gb", 24, 12
 """Where the run of exercise 6 must fit, the sequences of its step, and how many it must take at once."""
@@ -29,7 +32,8 @@ LOSS = {"n": 12 * 1024, "d": 768, "V": 50304}
 def freed_bytes(b: int, s: int, d: int, a: int) -> int:
     """How much less is held after forward if a block under autocast, with flash attention, is a checkpoint."""
     held = []
-    for run in (lambda block, x: block(x), checkpoint):
+    runs: tuple[Run, ...] = (lambda block, x: block(x), checkpoint)
+    for run in runs:
         with SimulatedGPU("a100-80gb") as gpu:
             block = Block(d, a, "gelu", device=gpu.device, bias=False)
             x = torch.empty(b, s, d, device=gpu.device, requires_grad=True)
@@ -41,7 +45,7 @@ def freed_bytes(b: int, s: int, d: int, a: int) -> int:
     return held[0] - held[1]
 
 
-def moody_layer(x, weight, mean):
+def moody_layer(x: torch.Tensor, weight: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
     """A layer that keeps a running mean of what it makes, and that is loud or soft by chance."""
     h = torch.tanh(x @ weight)
     with torch.no_grad():
@@ -61,7 +65,7 @@ class Trained:
     draws: tuple[float, float]
 
 
-def train_moody(function: Callable, seed: int) -> Trained | None:
+def train_moody(function: Layer, seed: int) -> Trained | None:
     """A step through a layer such as `moody_layer` on small real tensors; None if it returns None."""
     with _seeded(seed):
         x, weight, mean = _moody_arguments(seed)
@@ -74,7 +78,7 @@ def train_moody(function: Callable, seed: int) -> Trained | None:
         return Trained(y.detach(), gradients, after_forward, float(mean), (draw, random.random()))
 
 
-def kept_by(function: Callable) -> int:
+def kept_by(function: Layer) -> int:
     """The bytes that a layer such as `moody_layer` keeps for backward, beside its arguments."""
     arguments = _moody_arguments(0)
     with _seeded(0), SavedTensorContext(arguments) as saved:
@@ -105,13 +109,13 @@ def plain_loss(x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> 
     return F.cross_entropy(x @ weight.T, targets)
 
 
-def small_loss(function: Callable) -> tuple[torch.Tensor | None, ...]:
-    """A loss such as `plain_loss` on small real tensors: its value and its gradients of x and weight."""
+def small_loss(function: Loss) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None] | None:
+    """A loss such as `plain_loss` on small real tensors: its value and its gradients of x and weight; None if none."""
     generator = torch.Generator().manual_seed(0)
     x, weight = _leaf(generator, N_SMALL, 5), _leaf(generator, 11, 5)
     loss = function(x, weight, torch.arange(N_SMALL) % 11)
     if loss is None:
-        return (None,)
+        return None
     loss.backward()
     return loss.detach(), x.grad, weight.grad
 
@@ -119,12 +123,15 @@ def small_loss(function: Callable) -> tuple[torch.Tensor | None, ...]:
 def means_of_means() -> Iterator[torch.Tensor]:
     """What `small_loss` is if the means of pieces are averaged, for each number of pieces."""
     for n in range(2, N_SMALL):
-        yield small_loss(lambda *given, n=n: _mean_of_means(n, *given))[0]
+        if (small := small_loss(partial(_mean_of_means, n))) is not None:
+            yield small[0]
 
 
 def _mean_of_means(n: int, x: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     pieces = list(zip(x.chunk(n), targets.chunk(n), strict=True))
-    return sum(plain_loss(x, weight, targets) for x, targets in pieces) / len(pieces)
+    total: Any = sum(plain_loss(x, weight, targets) for x, targets in pieces)  # a tensor, since there are pieces
+    mean: torch.Tensor = total / len(pieces)
+    return mean
 
 
 @dataclass(frozen=True)
@@ -135,7 +142,7 @@ class Step:
     peak_bytes: int
 
 
-def large_loss(function: Callable) -> Step:
+def large_loss(function: Loss) -> Step:
     """A step through a loss such as `plain_loss` at the sizes of LOSS."""
     with SimulatedGPU("a100-80gb") as gpu:
         x, weight = (torch.empty(LOSS[n], LOSS["d"], device=gpu.device, requires_grad=True) for n in "nV")
@@ -143,6 +150,7 @@ def large_loss(function: Callable) -> Step:
         gpu.load_libraries()
         before_bytes = requested(gpu)
         loss = function(x, weight, targets)
+        assert loss is not None
         held_bytes = requested(gpu) - before_bytes
         loss.backward()
         return Step(held_bytes, requested(gpu, "peak") - before_bytes)
@@ -171,9 +179,9 @@ def fit(b: int, micro_batches: int, regions: str, k: int | None = None) -> Fit:
         raise ValueError(f"each region must lie in one block, for its FLOPs: got {given}; try 'every k-th block'.")
     name, share = (regions, 1.0) if k is None else ("every block", len(lengths) / L)
     more = step_flops(name, kind="explicit") / step_flops("none", kind="explicit") - 1
-    how = {"kind": "explicit", "micro_batches": micro_batches}
-    run = in_regions(regions, k, b=b, **how)
-    return Fit(trains(SMALL_CARD, regions, k=k, b=b, **how), run.peak_bytes, share * more)
+    run = in_regions(regions, k, b=b, kind="explicit", micro_batches=micro_batches)
+    is_enough = trains(SMALL_CARD, regions, k=k, b=b, kind="explicit", micro_batches=micro_batches)
+    return Fit(is_enough, run.peak_bytes, share * more)
 
 
 def _leaf(generator: torch.Generator, *shape: int) -> torch.Tensor:

@@ -3,18 +3,22 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from itertools import product
+from typing import Any
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.units import exact
+from utils.experiments.recomputation import equal
 
 from .checkpoint_runs import (
     FEWEST_AT_ONCE,
     N_SEQUENCES,
     N_SMALL,
     SMALL_CARD,
+    Layer,
+    Loss,
     Trained,
     fit,
     freed_bytes,
@@ -51,7 +55,7 @@ MOST_FLOPS = 0.03
 """What the run of exercise 6 may compute again, as a share of the step."""
 _WITH_FLOPS = ("none", "every block", "every k-th block", "attention only")
 
-_OMISSIONS = {
+_OMISSIONS: dict[str, Callable[[int, int, int, int], int]] = {
     "The input stays: a checkpoint keeps it.": lambda b, s, d, a: -4 * b * s * d,
     "What stays is the residual stream: how many bytes has an element of it under autocast?": lambda b, s, d, a: (
         -2 * b * s * d
@@ -77,7 +81,9 @@ _OMITTED = (
 def freed(function: Callable[..., int | None]) -> Verdict:
     """Exercise 1: by how much less a block under autocast with flash attention holds if it is a checkpoint."""
 
-    mistakes = {_hint(some): partial(_freed_less, some) for some in product(*_OMITTED) if any(some)}
+    mistakes: dict[str, Callable[..., int]] = {
+        _hint(some): partial(_freed_less, some) for some in product(*_OMITTED) if any(some)
+    }
     mistakes |= {
         "The multiples of bsd are right; what is smaller is missing.": lambda b, s, d, a: 32 * b * s * d,
         "That is what stays.": lambda b, s, d, a: 4 * b * s * d,
@@ -104,16 +110,16 @@ def keeps_attention(policy: Callable[..., CheckpointPolicy | None]) -> Verdict:
     """Exercise 2: a policy that keeps attention and nothing else, whichever kernel runs it."""
     if (wrong := no_function(policy)) is not None:
         return wrong
-    found = []
+    runs = []
     for gpu_name, dtype in ATTENTION_RUNS:
         asked = Asked(policy)
         try:
-            found.append(with_attention(gpu_name, dtype, asked.contexts))
+            runs.append(with_attention(gpu_name, dtype, asked.contexts))
         except Exception as error:
             return NO_ANSWER if asked.gave_none else not_yet(raised(error, "your policy"))
-        if found[-1] != attention_kept(gpu_name, dtype):
-            return not_yet(f"on {gpu_name} in {str(dtype).removeprefix('torch.')} {asked.complaint(found[-1])}")
-    held = ", ".join(exact(one.held_bytes) for one in found)
+        if runs[-1] != attention_kept(gpu_name, dtype):
+            return not_yet(f"on {gpu_name} in {str(dtype).removeprefix('torch.')} {asked.complaint(runs[-1])}")
+    held = ", ".join(exact(run.held_bytes) for run in runs)
     return right(f"three kernels, and what they made is held and nothing else: {held}.")
 
 
@@ -121,26 +127,27 @@ def within_budget(answer: Collection[str] | None) -> Verdict:
     """Exercise 3: which of `calls` to keep in BUDGET_BYTES, so that the fewest FLOPs run again."""
     if (wrong := no_names(answer, calls())) is not None:
         return wrong
-    found, least = kept(frozenset(answer)), kept(best()).flops
-    if (over := found.held_bytes - BUDGET_BYTES) > 0:
-        return not_yet(f"they hold {exact(found.held_bytes)}, {exact(over)} too many.")
-    if found.flops > least:
-        more = f"{100 * (found.flops / least - 1):.1f} % more than need be"
-        hint = " You took the most FLOPs a byte first: what room is left then?" if set(answer) == greedy() else ""
-        return not_yet(f"they fit, and {found.flops:,d} FLOPs run again, {more}.{hint}")
+    names = frozenset(answer or ())
+    chosen, least = kept(names), kept(best()).flops
+    if (over := chosen.held_bytes - BUDGET_BYTES) > 0:
+        return not_yet(f"they hold {exact(chosen.held_bytes)}, {exact(over)} too many.")
+    if chosen.flops > least:
+        more = f"{100 * (chosen.flops / least - 1):.1f} % more than need be"
+        hint = " You took the most FLOPs a byte first: what room is left then?" if names == greedy() else ""
+        return not_yet(f"they fit, and {chosen.flops:,d} FLOPs run again, {more}.{hint}")
     return right(f"{least:,d} FLOPs run again; with the most FLOPs a byte first it would be {kept(greedy()).flops:,d}.")
 
 
-def mended(function: Callable[..., torch.Tensor | None]) -> Verdict:
+def mended(function: Layer) -> Verdict:
     """Exercise 4: `moody_layer` as a checkpoint that has the same effects as the layer itself."""
     if (wrong := no_function(function)) is not None:
         return wrong
     try:
         for seed in SEEDS:
-            found = train_moody(function, seed)
-            if found is None:
+            trained, true = train_moody(function, seed), train_moody(moody_layer, seed)
+            if trained is None or true is None:
                 return NO_ANSWER
-            if complaint := _differs(found, train_moody(moody_layer, seed)):
+            if complaint := _differs(trained, true):
                 return not_yet(complaint)
         kept_bytes = kept_by(function)
     except Exception as error:
@@ -161,35 +168,38 @@ def _differs(found: Trained, true: Trained) -> str:
         return f"after forward the mean is {found.mean_after_forward:.4f}: the layer has {true.mean_after_forward:.4f}."
     if found.mean_after_backward != true.mean_after_backward:
         return "backward moves the running mean a second time."
-    for name, gradient in true.gradients.items():
-        if found.gradients[name] is None:
+    for name, gradient in found.gradients.items():
+        if gradient is None:
             return f"{name} gets no gradient."
-        if not torch.equal(found.gradients[name], gradient):
+        if not equal([gradient], [true.gradients[name]]):
             return f"the gradient of {name} is wrong: what does the function draw when it runs again?"
     if found.draws[1] != true.draws[1]:
         return "the gradients are right, but backward draws random numbers: whoever draws next gets others."
     return ""
 
 
-def loss_in_pieces(function: Callable[..., torch.Tensor | None]) -> Verdict:
+def loss_in_pieces(function: Loss) -> Verdict:
     """Exercise 5: the head and the loss of a GPT without all logits being there at once."""
     if (wrong := no_function(function)) is not None:
         return wrong
     try:
-        value, *gradients = small_loss(function)
-        if value is None:
+        small = small_loss(function)
+        if small is None:
             return NO_ANSWER
+        value, *gradients = small
         complaint = _wrong_loss(value, gradients) or _too_high(function)
     except Exception as error:
         complaint = raised(error)
     if complaint:
         return not_yet(complaint)
-    peaks = (exact(large_loss(one).peak_bytes) for one in (function, plain_loss))
+    peaks = (exact(large_loss(loss).peak_bytes) for loss in (function, plain_loss))
     return right("the peak is {} instead of {}, gradients included.".format(*peaks))
 
 
 def _wrong_loss(value: torch.Tensor, gradients: Iterable[torch.Tensor | None]) -> str:
-    true, *true_gradients = small_loss(plain_loss)
+    plain = small_loss(plain_loss)
+    assert plain is not None
+    true, *true_gradients = plain
     if not torch.allclose(value, true):
         if any(torch.allclose(value, other) for other in means_of_means()):
             return f"{N_SMALL} positions do not come in equal pieces: a mean of means weighs a short piece's more."
@@ -197,12 +207,12 @@ def _wrong_loss(value: torch.Tensor, gradients: Iterable[torch.Tensor | None]) -
     for name, gradient, true_gradient in zip(("x", "weight"), gradients, true_gradients, strict=True):
         if gradient is None:
             return f"the value is right, and {name} gets no gradient."
-        if not torch.allclose(gradient, true_gradient):
+        if true_gradient is None or not torch.allclose(gradient, true_gradient):
             return f"the value is right, the gradient of {name} is not."
     return ""
 
 
-def _too_high(function: Callable) -> str:
+def _too_high(function: Loss) -> str:
     step, whole = large_loss(function), large_loss(plain_loss)
     limit_bytes = whole.peak_bytes // LARGEST_SHARE
     if step.peak_bytes <= limit_bytes:
@@ -213,24 +223,24 @@ def _too_high(function: Callable) -> str:
     return f"{said} Little is held when backward begins; what is there when a piece has run again?"
 
 
-def fits(settings: Mapping[str, object] | None) -> Verdict:
+def fits(settings: Mapping[str, Any] | None) -> Verdict:
     """Exercise 6: GPT-2 small with explicit attention on SMALL_CARD, N_SEQUENCES a step, few FLOPs run again."""
     if settings is None:
         return NO_ANSWER
     if complaint := _wrong_settings(settings):
         return not_yet(complaint)
     try:
-        found = fit(**settings)
+        run = fit(**settings)
     except (TypeError, ValueError) as error:
         return not_yet(raised(error, "the run"))
     room_bytes = find_spec(SMALL_CARD).allocator_bytes
-    peak = f"its peak is {exact(found.peak_bytes)}"
-    if not found.fits:
-        over = found.peak_bytes - room_bytes
+    peak = f"its peak is {exact(run.peak_bytes)}"
+    if not run.fits:
+        over = run.peak_bytes - room_bytes
         why = f"{exact(over)} more than" if over > 0 else "and with what segments waste it is too much for"
         return not_yet(f"torch.OutOfMemoryError: {peak}, {why} the {exact(room_bytes)} of {SMALL_CARD}.")
-    said = f"{peak}, and {found.more_flops:.1%} more FLOPs"
-    if found.more_flops > MOST_FLOPS:
+    said = f"{peak}, and {run.more_flops:.1%} more FLOPs"
+    if run.more_flops > MOST_FLOPS:
         return not_yet(f"it fits, {said}; {MOST_FLOPS:.0%} may be added. What has most bytes for its FLOPs?")
     return right(f"{said}.")
 

@@ -4,12 +4,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any, TypedDict
 
 import torch
 from torch import nn
 
 from every_byte.gpu.memory.out_of_memory import two_decimals
 from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from every_byte.remedies.losses import half_logits, recomputed_chunks, whole_logits
@@ -72,26 +74,26 @@ def _refusals() -> dict[str, _Refusal]:
     return dict(zip("ABCD", (_refused(program, cause) for cause, program in tried.items()), strict=True))
 
 
-def _beside_another(gpu) -> list[torch.Tensor]:
+def _beside_another(gpu: GPU) -> list[torch.Tensor]:
     return [tensor_of(gpu, 250 * MiB) for _ in range(36)] + [tensor_of(gpu, 2 * GiB)]
 
 
-def _in_pieces(gpu) -> list[torch.Tensor]:
+def _in_pieces(gpu: GPU) -> list[torch.Tensor]:
     tensor_of(gpu, 20 * GiB)  # it goes at once; its segment is cut up for what comes
     pieces = [tensor_of(gpu, 512 * MiB) for _ in range(40)]
     del pieces[::2]
     return [*pieces, tensor_of(gpu, 4 * GiB)]
 
 
-def _too_much(gpu) -> list[torch.Tensor]:
+def _too_much(gpu: GPU) -> list[torch.Tensor]:
     return [tensor_of(gpu, 250 * MiB) for _ in range(8)] + [tensor_of(gpu, 2 * 32 * 32_768**2)]
 
 
-def _full(gpu) -> list[torch.Tensor]:
+def _full(gpu: GPU) -> list[torch.Tensor]:
     return [tensor_of(gpu, 250 * MiB) for _ in range(95)]
 
 
-def _refused(program: Callable, cause: str) -> _Refusal:
+def _refused(program: Callable[[GPU], list[torch.Tensor]], cause: str) -> _Refusal:
     """What a program is told that cannot have what it asks for."""
     taken_bytes = _CARD.context_bytes + (_OTHER_BYTES if cause == "another process" else 0)
     with SimulatedGPU(replace(_CARD, context_bytes=taken_bytes), cuda=True) as gpu:
@@ -99,7 +101,9 @@ def _refused(program: Callable, cause: str) -> _Refusal:
             program(gpu)
         except torch.OutOfMemoryError as error:
             text = str(error).partition(" This GPU is simulated")[0]
-    return _Refusal(text, **_NUMBERS.search(text).groupdict(), outside=two_decimals(taken_bytes))
+    numbers = _NUMBERS.search(text)
+    assert numbers is not None
+    return _Refusal(text, **numbers.groupdict(), outside=two_decimals(taken_bytes))
 
 
 def read_message(answer: Mapping[str, str] | None) -> Verdict:
@@ -186,12 +190,13 @@ def _logits_at_peak(loss: str, T: int, V: int, rows: int) -> int:
     """The most bytes at once in tensors of V numbers a row, in a simulated loss and its backward."""
     losses = {"whole": whole_logits, "half": half_logits, "chunks": recomputed_chunks(rows)}
     with SimulatedGPU("a100-80gb") as gpu:
-        factory = {"device": gpu.device, "dtype": torch.bfloat16}
+        factory: dict[str, Any] = {"device": gpu.device, "dtype": torch.bfloat16}
         head = nn.Linear(_WIDTH, V, bias=False, **factory)
         h = torch.empty(1, T, _WIDTH, requires_grad=True, **factory)
         result = losses[loss](h, head, torch.zeros(1, T, dtype=torch.int64, device=gpu.device))[-1]
         result.backward()
-    live, most = {}, 0
+    most = 0
+    live: dict[int, int] = {}
     for event in gpu.trace:
         if event.action == "alloc" and not event.n_bytes % V and event.n_bytes != head.weight.nbytes:
             live[event.allocation] = event.n_bytes
@@ -201,9 +206,19 @@ def _logits_at_peak(loss: str, T: int, V: int, rows: int) -> int:
     return most
 
 
-LEAK = {"module": "blocks.2.mlp.down", "b": 2, "s": 512}
-_WATCHED = {"vocabulary_size": 32_000, "context_length": 512, "d_model": 1024, "n_layers": 4, "n_heads": 16,
-            "n_kv_heads": 4, "d_mlp": 2816}  # fmt: skip
+class _Leak(TypedDict):
+    """The module whose results stay, and the batch."""
+
+    module: str
+    b: int
+    s: int
+
+
+LEAK: _Leak = {"module": "blocks.2.mlp.down", "b": 2, "s": 512}
+_WATCHED: dict[str, Any] = {
+    "vocabulary_size": 32_000, "context_length": 512, "d_model": 1024, "n_layers": 4, "n_heads": 16,
+    "n_kv_heads": 4, "d_mlp": 2816,
+}  # fmt: skip
 _STEPS = (2, 5)
 
 
@@ -214,9 +229,9 @@ def two_ledgers() -> tuple[Ledger, Ledger]:
 
 @cache
 def _two_ledgers() -> tuple[Ledger, Ledger]:
-    kept = []
+    kept: list[torch.Tensor] = []
 
-    def watched(gpu) -> nn.Module:
+    def watched(gpu: GPU) -> nn.Module:
         model = Llama(**_WATCHED, device=gpu.device, dtype=torch.bfloat16)
         model.get_submodule(LEAK["module"]).register_forward_hook(lambda _, __, output: kept.append(output))
         model.register_forward_hook(lambda _, __, outputs: kept.append(outputs[-1]))
@@ -224,9 +239,10 @@ def _two_ledgers() -> tuple[Ledger, Ledger]:
 
     how = StepSettings(keep_outputs=False)
     with SimulatedGPU("a100-80gb") as gpu:
-        batch = {"b": LEAK["b"], "s": LEAK["s"], "V": _WATCHED["vocabulary_size"]}
-        train_steps(gpu, lambda: watched(gpu), lambda: random_tokens(gpu, **batch), how, n_steps=max(_STEPS))
-        return tuple(Ledger.at(gpu.trace, f"step {step} zero_grad") for step in _STEPS)
+        b, s, V = LEAK["b"], LEAK["s"], _WATCHED["vocabulary_size"]
+        train_steps(gpu, lambda: watched(gpu), lambda: random_tokens(gpu, b=b, s=s, V=V), how, n_steps=max(_STEPS))
+        early, late = (Ledger.at(gpu.trace, f"step {step} zero_grad") for step in _STEPS)
+        return early, late
 
 
 def leak(answer: tuple[str, int] | None) -> Verdict:

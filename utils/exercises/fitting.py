@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -12,19 +13,20 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.units import exact
 from utils.experiments.gpt_article import gpt_steps, step_peak
 from utils.experiments.training import StepSettings
-from utils.formulas.gpt import GPTSettings, held_in_loss
+from utils.formulas.gpt import held_in_loss
+from utils.formulas.settings import GPTSettings
 from utils.models.gpt import letters
 
 from .judge import NO_ANSWER, Verdict, not_yet, right
 
 SMALL_CARD = "t4-16gb"
-DIES = {"b": 12, "attention": "explicit", "keeps_logits": True, "set_to_none": False}
+DIES: dict[str, Any] = {"b": 12, "attention": "explicit", "keeps_logits": True, "set_to_none": False}
 """Settings with which GPT-2 medium does not train on a T4."""
-BEST = {"attention": "fused", "keeps_logits": False, "set_to_none": True}
+BEST: dict[str, Any] = {"attention": "fused", "keeps_logits": False, "set_to_none": True}
 SCALER_BYTES = 4 * 4  # its scale and count, the scaled loss and that one's gradient
 
 
-def fits_on_a_t4(settings: Mapping[str, object] | None) -> Verdict:
+def fits_on_a_t4(settings: Mapping[str, Any] | None) -> Verdict:
     """Exercise 3: settings, those of DIES, with which three steps of GPT-2 medium run on a 16 GB T4, and most of b."""
     if settings is None:
         return NO_ANSWER
@@ -80,8 +82,9 @@ def _on_a_t4(b: int, attention: str, keeps_logits: bool, set_to_none: bool) -> _
             gpt_steps(gpu, "gpt2-medium", b=b, kind=kind, settings=how, n_steps=3)
     except torch.OutOfMemoryError as error:
         step = 1 + sum(event.name.endswith("zero_grad") for event in gpu.trace if event.action == "mark")
-        operation, asked = re.search(r"(?:aten::)?(\S+) asked for ([\d,]+)", str(error)).groups()
-        return _Run(f"step {step} dies in {gpu.trace.events[-1].phase}: {operation} asks for {asked} bytes.")
+        asks = re.search(r"(?:aten::)?(\S+) asked for ([\d,]+)", str(error))
+        assert asks is not None
+        return _Run(f"step {step} dies in {gpu.trace.events[-1].phase}: {asks[1]} asks for {asks[2]} bytes.")
     return _Run(peak_bytes=max(step_peak(gpu.trace, step).requested_bytes for step in (1, 2, 3)))
 
 

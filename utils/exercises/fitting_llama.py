@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact, short
@@ -14,16 +15,16 @@ from utils.experiments.step_run import StepRun
 from .judge import NO_ANSWER, Verdict, not_yet, raised, right
 
 GIVEN = LlamaStep(model="llama-3-8b", b=1, s=8192, precision="bfloat16", gpu="rtx3090-24gb")
-DIES = {
+DIES: dict[str, Any] = {
     "loss": "all logits", "is_checkpointed": False, "optimizer": "AdamW, fused", "steps_in_backward": False,
     "rank": 0, "offload": "nothing",
 }  # fmt: skip
 """Settings with which that step does not fit."""
 _MOST_RANK = 256
-_LEANER = {"loss": "chunks, fused", "is_checkpointed": False, "offload": "nothing"}
+_LEANER: dict[str, Any] = {"loss": "chunks, fused", "is_checkpointed": False, "offload": "nothing"}
 
 
-def fits_on_24_gb(settings: Mapping[str, object] | None) -> Verdict:
+def fits_on_24_gb(settings: Mapping[str, Any] | None) -> Verdict:
     """Exercise 5: settings, those of DIES, with which Llama 3 8B trains on 8,192 tokens and a 24 GB card."""
     if settings is None:
         return NO_ANSWER
@@ -33,10 +34,10 @@ def fits_on_24_gb(settings: Mapping[str, object] | None) -> Verdict:
         step = replace(GIVEN, **settings)
     except ValueError as error:
         return not_yet(raised(error, "the step"))
-    found = _tried(step)
-    if not found.fits:
-        return not_yet(f"memory runs out in {found.fails_in}, {exact(-found.margin_bytes)} short. {found.peak}")
-    said = f"it fits with {exact(found.margin_bytes)} to spare. {found.peak}"
+    tried = _tried(step)
+    if not tried.fits:
+        return not_yet(f"memory runs out in {tried.fails_in}, {exact(-tried.margin_bytes)} short. {tried.peak}")
+    said = f"it fits with {exact(tried.margin_bytes)} to spare. {tried.peak}"
     costs = cost(step)
     if step.rank:
         return not_yet(
@@ -87,8 +88,9 @@ def _has_room(step: LlamaStep) -> bool:
 @cache
 def _tried(step: LlamaStep) -> _Tried:
     run = run_of(step)
-    found = run.fit()
-    return _Tried(found.margin_bytes, found.fails_in, _peak_of(run))
+    fit = run.fit()
+    assert fit is not None  # it is simulated
+    return _Tried(fit.margin_bytes, fit.fails_in, _peak_of(run))
 
 
 def _peak_of(run: StepRun) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from every_byte.units import exact
 
@@ -62,7 +63,7 @@ def check_function(
     `mistakes` maps a hint to a function that makes the mistake: it is given where the answers agree with that one.
     """
 
-    def judge(answer: object, **setting) -> Verdict:
+    def judge(answer: object, **setting: Any) -> Verdict:
         known = {mistaken(**setting): hint for hint, mistaken in (mistakes or {}).items()}
         return check(answer, truth(**setting), known)
 
@@ -107,8 +108,11 @@ def no_names(answer: object, known: Collection[str] = ()) -> Verdict | None:
     """What is said where an answer is to be a list of names, and is none, or has one that is not known; else None."""
     if answer is None:
         return NO_ANSWER
-    is_list = isinstance(answer, Collection) and not isinstance(answer, str)
-    if not is_list or not all(isinstance(name, str) for name in answer):
+    if (
+        isinstance(answer, str)
+        or not isinstance(answer, Collection)
+        or not all(isinstance(name, str) for name in answer)
+    ):
         return not_yet(f"the answer is a list of names: got {answer!r}.")
     if unknown := [name for name in answer if known and name not in known]:
         return not_yet(f"{unknown[0]!r} is none of {'; '.join(known)}.")

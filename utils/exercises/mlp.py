@@ -1,7 +1,7 @@
 """The exercises of chapter 2: each answer is held to runs on the simulated GPU and to closed forms."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from utils.layers import MLP
 
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, raised, right
 
+Forward: TypeAlias = Callable[[nn.Linear, nn.Linear, torch.Tensor, list[torch.Tensor]], torch.Tensor | None]
 PACKED_SHAPES = (
     {"b": 2, "s": 4096, "d": 1024, "e": 2},
     {"b": 1, "s": 3, "d": 5, "e": 2},
@@ -97,7 +98,7 @@ def gated(function: Callable[..., int | None]) -> Verdict:
     return check_function(function, lambda **shape: sum(_storages(gated_rows(**shape))), GATED_SHAPES, mistakes)
 
 
-def mended_forward(function: Callable[..., torch.Tensor | None]) -> Verdict:
+def mended_forward(function: Forward) -> Verdict:
     """Exercise 5: up, ReLU, dropout and down with 14 bsd bytes kept, the mean of the hidden numbers in a log."""
     wrong = _wrong_forward(function)
     if wrong is not None:
@@ -141,13 +142,14 @@ class _Left(NamedTuple):
     held_bytes: int
 
 
-def _left_by(function: Callable) -> _Left:
+def _left_by(function: Forward) -> _Left:
     with SimulatedGPU("a100-80gb") as gpu:
         mlp = MLP(1024, "relu", device=gpu.device, dtype=torch.bfloat16)
         x = torch.empty(2, 4096, 1024, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
-        log = []
+        log: list[torch.Tensor] = []
         with AllocatedMemContext(gpu) as mem, SavedTensorContext(mlp.parameters()) as saved:
             y = function(mlp.up, mlp.down, x, log)
+        assert y is not None
         held_bytes = mem.delta["current"] + x.nbytes - y.nbytes - 512 * (log[0].numel() == 1)
         return _Left(saved.rows(y), saved.saved_tensor_mem, held_bytes)
 
@@ -173,10 +175,12 @@ def _where_bytes_go(rows: list[SavedTensor], goal_bytes: int) -> str:
     return "Autograd keeps no more than it has to: what else refers to a tensor of the forward pass?"
 
 
-def _wrong_forward(function: Callable) -> Verdict | None:
+def _wrong_forward(function: Forward) -> Verdict | None:
     """What is wrong with the function's values, gradients or log, found on the CPU; None if they are right."""
     torch.manual_seed(0)
-    mlp, inputs, log = MLP(16, "relu"), [], []
+    mlp = MLP(16, "relu")
+    inputs: list[torch.Tensor] = []
+    log: list[torch.Tensor] = []
     x = torch.randn(64, 16, requires_grad=True)
     mlp.down.register_forward_pre_hook(lambda module, args: inputs.append(args[0]))
     try:
@@ -209,8 +213,8 @@ def _wrong_gradients(y: torch.Tensor, mlp: MLP, x: torch.Tensor, expected: torch
     wanted = {"x": x, **dict(mlp.named_parameters())}
     direction = torch.randn_like(expected)
     right_ones = torch.autograd.grad(expected, list(wanted.values()), direction)
-    found = torch.autograd.grad(y, list(wanted.values()), direction, allow_unused=True)
-    for name, gradient, right_one in zip(wanted, found, right_ones, strict=True):
+    gradients = torch.autograd.grad(y, list(wanted.values()), direction, allow_unused=True)
+    for name, gradient, right_one in zip(wanted, gradients, right_ones, strict=True):
         if gradient is None or not torch.allclose(gradient, right_one, rtol=1e-3, atol=1e-4):
             return not_yet(f"the values are right, but the gradient of {name} is not.")
     return None

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,14 +15,15 @@ from every_byte.units import exact
 from utils.contexts import SavedTensorContext
 from utils.experiments.gpt_article import gpt_steps, requested_at_peak, step_peak
 from utils.experiments.training import StepSettings
-from utils.formulas.gpt import GPTSettings, held_in_loss
+from utils.formulas.gpt import held_in_loss
+from utils.formulas.settings import GPTSettings
 from utils.models.gpt import letters
 
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, right
 
 DROPPED = StepSettings(autocast=torch.bfloat16, keep_outputs=False)
 BASE = GPTSettings("autocast", "explicit", holds_gradients=True)
-CHANGES = {
+CHANGES: dict[str, dict[str, Any]] = {
     "flash attention": {"attention": "flash"},
     "pure bfloat16": {"precision": "bfloat16"},
     "logits let go": {"holds_logits": False},
@@ -98,10 +100,10 @@ def saves_most(answer: tuple[str, str] | None) -> Verdict:
         return not_yet(f"the answer is two names of {names}: first for s = 4096, then for s = 256; got {answer!r}.")
     for name, shape in zip(answer, (LONG, SHORT), strict=True):
         saved = _saved(shape)
-        if name != max(saved, key=saved.get):
+        if name != max(saved, key=saved.__getitem__):
             return not_yet(f"at s = {shape['s']}, {name!r} saves {exact(saved[name])}, and another change saves more.")
-    saved = ", ".join(f"{exact(_saved(shape)[name])}" for name, shape in zip(answer, (LONG, SHORT), strict=True))
-    return right(f"they save {saved}.")
+    each = ", ".join(f"{exact(_saved(shape)[name])}" for name, shape in zip(answer, (LONG, SHORT), strict=True))
+    return right(f"they save {each}.")
 
 
 def _saved(shape: dict[str, int]) -> dict[str, int]:
@@ -114,11 +116,13 @@ def _saved(shape: dict[str, int]) -> dict[str, int]:
 class _Monitored(nn.Module):
     """A model that a colleague has put into a module, perhaps to watch it."""
 
-    def __init__(self, model: nn.Module, watches: bool):
+    def __init__(self, model: nn.Module, watches: bool) -> None:
         super().__init__()
-        self.model, self.watches, self.last_logits = model, watches, None
+        self.model, self.watches = model, watches
+        self.last_logits: torch.Tensor | None = None
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor
         logits, loss = self.model(tokens, targets)
         if self.watches:
             self.last_logits = logits
@@ -130,9 +134,10 @@ def two_ledgers() -> tuple[Ledger, Ledger]:
     ledgers = []
     for watches in (False, True):
         with SimulatedGPU("a100-80gb") as gpu:
-            gpt_steps(gpu, kind="sdpa", settings=DROPPED, wrap=lambda model, w=watches: _Monitored(model, w))
+            gpt_steps(gpu, kind="sdpa", settings=DROPPED, wrap=partial(_Monitored, watches=watches))
         ledgers.append(step_peak(gpu.trace))
-    return tuple(ledgers)
+    as_planned, as_changed = ledgers
+    return as_planned, as_changed
 
 
 def who_holds(answer: tuple[int, ...] | None) -> Verdict:
@@ -186,10 +191,10 @@ def _large(b: int, s: int, d: int, a: int, g: int) -> int:
 class _GroupedQuery(nn.Module):
     """Causal attention in which a heads of queries share g heads of keys and values."""
 
-    def __init__(self, d: int, a: int, g: int, device):
+    def __init__(self, d: int, a: int, g: int, device: torch.device) -> None:
         super().__init__()
         self.heads = a, g, g
-        factory = {"device": device, "dtype": torch.bfloat16, "bias": False}
+        factory: dict[str, Any] = {"device": device, "dtype": torch.bfloat16, "bias": False}
         self.qkv = nn.Linear(d, d + 2 * g * d // a, **factory)
         self.out = nn.Linear(d, d, **factory)
 
@@ -199,7 +204,8 @@ class _GroupedQuery(nn.Module):
         parts = self.qkv(x).split([n * width for n in self.heads], dim=2)
         q, k, v = (y.view(b, s, n, width).transpose(1, 2) for y, n in zip(parts, self.heads, strict=True))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
-        return self.out(y.transpose(1, 2).contiguous().view(b, s, d))
+        out: torch.Tensor = self.out(y.transpose(1, 2).contiguous().view(b, s, d))
+        return out
 
 
 def _grouped_query_bytes(b: int, s: int, d: int, a: int, g: int) -> int:

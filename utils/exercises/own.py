@@ -44,8 +44,8 @@ def standing(mine: Account, answer: Mapping[str, int] | None) -> Verdict:
     if str(mine.step.optimizer).startswith("Adam"):
         mistakes[truth["optimizer state"] // 2] = "Adam and AdamW have two averages of each."
     for name in STANDING:
-        if not (said := check(answer[name], truth[name], {k: v for k, v in mistakes.items() if k != truth[name]})):
-            return of_part(name, said)
+        if not (verdict := check(answer[name], truth[name], {k: v for k, v in mistakes.items() if k != truth[name]})):
+            return of_part(name, verdict)
     return right(f"{exact(sum(truth.values()))} stand there, whatever the batch.")
 
 
@@ -73,16 +73,17 @@ def kept(mine: Account, function: Callable[..., int] | None) -> Verdict:
     """Exercise 3: what is an activation at the end of forward, requested, as a function of the model's letters."""
     if (wrong := no_function(function)) is not None:
         return wrong
+    assert function is not None
     n_right = 0
-    for found in _at_sizes(mine):
-        shown = ", ".join(f"{letter}={n:,d}" for letter, n in found.letters.items())
+    for account in _at_sizes(mine):
+        shown = ", ".join(f"{letter}={n:,d}" for letter, n in account.letters.items())
         try:
-            answer = function(**found.letters)
+            answer = function(**account.letters)
         except Exception as error:
             return not_yet(f"for {shown} {raised(error)}")
         if answer is None:
             return NO_ANSWER
-        ledger = Ledger.at(found.report.trace, END_OF_FORWARD).of(category="activations")
+        ledger = Ledger.at(account.report.trace, END_OF_FORWARD).of(category="activations")
         if not (verdict := check(answer, ledger.requested_bytes, _hints(ledger, answer))):
             return of_part(f"For {shown}", verdict)
         n_right += 1
@@ -130,6 +131,7 @@ def rest_of_no_room(answer: int | str | None) -> Verdict:
         return NO_ANSWER
     failed = read_snapshot(SNAPSHOTS / "no_room.a100.pickle").out_of_memory[-1]
     asked, driver, in_segments = failed.n_bytes, failed.driver_bytes, failed.room.free_bytes
+    assert driver is not None
     mistakes = {
         in_segments - asked: "The driver had memory left, too.",
         driver + in_segments: "That was free before: the request takes its part.",
@@ -167,7 +169,8 @@ def _hints(ledger: Ledger, answer: object) -> dict[int, str]:
     """What a wrong answer leaves out or has twice, where that is what one kind of module and operation keeps."""
     if not isinstance(answer, int):
         return {}
-    truth, kinds = ledger.requested_bytes, {}
+    truth = ledger.requested_bytes
+    kinds: dict[str, int] = {}
     for row in ledger:
         where = re.sub(r"[0-9]+", "*", row.module) or "no module"
         kind = f"what {row.operation} makes is kept for {', '.join(row.kept_for)}, in {where}"

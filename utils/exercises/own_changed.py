@@ -1,9 +1,10 @@
 """The exercise of chapter 8 that changes a reader's own model: fewer bytes at the peak, and the same gradients."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from every_byte.account.of_model import Account
 from every_byte.step.letters import called_with
@@ -26,7 +27,9 @@ def cheaper(mine: Account, changed: Account | None, small: Mapping[str, int], sh
         return NO_ANSWER
     if not isinstance(changed, Account):
         return not_yet(f"the answer is an account of the changed model: got {type(changed).__name__}.")
-    stays = [(what, mine.step, changed.step) for what in ("letters", "precision", "optimizer", "micro_batches")]
+    stays: list[tuple[str, object, object]] = [
+        (what, mine.step, changed.step) for what in ("letters", "precision", "optimizer", "micro_batches")
+    ]
     stays += [("n_steps", mine, changed), ("settings", mine, changed), ("gpu", mine, changed)]
     for what, before, after in stays:
         old, new = getattr(before, what), getattr(after, what)
@@ -59,25 +62,26 @@ def _gradients_apart(mine: Account, changed: Account, small: Mapping[str, int]) 
     if [p.shape for p in first] != [p.shape for p in second]:
         return f"the parameters must stay as they are: there were {_counted(first)}, and are {_counted(second)}."
     with torch.no_grad():
-        for one, other in zip(first, second, strict=True):
-            other.copy_(one)
-    found = [_gradients(account, model, small) for account, model in zip((mine, changed), models, strict=True)]
-    return float((found[0] - found[1]).norm() / found[0].norm().clamp_min(1e-30))
+        for parameter, copy in zip(first, second, strict=True):
+            copy.copy_(parameter)
+    own, others = (_gradients(account, model, small) for account, model in zip((mine, changed), models, strict=True))
+    return float((own - others).norm() / own.norm().clamp_min(1e-30))
 
 
-def _made(account: Account, small: Mapping[str, int]):
+def _made(account: Account, small: Mapping[str, int]) -> nn.Module:
     torch.manual_seed(0)
-    return called_with(account.step.make, account.letters | dict(small)).train()
+    model: nn.Module = called_with(account.step.make, account.letters | dict(small)).train()
+    return model
 
 
-def _gradients(account: Account, model, small: Mapping[str, int]) -> torch.Tensor:
+def _gradients(account: Account, model: nn.Module, small: Mapping[str, int]) -> torch.Tensor:
     torch.manual_seed(1)
     step = replace(account.step, letters=account.letters | dict(small))
     step.loss_on(model, "cpu").backward()
     return torch.cat([p.grad.flatten().double() for p in model.parameters() if p.grad is not None])
 
 
-def _counted(parameters: list) -> str:
+def _counted(parameters: Sequence[nn.Parameter]) -> str:
     return f"{len(parameters)} of {sum(p.numel() for p in parameters):,d} numbers"
 
 

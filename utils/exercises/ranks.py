@@ -3,11 +3,13 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
+from typing import TypeAlias
 
 import torch
 from torch import nn
-from torch.distributed.tensor.parallel import parallelize_module
+from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 
+from every_byte.gpu.capacity import Fit
 from every_byte.gpu.ranks import ranks
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
@@ -23,6 +25,7 @@ from utils.models.regions import set_regions
 
 from .judge import Verdict, check, no_function, no_names, not_yet, raised, right
 
+Clip: TypeAlias = Callable[[Iterable[nn.Parameter]], None]
 TENSORS = {
     "the input of norm2": "norm2: input",
     "q, k and v": "attention: q, k, v",
@@ -78,14 +81,15 @@ def whole(answer: Collection[str] | None) -> Verdict:
     formula = rank_saved(attention="explicit", activation="gelu", dropout=0.1)
     one, eight = (formula.by_term(b=2, s=64, d=64, a=8, e=2, t=t) for t in (1, 8))
     truth = {name for name, term in TENSORS.items() if one[term] == eight[term]}
-    if missing := [name for name in TENSORS if name in truth - set(answer)]:
+    named = set(answer or ())
+    if missing := [name for name in TENSORS if name in truth - named]:
         return not_yet(f"{missing[0]} stands whole, too: it lies between the products, not inside a rank's term.")
-    if wrong := [name for name in TENSORS if name in set(answer) - truth]:
-        return not_yet(f"{wrong[0]} belongs to a rank's own heads or hidden numbers: it is divided.")
+    if divided := [name for name in TENSORS if name in named - truth]:
+        return not_yet(f"{divided[0]} belongs to a rank's own heads or hidden numbers: it is divided.")
     return right(f"{len(truth)} of {len(TENSORS)}, as the closed form has it for 8 ranks and for 1.")
 
 
-def plan(function: Callable[[], Mapping]) -> Verdict:
+def plan(function: Callable[[], Mapping[str, ParallelStyle]]) -> Verdict:
     """Exercise 3: a plan for `parallelize_module` that splits an MLP over ranks and keeps as little as it can."""
     if (wrong := no_function(function)) is not None:
         return wrong
@@ -106,7 +110,7 @@ def plan(function: Callable[[], Mapping]) -> Verdict:
     return right(f"a rank keeps {exact(kept_bytes)}, and forward exchanges one sum.")
 
 
-def split_mlp(styles: Mapping) -> tuple[tuple[int, ...], int, list[str]]:
+def split_mlp(styles: Mapping[str, ParallelStyle]) -> tuple[tuple[int, ...], int, list[str]]:
     """Forward of an MLP as one of T ranks: the shape of its result, what it keeps in bytes, and what is exchanged."""
     with SimulatedGPU("a100-80gb") as gpu, ranks(T) as mesh:
         mlp = parallelize_module(MLP(D, "gelu", device=gpu.device), mesh, dict(styles), src_data_rank=None)
@@ -126,17 +130,17 @@ def rank_mlp_bytes() -> dict[str, int]:
     return {name: n_bytes for name, n_bytes in terms.items() if name.startswith("mlp: ")}
 
 
-def clipped(function: Callable[[Iterable[nn.Parameter]], None]) -> Verdict:
+def clipped(function: Clip) -> Verdict:
     """Exercise 4: clips gradients to -1 .. 1 where they lie, in DDP's buckets, and takes nothing for it."""
     if (wrong := no_function(function)) is not None:
         return wrong
     try:
-        wrong = _wrong_gradients(function)
+        complaint = _wrong_gradients(function)
         stays_bytes, more_bytes = _taken_by(function)
     except Exception as error:
         return not_yet(raised(error))
-    if wrong:
-        return not_yet(wrong)
+    if complaint:
+        return not_yet(complaint)
     if stays_bytes:
         return not_yet(
             f"{exact(stays_bytes)} more are held when it is done: a gradient is a tensor of its own now, and its "
@@ -147,13 +151,14 @@ def clipped(function: Callable[[Iterable[nn.Parameter]], None]) -> Verdict:
     return right("the gradients are clipped where they lie: 0 bytes more, after it and within.")
 
 
-def _wrong_gradients(function: Callable) -> str:
+def _wrong_gradients(function: Clip) -> str:
     """What is wrong with the gradients that a function leaves, on the CPU; "" if nothing is."""
     torch.manual_seed(0)
     layer = nn.Linear(5, 3)
+    expected = []
     for parameter in layer.parameters():
         parameter.grad = 3 * torch.randn_like(parameter)
-    expected = [parameter.grad.clamp(-1, 1) for parameter in layer.parameters()]
+        expected.append(parameter.grad.clamp(-1, 1))
     function(list(layer.parameters()))
     for parameter, gradient in zip(layer.parameters(), expected, strict=True):
         if parameter.grad is None:
@@ -163,7 +168,7 @@ def _wrong_gradients(function: Callable) -> str:
     return ""
 
 
-def _taken_by(function: Callable) -> tuple[int, int]:
+def _taken_by(function: Clip) -> tuple[int, int]:
     """By how much more is held after a function has clipped the gradients of a layer in DDP, and while it does."""
     with SimulatedGPU("a100-80gb") as gpu, ranks(N_RANKS) as mesh:
         layer = nn.Linear(1024, 1024, device=gpu.device)
@@ -216,18 +221,18 @@ def fits(step: MeshStep) -> Verdict:
     if (n_sequences := _sequences(step)) != _sequences(CROWDED):
         return not_yet(f"a step has {_sequences(CROWDED)} sequences, b in each group: yours has {n_sequences}.")
     try:
-        found = _run(step).fit()
+        fit = _fit(step)
     except ValueError as error:
         return not_yet(raised(error, "your step"))
-    if not found.fits:
-        given = found.needed_bytes - _run(CROWDED).fit().needed_bytes
+    if not fit.fits:
+        given = fit.needed_bytes - _fit(CROWDED).needed_bytes
         beside = f"{exact(abs(given))} {'more' if given > 0 else 'fewer'} than the step you were given" if given else ""
-        least = f"the ranks have to reserve {exact(found.needed_bytes)} at least"
-        short = f"{exact(-found.margin_bytes)} short"
+        least = f"the ranks have to reserve {exact(fit.needed_bytes)} at least"
+        short = f"{exact(-fit.margin_bytes)} short"
         return not_yet(f"{short}: {least}{', ' + beside if beside else ', as in the step you were given'}.")
-    above = found.needed_bytes - _run(LEAST).fit().needed_bytes
+    above = fit.needed_bytes - _fit(LEAST).needed_bytes
     score = f"{exact(above)} above the least that we know" if above > 0 else "nobody we know does with less"
-    return right(f"it reserves {exact(found.needed_bytes)}, {exact(found.margin_bytes)} to spare; {score}.")
+    return right(f"it reserves {exact(fit.needed_bytes)}, {exact(fit.margin_bytes)} to spare; {score}.")
 
 
 def _sequences(step: MeshStep) -> int:
@@ -237,3 +242,9 @@ def _sequences(step: MeshStep) -> int:
 @cache
 def _run(step: MeshStep) -> MeshRun:
     return step.run()
+
+
+def _fit(step: MeshStep) -> Fit:
+    fit = _run(step).fit()
+    assert fit is not None  # it is simulated
+    return fit

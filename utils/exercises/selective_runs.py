@@ -3,15 +3,21 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.remedies.operations import FlopCounter, Region, record
 from every_byte.remedies.optimal_policy import optimal
-from every_byte.remedies.policies import Plan, keeping, overloads
+from every_byte.remedies.policies import Contexts, Plan, keeping, overloads
 from every_byte.units import MiB, exact
 from utils.experiments.readings import requested
 from utils.layers import Block
@@ -42,7 +48,7 @@ class Selected:
     flops: int
 
 
-def selected(gpu: SimulatedGPU, block: nn.Module, x: torch.Tensor, context_fn: Callable) -> Selected:
+def selected(gpu: SimulatedGPU, block: nn.Module, x: torch.Tensor, context_fn: Callable[[], Contexts]) -> Selected:
     """A block's forward and backward as a selective checkpoint on an open GPU.
 
     Unit: bytes as requested; FLOPs of matrix products and attention.
@@ -57,7 +63,7 @@ def selected(gpu: SimulatedGPU, block: nn.Module, x: torch.Tensor, context_fn: C
     return Selected(held_bytes, counter.total - eager.total)
 
 
-def with_attention(gpu_name: str, dtype: torch.dtype, context_fn: Callable) -> Selected:
+def with_attention(gpu_name: str, dtype: torch.dtype, context_fn: Callable[[], Contexts]) -> Selected:
     """`selected` for a small block on one of ATTENTION_RUNS."""
     with SimulatedGPU(gpu_name) as gpu:
         block = Block(256, 4, "gelu", device=gpu.device, dtype=dtype)
@@ -73,13 +79,17 @@ def attention_kept(gpu_name: str, dtype: torch.dtype) -> Selected:
 class Asked:
     """A reader's policy, and what it said."""
 
-    def __init__(self, policy: Callable):
-        self.policy, self.kept, self.gave_none = policy, [], False
+    def __init__(self, policy: Callable[..., CheckpointPolicy | None]) -> None:
+        self.policy, self.gave_none = policy, False
+        self.kept: list[torch._ops.OpOverload] = []
 
-    def contexts(self) -> tuple:
-        return create_selective_checkpoint_contexts(self.decide)
+    def contexts(self) -> Contexts:
+        contexts: Contexts = create_selective_checkpoint_contexts(self.decide)
+        return contexts
 
-    def decide(self, ctx, operator, *args, **kwargs) -> CheckpointPolicy | bool:
+    def decide(
+        self, ctx: SelectiveCheckpointContext, operator: torch._ops.OpOverload, *args: Any, **kwargs: Any
+    ) -> CheckpointPolicy | bool:
         decision = self.policy(ctx, operator, *args, **kwargs)
         if not isinstance(decision, CheckpointPolicy | bool):
             self.gave_none = decision is None
@@ -111,7 +121,7 @@ def gated_block(gpu: SimulatedGPU) -> tuple[nn.Module, torch.Tensor]:
     """A block without biases whose MLP is gated, 2.5 d wide, in bfloat16; and its input."""
     b, s, d = 4, 640, 1024
     block = Block(d, 16, "gelu", device=gpu.device, dtype=torch.bfloat16, bias=False)
-    block.mlp = GatedMLP(d, 5 * d // 2, gpu.device, torch.bfloat16)
+    block.add_module("mlp", GatedMLP(d, 5 * d // 2, gpu.device, torch.bfloat16))
     return block, _input(gpu, b, s, d, torch.bfloat16)
 
 
@@ -125,15 +135,15 @@ def gated_region() -> Region:
 def calls() -> dict[str, tuple[int, int]]:
     """The calls of a block with a gated MLP that cost FLOPs if they run again: their bytes and FLOPs."""
     region = gated_region()
-    again = [one for one in region.operations if one.flops and one.runs_again]
-    return {str(one): (sum(region.storage_bytes[storage] for storage in one.made), one.flops) for one in again}
+    again = [call for call in region.operations if call.flops and call.runs_again]
+    return {str(call): (sum(region.storage_bytes[storage] for storage in call.made), call.flops) for call in again}
 
 
 @cache
 def kept(names: frozenset[str]) -> Selected:
     """The gated block with these of its `calls` kept."""
     region = gated_region()
-    plan = Plan(region, frozenset(i for i, one in enumerate(region.operations) if str(one) in names))
+    plan = Plan(region, frozenset(i for i, call in enumerate(region.operations) if str(call) in names))
     with SimulatedGPU("a100-80gb") as gpu:
         return selected(gpu, *gated_block(gpu), plan.contexts)
 
@@ -147,7 +157,8 @@ def best() -> frozenset[str]:
 
 def greedy() -> frozenset[str]:
     """What fits of `calls` if the most FLOPs a byte come first."""
-    taken, left_bytes = frozenset(), BUDGET_BYTES
+    taken: frozenset[str] = frozenset()
+    left_bytes = BUDGET_BYTES
     for name, (n_bytes, _) in sorted(calls().items(), key=lambda call: -call[1][1] / call[1][0]):
         if n_bytes <= left_bytes:
             taken, left_bytes = taken | {name}, left_bytes - n_bytes

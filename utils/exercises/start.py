@@ -3,10 +3,12 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
 
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.rounding import round_size, segment_size
 from every_byte.units import MiB, exact, short
@@ -16,6 +18,7 @@ from utils.layers import MLP
 
 from .judge import NO_ANSWER, Verdict, check, check_function, not_yet, of_part, raised, right
 
+Loop: TypeAlias = Callable[[nn.Module, list[torch.Tensor]], torch.Tensor | None]
 CROWDED_REQUEST = 12 * MiB
 LONGEST = 6720
 MOST_CALLS = 20
@@ -58,7 +61,7 @@ def block_bytes(function: Callable[..., int | None]) -> Verdict:
     return check_function(function, _accounted_block, BLOCK_REQUESTS, mistakes)
 
 
-def crowded(gpu) -> dict[str, torch.Tensor]:
+def crowded(gpu: GPU) -> dict[str, torch.Tensor]:
     """Six tensors, "a" to "f", in three segments of 20 MiB, with holes between them."""
     sizes = (("a", 6), ("", 5), ("b", 4), ("", 5), ("c", 9), ("", 2), ("d", 9), ("e", 9.5), ("f", 1.5), ("", 9))
     tensors = [(name, tensor_of(gpu, int(n_mib * MiB))) for name, n_mib in sizes]
@@ -86,7 +89,7 @@ def one_deletion(answer: str | None) -> Verdict:
     return right(f"{answer!r} has only {short(n_bytes)}, and lies between two holes: {short(largest)} in one piece.")
 
 
-def program(gpu) -> dict[str, object]:
+def program(gpu: GPU) -> dict[str, object]:
     """A program that makes a tensor `hidden` of 32 MiB, deletes its name, and returns all its other names."""
     weight = torch.empty(1024, 1024, device=gpu.device, requires_grad=True)
     x = torch.empty(8192, 1024, device=gpu.device)
@@ -121,7 +124,7 @@ def what_holds(answer: Iterable[str] | None) -> Verdict:
     return right("33,554,432 bytes (32 MiB) come back, and not before both names are gone.")
 
 
-def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor | None]) -> Verdict:
+def mended_loop(function: Loop) -> Verdict:
     """Exercise 5: the mean of an MLP's outputs over several batches, with no more memory at the peak than one needs."""
     wrong = _wrong_mean(function)
     if wrong is not None:
@@ -143,7 +146,7 @@ def mended_loop(function: Callable[[nn.Module, list[torch.Tensor]], torch.Tensor
     return right(f"the peak is {exact(many.n_bytes)}, with 2 batches or 8.")
 
 
-def mixed_program(gpu) -> dict[str, torch.Tensor]:
+def mixed_program(gpu: GPU) -> dict[str, torch.Tensor]:
     """A program in which a view, a clone, a product and several segments meet; what has a name at its end."""
     table = torch.empty(13, 1024, 1024, dtype=torch.uint8, device=gpu.device)
     row = table[0]
@@ -238,7 +241,9 @@ def _hidden_lives_without(names: Iterable[str]) -> bool:
 
 def _loop_without_graph(model: nn.Module, batches: list[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
-        return sum(model(x).mean() for x in batches) / len(batches)
+        total: Any = sum(model(x).mean() for x in batches)  # a tensor, since there are batches
+        mean: torch.Tensor = total / len(batches)
+        return mean
 
 
 @dataclass(frozen=True)
@@ -249,8 +254,8 @@ class _Peak:
     with_graph: bool
 
 
-def _peak_of_loop(function: Callable, n_batches: int) -> _Peak:
-    graphs = []
+def _peak_of_loop(function: Loop, n_batches: int) -> _Peak:
+    graphs: list[bool] = []
     with SimulatedGPU("a100-80gb") as gpu:
         model = MLP(1024, "gelu", device=gpu.device)
         model.register_forward_hook(lambda *_: graphs.append(torch.is_grad_enabled()))
@@ -261,10 +266,11 @@ def _peak_of_loop(function: Callable, n_batches: int) -> _Peak:
         return _Peak(gpu.max_memory_allocated() - before_bytes, any(graphs))
 
 
-def _wrong_mean(function: Callable) -> Verdict | None:
+def _wrong_mean(function: Loop) -> Verdict | None:
     """What is wrong with the function's value, found on the CPU with a small model; None if it is right."""
     torch.manual_seed(0)
-    model, shapes = MLP(4, "gelu"), []
+    model = MLP(4, "gelu")
+    shapes: list[torch.Size] = []
     batches = [torch.randn(3, 4) for _ in range(5)]
     expected = _loop_without_graph(model, batches)
     model.register_forward_hook(lambda module, inputs, output: shapes.append(inputs[0].shape))

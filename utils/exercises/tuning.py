@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from math import isclose
+from typing import TypeAlias
 
 import torch
 
@@ -14,8 +15,10 @@ from utils.layers import LinearStack
 
 from .judge import NO_ANSWER, Verdict, not_yet, raised, right
 
+Tuning: TypeAlias = Callable[[LinearStack, list[torch.Tensor]], Sequence[float | torch.Tensor] | None]
 
-def mended_tuning(function: Callable[[LinearStack, list[torch.Tensor]], list | None]) -> Verdict:
+
+def mended_tuning(function: Tuning) -> Verdict:
     """Exercise 4: half of a stack's layers trained on several batches, with no more memory than one batch needs."""
     wrong = _wrong_tuning(function)
     if wrong is not None:
@@ -62,10 +65,10 @@ def _best(model: LinearStack, batches: list[torch.Tensor], frozen: Sequence[int]
 
 def _frozen(model: LinearStack) -> tuple[int, ...]:
     layers = enumerate([model.first, *model.hidden, model.last])
-    return tuple(n for n, layer in layers if not any(one.requires_grad for one in layer.parameters()))
+    return tuple(n for n, layer in layers if not any(p.requires_grad for p in layer.parameters()))
 
 
-def _peak_of_tuning(function: Callable, n_batches: int) -> _Tuned:
+def _peak_of_tuning(function: Tuning, n_batches: int) -> _Tuned:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a simulated loss is no number: item() says so
         with SimulatedGPU("a100-80gb") as gpu:
@@ -78,7 +81,7 @@ def _peak_of_tuning(function: Callable, n_batches: int) -> _Tuned:
             return _Tuned(gpu.max_memory_allocated() - before_bytes, _frozen(model))
 
 
-def _wrong_tuning(function: Callable) -> Verdict | None:
+def _wrong_tuning(function: Tuning) -> Verdict | None:
     """What is wrong with the training itself, found on the CPU with a narrow stack; None if it is right."""
     torch.manual_seed(0)
     model = LinearStack(6, 6, 3, 20, relu=True)
@@ -92,13 +95,13 @@ def _wrong_tuning(function: Callable) -> Verdict | None:
         return NO_ANSWER
     if len(_frozen(model)) != 11:
         return not_yet(f"11 of the 22 layers are to be frozen, whichever you like: got {len(_frozen(model))}.")
-    losses = [float(loss.detach() if isinstance(loss, torch.Tensor) else loss) for loss in losses]
+    values = [float(loss.detach() if isinstance(loss, torch.Tensor) else loss) for loss in losses]
     expected = _best(start, batches, _frozen(model))
-    if len(losses) != 3 or not all(
-        isclose(one, other, rel_tol=1e-4) for one, other in zip(losses, expected, strict=True)
+    if len(values) != 3 or not all(
+        isclose(value, wanted, rel_tol=1e-4) for value, wanted in zip(values, expected, strict=True)
     ):
         return not_yet(
-            f"for 3 batches the losses are {_few(expected)}: got {_few(losses)}. Is there one step of SGD with "
+            f"for 3 batches the losses are {_few(expected)}: got {_few(values)}. Is there one step of SGD with "
             "momentum for each batch, on that batch's gradients alone?"
         )
     pairs = zip(model.parameters(), start.parameters(), strict=True)

@@ -15,7 +15,7 @@ from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.tables import html_table, text_table
 from utils.contexts import SavedTensorContext
 from utils.formulas.mlp import ACTIVATIONS
-from utils.layers import Block, check_positive, make_activation
+from utils.layers import ActFn, Block, check_positive, make_activation
 
 from .first_programs import mlp_forward
 
@@ -169,8 +169,10 @@ def backward_reads(operation: str) -> tuple[str, ...]:
 
 @cache
 def _table() -> str:
-    folder = Path(find_spec("torchgen").origin).parent  # it comes with torch
-    return (folder / "packaged" / "autograd" / "derivatives.yaml").read_text(encoding="utf-8")
+    spec = find_spec("torchgen")  # it comes with torch
+    assert spec is not None
+    assert spec.origin is not None
+    return (Path(spec.origin).parent / "packaged" / "autograd" / "derivatives.yaml").read_text(encoding="utf-8")
 
 
 class SmallModel(nn.Module):
@@ -179,7 +181,7 @@ class SmallModel(nn.Module):
     Shapes: symbols[b, s] -> x[b, s, d] -> logits[b, s, SYMBOLS]
     """
 
-    def __init__(self, act_fn):
+    def __init__(self, act_fn: ActFn) -> None:
         super().__init__()
         self.symbol, self.place = nn.Embedding(SYMBOLS, WIDTH), nn.Embedding(LENGTH, WIDTH)
         self.block = Block(WIDTH, HEADS, act_fn)
@@ -187,7 +189,8 @@ class SmallModel(nn.Module):
 
     def forward(self, symbols: torch.Tensor) -> torch.Tensor:
         x = self.symbol(symbols) + self.place.weight
-        return self.head(self.norm(self.block(x)))
+        logits: torch.Tensor = self.head(self.norm(self.block(x)))
+        return logits
 
 
 @dataclass(frozen=True)
@@ -206,7 +209,7 @@ class SmallRun:
         return sum(self.losses[-10:]) / len(self.losses[-10:])
 
 
-def train_small(act_fn, *, steps: int = 200, seed: int = 0) -> SmallRun:
+def train_small(act_fn: ActFn, *, steps: int = 200, seed: int = 0) -> SmallRun:
     """Train a `SmallModel` with Adam on sequences in which each symbol is the sum of the two before it, modulo SYMBOLS.
 
     `seed` fixes the first weights and all sequences, so that runs with different activations start alike. One thread
@@ -223,7 +226,7 @@ def train_small(act_fn, *, steps: int = 200, seed: int = 0) -> SmallRun:
         torch.set_num_threads(n_threads)
 
 
-def _train(act_fn, steps: int, seed: int) -> SmallRun:
+def _train(act_fn: ActFn, steps: int, seed: int) -> SmallRun:
     torch.manual_seed(seed)
     model = SmallModel(act_fn)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)

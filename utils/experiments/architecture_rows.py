@@ -1,6 +1,7 @@
 """What a public architecture takes, by the account and its closed form, beside what others say of it: a row."""
 
 import importlib
+from typing import Any, TypeAlias
 
 from every_byte.account import account
 from every_byte.account.of_model import Account
@@ -11,6 +12,7 @@ from .other_estimates import n_parameters, of_accelerate, of_mem_tracker, of_usu
 
 LIBRARIES = ("torch", "transformers", "accelerate")
 WORKSPACE = "cuBLAS workspace"
+Figures: TypeAlias = dict[str, Any]  # plain JSON
 
 
 def versions() -> dict[str, str]:
@@ -18,7 +20,7 @@ def versions() -> dict[str, str]:
     return {name: importlib.import_module(name).__version__.partition("+")[0] for name in LIBRARIES}
 
 
-def row_of(name: str, *, with_formula: bool = True) -> dict:
+def row_of(name: str, *, with_formula: bool = True) -> Figures:
     """All figures of an architecture, as plain JSON.
 
     `peak` is what was requested at the account's peak, where most is allocated, and `most_requested` the most at any
@@ -29,20 +31,20 @@ def row_of(name: str, *, with_formula: bool = True) -> dict:
     Unit:   bytes, seconds.
     """
     architecture = ARCHITECTURES[name]
-    found = account(architecture.maker(), architecture.batch, **architecture.letters)
-    row = {"class": architecture.library_class, "family": architecture.family, "letters": dict(architecture.letters)}
-    row |= _accounted(found)
+    its = account(architecture.maker(), architecture.batch, **architecture.letters)
+    row: Figures = {"class": architecture.library_class, "family": architecture.family}
+    row |= {"letters": dict(architecture.letters)} | _accounted(its)
     if with_formula:
-        row["formula"] = _derived(found)
-    return row | {"others": _others(architecture, found)}
+        row["formula"] = _derived(its)
+    return row | {"others": _others(architecture, its)}
 
 
-def _accounted(found: Account) -> dict:
-    report, parts = found.report, found.ledger.parts
+def _accounted(its: Account) -> Figures:
+    report, parts = its.report, its.ledger.parts
     return {
         "ended": report.ended,
-        "peak": found.requested_bytes,
-        "most_requested": found.most_requested_bytes,
+        "peak": its.requested_bytes,
+        "most_requested": its.most_requested_bytes,
         "at": str(report.peak_place),
         "workspace": parts.get(WORKSPACE, 0),
         "not_modelled": sorted(map(str, report.trace.unmodelled)),
@@ -50,9 +52,9 @@ def _accounted(found: Account) -> dict:
     }
 
 
-def _derived(found: Account) -> dict:
+def _derived(its: Account) -> Figures:
     try:
-        form = found.formula()
+        form = its.formula()
     except Exception as error:  # a row says so, and the other rows are still there
         return {"fails": f"{type(error).__name__}: {error}"[:300]}
     return {
@@ -74,23 +76,23 @@ def _predicted(form: ClosedForm) -> int | str:
         return str(error)
 
 
-def _others(architecture: Architecture, found: Account) -> dict:
+def _others(architecture: Architecture, its: Account) -> Figures:
     model = architecture.maker()(**architecture.model_letters)
     states_bytes, activations_bytes = of_usual_formula(architecture, model)
-    usual = _beside(states_bytes + (activations_bytes or 0), found)
+    usual = _beside(states_bytes + (activations_bytes or 0), its)
     usual |= {"states": states_bytes, "activations": activations_bytes}
     if activations_bytes is None:
         usual["states_only"] = architecture.block
     return {
         "parameters": n_parameters(model),
-        "accelerate": _beside(of_accelerate(model), found),
-        "mem_tracker": _beside(of_mem_tracker(architecture), found),
+        "accelerate": _beside(of_accelerate(model), its),
+        "mem_tracker": _beside(of_mem_tracker(architecture), its),
         "usual": usual,
     }
 
 
-def _beside(said: int | str, found: Account) -> dict:
+def _beside(estimate: int | str, its: Account) -> Figures:
     """Bytes, and by how many percent of the account's they are more (+) or fewer (-)."""
-    if isinstance(said, str):
-        return {"fails": said, "why": why_not(said)}
-    return {"bytes": said, "percent": round(100 * (said / found.requested_bytes - 1), 1)}
+    if isinstance(estimate, str):
+        return {"fails": estimate, "why": why_not(estimate)}
+    return {"bytes": estimate, "percent": round(100 * (estimate / its.requested_bytes - 1), 1)}

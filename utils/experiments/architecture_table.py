@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from textwrap import fill
+from typing import Any
 
 from every_byte.tables import html_table, text_table
 from every_byte.units import MiB
@@ -22,7 +23,7 @@ class ArchitectureTable:
     """
 
     versions: Mapping[str, str]
-    rows: Mapping[str, dict]
+    rows: Mapping[str, dict[str, Any]]
 
     @property
     def exact(self) -> list[str]:
@@ -31,16 +32,16 @@ class ArchitectureTable:
 
     def percents(self, other: str) -> dict[str, float]:
         """How far off "accelerate", "mem_tracker" or "usual" is, by name, where it said anything."""
-        said = {name: row["others"][other].get("percent") for name, row in self.rows.items()}
-        return {name: percent for name, percent in said.items() if percent is not None}
+        percents = {name: row["others"][other].get("percent") for name, row in self.rows.items()}
+        return {name: percent for name, percent in percents.items() if percent is not None}
 
     @property
     def beside_workspaces(self) -> dict[str, float]:
         """How far off MemTracker would be with cuBLAS's workspaces added, which it does not see, by name."""
-        said = {name: (row["others"]["mem_tracker"].get("bytes"), row) for name, row in self.rows.items()}
+        seen = {name: (row["others"]["mem_tracker"].get("bytes"), row) for name, row in self.rows.items()}
         return {
             name: 100 * ((n_bytes + row["workspace"]) / row["peak"] - 1)
-            for name, (n_bytes, row) in said.items()
+            for name, (n_bytes, row) in seen.items()
             if n_bytes is not None
         }
 
@@ -53,13 +54,13 @@ class ArchitectureTable:
     def remarks(self) -> list[str]:
         """What the marks in it mean."""
         missed = [name for name in self.rows if name not in self.exact]
-        said = ["* 16 bytes a parameter alone: it is no transformer of one stack."]
+        remarks = ["* 16 bytes a parameter alone: it is no transformer of one stack."]
         named = [name for name, row in self.rows.items() if row["not_modelled"]]
-        said += [f"Without cuDNN's workspaces, which are named in the account: {', '.join(named)}."] if named else []
-        said += [f"No whole formula was found for {', '.join(missed)}."] if missed else []
+        remarks += [f"Without cuDNN's workspaces, which are named in the account: {', '.join(named)}."] if named else []
+        remarks += [f"No whole formula was found for {', '.join(missed)}."] if missed else []
         trackers = [(name, row["others"]["mem_tracker"]) for name, row in self.rows.items()]
-        said += [f"MemTracker, {name}: {one.get('why', one['fails'])}." for name, one in trackers if "fails" in one]
-        return said
+        failed = [(name, tracker) for name, tracker in trackers if "fails" in tracker]
+        return remarks + [f"MemTracker, {name}: {tracker.get('why', tracker['fails'])}." for name, tracker in failed]
 
     def _cells(self, name: str) -> list[str]:
         row = self.rows[name]
@@ -73,20 +74,20 @@ class ArchitectureTable:
 
     def __repr__(self) -> str:
         cells = [self._cells(name) for name in self.rows]
-        remarks = (fill(said, 100, break_on_hyphens=False) for said in self.remarks)
+        remarks = (fill(remark, 100, break_on_hyphens=False) for remark in self.remarks)
         return "\n".join([text_table(self.title, HEAD, cells, numbers=8), "", *remarks])
 
     def _repr_html_(self) -> str:
         cells = [self._cells(name) for name in self.rows]
-        return html_table(self.title, HEAD, cells, numbers=8) + "".join(f"<p>{said}</p>" for said in self.remarks)
+        return html_table(self.title, HEAD, cells, numbers=8) + "".join(f"<p>{remark}</p>" for remark in self.remarks)
 
 
 @cache
 def stored_table() -> ArchitectureTable:
     """The table as `python -m tools.architectures` stored it, in one run."""
-    found = json.loads(STORED.read_text(encoding="utf-8"))
-    return ArchitectureTable(found["versions"], found["architectures"])
+    stored = json.loads(STORED.read_text(encoding="utf-8"))
+    return ArchitectureTable(stored["versions"], stored["architectures"])
 
 
-def _percent(other: Mapping) -> str:
+def _percent(other: Mapping[str, Any]) -> str:
     return "fails" if "fails" in other else f"{other['percent']:+.1f}%"

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -16,6 +17,7 @@ TEXT = {"input_ids": WORDS, "labels": WORDS}
 IMAGES = {"pixel_values": numbers("b", 3, "32*p", "32*p"), "labels": tokens("b", below=2)}
 DECODER = {"b": "b", "s": "s", "d": "64*a", "a": "a", "L": "L"}
 TWO_STACKS = "two stacks, of different lengths or with attention from one to the other"
+NOTHING_ELSE: Mapping[str, Any] = MappingProxyType({})
 NO_TRANSFORMER = "no attention"
 NO_PLAIN_ATTENTION = "attention within windows, or to fewer keys than queries"
 
@@ -40,7 +42,8 @@ class Architecture:
     def maker(self) -> Callable[..., nn.Module]:
         """A function of letters that makes the model. Raises: ImportError where its library is not installed."""
         if isinstance(self.configuration, Mapping):
-            return hugging_face(self.library_class, **self.configuration)
+            make: Callable[..., nn.Module] = hugging_face(self.library_class, **self.configuration)
+            return make
         return _in_lists(self.library_class, self.configuration)
 
     @property
@@ -55,12 +58,22 @@ def _in_lists(library_class: str, configuration: Callable[..., dict[str, Any]]) 
 
     @wraps(configuration)
     def make(**letters: int) -> nn.Module:
-        return hugging_face(library_class, **configuration(**letters))()
+        model: nn.Module = hugging_face(library_class, **configuration(**letters))()
+        return model
 
     return make
 
 
-def text(name: str, library_class: str, *, batch=TEXT, block=DECODER, of=(), sizes=(), **configuration) -> Architecture:
+def text(
+    name: str,
+    library_class: str,
+    *,
+    batch: Mapping[str, object] = TEXT,
+    block: Mapping[str, str] | str = DECODER,
+    of: Mapping[str, str | None] = NOTHING_ELSE,
+    sizes: Mapping[str, int | None] = NOTHING_ELSE,
+    **configuration: Any,
+) -> Architecture:
     """A model of text, whose configuration has `hidden_size` and so on.
 
     `sizes` are other sizes, further letters, and with None letters less.
@@ -74,16 +87,18 @@ def text(name: str, library_class: str, *, batch=TEXT, block=DECODER, of=(), siz
         "intermediate_size": "256*a",
         "vocab_size": "V",
     }
-    named = {dict(of).get(key, key): size for key, size in usual.items()}
-    named.pop(None, None)
-    letters = dict(b=4, s=256, a=6, L=2, V=4000) | dict(sizes)
-    letters = {letter: size for letter, size in letters.items() if size is not None}
+    renamed = {of.get(key, key): size for key, size in usual.items()}
+    named = {key: size for key, size in renamed.items() if key is not None}
+    all_sizes: dict[str, int | None] = {"b": 4, "s": 256, "a": 6, "L": 2, "V": 4000, **sizes}
+    letters = {letter: size for letter, size in all_sizes.items() if size is not None}
     return Architecture(name, library_class, named | configuration, batch, letters, block)
 
 
 as_many = partial(text, num_key_value_heads="a")
 """A model of text with as many heads of keys and values as of queries."""
-IN_GROUPS = dict(hidden_size="64*g*k", intermediate_size="256*g*k", num_attention_heads="g*k", num_key_value_heads="k")
+IN_GROUPS: dict[str, Any] = dict(
+    hidden_size="64*g*k", intermediate_size="256*g*k", num_attention_heads="g*k", num_key_value_heads="k"
+)
 """So many groups of heads of queries, g to a head of keys and values."""
 N_OF_GPT2 = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 
@@ -120,14 +135,29 @@ def clip(a: int, L: int, V: int, s: int, p: int) -> dict[str, Any]:
     return dict(text_config=tower | words, vision_config=tower | dict(image_size=32 * p, patch_size=32))
 
 
-def of_images(name: str, library_class: str, configuration: Callable, block: str, batch=IMAGES, **letters):
+def of_images(
+    name: str,
+    library_class: str,
+    configuration: Callable[..., dict[str, Any]],
+    block: str,
+    batch: Mapping[str, object] = IMAGES,
+    **letters: int,
+) -> Architecture:
     """A model of images, whose sizes stand in lists."""
     return Architecture(name, library_class, configuration, batch, letters, block)
 
 
-def of_patches(name: str, library_class: str, *, block=DECODER | {"s": "4*p**2 + 1"}, **configuration) -> Architecture:
+def of_patches(
+    name: str,
+    library_class: str,
+    *,
+    block: Mapping[str, str] = DECODER | {"s": "4*p**2 + 1"},
+    **configuration: Any,
+) -> Architecture:
     """A transformer over patches of 16 x 16 pixels."""
-    usual = dict(hidden_size="64*a", num_hidden_layers="L", num_attention_heads="a", intermediate_size="256*a")
+    usual: dict[str, Any] = dict(
+        hidden_size="64*a", num_hidden_layers="L", num_attention_heads="a", intermediate_size="256*a"
+    )
     usual = {key: size for key, size in (usual | dict(image_size="32*p") | configuration).items() if size is not None}
     return Architecture(name, library_class, usual, IMAGES, dict(b=4, a=4, L=2, p=7), block)
 
@@ -233,5 +263,5 @@ FAMILIES = {
     "two towers": TWO_TOWERS,
     "audio": AUDIO,
 }
-ARCHITECTURES = {one.name: replace(one, family=family) for family, of_it in FAMILIES.items() for one in of_it}
+ARCHITECTURES = {each.name: replace(each, family=family) for family, of_it in FAMILIES.items() for each in of_it}
 """By name."""

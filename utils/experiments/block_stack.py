@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 from torch import nn
@@ -12,13 +13,13 @@ from torch.utils.checkpoint import checkpoint
 from every_byte.gpu.memory.specs import find_spec
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.remedies.operations import Region, record
-from every_byte.remedies.policies import COMPUTE_INTENSIVE, MATMULS, Plan, as_printed, keeping
+from every_byte.remedies.policies import COMPUTE_INTENSIVE, MATMULS, Contexts, Operator, Plan, as_printed, keeping
 from utils.layers import Block, check_positive
 from utils.models.compiled import Compiled
 
 from .step_run import roomy
 
-Run = Callable[[nn.ModuleList, torch.Tensor], torch.Tensor]
+Run: TypeAlias = Callable[[nn.ModuleList, torch.Tensor], torch.Tensor]
 
 _A100 = roomy(find_spec("a100-80gb"))  # a list of calls is the same, fit it or not
 
@@ -44,7 +45,12 @@ class Stack:
 
     def blocks(self, device: torch.device) -> nn.ModuleList:
         """Fresh blocks there."""
-        settings = {"kind": self.kind, "context_length": self.s, "device": device, "dtype": torch.bfloat16}
+        settings: dict[str, Any] = {
+            "kind": self.kind,
+            "context_length": self.s,
+            "device": device,
+            "dtype": torch.bfloat16,
+        }
         return nn.ModuleList(Block(self.d, self.a, self.act_fn, self.dropout, **settings) for _ in range(self.L))
 
     def input(self, device: torch.device) -> torch.Tensor:
@@ -68,10 +74,15 @@ def eager(blocks: nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
 
 
 def in_segments(
-    blocks: nn.ModuleList, x: torch.Tensor, *, length: int, every: int = 1, context_fn=None
+    blocks: nn.ModuleList,
+    x: torch.Tensor,
+    *,
+    length: int,
+    every: int = 1,
+    context_fn: Callable[[], Contexts] | None = None,
 ) -> torch.Tensor:
     """Blocks in segments of `length`, of which each `every`-th is a checkpoint."""
-    how = {"use_reentrant": False} | ({"context_fn": context_fn} if context_fn else {})
+    how: dict[str, Any] = {"use_reentrant": False} | ({"context_fn": context_fn} if context_fn else {})
     for number, first in enumerate(range(0, len(blocks), length)):
         segment = partial(eager, blocks[first : first + length])
         x = segment(x) if number % every else checkpoint(segment, x, **how)
@@ -88,14 +99,15 @@ def by_plans(blocks: nn.ModuleList, x: torch.Tensor, *, plans: Sequence[Plan]) -
 def in_parts(blocks: nn.ModuleList, x: torch.Tensor, *, parts: Iterable[str]) -> torch.Tensor:
     """Blocks of which `attention` or `mlp` is a checkpoint, each with the norm before it."""
     for block in blocks:
-        for name, norm in (("attention", block.norm1), ("mlp", block.norm2)):
-            branch = partial(_branch, getattr(block, name), norm)
+        for name, norm in (("attention", "norm1"), ("mlp", "norm2")):
+            branch = partial(_branch, block.get_submodule(name), block.get_submodule(norm))
             x = x + (checkpoint(branch, x, use_reentrant=False) if name in parts else branch(x))
     return x
 
 
 def _branch(layer: nn.Module, norm: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return layer(norm(x))
+    y: torch.Tensor = layer(norm(x))
+    return y
 
 
 def granularities(stack: Stack) -> dict[str, Run]:
@@ -124,16 +136,20 @@ def selective(stack: Stack, region: Region) -> dict[str, Run]:
         "matmuls, as printed": as_printed(MATMULS),
         "compute-intensive, as printed": as_printed(COMPUTE_INTENSIVE),
     }
-    lists = {"matmuls": MATMULS, "compute-intensive": COMPUTE_INTENSIVE, "everything": _all_of(region)}
+    lists: dict[str, Sequence[Operator]] = {
+        "matmuls": MATMULS,
+        "compute-intensive": COMPUTE_INTENSIVE,
+        "everything": _all_of(region),
+    }
     contexts |= {name: keeping(operators) for name, operators in lists.items() if _may_keep(region, operators)}
-    return {name: partial(in_segments, length=1, context_fn=one) for name, one in contexts.items()}
+    return {name: partial(in_segments, length=1, context_fn=make) for name, make in contexts.items()}
 
 
 def _all_of(region: Region) -> list[torch._ops.OpOverload]:
-    return list(dict.fromkeys(one.operator for one in region.operations))
+    return list(dict.fromkeys(call.operator for call in region.operations))
 
 
-def _may_keep(region: Region, operators: Iterable) -> bool:
+def _may_keep(region: Region, operators: Iterable[Operator]) -> bool:
     try:
         Plan.keeping(region, operators)
     except ValueError:
@@ -148,6 +164,7 @@ def compiled(budget: float) -> Run:
     def run(blocks: nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
         if blocks not in known:
             known[blocks] = Compiled(partial(eager, blocks), budget)
-        return known[blocks](x)
+        y: torch.Tensor = known[blocks](x)
+        return y
 
     return run

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from every_byte.gpu.protocol import GPU
 from utils.contexts import AllocatedMemContext, SavedTensorContext
 from utils.layers import Block, check_positive
 
@@ -64,7 +65,7 @@ class BlockForward(Forward):
 
 
 def block_forward(
-    gpu,
+    gpu: GPU,
     *,
     b: int,
     s: int,
@@ -88,8 +89,8 @@ def block_forward(
     check_positive(b=b, s=s, d=d, a=a)
     if attention not in (None, "explicit", *_BACKENDS):
         raise ValueError(f"attention must be one of explicit, {', '.join(_BACKENDS)}: got attention={attention!r}.")
-    explicit = {"kind": "explicit", "context_length": s} if attention == "explicit" else {}
-    block = Block(d, a, activation, dropout, gpu.device, dtype, bias=bias, **explicit)
+    kind = "explicit" if attention == "explicit" else "sdpa"
+    block = Block(d, a, activation, dropout, gpu.device, dtype, kind=kind, context_length=s, bias=bias)
     x = torch.empty(b, s, d, device=gpu.device, dtype=dtype, requires_grad=True)
     chosen = sdpa_kernel(_BACKENDS[attention]) if attention in _BACKENDS else contextlib.nullcontext()
     with one_at_a_time, chosen, AllocatedMemContext(gpu) as mem, SavedTensorContext(block.parameters()) as saved:

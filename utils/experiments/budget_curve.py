@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from functools import cache
 
+import torch
+from torch import nn
+
+from every_byte.remedies.operations import Operation
 from every_byte.tables import text_table
 from every_byte.units import MiB
 from utils.models.compiled import Compiled, Graphs
@@ -38,19 +42,20 @@ def compiled_block(stack: Stack, budget: float) -> Budgeted:
     """
     made: list[Compiled] = []
 
-    def run(block, x):
+    def run(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
         made.append(Compiled(block, budget))
-        return made[0](x)
+        y: torch.Tensor = made[0](x)
+        return y
 
     held_bytes, _ = held_by_a_block(stack, run)
     graphs = made[0].graphs
-    flops = {f"{one.operator.overloadpacket.__name__} {one.nth}": one.flops for one in _calls(stack)}
+    flops = {f"{call.operator.overloadpacket.__name__} {call.nth}": call.flops for call in _calls(stack)}
     again = graphs.run_again
     return Budgeted(budget, held_bytes, _weighed(graphs), sum(flops.get(name, 0) for name in again), again)
 
 
 @cache
-def _calls(stack: Stack) -> list:
+def _calls(stack: Stack) -> tuple[Operation, ...]:
     return stack.region().operations
 
 

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,7 +20,7 @@ from .gpt_article import gpt_steps
 from .training import StepSettings
 
 AUTOCAST, PLAIN = StepSettings(autocast=torch.bfloat16), StepSettings()
-_KIND = {"kind": "sdpa"}
+_KIND: dict[str, Any] = {"kind": "sdpa"}
 _EQUAL = ("none", "every block", "attention only")
 
 
@@ -67,7 +68,7 @@ class RegionRun:
 
 @cache
 def in_regions(
-    regions: str, k: int | None = None, *, name: str = "gpt2", b: int = 12, micro_batches: int = 1, **model
+    regions: str, k: int | None = None, *, name: str = "gpt2", b: int = 12, micro_batches: int = 1, **model: Any
 ) -> RegionRun:
     """Two steps of one of the four GPT-2s under autocast to bfloat16, with a fused AdamW, as `gpt_steps` runs them.
 
@@ -87,7 +88,7 @@ def _with(regions: str, k: int | None = None) -> Callable[[nn.Module], nn.Module
     return partial(set_regions, regions=regions, k=k)
 
 
-def added_by_a_block(regions: str, *, b: int, s: int, settings: StepSettings = PLAIN, **model) -> int:
+def added_by_a_block(regions: str, *, b: int, s: int, settings: StepSettings = PLAIN, **model: Any) -> int:
     """By how much forward holds more for backward if the GPT has a third block: one layer's bytes, in a GPT-2's width.
 
     Counts: what forward adds, so neither parameters nor optimizer state; autocast's copies of the layer's weights are
@@ -106,7 +107,7 @@ def added_by_a_block(regions: str, *, b: int, s: int, settings: StepSettings = P
 
 
 @cache
-def step_flops(regions: str, *, name: str = "gpt2", s: int = 1024, **model) -> int:
+def step_flops(regions: str, *, name: str = "gpt2", s: int = 1024, **model: Any) -> int:
     """The FLOPs of forward and backward of one sequence: matrix products and attention.
 
     Counts: a model of one block and of two are run: each further block adds the same. So regions must be "none", "every
@@ -115,7 +116,7 @@ def step_flops(regions: str, *, name: str = "gpt2", s: int = 1024, **model) -> i
     """
     if regions not in _EQUAL:
         raise ValueError(f"regions must be one of {'; '.join(_EQUAL)}, the same in each block: got {regions!r}.")
-    totals = []
+    totals: list[int] = []
     for n_layers in (1, 2):
         how = _KIND | model | {"n_layers": n_layers}
         with SimulatedGPU("a100-80gb") as gpu, FlopCounter() as counter:
@@ -126,7 +127,7 @@ def step_flops(regions: str, *, name: str = "gpt2", s: int = 1024, **model) -> i
 
 
 def trains(
-    card: str, regions: str, *, b: int, k: int | None = None, micro_batches: int = 1, name: str = "gpt2", **model
+    card: str, regions: str, *, b: int, k: int | None = None, micro_batches: int = 1, name: str = "gpt2", **model: Any
 ) -> bool:
     """Whether two training steps run on a simulated card; else memory runs out. `b` is that of each micro-batch.
 
@@ -141,14 +142,14 @@ def trains(
     return True
 
 
-def largest_batch(card: str, regions: str, *, most: int = 32, **model) -> int:
+def largest_batch(card: str, regions: str, *, most: int = 32, **model: Any) -> int:
     """The largest batch, of at most so many sequences, with which two training steps run on a card; 0 if none does.
 
     It is searched by halves: what fits is taken to fit with fewer sequences too.
 
     Raises: as `trains`; ValueError if `most` sequences fit, as more may.
     """
-    found = bisect_left(range(1, most + 1), True, key=lambda b: not trains(card, regions, b=b, **model))
-    if found == most:
+    largest = bisect_left(range(1, most + 1), True, key=lambda b: not trains(card, regions, b=b, **model))
+    if largest == most:
         raise ValueError(f"most must be more than what fits: got most={most}, and it fits; try most={2 * most}.")
-    return found
+    return largest

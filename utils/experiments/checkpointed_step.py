@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from math import sqrt
+from typing import Any
 
 import torch
 
@@ -16,6 +17,7 @@ from every_byte.remedies.policies import COMPUTE_INTENSIVE, MATMULS, Plan, keepi
 from every_byte.units import MiB
 from utils.formulas.settings import POLICIES as LISTED
 from utils.formulas.settings import GPTSettings
+from utils.layers import Run
 from utils.models.checkpointing import checkpoint
 from utils.models.gpt import GPT
 from utils.models.regions import WITH_K, library_checkpoint, region_lengths, set_regions
@@ -113,7 +115,7 @@ class CheckpointedStep:
         wrap = partial(set_regions, regions=self.regions, k=self._k, run=self._run_region())
         return CheckpointedRun(self, self.plain.run(wrap), plain)
 
-    def _run_region(self) -> Callable:
+    def _run_region(self) -> Run:
         if self.policy == "none":
             return checkpoint
         if self.policy == OPTIMAL:
@@ -121,11 +123,12 @@ class CheckpointedStep:
         return partial(library_checkpoint, context_fn=keeping(_OPERATORS[self.policy]))
 
 
-def _run_by_plan(plans: dict[int, Plan], function: Callable, *args):
-    return library_checkpoint(function, *args, context_fn=plans[_length(function)].contexts)
+def _run_by_plan(plans: dict[int, Plan], function: Callable[..., torch.Tensor], *args: Any) -> torch.Tensor:
+    y: torch.Tensor = library_checkpoint(function, *args, context_fn=plans[_length(function)].contexts)
+    return y
 
 
-def _length(function: Callable) -> int:
+def _length(function: Callable[..., torch.Tensor]) -> int:
     """Of a region: several blocks, a block, or attention's core, which is no module."""
     if isinstance(function, torch.nn.Sequential):
         return len(function)
@@ -140,15 +143,15 @@ def _plain_run(step: GPTStep) -> StepRun:
 @lru_cache(_N_KNOWN)
 def _recorded(step: GPTStep, length: int) -> Region:
     """The calls of a region of so many blocks, or of a core of attention."""
-    found: list[Region] = []
+    recorded: list[Region] = []
 
-    def note(function: Callable, *args) -> torch.Tensor:
-        found.append(record(function, *args))
-        return args[0]  # of the shape that is expected
+    def note(function: Callable[..., torch.Tensor], x: torch.Tensor, *others: Any) -> torch.Tensor:
+        recorded.append(record(function, x, *others))
+        return x  # of the shape that is expected
 
     regions, k = ("k segments", 1) if length else ("attention only", None)
     _forward(step, max(1, length), lambda model: set_regions(model, regions, k=k, run=note))
-    return found[0]
+    return recorded[0]
 
 
 @lru_cache(_N_KNOWN)

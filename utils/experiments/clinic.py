@@ -1,6 +1,6 @@
 """Nine trainings that take too much, each for a reason of its own, and the five checks that tell the reasons apart."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 from every_byte.gpu.memory.specs import GPUSpec, find_spec
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.units import GiB
+from utils.models.copies_elsewhere import Stepping
 from utils.models.llama import SIZES
 
 from .llama_step import LlamaStep
@@ -96,7 +98,9 @@ def examined(name: str) -> Findings:
     return found
 
 
-def _phases_of_a_step(model: nn.Module, optimizer, batch: list[torch.Tensor], found: Findings) -> Iterator[str]:
+def _phases_of_a_step(
+    model: nn.Module, optimizer: Stepping, batch: list[torch.Tensor], found: Findings
+) -> Iterator[str]:
     loss = model(*batch)[-1]
     yield "forward"
     loss.backward()
@@ -107,13 +111,13 @@ def _phases_of_a_step(model: nn.Module, optimizer, batch: list[torch.Tensor], fo
     optimizer.zero_grad()
 
 
-def _batch(patient: Patient, s: int, gpu) -> list[torch.Tensor]:
+def _batch(patient: Patient, s: int, gpu: GPU) -> list[torch.Tensor]:
     V = SIZES[patient.step.model]["vocabulary_size"]
     gpu.reset_peak_memory_stats()
     return [torch.randint(V, (patient.step.b, s)).to(gpu.device) for _ in range(2)]
 
 
-def inventory(model: nn.Module, optimizer) -> dict[str, int]:
+def inventory(model: nn.Module, optimizer: Stepping) -> dict[str, int]:
     """What a program can name: weights, gradients, optimizer state.
 
     Unit: bytes.
@@ -127,7 +131,7 @@ def inventory(model: nn.Module, optimizer) -> dict[str, int]:
     }
 
 
-CHECKS = {
+CHECKS: dict[str, Callable[[Findings], dict[str, int]]] = {
     "outside": lambda found: {"outside": found.outside},
     "unused": lambda found: {"unused": found.unused},
     "growth": lambda found: {"growth": found.growth},
@@ -139,7 +143,7 @@ CHECKS = {
 
 def chart(*checks: str, patients: Iterable[str] = PATIENTS) -> str:
     """What some of CHECKS find, in GiB, a line for each patient."""
-    lines = []
+    lines: list[str] = []
     for name in patients:
         found = {head: n for check in checks for head, n in CHECKS[check](examined(name)).items()}
         lines += [] if lines else ["GiB" + "".join(f"{head:>11}" for head in found)]

@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
 from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.readings import Readings
 from every_byte.ledger.saved_tensors import SavedTensor
@@ -31,7 +33,7 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 }
 
 
-def tensor_of(gpu, n_bytes: int) -> torch.Tensor:
+def tensor_of(gpu: GPU, n_bytes: int) -> torch.Tensor:
     """A tensor of so many bytes, one for each element. Raises: RuntimeError, PyTorch's own, for fewer than 0."""
     return torch.empty(n_bytes, dtype=torch.uint8, device=gpu.device)
 
@@ -43,7 +45,7 @@ class CounterTable:
     Raises: ValueError for a counter that a GPU does not have.
     """
 
-    def __init__(self, gpu, *counters: str) -> None:
+    def __init__(self, gpu: GPU, *counters: str) -> None:
         self._gpu = gpu
         self._counters = counters or ("memory_allocated",)
         if unknown := [name for name in self._counters if not hasattr(gpu, name)]:
@@ -62,7 +64,7 @@ class CounterTable:
         return "\n".join(lines)
 
 
-def two_by_two(gpu) -> dict[str, int]:
+def two_by_two(gpu: GPU) -> dict[str, int]:
     """`memory_allocated` after each line of a program that multiplies one 2x2 matrix by itself and goes back.
 
     Unit:   bytes.
@@ -79,7 +81,7 @@ def two_by_two(gpu) -> dict[str, int]:
     return readings
 
 
-def fragmented(gpu) -> dict[str, torch.Tensor]:
+def fragmented(gpu: GPU) -> dict[str, torch.Tensor]:
     """The odd ones of twelve tensors of 5 MiB, "0" to "11", made one after the other; the even ones are gone."""
     tensors = {str(n): tensor_of(gpu, 5 * MiB) for n in range(12)}
     return {name: tensor for name, tensor in tensors.items() if int(name) % 2}
@@ -108,7 +110,7 @@ class Forward:
 
 
 def mlp_forward(
-    gpu,
+    gpu: GPU,
     *,
     b: int,
     s: int,
@@ -133,7 +135,9 @@ def mlp_forward(
     )
 
 
-def gated_rows(*, b: int, s: int, d: int, w: int, e: int, function=nn.functional.silu) -> list[SavedTensor]:
+def gated_rows(
+    *, b: int, s: int, d: int, w: int, e: int, function: Callable[[torch.Tensor], torch.Tensor] = nn.functional.silu
+) -> list[SavedTensor]:
     """What a `GatedMLP` of hidden width w keeps after a forward pass on a simulated GPU, slot by slot.
 
     Shapes: x[b,s,d], of e bytes each, 2 or 4 -> y[b,s,d]
@@ -160,7 +164,9 @@ def kept(
     return [f"{row.node.split('Backward')[0]}.{row.slot}" for row in rows]
 
 
-def forward_alone(gpu, mode: Callable[[], AbstractContextManager], *, training: bool = True) -> tuple[int, int]:
+def forward_alone(
+    gpu: GPU, mode: Callable[[], AbstractContextManager[Any]], *, training: bool = True
+) -> tuple[int, int]:
     """Forward of a `LinearStack` with b=64 on an open GPU: how far it raises the peak, and what it leaves behind.
 
     `mode` is torch.no_grad or the like; `training` is the module's mode, as `train()` and `eval()` set it.
@@ -180,7 +186,7 @@ def forward_alone(gpu, mode: Callable[[], AbstractContextManager], *, training: 
 
 
 def train_stack(
-    gpu,
+    gpu: GPU,
     *,
     b: int = 64,
     d: int = 100,

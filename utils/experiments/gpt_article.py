@@ -1,17 +1,22 @@
 """Training steps of nanoGPT on an open GPU: as the article ran them, in several sizes, and with one thing changed."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 
 from every_byte.formula.formula import Formula
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.ranks import ranks
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.readings import Readings
-from utils.formulas.gpt import GPTSettings, held_after_forward
+from every_byte.ledger.trace import Trace
+from utils.formulas.gpt import held_after_forward
 from utils.formulas.moments import by_category
+from utils.formulas.settings import GPTSettings
 from utils.models.data_parallel import replicated
 from utils.models.gpt import CONTEXT_LENGTH, GPT, VOCABULARY_SIZE
 
@@ -24,7 +29,7 @@ BATCHES = {"gpt2": 12, "gpt2-medium": 4, "gpt2-large": 4, "gpt2-xl": 2}
 """The batch of each size in this book."""
 
 FILL, ACCUMULATE = StepSettings(set_to_none=False), StepSettings(micro_batches=2)
-WAYS = {
+WAYS: dict[str, tuple[StepSettings, bool | None]] = {
     "set_to_none=True, for comparison": (StepSettings(), None),
     "set_to_none=False": (FILL, None),
     "accumulation": (ACCUMULATE, None),
@@ -35,7 +40,7 @@ WAYS = {
 
 
 def gpt_steps(
-    gpu,
+    gpu: GPU,
     name: str = "gpt2",
     *,
     b: int | None = None,
@@ -44,7 +49,7 @@ def gpt_steps(
     n_steps: int = 2,
     at_mark: Callable[[str], object] | None = None,
     wrap: Callable[[nn.Module], nn.Module] = lambda model: model,
-    **model,
+    **model: Any,
 ) -> Readings:
     """Steps of `train_steps` for one of the four GPT-2s on an open GPU, with nanoGPT's explicit attention.
 
@@ -54,7 +59,7 @@ def gpt_steps(
     Unit:   bytes.
     Raises: as `train_steps`, `GPT`.
     """
-    changes = {"kind": "explicit", "context_length": s, "device": gpu.device} | model
+    changes: dict[str, Any] = {"kind": "explicit", "context_length": s, "device": gpu.device} | model
     V = changes.get("vocabulary_size", VOCABULARY_SIZE)
     return train_steps(
         gpu,
@@ -66,7 +71,7 @@ def gpt_steps(
     )
 
 
-def step_peak(trace, step: int = 2) -> Ledger:
+def step_peak(trace: Trace, step: int = 2) -> Ledger:
     """The ledger at the peak of one step of a trace: that of its forward, backward and optimizer.
 
     Raises: ValueError for a step without marks.
@@ -75,7 +80,7 @@ def step_peak(trace, step: int = 2) -> Ledger:
     return Ledger.at_peak(trace, after=before, until=f"step {step} zero_grad")
 
 
-def requested_at_peak(gpu_name: str = "a100-80gb", *args, **settings) -> int:
+def requested_at_peak(gpu_name: str = "a100-80gb", *args: Any, **settings: Any) -> int:
     """The bytes requested at the peak of the second of two steps of `gpt_steps`, on a fresh simulated GPU.
 
     Raises: as `gpt_steps`; ValueError for a GPU that is not known.
@@ -111,12 +116,14 @@ def gradient_bytes(way: str) -> tuple[int, int]:
     marks = ("step 1 backward", "step 1 zero_grad")
     if settings.micro_batches > 1:
         marks = ("step 1 micro 1 backward", "step 1 micro 2 batch")
-    small = {"b": 1, "s": 64, "settings": settings, "n_steps": 1, "context_length": CONTEXT_LENGTH, "kind": "sdpa"}
+    small: dict[str, Any] = {"b": 1, "s": 64, "n_steps": 1, "context_length": CONTEXT_LENGTH, "kind": "sdpa"}
     with SimulatedGPU("a100-80gb") as gpu:
         if view is None:
-            gpt_steps(gpu, **small)
+            gpt_steps(gpu, settings=settings, **small)
         else:
             with ranks(8) as mesh:
-                gpt_steps(gpu, **small, wrap=lambda model: replicated(model, mesh, gradient_as_bucket_view=view))
+                wrap = partial(replicated, mesh=mesh, gradient_as_bucket_view=view)
+                gpt_steps(gpu, settings=settings, wrap=wrap, **small)
     at_marks = (Ledger.at(gpu.trace, mark).parts for mark in marks)
-    return tuple(parts.get("gradients", 0) + parts.get("gradient buckets", 0) for parts in at_marks)
+    after, at_next = (parts.get("gradients", 0) + parts.get("gradient buckets", 0) for parts in at_marks)
+    return after, at_next

@@ -1,6 +1,7 @@
 """A GPT-2's training step with any of the remedies for a run that does not fit."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -32,5 +33,5 @@ class GPTRemedyStep(RemedyStep):
         found = letters(self.model)
         return {letter: found[letter] for letter in "VdLa"} | {"g": found["a"], "f": 4 * found["d"]}
 
-    def fresh_model(self, device: torch.device, **settings) -> GPT:
+    def fresh_model(self, device: torch.device, **settings: Any) -> GPT:
         return GPT.from_name(self.model, device=device, **settings)

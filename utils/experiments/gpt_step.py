@@ -1,8 +1,9 @@
 """A GPT's training step on a GPU, a simulated one with room for it: its ledger at three moments, and where it fits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend
@@ -12,9 +13,11 @@ from every_byte.gpu.capacity import Room
 from every_byte.gpu.device import spec_of
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.attention.choice import Attention, choose
-from utils.formulas.gpt import MOMENTS, GPTSettings, beginnings
+from utils.formulas.gpt import MOMENTS, beginnings
 from utils.formulas.moments import Beginning, by_category, in_order_of_categories
+from utils.formulas.settings import GPTSettings
 from utils.layers import check_positive
+from utils.models.copies_elsewhere import Stepping
 from utils.models.gpt import GPT, letters
 
 from .step_run import StepRun, roomy_gpu
@@ -25,7 +28,11 @@ def _sgd(model: torch.nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters())
 
 
-OPTIMIZERS = {"AdamW, fused": "fused", "AdamW, foreach": "foreach", "SGD": _sgd}
+OPTIMIZERS: dict[str, str | Callable[[torch.nn.Module], Stepping]] = {
+    "AdamW, fused": "fused",
+    "AdamW, foreach": "foreach",
+    "SGD": _sgd,
+}
 PRECISIONS = ("autocast", "float32", "half")
 ATTENTIONS = ("fused", "explicit")
 MICRO_BATCHES = 2  # where gradients add up: in those that follow, as in the second, they are there from the start
@@ -64,7 +71,7 @@ class GPTStep:
 
     def __post_init__(self) -> None:
         check_positive(b=self.b, s=self.s)
-        known = {"precision": PRECISIONS, "attention": ATTENTIONS, "optimizer": OPTIMIZERS}
+        known: dict[str, Collection[str]] = {"precision": PRECISIONS, "attention": ATTENTIONS, "optimizer": OPTIMIZERS}
         for name, options in known.items():
             if getattr(self, name) not in options:
                 raise ValueError(f"{name} must be one of {'; '.join(options)}: got {name}={getattr(self, name)!r}.")
@@ -109,9 +116,9 @@ class GPTStep:
         """How many a step has."""
         return MICRO_BATCHES if self.accumulates else 1
 
-    def model_on(self, device: torch.device, **changes) -> GPT:
+    def model_on(self, device: torch.device, **changes: Any) -> GPT:
         """The model there, fresh; `changes` are settings of `GPT` that take the place of this step's."""
-        settings = {
+        settings: dict[str, Any] = {
             "context_length": self.s,
             "kind": "sdpa" if self.attention == "fused" else "explicit",
             "dropout_prob": self.dropout,
@@ -151,8 +158,8 @@ def _kernel(gpu: GPUSpec, precision: str, dropout: float) -> str:
     """The attention kernel that PyTorch takes; whatever the model, a head has 64 numbers."""
     step = GPTStep(gpu=gpu, precision=precision)
     dtype = torch.float32 if precision == "float32" else step.half
-    qkv = [torch.empty(1, 1, 2, 64, dtype=dtype, device="meta", requires_grad=True) for _ in range(3)]
-    return KERNELS[choose(Attention(*qkv, dropout=dropout, causal=True), step.spec)]
+    q, k, v = (torch.empty(1, 1, 2, 64, dtype=dtype, device="meta", requires_grad=True) for _ in range(3))
+    return KERNELS[choose(Attention(q, k, v, dropout=dropout, causal=True), step.spec)]
 
 
 @cache

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import nn
 
+from every_byte.gpu.protocol import GPU
 from utils.layers import LinearStack
 
 from .readings import requested
@@ -18,7 +20,7 @@ KEPT = {"the loss": lambda loss: loss, ".detach()": lambda loss: loss.detach(), 
 ENDS = ("inside except", "behind it", "behind it, with a name")
 
 
-def _batch_of(gpu, b: int) -> torch.Tensor:
+def _batch_of(gpu: GPU, b: int) -> torch.Tensor:
     return torch.empty(b, 100, device=gpu.device)
 
 
@@ -37,7 +39,7 @@ def in_evaluation(b: int = 64) -> Change:
 
 
 def list_of_losses(
-    keep: str, context: Callable[[], AbstractContextManager] = nullcontext, *, b: int = 64, trains: bool = False
+    keep: str, context: Callable[[], AbstractContextManager[Any]] = nullcontext, *, b: int = 64, trains: bool = False
 ) -> int:
     """How many bytes more stand with each batch whose loss goes into a list, as `keep` of KEPT says.
 
@@ -60,7 +62,9 @@ def sum_of_losses(*, b: int = 64, trains: bool = True) -> int:
     return _growth(add, nullcontext, b, trains)
 
 
-def _growth(keep: Callable, context: Callable, b: int, trains: bool) -> int:
+def _growth(
+    keep: Callable[[torch.Tensor], None], context: Callable[[], AbstractContextManager[Any]], b: int, trains: bool
+) -> int:
     ends = []
     with roomy_gpu("a100-80gb") as gpu, zeros_for_granted():
         model = LinearStack(device=gpu.device)
@@ -86,7 +90,8 @@ def kept_by_hook(keep: Callable[[torch.Tensor], object], *, b: int = 64) -> int:
     held = []
     for has_hook in (False, True):
         with roomy_gpu("a100-80gb") as gpu:
-            model, kept = LinearStack(device=gpu.device), {}
+            model = LinearStack(device=gpu.device)
+            kept: dict[str, object] = {}
             for name, module in model.named_modules():
                 if has_hook and isinstance(module, nn.Linear):
                     module.register_forward_hook(_keeping(kept, name, keep))
@@ -97,8 +102,10 @@ def kept_by_hook(keep: Callable[[torch.Tensor], object], *, b: int = 64) -> int:
     return held[1] - held[0]
 
 
-def _keeping(kept: dict, name: str, keep: Callable) -> Callable:
-    def hook(_module, _args, output) -> None:
+def _keeping(
+    kept: dict[str, object], name: str, keep: Callable[[torch.Tensor], object]
+) -> Callable[[nn.Module, tuple[Any, ...], torch.Tensor], None]:
+    def hook(_module: nn.Module, _args: tuple[Any, ...], output: torch.Tensor) -> None:
         kept[name] = keep(output)
 
     return hook

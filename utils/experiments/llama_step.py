@@ -1,6 +1,7 @@
 """A Llama's training step with any of the remedies for a run that does not fit."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -29,7 +30,7 @@ class LlamaStep(RemedyStep):
 
     @property
     def is_tied(self) -> bool:
-        return SIZES[self.model].get("is_tied", False)
+        return bool(SIZES[self.model].get("is_tied", False))
 
-    def fresh_model(self, device: torch.device, **settings) -> Llama:
+    def fresh_model(self, device: torch.device, **settings: Any) -> Llama:
         return Llama.from_name(self.model, device=device, **settings)

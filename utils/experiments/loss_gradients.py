@@ -1,12 +1,11 @@
 """How exact a loss's gradients are: beside those of the same numbers in float64, computed on the CPU."""
 
-from collections.abc import Callable
 from functools import cache
 
 import torch
 from torch import nn
 
-from every_byte.remedies.losses import half_logits
+from every_byte.remedies.losses import Loss, half_logits
 
 TOKENS, WIDTH, VOCABULARY = 1024, 64, 1000
 
@@ -17,13 +16,14 @@ def exact_gradients() -> tuple[torch.Tensor, torch.Tensor]:
     return _gradients(half_logits, torch.float64)
 
 
-def errors(loss: Callable, dtype: torch.dtype) -> tuple[float, float]:
+def errors(loss: Loss, dtype: torch.dtype) -> tuple[float, float]:
     """How far the gradients of h and of the head are off, by one of every_byte.remedies.losses in a type.
 
     Unit: the root mean square of the differences, as a share of that of the exact gradients.
     """
-    found = zip(_gradients(loss, dtype), exact_gradients(), strict=True)
-    return tuple((_size(one.double() - exact) / _size(exact)).item() for one, exact in found)
+    pairs = zip(_gradients(loss, dtype), exact_gradients(), strict=True)
+    of_h, of_head = ((_size(gradient.double() - exact) / _size(exact)).item() for gradient, exact in pairs)
+    return of_h, of_head
 
 
 def beside(error: float, other: float) -> str:
@@ -31,7 +31,7 @@ def beside(error: float, other: float) -> str:
     return "more exact" if error * 1.25 < other else "less exact" if error > other * 1.25 else "as exact"
 
 
-def _gradients(loss: Callable, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+def _gradients(loss: Loss, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """The inputs are numbers that bfloat16 has, the same for every type."""
     drawn = torch.Generator().manual_seed(0)
     h = torch.randn(1, TOKENS, WIDTH, generator=drawn).bfloat16().to(dtype).requires_grad_()
@@ -40,6 +40,8 @@ def _gradients(loss: Callable, dtype: torch.dtype) -> tuple[torch.Tensor, torch.
         head.weight.copy_(torch.randn(VOCABULARY, WIDTH, generator=drawn).bfloat16() / 4)
     targets = torch.randint(VOCABULARY, (1, TOKENS), generator=drawn)
     loss(h, head, targets)[-1].backward()
+    assert h.grad is not None
+    assert head.weight.grad is not None
     return h.grad, head.weight.grad
 
 

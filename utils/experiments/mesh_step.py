@@ -12,13 +12,14 @@ from every_byte.formula.formula import Formula
 from every_byte.gpu.capacity import Room
 from every_byte.gpu.device import spec_of
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.ranks import ranks
 from every_byte.ledger.trace import Trace
 from utils.formulas.mesh import DROPOUT, MOMENTS, MeshSettings, beginnings, held_on_mesh
 from utils.formulas.moments import Beginning, in_order_of_categories
 from utils.layers import check_positive
 from utils.models.data_parallel import fully_sharded, replicated, states_sharded
-from utils.models.gpt import GPT, SIZES, VOCABULARY_SIZE
+from utils.models.gpt import GPT, SIZES, VOCABULARY_SIZE, blocks_of
 from utils.models.regions import library_checkpoint, set_regions
 from utils.models.tensor_parallel import plain_shares, tensor_parallel
 
@@ -143,7 +144,7 @@ class MeshStep:
             # Nothing of the run is left to look at; looking would take as long as the run in a large process.
             return MeshRun(self, replace(gpu.trace, look=None), room)
 
-    def _model_on(self, gpu, mesh: DeviceMesh) -> nn.Module:
+    def _model_on(self, gpu: GPU, mesh: DeviceMesh) -> nn.Module:
         """The model, divided: within a group first, then over the groups; then what of it runs again in backward."""
         L, d, a, V = (self.letters[letter] for letter in "LdaV")
         kind = "explicit" if self.attention == "explicit" else "sdpa"
@@ -151,13 +152,13 @@ class MeshStep:
         if self.t > 1:
             tensor_parallel(model, mesh["tensor"], sequence=self.settings.splits_positions)
             if self.settings.gathers_again:
-                for block in model.blocks:
+                for block in blocks_of(model):
                     gather_again(block)
         if self.settings.is_in_fsdp:
             fully_sharded(model, mesh["data"], reshard_after_forward=self.settings.reshard_after_forward)
         if self.recompute == "full":
-            for block in model.blocks:
-                block.forward = partial(library_checkpoint, block.forward)
+            for block in blocks_of(model):
+                block.__dict__["forward"] = partial(library_checkpoint, block.forward)
         elif self.recompute == "selective":
             set_regions(model, "attention only", run=library_checkpoint)
         return replicated(plain_shares(model), mesh["data"]) if self.settings.is_in_ddp else model
@@ -170,6 +171,8 @@ def _held(settings: MeshSettings) -> dict[str, Formula]:
 
 class MeshRun(StepRun):
     """The same of a rank's steps."""
+
+    step: MeshStep
 
     @property
     def added_state_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """What optimizers keep for a Llama's parameters: some of PyTorch's, simulated, and by the rules of two libraries."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,11 +24,11 @@ def _muon_and_adamw(model: Llama) -> list[torch.optim.Optimizer]:
     return [torch.optim.AdamW(others, fused=True), torch.optim.Muon(matrices)]
 
 
-def _one(make, model: Llama) -> list[torch.optim.Optimizer]:
+def _one(make: Callable[..., torch.optim.Optimizer], model: Llama) -> list[torch.optim.Optimizer]:
     return [make(model.parameters())]
 
 
-OPTIMIZERS = {
+OPTIMIZERS: dict[str, Callable[[Llama], list[torch.optim.Optimizer]]] = {
     "AdamW": partial(_one, partial(torch.optim.AdamW, fused=True)),
     "SGD": partial(_one, partial(torch.optim.SGD, fused=True)),
     "SGD, momentum": partial(_one, partial(torch.optim.SGD, momentum=0.9, fused=True)),
@@ -64,8 +64,8 @@ def states_of(optimizer: str, model: str = "llama-3-8b", dtype: torch.dtype = to
         gpu.load_libraries()
         before = requested(gpu)
         gpu.reset_peak_memory_stats()
-        for one in optimizers:
-            one.step()
+        for each in optimizers:
+            each.step()
         kept_bytes = Ledger.now(gpu).of(category="optimizer state").requested_bytes
         return States(kept_bytes, requested(gpu, "peak") - before - kept_bytes)
 

@@ -43,7 +43,7 @@ def of_accelerate(model: nn.Module) -> int:
     """
     total_bytes, _ = importlib.import_module("accelerate.utils").calculate_maximum_sizes(model)
     usage = importlib.import_module("accelerate.commands.estimate").estimate_training_usage(total_bytes, "float32")
-    return max(usage.values())
+    return int(max(usage.values()))
 
 
 def of_usual_formula(architecture: Architecture, model: nn.Module) -> tuple[int, int | None]:

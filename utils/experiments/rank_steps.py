@@ -2,11 +2,14 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.ranks import ranks
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.saved_tensors import SavedTensor
@@ -35,18 +38,19 @@ S, T = 2048, 8
 class GathersAgain(nn.Module):
     """A layer whose input is gathered from all ranks in forward, and once more in backward."""
 
-    def __init__(self, layer: nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return library_checkpoint(self.layer, x)
+        y: torch.Tensor = library_checkpoint(self.layer, x)
+        return y
 
 
 def gather_again(block: Block) -> Block:
     """Have a block that is split over ranks with `sequence=True` keep of its gathered inputs a rank's share."""
-    block.attention.qkv = GathersAgain(block.attention.qkv)
-    block.mlp.up = GathersAgain(block.mlp.up)
+    for module, name in ((block.attention, "qkv"), (block.mlp, "up")):
+        setattr(module, name, GathersAgain(module.get_submodule(name)))
     return block
 
 
@@ -73,7 +77,7 @@ class RankStep:
         ]
 
     @property
-    def exchanged(self) -> Counter:
+    def exchanged(self) -> Counter[tuple[str, str]]:
         """How often each (phase, collective) runs."""
         return Counter((phase, name) for phase, name, _ in self.exchanges)
 
@@ -103,7 +107,7 @@ def _whole_bytes(collective: str, n_bytes: int, t: int) -> int:
 
 
 def block_as_rank(
-    gpu,
+    gpu: GPU,
     mesh: DeviceMesh,
     *,
     b: int,
@@ -125,8 +129,8 @@ def block_as_rank(
     Shapes: x[b, s, d], or x[b, s/t, d] with `sequence` -> y of the same shape
     Raises: ValueError where the ranks do not divide the heads or the positions; as `tensor_parallel` and `Block` do.
     """
-    explicit = {"kind": "explicit", "context_length": s} if attention == "explicit" else {}
-    block = Block(d, a, "gelu", dropout, gpu.device, torch.bfloat16, **explicit)
+    kind = "explicit" if attention == "explicit" else "sdpa"
+    block = Block(d, a, "gelu", dropout, gpu.device, torch.bfloat16, kind=kind, context_length=s)
     block = tensor_parallel(block, mesh, sequence=sequence)
     if again:
         block = gather_again(block)
@@ -143,13 +147,13 @@ def block_as_rank(
     return RankStep(mesh.size(), rows, saved_bytes, gpu.trace)
 
 
-def as_rank(t: int, *, rank: int = 0, gpu: str = "h200-141gb", **how) -> RankStep:
+def as_rank(t: int, *, rank: int = 0, gpu: str = "h200-141gb", **how: Any) -> RankStep:
     """`block_as_rank` as one of t ranks, on a simulated GPU of its own; a block of each of MODELS fits.
 
     Raises: as `ranks` and `block_as_rank` do.
     """
-    with SimulatedGPU(gpu) as one, ranks(t, rank) as mesh:
-        return block_as_rank(one, mesh, **how)
+    with SimulatedGPU(gpu) as own, ranks(t, rank) as mesh:
+        return block_as_rank(own, mesh, **how)
 
 
 def train_on_ranks(
@@ -172,24 +176,24 @@ def train_on_ranks(
     """
     if stage not in (0, 1, 3):
         raise ValueError(f"stage must be 0, 1 or 3, those that have an engine: got stage={stage!r}.")
-    found = letters(model) | {"b": b, "s": s, "n": n}
+    sizes = letters(model) | {"b": b, "s": s, "n": n}
     with SimulatedGPU("a100-80gb") as gpu, ranks(n) as mesh:
 
         def make_model() -> nn.Module:
             whole = GPT.from_name(model, context_length=s, device=gpu.device)
             own = rank_parameters(whole, n)[0]
-            found.update(P=sum(parameter.numel() for parameter in own), T=len(own))
+            sizes.update(P=sum(parameter.numel() for parameter in own), T=len(own))
             if stage == 3:
                 return fully_sharded(whole, mesh, reshard_after_forward=reshard_after_forward)
             return replicated(whole, mesh, gradient_as_bucket_view=gradient_as_bucket_view)
 
-        shards = {"optimizer": lambda model: states_sharded(model, mesh, fused=True)} if stage == 1 else {}
-        how = StepSettings(autocast=torch.bfloat16, **shards)
-        train_steps(gpu, make_model, lambda: random_tokens(gpu, b=b, s=s, V=found["V"]), how)
-    return gpu.trace, found
+        optimizer = partial(states_sharded, mesh=mesh, fused=True) if stage == 1 else "fused"
+        how = StepSettings(autocast=torch.bfloat16, optimizer=optimizer)
+        train_steps(gpu, make_model, lambda: random_tokens(gpu, b=b, s=s, V=sizes["V"]), how)
+    return gpu.trace, sizes
 
 
-def split_and_sharded(gpu, n: int = 8) -> dict[str, int]:
+def split_and_sharded(gpu: GPU, n: int = 8) -> dict[str, int]:
     """As one of n ranks, on any open GPU: what a split block keeps, and two steps of a small GPT under FSDP2.
 
     Attention is one of PyTorch's own kernels.
@@ -209,7 +213,7 @@ def split_and_sharded(gpu, n: int = 8) -> dict[str, int]:
     return {"a split block keeps": kept_bytes} | {f"FSDP2, {name}": n for name, n in run.with_peaks(2).items()}
 
 
-def split_block(gpu, mesh: DeviceMesh) -> int:
+def split_block(gpu: GPU, mesh: DeviceMesh) -> int:
     """Forward and backward of a float16 block, split over the ranks with its positions: what it keeps in between.
 
     Unit:   bytes.
@@ -231,8 +235,9 @@ def whole_and_divided(
 
     Source: `rank_saved`, for explicit attention with GELU and dropout.
     """
-    settings = dict(attention="explicit", activation="gelu", dropout=0.1, core=core)
-    formula = rank_saved(**settings, sequence=sequence, gathers_again=again)
+    formula = rank_saved(
+        attention="explicit", activation="gelu", dropout=0.1, core=core, sequence=sequence, gathers_again=again
+    )
     on_one, on_each = (formula.bytes(b=b, s=s, d=d, a=a, t=n, e=2) for n in (1, t))
     # W + D/t on each of t, and W + D on one
     whole = on_one if t == 1 else (t * on_each - on_one) // (t - 1)

@@ -1,6 +1,7 @@
 """Small experiments of checkpointing: a chain of sines, a block's bytes and prices, gradients."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -11,13 +12,15 @@ from every_byte.remedies.operations import Operation, Region
 from every_byte.remedies.policies import Plan
 from every_byte.tables import text_table
 from utils.contexts import SavedTensorContext
-from utils.layers import check_positive
+from utils.layers import Run, check_positive
 from utils.models.checkpointing import checkpoint
 from utils.models.compiled import first_to_go
 from utils.models.regions import library_checkpoint
 
 from .block_stack import Stack
 from .readings import requested
+
+Result = TypeVar("Result")
 
 
 def sines(n: int, segments: int | None = None, *, unit_bytes: int = 2**20) -> Trace:
@@ -61,7 +64,7 @@ def peak_in_units(trace: Trace, unit_bytes: int = 2**20) -> int:
     return trace.requested_bytes(trace.peak_position()) // unit_bytes
 
 
-def held_by_a_block(stack: Stack, run: Callable = library_checkpoint, **how) -> tuple[int, int]:
+def held_by_a_block(stack: Stack, run: Run = library_checkpoint, **how: Any) -> tuple[int, int]:
     """What `run(block, x, **how)` holds of the first block of a stack: as the allocator says, and as hooks see it.
 
     Counts: neither the parameters, nor the input, nor the output.
@@ -83,11 +86,11 @@ def prices(region: Region) -> str:
     Counts: views and the last operation, whose result is the region's output, are left out.
     """
     rows = []
-    for one in region.operations:
-        n_bytes = sum(region.storage_bytes[storage] for storage in one.made - one.read)
+    for call in region.operations:
+        n_bytes = sum(region.storage_bytes[storage] for storage in call.made - call.read)
         if n_bytes:
-            price = f"{one.flops / n_bytes:,.0f}" if one.runs_again else "not run again"
-            rows.append([_name(one), f"{n_bytes:,d}", f"{one.flops / 10**9:.2f}", price])
+            price = f"{call.flops / n_bytes:,.0f}" if call.runs_again else "not run again"
+            rows.append([_name(call), f"{n_bytes:,d}", f"{call.flops / 10**9:.2f}", price])
     return text_table("", ["operation", "bytes", "GFLOP", "FLOP a byte"], rows, numbers=3)
 
 
@@ -96,8 +99,8 @@ def kept_names(plan: Plan) -> str:
     return ", ".join(_name(plan.region.operations[position]) for position in sorted(plan.kept)) or "nothing"
 
 
-def _name(one: Operation) -> str:
-    return f"{one.operator.overloadpacket.__name__.removeprefix('_scaled_dot_product_')} {one.nth}"
+def _name(call: Operation) -> str:
+    return f"{call.operator.overloadpacket.__name__.removeprefix('_scaled_dot_product_')} {call.nth}"
 
 
 def let_go_by_compiler(stack: Stack, budgets: Iterable[float]) -> dict[str, float | None]:
@@ -110,7 +113,9 @@ def let_go_by_compiler(stack: Stack, budgets: Iterable[float]) -> dict[str, floa
         return first_to_go(lambda: block, (x,), budgets)
 
 
-def gradients(function: Callable, run: Callable, *args, seed: int = 1, **kwargs) -> list[torch.Tensor | None]:
+def gradients(
+    function: Callable[..., torch.Tensor], run: Run, *args: Any, seed: int = 1, **kwargs: Any
+) -> list[torch.Tensor | None]:
     """What comes out of `run(function, x, *args, **kwargs)`, and the gradients of x and of the function's parameters.
 
     It starts from the same random numbers each time (`seed`). The loss is the sum of squares.
@@ -129,9 +134,10 @@ def gradients(function: Callable, run: Callable, *args, seed: int = 1, **kwargs)
 
 def equal(one: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:
     """Whether all tensors agree, bit for bit."""
-    return all((a is None) == (b is None) and (a is None or torch.equal(a, b)) for a, b in zip(one, other, strict=True))
+    pairs = zip(one, other, strict=True)
+    return all(a is b is None or (a is not None and b is not None and torch.equal(a, b)) for a, b in pairs)
 
 
-def eager(function: Callable, *args, **kwargs):
+def eager(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
     """No checkpoint at all."""
     return function(*args, **kwargs)

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Any
 
 import torch
 from torch import nn
 
 from every_byte.gpu.simulated import SimulatedGPU
+from every_byte.ledger.events import Event
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import GiB
 from utils.models.llama import SIZES
@@ -91,7 +93,7 @@ def kept_by_a_block(step: LlamaStep, number: int = 1) -> float:
     return sum(kept) / (step.b * step.s)
 
 
-def _where(event) -> str:
+def _where(event: Event) -> str:
     """In words: the phase, and the part of the model in it."""
     if event.phase == "optimizer":
         return "optimizer"
@@ -131,7 +133,7 @@ def of_the_loss(loss: str, *, keeps_logits: bool = False) -> OfTheLoss:
     """
     d, V = SIZES["llama-3-8b"]["d_model"], SIZES["llama-3-8b"]["vocabulary_size"]
     with SimulatedGPU("h200-141gb") as gpu:
-        factory = {"device": gpu.device, "dtype": torch.bfloat16}
+        factory: dict[str, Any] = {"device": gpu.device, "dtype": torch.bfloat16}
         head, h = nn.Linear(d, V, bias=False, **factory), torch.empty(1, TOKENS, d, requires_grad=True, **factory)
         targets = torch.zeros(1, TOKENS, dtype=torch.long, device=gpu.device)
         for _ in range(2):  # the first leaves the workspaces

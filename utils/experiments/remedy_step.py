@@ -1,10 +1,10 @@
 """A training step with any of the remedies for a run that does not fit, on a simulated or a live GPU."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -16,6 +16,7 @@ from every_byte.gpu.device import spec_of
 from every_byte.gpu.memory.specs import GPUSpec
 from every_byte.gpu.operators.attention.choice import Attention, choose
 from every_byte.gpu.operators.indexing import FEW_INDICES
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.readings import Readings
 from every_byte.remedies.eight_bit import AdamW8bit
 from every_byte.remedies.in_backward import StepInBackward
@@ -26,7 +27,7 @@ from utils.formulas.decoder_settings import DecoderSettings
 from utils.formulas.moments import Beginning, Highest, by_category, in_order_of_categories
 from utils.layers import check_positive
 from utils.models.adapters import with_adapters
-from utils.models.copies_elsewhere import OnCopies
+from utils.models.copies_elsewhere import OnCopies, Stepping
 from utils.models.regions import library_checkpoint
 
 from .gpt_step import KERNELS
@@ -34,7 +35,7 @@ from .step_run import StepRun, roomy_gpu, zeros_for_granted
 from .training import StepSettings, adamw, random_tokens, train_steps
 
 ROWS = 1024  # of logits that are there at once, in a loss that takes some rows after the others
-OPTIMIZERS: dict[str, Callable[[list[nn.Parameter]], torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[[Iterable[torch.Tensor]], torch.optim.Optimizer]] = {
     "AdamW, fused": partial(torch.optim.AdamW, fused=True),
     "AdamW, foreach": partial(torch.optim.AdamW, foreach=True),
     "AdamW, loop": partial(torch.optim.AdamW, foreach=False),
@@ -83,13 +84,13 @@ class RemedyStep(ABC):
     offload: str = "nothing"
     gpu: str | GPUSpec = "h200-141gb"
     n_steps = 2  # from the second on, each asks for the same
-    sizes: ClassVar[Mapping[str, Mapping]]
+    sizes: ClassVar[Mapping[str, Mapping[str, Any]]]
     linears: ClassVar[Collection[str]]
     settings_type: ClassVar[type[DecoderSettings]]
 
     def __post_init__(self) -> None:
         check_positive(b=self.b, s=self.s, micro_batches=self.micro_batches)
-        known = {
+        known: dict[str, Collection[str]] = {
             "model": self.sizes, "precision": PRECISIONS, "loss": LOSSES, "optimizer": OPTIMIZERS, "offload": OFFLOADS,
         }  # fmt: skip
         for name, options in known.items():
@@ -121,7 +122,7 @@ class RemedyStep(ABC):
         """Whether the head's weight is the embedding's."""
 
     @abstractmethod
-    def fresh_model(self, device: torch.device, **settings) -> nn.Module:
+    def fresh_model(self, device: torch.device, **settings: Any) -> nn.Module:
         """The model itself, with these settings of its class."""
 
     @property
@@ -180,7 +181,7 @@ class RemedyStep(ABC):
             keep_outputs=self.keeps_logits,
         )
 
-    def model_on(self, device: torch.device, **changes) -> nn.Module:
+    def model_on(self, device: torch.device, **changes: Any) -> nn.Module:
         """The model there, fresh; `changes` are settings of its class that take the place of this step's."""
         settings = {
             "context_length": self.s,
@@ -195,21 +196,21 @@ class RemedyStep(ABC):
             model.forward = _with_saved_on_cpu(model.forward)
         return model
 
-    def optimizer_for(self, model: nn.Module):
+    def optimizer_for(self, model: nn.Module) -> Stepping:
         """Anything with `step` and `zero_grad`."""
         make = OPTIMIZERS[self.optimizer]
         if self.steps_in_backward:
             return StepInBackward(model, make)
         if self.offload.startswith("optimizer"):
-            make = _LeftOut if next(model.parameters()).is_meta else make
-            return OnCopies(model, make, "cpu", takes_at_once=self.offload.endswith("gradients"))
+            on_host = _LeftOut if next(model.parameters()).is_meta else make
+            return OnCopies(model, on_host, "cpu", takes_at_once=self.offload.endswith("gradients"))
         if self.precision == "float32 masters":
             return OnCopies(model, make)
         if self.optimizer.startswith("AdamW") and "8-bit" not in self.optimizer:
             return adamw(model, self.optimizer.removeprefix("AdamW, "))
         return make([parameter for parameter in model.parameters() if parameter.requires_grad])
 
-    def train(self, gpu, at_mark: Callable[[str], object] | None = None, **changes) -> Readings:
+    def train(self, gpu: GPU, at_mark: Callable[[str], object] | None = None, **changes: Any) -> Readings:
         """Train for n_steps on an open GPU, as `train_steps` does; `changes` as `model_on` takes them."""
         V = changes.get("vocabulary_size", self.model_letters["V"])
         return train_steps(
@@ -247,20 +248,20 @@ def predicted(held: DecoderSettings) -> dict[str, Formula]:
 class _LeftOut:
     """The host's own step beside a simulated GPU: it takes none of the GPU's memory, and much of the host's."""
 
-    def __init__(self, copies: list[torch.Tensor]):
+    def __init__(self, copies: list[torch.Tensor]) -> None:
         self.copies = copies
 
     def step(self) -> None:
         """Nothing is computed."""
 
-    def zero_grad(self) -> None:
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """The gradients go."""
         for copy in self.copies:
             copy.grad = None
 
 
-def _with_saved_on_cpu(forward: Callable) -> Callable:
-    def with_saved_on_cpu(*args, **kwargs):
+def _with_saved_on_cpu(forward: Callable[..., Any]) -> Callable[..., Any]:
+    def with_saved_on_cpu(*args: Any, **kwargs: Any) -> Any:
         # pinned memory would take what lies transposed by a copy on the GPU, and is there on some machines alone
         with save_on_cpu():
             return forward(*args, **kwargs)

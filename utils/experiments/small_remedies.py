@@ -1,13 +1,16 @@
 """The small remedies for a run that does not fit, each with what is requested of the GPU without it and with it."""
 
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.ledger import Ledger
 from utils.contexts import SavedTensorContext
@@ -18,6 +21,8 @@ from utils.models.llama import SIZES, Llama
 from .llama_step import LlamaStep
 from .readings import requested
 from .step_run import roomy_gpu, zeros_for_granted
+
+Given: TypeAlias = tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]  # to a layer: x, and its positions' tables
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Change:
         return self.before_bytes - self.after_bytes
 
 
-def changed_step(without: dict, with_it: dict, **both) -> dict[str, Change]:
+def changed_step(without: dict[str, Any], with_it: dict[str, Any], **both: Any) -> dict[str, Change]:
     """What a setting of `LlamaStep` changes in the second step: at the "end of forward", and at the "peak".
 
     Raises: ValueError as `LlamaStep` does.
@@ -120,10 +125,15 @@ def saved_on_cpu(model: str = "llama-3-8b", s: int = 8192) -> SavedElsewhere:
     return SavedElsewhere(*sums, held, backward)
 
 
-def _packed(llama: Llama, given: tuple) -> tuple[int, int, int]:
+def _packed(llama: Llama, given: Given) -> tuple[int, int, int]:
     """The bytes that the first layer's forward saves: all, of them weights, and storages once without weights."""
     packed: list[torch.Tensor] = []
-    with saved_tensors_hooks(lambda tensor: packed.append(tensor) or tensor, lambda tensor: tensor):
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        packed.append(tensor)
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
         y = llama.blocks[0](*given)
     weights = {parameter.untyped_storage()._cdata for parameter in llama.parameters()}
     by_storage = [(tensor.untyped_storage(), tensor.nbytes) for tensor in packed]
@@ -137,7 +147,9 @@ def _nothing() -> saved_tensors_hooks:
     return saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
 
 
-def _layer(gpu, layer: nn.Module, given: tuple, context: Callable) -> tuple[int, int]:
+def _layer(
+    gpu: GPU, layer: nn.Module, given: Given, context: Callable[[], AbstractContextManager[Any]]
+) -> tuple[int, int]:
     """What stands after a layer's forward without its output, and the most in backward, above what stood before."""
     before = requested(gpu)
     with context():

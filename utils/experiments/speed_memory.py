@@ -1,8 +1,9 @@
 """The speed-memory diagram of a stack of transformer blocks: each technique's bytes, and what it computes again."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -18,6 +19,7 @@ from .readings import requested
 
 TECHNIQUES = ("eager", "checkpoint", "selective", "compile", "optimal")
 BUDGETS = (1.0, 0.75, 0.5, 0.25, 0.0)
+Way = TypeVar("Way")
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,11 @@ def _eager_flops(stack: Stack) -> int:
 def _step(blocks: nn.ModuleList, x: torch.Tensor, run: Run, at_backward: Callable[[], int] = int) -> int:
     output = run(blocks, x)
     loss = output.sum()
-    found = at_backward()
+    held_bytes = at_backward()
     loss.backward()
     for tensor in (x, *blocks.parameters()):
         tensor.grad = None
-    return found
+    return held_bytes
 
 
 def points(stack: Stack, *, budgets: Iterable[float] = BUDGETS, most_plans: int = 12) -> Iterator[Point]:
@@ -80,13 +82,13 @@ def points(stack: Stack, *, budgets: Iterable[float] = BUDGETS, most_plans: int 
     for name, run in selective(stack, region).items():
         yield simulate(stack, run, technique="selective", name=name)
     for plans in spread(mixtures(frontier(region), stack.L), most_plans):
-        budget = short(sum(plan.kept_bytes for plan in plans))
-        yield simulate(stack, partial(by_plans, plans=plans), technique="optimal", name=f"within {budget}")
+        within = short(sum(plan.kept_bytes for plan in plans))
+        yield simulate(stack, partial(by_plans, plans=plans), technique="optimal", name=f"within {within}")
     for budget in (budget for budget in budgets if budget == 1 or not stack.dropout):
         yield simulate(stack, compiled(budget), technique="compile", name=f"budget {budget:g}")
 
 
-def spread(ways: list, most: int) -> list:
+def spread(ways: Sequence[Way], most: int) -> list[Way]:
     """At most so many of these, the first and the last among them."""
     check_positive(most=most)
     last = len(ways) - 1

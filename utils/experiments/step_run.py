@@ -3,7 +3,7 @@
 import gc
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -14,6 +14,7 @@ from every_byte.gpu.capacity import Fit, Room, fit
 from every_byte.gpu.device import fresh_gpu, spec_of
 from every_byte.gpu.live.gpu import LIVE
 from every_byte.gpu.memory.specs import GPUSpec
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.ledger import Ledger
 from every_byte.ledger.trace import Trace
 from utils.formulas.moments import Beginning, Highest
@@ -31,7 +32,7 @@ def roomy(spec: GPUSpec) -> GPUSpec:
 
 
 @contextmanager
-def roomy_gpu(gpu: str | GPUSpec) -> Iterator:
+def roomy_gpu(gpu: str | GPUSpec) -> Iterator[GPU]:
     """A fresh simulated GPU that is `roomy`, or this machine's own with what it has, for one experiment at a time."""
     with one_at_a_time, _collector_at_rest(), fresh_gpu(LIVE if gpu == LIVE else roomy(spec_of(gpu))) as fresh:
         yield fresh
@@ -67,11 +68,16 @@ class Step(Protocol):
     closed form speaks, in the letters of `letters`.
     """
 
-    n_steps: int
-    micro_batches: int
-    letters: dict[str, int]
-    beginnings: dict[str, Beginning | Highest]
-    spec: GPUSpec
+    @property
+    def n_steps(self) -> int: ...
+    @property
+    def micro_batches(self) -> int: ...
+    @property
+    def letters(self) -> dict[str, int]: ...
+    @property
+    def beginnings(self) -> Mapping[str, Beginning | Highest]: ...
+    @property
+    def spec(self) -> GPUSpec: ...
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,7 @@ class StepRun:
         *before, last = beginning.operations
         for operation in before:
             position = self._first(operation, position)
-        wanted = {"module": beginning.module} if beginning.module is not None else {}
+        wanted: dict[str, object] = {"module": beginning.module} if beginning.module is not None else {}
         if beginning.n_bytes is not None:
             wanted["n_bytes"] = Expression(beginning.n_bytes).value(self.step.letters)
         return 1 + self._first(last, position, **wanted)
@@ -131,28 +137,28 @@ class StepRun:
         if wanted.ahead_of:
             inside = (i for i in range(start, end) if fnmatchcase(self.trace.events[i].module, wanted.ahead_of))
             end = next(inside, end)
-        n_bytes, found = self.trace.requested_bytes(start), []
+        n_bytes, places = self.trace.requested_bytes(start), []
         for position, event in enumerate(self.trace.events[start:end], start + 1):
             n_bytes += {"alloc": 1, "free": -1}.get(event.action, 0) * event.n_bytes
             if event.action != "alloc" or (size and event.n_bytes != size):
                 continue
             if all(fnmatchcase(getattr(event, name), pattern) for name, pattern in patterns.items()):
-                found.append((n_bytes, -position))
-        if not found:
+                places.append((n_bytes, -position))
+        if not places:
             raise ValueError(f"the phase must have what is asked for: got {wanted}, and nothing like it was allocated.")
-        return -max(found)[1]
+        return -max(places)[1]
 
     def _last(self, operation: str, start: int, end: int) -> int:
         """The position right behind an operation's last allocation, or `start`."""
-        found = (
+        from_the_end = (
             position
             for position in range(end, start, -1)
             if (self.trace.events[position - 1].action, self.trace.events[position - 1].operation)
             == ("alloc", operation)
         )
-        return next(found, start)
+        return next(from_the_end, start)
 
-    def _first(self, operation: str, start: int, **wanted) -> int:
+    def _first(self, operation: str, start: int, **wanted: object) -> int:
         """The position of an operation's first allocation from `start` on."""
         wanted |= {"action": "alloc", "operation": operation}
         for position, event in enumerate(self.trace.events[start:], start):
@@ -169,7 +175,7 @@ class StepRun:
     def account(self) -> dict[str, dict[str, int]]:
         """For each moment, the requested bytes of each category of the ledger, without what was there before."""
         ledgers = {name: Ledger.at(self.trace, at).of_the_program for name, at in self.positions.items()}
-        return {name: {k: n for k, n in found.parts.items() if k != "slack"} for name, found in ledgers.items()}
+        return {name: {k: n for k, n in ledger.parts.items() if k != "slack"} for name, ledger in ledgers.items()}
 
     def fit(self, settings: str = "") -> Fit | None:
         """Whether training like this fits on the GPU, and by how much; None where it was measured: it did fit.

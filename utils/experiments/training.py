@@ -3,19 +3,22 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.readings import TO_DEVICE, Log, Readings
 from utils.layers import check_positive
+from utils.models.copies_elsewhere import Stepping
 
 PHASES = ("forward", "backward", "step", "zero_grad")
 """Those of an iteration of `train_in_phases`."""
 
 
 def train_in_phases(
-    gpu,
+    gpu: GPU,
     make_model: Callable[[], nn.Module],
     make_batch: Callable[[], torch.Tensor],
     make_optimizer: Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer] = torch.optim.Adam,
@@ -71,7 +74,7 @@ def adamw(model: nn.Module, form: str = "fused", *, most: int | None = None) -> 
     if form not in ADAMW:
         raise ValueError(f"form must be one of {', '.join(ADAMW)}: got form={form!r}.")
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [parameter for parameter in trained if parameter.dim() >= 2], "weight_decay": 0.1},
         {"params": [parameter for parameter in trained if parameter.dim() < 2], "weight_decay": 0.0},
     ]
@@ -84,7 +87,7 @@ def adamw(model: nn.Module, form: str = "fused", *, most: int | None = None) -> 
     return torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), **ADAMW[form])
 
 
-def random_tokens(gpu, *, b: int, s: int, V: int) -> Iterator[torch.Tensor]:
+def random_tokens(gpu: GPU, *, b: int, s: int, V: int) -> Iterator[torch.Tensor]:
     """Tokens and targets for a GPT, drawn on the CPU and moved to the GPU one after the other.
 
     Shapes: tokens[b, s], targets[b, s], of 8-byte integers below V
@@ -110,7 +113,7 @@ class StepSettings:
 
     micro_batches: int = 1
     autocast: torch.dtype | None = None
-    optimizer: str | Callable[[nn.Module], torch.optim.Optimizer] = "fused"
+    optimizer: str | Callable[[nn.Module], Stepping] = "fused"
     clip_norm: float | None = None
     scaler: bool = False
     set_to_none: bool = True
@@ -126,7 +129,7 @@ class StepSettings:
 
 
 def train_steps(
-    gpu,
+    gpu: GPU,
     make_model: Callable[[], nn.Module],
     make_batch: Callable[[], Iterable[torch.Tensor]],
     settings: StepSettings = StepSettings(),
@@ -162,7 +165,7 @@ def train_steps(
                 run.scaler.scale(run.loss).backward()
         if settings.clip_norm is not None:
             with log.phase(step, "clip"):
-                run.clip()
+                run.clip(settings.clip_norm)
         with log.phase(step, "optimizer"):
             run.scaler.step(run.optimizer)
             run.scaler.update()
@@ -174,14 +177,15 @@ def train_steps(
 class _Run:
     """What a training script has names for; each holds its tensor until the next one is there."""
 
-    def __init__(self, gpu, model: nn.Module, settings: StepSettings):
+    loss: torch.Tensor
+
+    def __init__(self, gpu: GPU, model: nn.Module, settings: StepSettings) -> None:
         self.gpu, self.model, self.settings = gpu, model, settings
         how = settings.optimizer
-        self.optimizer = how(model) if callable(how) else adamw(model, how)
+        self.optimizer: Any = how(model) if callable(how) else adamw(model, how)  # a GradScaler's takes PyTorch's alone
         self.scaler = torch.amp.GradScaler(gpu.device.type, enabled=settings.scaler)
         self.batch: list[torch.Tensor] = []
-        self.outputs: list = []
-        self.loss: torch.Tensor | None = None
+        self.outputs: list[Any] = []
 
     def take(self, batch: Iterable[torch.Tensor]) -> None:
         for place, tensor in enumerate(batch):
@@ -196,10 +200,10 @@ class _Run:
         if self.settings.micro_batches > 1:
             self.loss = self.loss / self.settings.micro_batches
 
-    def clip(self) -> None:
+    def clip(self, norm: float) -> None:
         self.scaler.unscale_(self.optimizer)
-        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip_norm)
+        nn.utils.clip_grad_norm_(self.model.parameters(), norm)
 
 
-def _as_tuple(returned) -> tuple:
+def _as_tuple(returned: Any) -> tuple[Any, ...]:
     return returned if isinstance(returned, tuple) else (returned,)

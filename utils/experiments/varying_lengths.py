@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from every_byte.gpu.memory.specs import find_spec
+from every_byte.gpu.protocol import GPU
 from every_byte.gpu.replay import Replay
 from every_byte.gpu.simulated import SimulatedGPU
 from every_byte.ledger.trace import Trace
@@ -41,7 +42,7 @@ def lengths_of(s: int) -> tuple[int, int, int]:
     return s, s // 2, 3 * s // 4
 
 
-def train_on_lengths(gpu, lengths: Iterable[int]) -> None:
+def train_on_lengths(gpu: GPU, lengths: Iterable[int]) -> None:
     """Train an MLP of width D on an open GPU, a step for each batch of so many tokens.
 
     Raises: torch.OutOfMemoryError if there is no room.

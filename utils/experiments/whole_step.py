@@ -4,6 +4,7 @@ from collections import Counter
 
 import torch
 
+from every_byte.gpu.protocol import GPU
 from every_byte.ledger.levels import categories_of
 from every_byte.ledger.readings import Readings
 from every_byte.ledger.trace import Trace
@@ -14,7 +15,7 @@ from .training import StepSettings
 KINDS = ("parameters", "optimizer state", "activations", "gradients", "the rest")
 
 
-def train_gpt2(gpu, *, autocast: torch.dtype | None = None) -> Readings:
+def train_gpt2(gpu: GPU, *, autocast: torch.dtype | None = None) -> Readings:
     """Two steps of GPT-2 small on an open GPU: 12 sequences of 1,024 tokens, fused attention, AdamW.
 
     `autocast` is the half-precision type of forward, or None for float32.
@@ -37,7 +38,8 @@ def bytes_by_kind(trace: Trace, at: int | str) -> dict[str, int]:
     Unit:   bytes.
     Raises: ValueError for a mark that the trace does not have.
     """
-    kinds, found = kinds_of(trace), Counter()
+    kinds = kinds_of(trace)
+    by_kind: Counter[str] = Counter()
     for number, event in trace.live_at(trace.position(at) if isinstance(at, str) else at).items():
-        found[kinds[number]] += event.block_bytes
-    return {name: found[name] for name in KINDS}
+        by_kind[kinds[number]] += event.block_bytes
+    return {name: by_kind[name] for name in KINDS}

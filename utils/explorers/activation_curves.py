@@ -1,5 +1,6 @@
 """An activation and its derivative over its output, as the curves that an explorer draws."""
 
+from dataclasses import replace
 from functools import cache
 
 from every_byte.widget import Curve, pieces
@@ -24,18 +25,18 @@ def activation_curves(name: str) -> tuple[Curve, Curve]:
     x, y, slope = (numbers[::DRAWN] for numbers in points)
     shown = (x >= SHOWN[0]) & (x <= SHOWN[1])
     x, y, slope = x[shown], y[shown], slope[shown]
+    value = Curve(f"{name} over its input", "input x", "output y", pieces(x, y))
+    derivative = Curve(f"{name}: derivative over output", "output y", "derivative dy/dx", pieces(y, slope))
     if fold is None:
-        said = "It never turns round.", "Each output has one derivative."
-        marks = None, None
-    else:
-        (x1, x2), (slope1, slope2) = fold.x, fold.derivatives
-        y_there = plain(fold.y, 3)
-        said = (
-            f"At x = {plain(x1, 2)} and x = {plain(x2, 2)} the output is {y_there}.",
-            f"The output {y_there} has the derivatives {plain(slope1, 2)} and {plain(slope2, 2)}.",
+        return (
+            replace(value, caption="It never turns round."),
+            replace(derivative, caption="Each output has one derivative."),
         )
-        marks = ((x1, fold.y), (x2, fold.y)), ((fold.y, slope1), (fold.y, slope2))
+    (x1, x2), (slope1, slope2) = fold.x, fold.derivatives
+    y_there = plain(fold.y, 3)
+    at_inputs = f"At x = {plain(x1, 2)} and x = {plain(x2, 2)} the output is {y_there}."
+    slopes = f"The output {y_there} has the derivatives {plain(slope1, 2)} and {plain(slope2, 2)}."
     return (
-        Curve(f"{name} over its input", "input x", "output y", pieces(x, y), marks[0], said[0]),
-        Curve(f"{name}: derivative over output", "output y", "derivative dy/dx", pieces(y, slope), marks[1], said[1]),
+        replace(value, mark=((x1, fold.y), (x2, fold.y)), caption=at_inputs),
+        replace(derivative, mark=((fold.y, slope1), (fold.y, slope2)), caption=slopes),
     )

@@ -1,5 +1,7 @@
 """The explorer of a transformer block: its controls, its prediction part by part, the account on a GPU."""
 
+from typing import Any
+
 import torch
 
 from every_byte.formula.formula import Formula
@@ -20,14 +22,14 @@ CHOICES = {name: (name, False) for name in THEIRS} | {f"{name}, ours": (name, Tr
 ATTENTIONS = ("efficient", "flash", "explicit")
 
 
-def predicted(settings: dict) -> dict[str, Formula]:
+def predicted(settings: dict[str, Any]) -> dict[str, Formula]:
     """The formulas of a setting, one for each part of the block."""
     name, from_output = settings["activation"]
     chosen = {key: settings[key] for key in ("attention", "dropout")}
     return block_parts(activation=name, from_output=from_output, **chosen)
 
 
-def account(settings: dict) -> Account:
+def account(settings: dict[str, Any]) -> Account:
     """A forward pass on a fresh GPU, part by part."""
     gpu_name, choices = gpu_and_rest(settings)
     name, from_output = settings["activation"]

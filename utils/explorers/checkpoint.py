@@ -1,6 +1,7 @@
 """The explorer of checkpointing: regions of a GPT and a policy; its step with and without, bytes saved, FLOPs added."""
 
 from math import sqrt
+from typing import Any
 
 from every_byte.units import exact, short
 from every_byte.widget import Account, Control, Explorer, Limit
@@ -13,8 +14,8 @@ from utils.models.regions import REGIONS, WITH_K
 from .gpt_controls import LETTERS, MANY_TOKENS, model_and_tokens, timeline_of
 
 WITHOUT = "without checkpoint"
-_DEEPEST = max(found["L"] for found in LETTERS.values())
-_ROOTS = {name: round(sqrt(found["L"])) for name, found in LETTERS.items()}
+_DEEPEST = max(sizes["L"] for sizes in LETTERS.values())
+_ROOTS = {name: round(sqrt(sizes["L"])) for name, sizes in LETTERS.items()}
 _SOME_REGIONS = {"regions": REGIONS[1:]}
 _SOME_BUDGET = {**_SOME_REGIONS, "policy": [OPTIMAL]}
 
@@ -41,7 +42,7 @@ def limits() -> dict[str, list[Limit]]:
     return {name: [no_regions, by_solver] for name in first} | {last: [no_regions, MANY_TOKENS]}
 
 
-def account(settings: dict) -> Account:
+def account(settings: dict[str, Any]) -> Account:
     """A training step with regions checkpointed, on a fresh GPU, beside the step without."""
     run = CheckpointedStep(**settings).run()
     timeline = timeline_of(run.run)
@@ -92,7 +93,7 @@ def _kept(run: CheckpointedRun) -> str:
     )
 
 
-def _of_any_k(settings: dict) -> CheckpointedStep:
+def _of_any_k(settings: dict[str, Any]) -> CheckpointedStep:
     """The step of a setting, for its closed forms: k is a letter of theirs."""
     return CheckpointedStep(**with_gpu(settings) | {"k": 1})
 

@@ -1,5 +1,8 @@
 """The explorer of what makes a model's training fit: its step with any remedy, the peak, and what to try next."""
 
+from typing import Any
+
+from every_byte.formula.formula import Formula
 from every_byte.gpu.memory.specs import EXPLORED
 from every_byte.ledger.ledger import Ledger
 from every_byte.units import exact, short
@@ -31,7 +34,7 @@ _STEPS = {"optimizer": [name for name in OPTIMIZERS if name.endswith(IN_BACKWARD
 def controls() -> list[Control]:
     """One for each remedy of `RemedyStep`."""
     letters = {name: train(model=name).letters for name, train in MODELS.items()}
-    of_models = {name: {letter: found[letter] for letter in _LETTERS} for name, found in letters.items()}
+    of_models = {name: {letter: sizes[letter] for letter in _LETTERS} for name, sizes in letters.items()}
     ranks = {name: {"r": rank} for name, rank in RANKS.items()}
     return [
         Control.choice("model", "model", list(MODELS), letters=of_models),
@@ -70,7 +73,7 @@ def limits() -> dict[str, list[Limit]]:
     return {name: [*of_all, *more.get(name, [])] for name in MOMENTS}
 
 
-def formula(settings: dict) -> dict:
+def formula(settings: dict[str, Any]) -> dict[str, Formula]:
     """The closed forms of a setting; of one that cannot be, which has a limit, those of its optimizer alone."""
     try:
         return predicted(step_of(settings).held)
@@ -78,7 +81,7 @@ def formula(settings: dict) -> dict:
         return predicted(step_of(settings | {"offload": "nothing", "precision": "bfloat16"}).held)
 
 
-def account(settings: dict) -> Account:
+def account(settings: dict[str, Any]) -> Account:
     """A training step on a fresh GPU, as an explorer shows it."""
     run = step_of(settings).run()
     fit = run.fit()
@@ -92,18 +95,18 @@ def account(settings: dict) -> Account:
     )
 
 
-def remark(run: StepRun, settings: dict) -> str:
+def remark(run: StepRun, settings: dict[str, Any]) -> str:
     """Where the peak is, which GPUs have as much, and, by closed form, what single change to try."""
     n_bytes = Ledger.at(run.trace, run.peak).of_the_program.requested_bytes
     where = _moment(run, n_bytes)
-    said = f"The peak: {exact(n_bytes)} requested, {where}."
+    peak = f"The peak: {exact(n_bytes)} requested, {where}."
     there = [
         name for name, spec in EXPLORED.items() if spec.capability >= WITH_BFLOAT16 and n_bytes <= spec.allocator_bytes
     ]
-    return f"{said} {_fits_on(there)} {_long(settings)}{_try_next(settings, n_bytes)}"
+    return f"{peak} {_fits_on(there)} {_long(settings)}{_try_next(settings, n_bytes)}"
 
 
-def _long(settings: dict) -> str:
+def _long(settings: dict[str, Any]) -> str:
     """Of a GPT-2 whose sequences are longer than it was made for."""
     if MODELS[settings["model"]] is not GPTRemedyStep or settings["s"] <= CONTEXT_LENGTH:
         return ""
@@ -126,20 +129,20 @@ def _fits_on(names: list[str]) -> str:
     return f"As much is there on {', '.join(names)}; whether its segments fit is said of the one chosen."
 
 
-def _try_next(settings: dict, peak_bytes: int) -> str:
+def _try_next(settings: dict[str, Any], peak_bytes: int) -> str:
     """Of the changes that bring enough the cheapest, and the one that brings most; and the remedies that do not."""
-    found = brought(settings)
-    if not found:
+    changes = brought(settings)
+    if not changes:
         return "What to try next is not predicted from here."
-    worth = {change: n for change, n in found.items() if n * WORTH_A_TRY >= peak_bytes}
-    little = [change.name for change, n in found.items() if n >= 0 and change not in worth and change.is_remedy]
-    said = [f"{change.name} ({change.price}), {short(n)}" for change, n in worth.items()]
-    most = max(worth, key=worth.get, default=None)
+    worth = {change: n for change, n in changes.items() if n * WORTH_A_TRY >= peak_bytes}
+    little = [change.name for change, n in changes.items() if n >= 0 and change not in worth and change.is_remedy]
+    named = [f"{change.name} ({change.price}), {short(n)}" for change, n in worth.items()]
     tried = "No single change brings a thousandth of the peak."
     if worth:
-        tried = f"Try next, each alone, the cheapest first: {'; '.join(said[:N_TRIED])} less."
-        if most not in list(worth)[:N_TRIED]:
-            tried = f"{tried} The most: {said[list(worth).index(most)]} less."
+        tried = f"Try next, each alone, the cheapest first: {'; '.join(named[:N_TRIED])} less."
+        most = list(worth.values()).index(max(worth.values()))
+        if most >= N_TRIED:
+            tried = f"{tried} The most: {named[most]} less."
     return f"{tried} Next to nothing, since the peak is elsewhere: {'; '.join(little)}." if little else tried
 
 

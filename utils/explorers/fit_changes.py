@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from every_byte.widget.gpus import with_gpu
 from utils.experiments.gpt_remedy_step import GPTRemedyStep
@@ -48,7 +49,7 @@ class Change:
 
     name: str
     price: str
-    settings: dict
+    settings: dict[str, Any]
     is_remedy: bool = True
 
 
@@ -88,7 +89,7 @@ def _takes_less(symbol: str, before: str, after: str) -> bool:
     return ranks[1] > ranks[0]
 
 
-def step_of(settings: dict) -> RemedyStep:
+def step_of(settings: dict[str, Any]) -> RemedyStep:
     """The step of a setting.
 
     Raises: ValueError for what excludes each other.
@@ -98,7 +99,7 @@ def step_of(settings: dict) -> RemedyStep:
     return MODELS[settings["model"]](**with_gpu(settings) | named)
 
 
-def _changes(settings: dict) -> Iterator[Change]:
+def _changes(settings: dict[str, Any]) -> Iterator[Change]:
     """Each setting with another choice of one thing, or with half the batch or sequence."""
     for symbol, options in {"precision": PRECISIONS, "optimizer": OPTIMIZERS, "loss": tuple(LOSSES)}.items():
         before = settings[symbol]
@@ -120,7 +121,7 @@ def _changes(settings: dict) -> Iterator[Change]:
         yield Change(f"sequence {settings['s'] // 2}", "shorter sequences", settings | {"s": settings["s"] // 2})
 
 
-def brought(settings: dict) -> dict[Change, int]:
+def brought(settings: dict[str, Any]) -> dict[Change, int]:
     """For each single change of which there is a closed form, how many bytes of the peak it brings; the cheapest first.
 
     Unit:   bytes, requested; negative: the peak grows.
@@ -128,12 +129,13 @@ def brought(settings: dict) -> dict[Change, int]:
     now = step_of(settings)
     if why_no_peak(now.held, **now.letters):
         return {}
-    before, found = peak(now.held, **now.letters)[1], {}
+    before = peak(now.held, **now.letters)[1]
+    brings: dict[Change, int] = {}
     for change in _changes(settings):
         try:
             step = step_of(change.settings)
         except ValueError:  # what excludes each other is no way out
             continue
         if not why_no_peak(step.held, **step.letters):
-            found[change] = before - peak(step.held, **step.letters)[1]
-    return dict(sorted(found.items(), key=lambda item: (PRICES.index(item[0].price), -item[1])))
+            brings[change] = before - peak(step.held, **step.letters)[1]
+    return dict(sorted(brings.items(), key=lambda item: (PRICES.index(item[0].price), -item[1])))

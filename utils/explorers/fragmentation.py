@@ -1,5 +1,7 @@
 """The explorer of fragmentation: a training under any setting of the allocator, and the map after each request."""
 
+from typing import Any
+
 from every_byte.formula.formula import Formula
 from every_byte.ledger.rows import rows_at
 from every_byte.widget import Account, Control, Explorer
@@ -9,12 +11,12 @@ from utils.experiments.varying_lengths import GIB_GPU, SETTINGS, D, replayed, tr
 from utils.formulas.varying_lengths import lengths_peak
 
 
-def predicted(settings: dict) -> Formula:
+def predicted(settings: dict[str, Any]) -> Formula:
     """What the training asks for, under whatever setting."""
     return lengths_peak(d=D, workspace_bytes=GIB_GPU.cublas_workspace_bytes)
 
 
-def account(settings: dict) -> Account:
+def account(settings: dict[str, Any]) -> Account:
     """What the training asks for at its peak, by category; and its requests, replayed under a setting."""
     trace, replay = trace_of(settings["s"]), replayed(settings["s"], settings["conf"])
     terms = {term.name: 0 for term in predicted(settings).terms}

@@ -1,10 +1,13 @@
 """The explorers of the book by name, and the settings of each whose accounts a page without a kernel stores."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, TypeAlias
 
-from every_byte.widget import Explorer
+from every_byte.widget import Control, Explorer
+from every_byte.widget.controls import ChoiceControl, RangeControl
 from every_byte.widget.pages import key_of
 
 from .block import block_explorer
@@ -18,6 +21,7 @@ from .ranks import ranks_explorer
 
 ALL = ...
 """Stands for all options of a choice, and for all stops of a slider with a logarithmic scale."""
+Values: TypeAlias = Iterable[Any] | EllipsisType
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,9 @@ class Shown:
     """
 
     make: Callable[[], Explorer]
-    stored: tuple[dict, ...]
+    stored: tuple[Mapping[str, Values], ...]
 
-    def settings(self, explorer: Explorer) -> Iterator[dict]:
+    def settings(self, explorer: Explorer) -> Iterator[dict[str, Any]]:
         """The settings that are stored, each once."""
         start = {symbol: control.default for symbol, control in explorer.controls.items()}
         seen = set()
@@ -44,14 +48,15 @@ class Shown:
                     yield settings
 
 
-def _values(control, values) -> list:
-    if values is not ALL:
+def _values(control: Control, values: Values) -> list[Any]:
+    if not isinstance(values, EllipsisType):
         return list(values)
-    if not hasattr(control, "stops"):
+    if isinstance(control, ChoiceControl):
         return list(control.values.values())
-    if control.stops() is None:
+    stops = control.stops() if isinstance(control, RangeControl) else None
+    if stops is None:
         raise ValueError(f"ALL is for choices and logarithmic sliders: got it for {control.symbol!r}; name its values.")
-    return control.stops()
+    return stops
 
 
 GALLERY = {
@@ -184,7 +189,7 @@ GALLERY = {
 }
 
 
-def explorer(name: str, **settings) -> Explorer:
+def explorer(name: str, **settings: Any) -> Explorer:
     """An explorer of the book at a setting, each item written as the page writes it: `dropout="p = 0.1"`.
 
     Raises: ValueError for a name that the gallery lacks, for a setting that the explorer lacks and for an item that its
@@ -192,8 +197,8 @@ def explorer(name: str, **settings) -> Explorer:
     """
     if name not in GALLERY:
         raise ValueError(f"name must be one of {', '.join(GALLERY)}: got name={name!r}.")
-    found = GALLERY[name].make()
-    if unknown := [symbol for symbol in settings if symbol not in found.controls]:
-        raise ValueError(f"the settings of {name!r} are {', '.join(found.controls)}: got {unknown[0]!r}.")
-    found.value = found.value | {symbol: found.controls[symbol].from_page(item) for symbol, item in settings.items()}
-    return found
+    shown = GALLERY[name].make()
+    if unknown := [symbol for symbol in settings if symbol not in shown.controls]:
+        raise ValueError(f"the settings of {name!r} are {', '.join(shown.controls)}: got {unknown[0]!r}.")
+    shown.value = shown.value | {symbol: shown.controls[symbol].from_page(item) for symbol, item in settings.items()}
+    return shown

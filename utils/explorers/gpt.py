@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 
@@ -39,7 +40,7 @@ def controls() -> list[Control]:
 N_KEPT = 12  # a slider's stops, there and back; each account has its trace, of some megabytes
 
 
-def account(settings: dict) -> Account:
+def account(settings: dict[str, Any]) -> Account:
     """A training step on a fresh GPU, as an explorer shows it; of a simulated one that of before, if it is kept."""
     step = GPTStep(**settings)
     return _kept(replace(step, gpu=step.spec), _switches()) if step.gpu in SPECS else _taken(step)

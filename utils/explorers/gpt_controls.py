@@ -19,8 +19,8 @@ MANY_TOKENS = Limit(
 def model_and_tokens(**more_letters: dict[str, int]) -> list[Control]:
     """The controls of the model and of its input; `more_letters` are {letter: {model: number}}."""
     numbers = {
-        name: found | {letter: of_model[name] for letter, of_model in more_letters.items()}
-        for name, found in LETTERS.items()
+        name: sizes | {letter: of_model[name] for letter, of_model in more_letters.items()}
+        for name, sizes in LETTERS.items()
     }
     return [
         Control.choice("model", "model", list(SIZES), letters=numbers),
@@ -31,7 +31,13 @@ def model_and_tokens(**more_letters: dict[str, int]) -> list[Control]:
 
 def judge_of(run: StepRun) -> Callable[[str], Fit] | None:
     """Whether a run fits, by any of `ALLOCATORS`, as an `Account` takes it; None of a measured one, which did."""
-    return None if run.trace.origin == "measured" else cache(run.fit)
+
+    def judge(settings: str) -> Fit:
+        fit = run.fit(settings)
+        assert fit is not None
+        return fit
+
+    return None if run.trace.origin == "measured" else cache(judge)
 
 
 def timeline_of(run: StepRun) -> Timeline:

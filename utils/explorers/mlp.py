@@ -1,5 +1,7 @@
 """The explorer of an MLP's forward pass: its controls, its prediction, and the account on a GPU."""
 
+from typing import Any
+
 import torch
 
 from every_byte.formula.formula import Formula
@@ -12,12 +14,12 @@ from utils.formulas.mlp import mlp_saved
 ACTIVATIONS = ("gelu", "relu", "silu", "leaky_relu", "leaky_relu_", "tanh", "softsign")
 
 
-def predicted(settings: dict) -> Formula:
+def predicted(settings: dict[str, Any]) -> Formula:
     """The formula of a setting."""
     return mlp_saved(activation=settings["activation"], dropout=settings["dropout"])
 
 
-def account(settings: dict) -> Account:
+def account(settings: dict[str, Any]) -> Account:
     """A forward pass on a fresh GPU, term by term."""
     name, choices = gpu_and_rest(settings)
     with fresh_gpu(name, traced=False) as gpu:

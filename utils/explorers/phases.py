@@ -1,5 +1,7 @@
 """The explorer of a training step in five phases: its controls, its prediction, and the account on a GPU."""
 
+from typing import Any
+
 from every_byte.formula.formula import Formula
 from every_byte.gpu.device import fresh_gpu
 from every_byte.units import exact
@@ -9,12 +11,12 @@ from utils.experiments.first_programs import OPTIMIZERS, train_stack
 from utils.formulas.phases import FROZEN, WITH_F, frozen_layers, stack_phases
 
 
-def predicted(settings: dict) -> dict[str, Formula]:
+def predicted(settings: dict[str, Any]) -> dict[str, Formula]:
     """The formulas of a setting, one for each moment."""
     return stack_phases(**{name: settings[name] for name in ("frozen", "relu", "optimizer")}, workspace_bytes="W")
 
 
-def account(settings: dict) -> Account:
+def account(settings: dict[str, Any]) -> Account:
     """Two iterations on a fresh GPU: the first one's end, and each phase of the second."""
     L, f = settings["L"], settings["f"]
     frozen = frozen_layers(settings["frozen"], L=L, f=f)

@@ -1,5 +1,7 @@
 """The explorer of a mesh of ranks: a model split over t of them, its batch over n groups, and what each one holds."""
 
+from typing import Any
+
 from every_byte.gpu.capacity import Fit
 from every_byte.units import exact
 from every_byte.widget import Account, Control, Explorer, Limit
@@ -61,7 +63,7 @@ def limits() -> dict[str, list[Limit]]:
     return {name: [heads, positions] for name in MOMENTS}
 
 
-def account(settings: dict) -> Account:
+def account(settings: dict[str, Any]) -> Account:
     """A training step as rank 0, on a fresh GPU, as an explorer shows it."""
     run = MeshStep(**settings).run()
     timeline, fit = timeline_of(run), run.fit()

@@ -1,8 +1,10 @@
 """A transformer block as a diagram: each tensor of its forward pass at its place, kept for backward or freed."""
 
+from collections.abc import Sequence
+
 from every_byte.units import short
 
-from .block_items import ASIDE, PLUS, TENSOR, Column, Note, Outside, Step, Tensor, height_of
+from .block_items import ASIDE, PLUS, TENSOR, Column, Item, Note, Outside, Step, Tensor, height_of
 from .diagram import WIDTH, Diagram
 
 _TOP = 40
@@ -13,7 +15,7 @@ _LETTER = 7.3  # across, of text of 14, in the widest of the fonts
 
 def block_tensors(
     *,
-    attention=("explicit", "flash"),
+    attention: str | Sequence[str] = ("explicit", "flash"),
     activation: str = "gelu",
     autocast: bool = False,
     dropout: bool = False,
@@ -53,7 +55,7 @@ def block_tensors(
 class _Drawn:
     """A column on a diagram: its items from top to bottom."""
 
-    def __init__(self, diagram: Diagram, left: float, width: float, column: Column, largest_bytes: int):
+    def __init__(self, diagram: Diagram, left: float, width: float, column: Column, largest_bytes: int) -> None:
         self.diagram, self.left, self.width, self.column = diagram, left + _LANE, width - _LANE, column
         self.largest_bytes = largest_bytes
         self.y, self.stream_y = float(_TOP), 0.0
@@ -71,7 +73,7 @@ class _Drawn:
             self._item(item)
         self.diagram.text(middle, height - 14, f"kept: {short(column.kept_bytes)}", anchor="middle")
 
-    def _item(self, item, spare: float = 0) -> None:
+    def _item(self, item: Item, spare: float = 0) -> None:
         if isinstance(item, Tensor):
             self._tensor(item)
         elif isinstance(item, Note):
@@ -86,8 +88,8 @@ class _Drawn:
         width = min(self.width, max(width, self._across(tensor)))
         is_outside = isinstance(tensor, Outside)
         colour = "activations" if tensor.is_kept and not is_outside else ""
-        look = {"colour": colour, "dashed": not tensor.is_kept}
-        self.diagram.box(self.left, self.y, width, TENSOR, tensor.name, tensor.said, **look)
+        lines = tensor.name, tensor.said
+        self.diagram.box(self.left, self.y, width, TENSOR, *lines, colour=colour, dashed=not tensor.is_kept)
         if tensor.name in ("x", "x + attention"):
             self.stream_y = self.y + TENSOR / 2
         self.y += TENSOR

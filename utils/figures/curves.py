@@ -1,10 +1,12 @@
 """Curves: an activation's derivative over its output, memory over a step's events, a layer's over its sequence."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import matplotlib.pyplot as plt
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from every_byte.figures.bars import INK, titled_figure
 from every_byte.ledger.trace import Trace
@@ -40,7 +42,7 @@ def over_output(
     return figure
 
 
-def _join(axes: plt.Axes, fold: Fold) -> None:
+def _join(axes: Axes, fold: Fold) -> None:
     """Two points above each other: one output with two slopes, and the inputs that they belong to."""
     axes.plot([fold.y] * 2, fold.derivatives, "o:", color=INK, linewidth=1)
     for x, slope in zip(fold.x, fold.derivatives, strict=True):
@@ -64,7 +66,9 @@ def curves(title: str, traces: Mapping[str, Trace], *, unit_bytes: int = MiB) ->
         axes.set_xlabel("allocations and frees, in order; a triangle where forward ends")
         axes.set_ylabel(f"units requested, of {short(unit_bytes)} each")
         axes.set_ylim(0, 1.15 * axes.get_ylim()[1])
-        axes.yaxis.get_major_locator().set_params(integer=True)
+        locator = axes.yaxis.get_major_locator()
+        assert isinstance(locator, MaxNLocator)
+        locator.set_params(integer=True)
         axes.legend(frameon=False, labelcolor=INK)
     return figure
 
@@ -77,14 +81,14 @@ def _to_forward(trace: Trace) -> tuple[list[int], int]:
     return totals, marks["forward"]
 
 
-def _line(axes: plt.Axes, totals: Sequence[float], end: int, form: str, ink: str, **line) -> None:
+def _line(axes: Axes, totals: Sequence[float], end: int, form: str, ink: str, **line: Any) -> None:
     """Totals as steps, with a triangle where forward ends, and at the peak a dot and its number."""
     axes.step(range(len(totals)), totals, where="post", **line)
     axes.plot(end, totals[end], "v", color=line["color"], markersize=7)
     at = max(range(len(totals)), key=totals.__getitem__)
     axes.plot(at, totals[at], "o", color=line["color"], markersize=4)
-    said = {"textcoords": "offset points", "ha": "center", "color": ink, "size": 9}
-    axes.annotate(f"{totals[at]:{form}}", (at, totals[at]), (0, 5), **said)
+    number = f"{totals[at]:{form}}"
+    axes.annotate(number, (at, totals[at]), (0, 5), textcoords="offset points", ha="center", color=ink, size=9)
 
 
 def over_step(title: str, runs: Mapping[str, RegionRun]) -> Figure:
@@ -132,7 +136,7 @@ def over_length(
         for (name, form), style in zip(forms.items(), STYLES, strict=False):
             colour, points = colours[name].light, found[name]
             axes.plot(lengths, [form(s) / MiB for s in lengths], style, color=colour, label=name)
-            axes.plot(points.keys(), [n_bytes / MiB for n_bytes in points.values()], "o", color=colour, markersize=5)
+            axes.plot(list(points), [n_bytes / MiB for n_bytes in points.values()], "o", color=colour, markersize=5)
         axes.set_xlabel("sequence length s")
         axes.set_ylabel("MiB kept by a layer")
         axes.set_xlim(left=0)
@@ -141,7 +145,7 @@ def over_length(
     return figure
 
 
-def _must_have_styles(**lines: Mapping) -> None:
-    for name, found in lines.items():
-        if len(found) > len(STYLES):
-            raise ValueError(f"{name} must be at most {len(STYLES)}, one for each line style: got {len(found)}.")
+def _must_have_styles(**lines: Mapping[str, object]) -> None:
+    for name, of_name in lines.items():
+        if len(of_name) > len(STYLES):
+            raise ValueError(f"{name} must be at most {len(STYLES)}, one for each line style: got {len(of_name)}.")

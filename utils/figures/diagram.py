@@ -54,7 +54,9 @@ class Diagram:
     _parts: list[str] = field(default_factory=list, init=False, repr=False)
     _colours: dict[str, Colour] = field(default_factory=dict, init=False, repr=False)
 
-    def box(self, x: float, y: float, width: float, height: float, *lines: str, colour: str = "", dashed=False) -> Box:
+    def box(
+        self, x: float, y: float, width: float, height: float, *lines: str, colour: str = "", dashed: bool = False
+    ) -> Box:
         """A box with lines of text in its middle: filled with a colour, or an outline, which may be dashed.
 
         Raises: ValueError for a colour that does not exist.
@@ -88,14 +90,14 @@ class Diagram:
             self._parts.append(f'<polygon class="eb-d-ink" points="{corners}"/>')
 
     def _fill(self, name: str) -> str:
-        found = colour_of(name)
-        self._colours[f"fill-{found.name}"] = found  # "ink" is a colour, and the tone of text too
-        return f"eb-d-fill-{found.name}"
+        colour = colour_of(name)
+        self._colours[f"fill-{colour.name}"] = colour  # "ink" is a colour, and the tone of text too
+        return f"eb-d-fill-{colour.name}"
 
     def svg(self) -> str:
         """The picture as SVG, with colours for light pages and, where a page says that it is dark, for dark ones."""
-        light = _LIGHT | {name: found.light for name, found in sorted(self._colours.items())}
-        dark = _DARK | {name: found.dark for name, found in sorted(self._colours.items())}
+        light = _LIGHT | {name: colour.light for name, colour in sorted(self._colours.items())}
+        dark = _DARK | {name: colour.dark for name, colour in sorted(self._colours.items())}
         rules = "".join(f".eb-d-{name}{{fill:{tone}}}" for name, tone in light.items())
         rules += f".eb-d-box,.eb-d-line{{fill:none;stroke:{light['ink']};stroke-width:1.2}}"
         night = "".join(f"[data-theme=dark] .eb-d-{name}{{fill:{tone}}}" for name, tone in dark.items())
@@ -108,5 +110,5 @@ class Diagram:
             f'<rect class="eb-d-paper" width="100%" height="100%"/>{"".join(self._parts)}</svg>'
         )
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"image/svg+xml": self.svg(), "text/plain": self.alt}

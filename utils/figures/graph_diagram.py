@@ -62,20 +62,23 @@ def two_layers(*, b: int, d: int, e: int = 4) -> Diagram:
     said = [f"{name}: {', '.join(t for t in own if own[t]) or 'nothing'}, {totals[name]}" for name, own in kept.items()]
     diagram = Diagram(f"What is kept of x, h and g, by which weight is trained. {'; '.join(said)}.", 292)
     for column, (name, own) in enumerate(kept.items()):
-        left, above = 7 + 108 * column, None
+        left = 7 + 108 * column
+        boxes: list[Box] = []
         diagram.text(left + 51, 14, name, anchor="middle")
         for row, tensor in enumerate(own):
             words = f"{tensor}  {short(n_bytes)}" if own[tensor] else f"{tensor}  gone"
             colour = "activations" if own[tensor] else ""
             box = diagram.box(left, 34 + 72 * row, 102, 36, words, colour=colour, dashed=not colour)
-            if above:
-                diagram.arrow(above.bottom, box.top)
-                diagram.text(above.bottom[0] + 8, above.bottom[1] + 16, ("W₁", "φ")[row - 1], tone="faint", size=13)
-            above = box
-        diagram.arrow(above.bottom, (above.bottom[0], above.bottom[1] + 32))
-        diagram.text(above.bottom[0] + 8, above.bottom[1] + 14, "W₂", tone="faint", size=13)
-        diagram.text(above.bottom[0], above.bottom[1] + 42, "y", anchor="middle")
-        diagram.text(above.bottom[0], 282, f"kept {totals[name]}", anchor="middle", size=13)
+            if boxes:
+                x, y = boxes[-1].bottom
+                diagram.arrow((x, y), box.top)
+                diagram.text(x + 8, y + 16, ("W₁", "φ")[row - 1], tone="faint", size=13)
+            boxes.append(box)
+        x, y = boxes[-1].bottom
+        diagram.arrow((x, y), (x, y + 32))
+        diagram.text(x + 8, y + 14, "W₂", tone="faint", size=13)
+        diagram.text(x, y + 42, "y", anchor="middle")
+        diagram.text(x, 282, f"kept {totals[name]}", anchor="middle", size=13)
     return diagram
 
 
@@ -91,9 +94,7 @@ def chain_graph(output: torch.Tensor, rows: Sequence[SavedTensor]) -> Diagram:
     readers, modules = _readers([node_name(node) for node in nodes], rows)
     names = [_short_name(node) for node in nodes]
     named = [f"{modules[i]}: {name}" if i in modules else name for i, name in enumerate(names)]
-    kept = [
-        (numbers, " = ".join(dict.fromkeys(row.slot for row in found)), found[0]) for numbers, found in readers.values()
-    ]
+    kept = [(numbers, " = ".join(dict.fromkeys(row.slot for row in own)), own[0]) for numbers, own in readers.values()]
     said = "; ".join(
         f"{slots} {_shape(row)}, {short(row.storage_bytes)}, for {' and '.join(named[number] for number in numbers)}"
         for numbers, slots, row in kept
@@ -105,8 +106,8 @@ def chain_graph(output: torch.Tensor, rows: Sequence[SavedTensor]) -> Diagram:
     diagram = Diagram(alt, max(*tops, *places) + _HEIGHT + 8)
     for (left, width), title in ((_FORWARD, "forward"), (_KEPT, "kept"), (_BACKWARD, "backward")):
         diagram.text(left + width / 2, 14, title, anchor="middle", tone="faint")
-    forward = [_column(diagram, _FORWARD, top, *one.split(": ")) for top, one in zip(tops, named, strict=True)]
-    backward = [_column(diagram, _BACKWARD, top, one, "backward") for top, one in zip(tops, names, strict=True)]
+    forward = [_column(diagram, _FORWARD, top, *name.split(": ")) for top, name in zip(tops, named, strict=True)]
+    backward = [_column(diagram, _BACKWARD, top, name, "backward") for top, name in zip(tops, names, strict=True)]
     for number in range(1, len(nodes)):
         diagram.arrow(forward[number - 1].bottom, forward[number].top)
         diagram.arrow(backward[number].top, backward[number - 1].bottom)
@@ -129,7 +130,8 @@ def _chain(output: torch.Tensor) -> list[Node]:
             read = " and ".join(map(_short_name, sources)) or "none of the others"
             raise ValueError(
                 "output must come of a chain, each operation reading the one before and no other: "
-                f"{_short_name(node)} comes behind {_short_name(before)} and reads {read}; draw a part of it."
+                f"{_short_name(node)} comes behind {_short_name(before) if before else 'none'} and reads {read}; "
+                "draw a part of it."
             )
     return nodes
 
@@ -138,21 +140,25 @@ def _short_name(node: Node) -> str:
     return node_name(node).split("Backward")[0]
 
 
-def _readers(names: list[str], rows: Sequence[SavedTensor]) -> tuple[dict, dict[int, str]]:
+def _readers(
+    names: list[str], rows: Sequence[SavedTensor]
+) -> tuple[dict[int, tuple[list[int], list[SavedTensor]]], dict[int, str]]:
     """By storage, the places of the operations that read it and their rows; and the module of each place that has one.
 
     Rows come in the order of forward, a node's own together, and are dealt out in turn.
     """
-    left, readers, modules = list(rows), {}, {}
+    left = list(rows)
+    readers: dict[int, tuple[list[int], list[SavedTensor]]] = {}
+    modules: dict[int, str] = {}
     for place, name in enumerate(names):
         slots = set()
         while left and left[0].node == name and left[0].slot not in slots:
             row = left.pop(0)
             slots.add(row.slot)
-            numbers, found = readers.setdefault(row.storage, ([], []))
+            numbers, own = readers.setdefault(row.storage, ([], []))
             if place not in numbers:  # an operation may read a storage twice, as x * x does
                 numbers.append(place)
-            found.append(row)
+            own.append(row)
             if row.module:
                 modules[place] = row.module
     return readers, modules

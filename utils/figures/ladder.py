@@ -29,8 +29,8 @@ def ladder(title: str, peaks: Mapping[str, tuple[Mapping[str, int], str]], card:
             left = 0.0
             for name, n_bytes in shown.items():
                 colour = colour_of(CATEGORIES[name])
-                look = {"color": colour.light, "hatch": colour.hatch, "label": name}
-                axes.barh(row, n_bytes / GiB, left=left, height=0.7, **look)
+                width = n_bytes / GiB
+                axes.barh(row, width, left=left, height=0.7, color=colour.light, hatch=colour.hatch, label=name)
                 left += n_bytes / GiB
             axes.text(max(left, room), row, f" {left:.2f}  {where}", va="center")  # nothing is written on the line
         axes.axvline(room, color=INK, linewidth=1.2, linestyle="--")

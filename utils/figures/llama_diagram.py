@@ -1,5 +1,7 @@
 """A Llama's block as a diagram: each tensor that it keeps for backward at its place, in bytes a token."""
 
+from collections.abc import Iterable
+
 from utils.formulas.llama_block import llama_block_saved
 from utils.formulas.llama_settings import LlamaSettings
 
@@ -67,5 +69,5 @@ def llama_block(settings: LlamaSettings, **letters: int) -> Diagram:
     return diagram
 
 
-def _height(column: tuple) -> float:
+def _height(column: Iterable[str | tuple[str, str]]) -> float:
     return sum(_STEP if isinstance(item, str) else _TENSOR for item in column)

@@ -1,6 +1,6 @@
 """The MLP as diagrams: the tensors of its forward pass, which of them backward will find, and who reads them there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from every_byte.formula.formula import Formula, Term
@@ -47,7 +47,8 @@ def mlp_guess(*, b: int, s: int, d: int, e: int) -> Diagram:
     letters = {"b": b, "s": s, "d": d, "e": e}
     sizes = [f"{tensor.letter} {short(_bytes(tensor, letters))}" for tensor in _PLAIN]
     diagram = Diagram(f"The tensors of an MLP's forward pass: {', '.join(sizes)}.", 84)
-    gap, x, above = 34, 1, None
+    gap, x = 34, 1.0
+    above: Box | None = None
     unit = (WIDTH - 2 - 3 * gap) / 10
     for tensor in _PLAIN:
         width = unit * (2 if tensor.width == 1 else 3)
@@ -59,7 +60,7 @@ def mlp_guess(*, b: int, s: int, d: int, e: int) -> Diagram:
     return diagram
 
 
-def mlp_tensors(activations=("gelu", "relu"), **letters: int) -> Diagram:
+def mlp_tensors(activations: str | Sequence[str] = ("gelu", "relu"), **letters: int) -> Diagram:
     """A column for each activation: input, hidden tensors and output, filled if they are kept for backward.
 
     `activations` are one or two of "gelu" and "relu"; `letters` are b, s, d and e.
@@ -96,7 +97,9 @@ def _must_be_known(activations: tuple[str, ...]) -> None:
         raise ValueError(f"activation must be {known}, a column each: got {names}; mlp_saved has the others' terms.")
 
 
-def _columns(title: str, columns: Mapping[str, tuple[tuple[_Tensor, ...], Formula]], letters: dict) -> Diagram:
+def _columns(
+    title: str, columns: Mapping[str, tuple[tuple[_Tensor, ...], Formula]], letters: Mapping[str, int]
+) -> Diagram:
     said, n_rows = [], max(len(tensors) for tensors, _ in columns.values())
     for name, (tensors, formula) in columns.items():
         by_term = formula.by_term(**letters)
@@ -112,7 +115,9 @@ def _columns(title: str, columns: Mapping[str, tuple[tuple[_Tensor, ...], Formul
     return diagram
 
 
-def _column(diagram: Diagram, x: float, tensors: tuple[_Tensor, ...], formula: Formula, letters: dict) -> None:
+def _column(
+    diagram: Diagram, x: float, tensors: tuple[_Tensor, ...], formula: Formula, letters: Mapping[str, int]
+) -> None:
     keeps = {term.name: term for term in formula.terms}
     above: Box | None = None
     for row, tensor in enumerate(tensors):
@@ -139,5 +144,5 @@ def _readers(term: Term) -> str:
     return " and ".join(dict.fromkeys(_READERS[selector.module] for selector in term.selectors))
 
 
-def _bytes(tensor: _Tensor, letters: dict) -> int:
+def _bytes(tensor: _Tensor, letters: Mapping[str, int]) -> int:
     return tensor.width * letters["b"] * letters["s"] * letters["d"] * letters["e"]

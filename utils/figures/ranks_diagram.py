@@ -71,8 +71,8 @@ def split_block(*, t: int, sequence: bool = False, **letters: int) -> Diagram:
     Unit: bytes of each tensor on the rank, rounded.
     Source: the terms of `rank_saved`.
     """
-    settings = dict(attention="explicit", activation="gelu", sequence=sequence)
-    on_rank, on_one = (rank_saved(**settings).by_term(**letters, t=ranks) for ranks in (t, 1))
+    saved = rank_saved(attention="explicit", activation="gelu", sequence=sequence)
+    on_rank, on_one = (saved.by_term(**letters, t=ranks) for ranks in (t, 1))
     rows = _with_exchanges(sequence)
     title = "tensor and sequence parallel" if sequence else "tensor parallel"
     n_whole = sum(on_rank[term] == on_one[term] for _, term, _ in _STEPS)

@@ -55,9 +55,9 @@ def kept_in_block(settings: DecoderSettings, is_first: bool, with_product: bool 
         first, *others = own  # the block's own input is one of those that are kept
         all_inputs = _inputs(settings, "L")
         return [replace(all_inputs, selectors=all_inputs.selectors + first.selectors), *others]
-    others = {term.name: term for term in family_of(settings).block_saved(settings, "*", "L - 1")}
+    of_others = {term.name: term for term in family_of(settings).block_saved(settings, "*", "L - 1")}
     terms = family_of(settings).block_saved(settings, "*", "L", "L - 1")
-    return [others[term.name] if term.name in gone else term for term in terms]
+    return [of_others[term.name] if term.name in gone else term for term in terms]
 
 
 def _inputs(settings: DecoderSettings, n: str) -> Term:

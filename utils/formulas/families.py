@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from every_byte.formula.formula import Term
+from every_byte.formula.formula import Term, TermRow
 
 from . import gpt_remedies, llama_block
 from .decoder_settings import DecoderSettings, Widest
@@ -27,7 +27,7 @@ class Family:
     positions: str = ""
     tables: str = ""
     block_saved: Callable[..., list[Term]]
-    norm_saved: Callable[..., list[tuple]]
+    norm_saved: Callable[..., list[TermRow]]
     shared: Callable[[DecoderSettings], list[Term]]
     product: tuple[str, ...]
     widest: Callable[[DecoderSettings], Widest]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from every_byte.formula.formula import Selector, Term
+from every_byte.formula.formula import Selector, Term, TermRow
 
 from .block import block_saved
 from .decoder_settings import DecoderSettings, Widest
@@ -66,7 +66,7 @@ def _inside(selector: Selector, blocks: str, settings: DecoderSettings) -> Selec
     return replace(selector, module=f"blocks.{blocks}.{selector.module}{own}")
 
 
-def gpt_norm_saved(module: str, settings: DecoderSettings) -> list[tuple]:
+def gpt_norm_saved(module: str, settings: DecoderSettings) -> list[TermRow]:
     """What a LayerNorm keeps for backward: rows of name, size, element bytes, selectors and reason."""
     node = "NativeLayerNormBackward*"
     statistics = Selector(module, node, "result1"), Selector(module, node, "result2")

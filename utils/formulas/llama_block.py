@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from every_byte.formula.formula import Selector, Term
+from every_byte.formula.formula import Selector, Term, TermRow
 
 from .decoder_settings import DecoderSettings, Widest
 
@@ -49,7 +49,7 @@ def _linear(name: str, own: str) -> str:
     return f"{name}.{own}" if own else name
 
 
-def _reduced(settings: DecoderSettings) -> list[tuple]:
+def _reduced(settings: DecoderSettings) -> list[TermRow]:
     """What each adapter makes of its Linear's input."""
     e, node = settings.element_bytes, "MmBackward*"
     others = [f"attention.{name}" for name in ("q", "k", "v", "out")] + ["mlp.gate", "mlp.up"]
@@ -65,7 +65,7 @@ def _inside(selector: Selector, module: str) -> Selector:
     return replace(selector, module=f"{module}.{selector.module}")
 
 
-def norm_saved(module: str, settings: DecoderSettings) -> list[tuple]:
+def norm_saved(module: str, settings: DecoderSettings) -> list[TermRow]:
     """What an RMSNorm keeps for backward: rows of name, size, element bytes, selectors and reason."""
     node = "FusedRmsNormBackward*"
     return [
@@ -74,7 +74,7 @@ def norm_saved(module: str, settings: DecoderSettings) -> list[tuple]:
     ]
 
 
-def _kernel(settings: DecoderSettings, own: str) -> list[tuple]:
+def _kernel(settings: DecoderSettings, own: str) -> list[TermRow]:
     e = settings.element_bytes
     node, logsumexp, rows, random = _KERNELS[settings.attention]
     q, *kv = (Selector("attention", node, slot) for slot in ("query", "key", "value"))
@@ -90,7 +90,7 @@ def _kernel(settings: DecoderSettings, own: str) -> list[tuple]:
     ]
 
 
-def _spelt_out(settings: DecoderSettings, own: str) -> list[tuple]:
+def _spelt_out(settings: DecoderSettings, own: str) -> list[TermRow]:
     """The book's own: under autocast the softmax is in float32. PyTorch's, "math", is in float32 whatever comes in."""
     is_math = settings.attention == "math"
     each = 4 if is_math else settings.element_bytes
@@ -103,7 +103,7 @@ def _spelt_out(settings: DecoderSettings, own: str) -> list[tuple]:
     kv = Selector("attention", bmm, "mat2", 1), Selector("attention", bmm, "mat2", 2)
     mask = (Selector("attention", "MaskedFillBackward*", "mask"),)
     output = (Selector(_linear("attention.out", own), "MmBackward*", "self"),)
-    rows = [
+    rows: list[TermRow] = [
         ("q", "b*s*d", each, (scores,), "turned; gradient of k"),
         ("k, v", "2*b*s*d", each, kv, "repeated for each query; gradients of q and of the weights"),
         *([] if is_math else [("causal mask", "s**2", 1, mask, "a bool each")]),
@@ -112,10 +112,10 @@ def _spelt_out(settings: DecoderSettings, own: str) -> list[tuple]:
         *([("weights, in half precision", "a*b*s**2", each, (applied,), "gradient of v")] if has_copy else []),
         ("output", "b*s*d", settings.element_bytes, output, "weight gradient of out"),
     ]  # fmt: skip
-    return [(f"attention: {name}", *rest) for name, *rest in rows]
+    return [(f"attention: {row[0]}", *row[1:]) for row in rows]
 
 
-def _mlp(settings: DecoderSettings, own: str) -> list[tuple]:
+def _mlp(settings: DecoderSettings, own: str) -> list[TermRow]:
     e = settings.element_bytes
     copies = "2*" if settings.is_autocast else ""
     inputs = tuple(Selector(_linear(f"mlp.{name}", own), "MmBackward*", "self") for name in ("gate", "up"))

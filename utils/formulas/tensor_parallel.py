@@ -85,8 +85,15 @@ def rank_gpt_saved(
     Counts: as `rank_saved`, and not tokens and targets, logits, loss. t divides V too.
     Unit, Raises, Source: as `rank_saved`.
     """
-    choices = dict(attention=attention, activation=activation, dropout=dropout, autocast=autocast)
-    block = rank_saved(**choices, core=core, sequence=sequence, gathers_again=gathers_again)
+    block = rank_saved(
+        attention=attention,
+        activation=activation,
+        dropout=dropout,
+        autocast=autocast,
+        core=core,
+        sequence=sequence,
+        gathers_again=gathers_again,
+    )
     before, behind = _embeddings(is_on(dropout), sequence), [*_ending(autocast, sequence), *_loss(autocast)]
     terms = [*before, *map(_in_all_blocks, block.terms), *behind]
     return Formula(block.title.replace("Block", "GPT"), tuple(terms))

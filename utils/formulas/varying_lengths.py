@@ -17,10 +17,10 @@ def lengths_peak(*, d: int, workspace_bytes: int) -> Formula:
     terms = (
         Term("parameters", weights, 4, why="two weights"),
         Term("optimizer state", f"2*{weights} + 2", 4, why="two numbers of AdamW for each weight, and two counts"),
-        Term("cuBLAS workspace", 2, workspace_bytes, why="forward's and backward's"),
+        Term("cuBLAS workspace", "2", workspace_bytes, why="forward's and backward's"),
         Term("inputs", f"3*s/4*{d}", 4, why="the third batch"),
         Term("activations", hidden, 4, why="the ReLU's result"),
-        Term("outputs", 1, 4, why="the loss"),
+        Term("outputs", "1", 4, why="the loss"),
         Term("gradients", f"4*{d}**2", 4, why="of the second weight"),
         Term("temporaries", f"2*({hidden}) + 1", 4, why="the gradients behind and before the ReLU"),
     )

@@ -1,6 +1,7 @@
 """Low-rank adapters (LoRA): beside each frozen Linear two narrow ones, which alone are trained."""
 
 from collections.abc import Collection
+from typing import Any
 
 import torch
 from torch import nn
@@ -24,11 +25,11 @@ class Adapted(nn.Module):
     Source: Hu et al. 2021, section 4.1.
     """
 
-    def __init__(self, linear: nn.Linear, rank: int, alpha: float | None = None):
+    def __init__(self, linear: nn.Linear, rank: int, alpha: float | None = None) -> None:
         super().__init__()
         check_positive(rank=rank)
         weight = linear.weight
-        factory = {"bias": False, "device": weight.device, "dtype": weight.dtype}
+        factory: dict[str, Any] = {"bias": False, "device": weight.device, "dtype": weight.dtype}
         self.linear = linear.requires_grad_(False)
         self.reduce = nn.Linear(linear.in_features, rank, **factory)
         self.expand = nn.Linear(rank, linear.out_features, **factory)
@@ -36,7 +37,8 @@ class Adapted(nn.Module):
         self.scale = 2.0 if alpha is None else alpha / rank
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear(x) + self.expand(self.reduce(x)) * self.scale
+        y: torch.Tensor = self.linear(x) + self.expand(self.reduce(x)) * self.scale
+        return y
 
 
 def with_adapters(model: nn.Module, rank: int, names: Collection[str] = EVERY_LINEAR) -> nn.Module:
@@ -47,15 +49,15 @@ def with_adapters(model: nn.Module, rank: int, names: Collection[str] = EVERY_LI
     Raises: ValueError if the model has no Linear of a name, and as `Adapted` does.
     """
     model.requires_grad_(False)
-    found = {
+    linears = {
         path: module
         for path, module in model.named_modules()
         if isinstance(module, nn.Linear) and path.rpartition(".")[2] in names
     }
     for name in names:
-        if not any(path.rpartition(".")[2] == name for path in found):
+        if not any(path.rpartition(".")[2] == name for path in linears):
             raise ValueError(f"names must be those of Linears of the model: got {name!r}, which it has none of.")
-    for path, module in found.items():
+    for path, module in linears.items():
         parent, _, name = path.rpartition(".")
         setattr(model.get_submodule(parent), name, Adapted(module, rank))
     return model

@@ -1,9 +1,10 @@
 """Activation checkpointing from scratch: the minimal one, and one that does what PyTorch's own does."""
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import torch
 from torch import nn
@@ -12,6 +13,10 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from every_byte.gpu.observer import checkpoints
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Likeness: TypeAlias = tuple[tuple[int, ...], str, str]  # a tensor's shape, dtype and device
+
 # The minimal one: a node of the graph that stands for the whole region.
 
 
@@ -19,19 +24,23 @@ class Minimal(torch.autograd.Function):
     """A module as one node of the graph: it keeps the module's input, and runs the module again in backward."""
 
     @staticmethod
-    def forward(ctx, module, x, *parameters):
+    def forward(ctx: Any, module: nn.Module, x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
         ctx.module = module
         ctx.save_for_backward(x, *parameters)
-        return module(x)  # a Function's forward runs without grad: nothing in here is kept
+        y: torch.Tensor = module(x)  # a Function's forward runs without grad: nothing in here is kept
+        return y
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, *parameters = ctx.saved_tensors
         x = x.detach().requires_grad_()
         with torch.enable_grad():
             y = ctx.module(x)
         return None, *torch.autograd.grad(y, (x, *parameters), gradient, allow_unused=True)
+
+
+minimal: Callable[..., torch.Tensor] = Minimal.apply
 
 
 def minimal_checkpoint(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -49,7 +58,7 @@ def minimal_checkpoint(module: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be an nn.Module, to know its parameters: got {module!r}; try `checkpoint`.")
-    return Minimal.apply(module, x, *[parameter for parameter in module.parameters() if parameter.requires_grad])
+    return minimal(module, x, *[parameter for parameter in module.parameters() if parameter.requires_grad])
 
 
 # The complete one: the graph stays as it is, and its nodes keep placeholders.
@@ -79,11 +88,13 @@ class Checkpoint:
     autocast: bool = True
     early_stop: bool = True
 
-    def __call__(self, function: Callable, /, *args, **kwargs):
+    def __call__(
+        self, function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Result:
         if not torch.is_grad_enabled():
             return function(*args, **kwargs)
         arguments = _Arguments(args, kwargs)
-        states = [RandomState(arguments.devices)] if self.random_state else []
+        states: list[RandomState | AutocastState] = [RandomState(arguments.devices)] if self.random_state else []
         states += [AutocastState()] if self.autocast else []
         region = Region(function, arguments, states, self.early_stop)
         with saved_tensors_hooks(region.pack, region.unpack):
@@ -104,15 +115,21 @@ class _Stop(Exception):
 class Region(checkpoints.Region):
     """One call of a checkpointed function: `pack` is called for what its nodes save, `unpack` for what they use."""
 
-    def __init__(self, function: Callable, arguments: "_Arguments", states: list, early_stop: bool):
+    def __init__(
+        self,
+        function: Callable[..., object],
+        arguments: "_Arguments",
+        states: "Sequence[RandomState | AutocastState]",
+        early_stop: bool,
+    ) -> None:
         self.function, self.arguments, self.states, self.early_stop = function, arguments, states, early_stop
         # Weak: a placeholder belongs to its node, and nobody computes for a node that has gone.
         self.placeholders: list[weakref.ref[_Placeholder]] = []
-        self.likenesses: list[tuple] = []
-        self.recomputed: weakref.WeakKeyDictionary[_Placeholder, torch.Tensor] = weakref.WeakKeyDictionary()
+        self.likenesses: list[Likeness] = []
+        self.recomputed: weakref.WeakKeyDictionary[object, torch.Tensor] = weakref.WeakKeyDictionary()
 
-    def given(self) -> tuple:
-        return self.arguments.kept.grad_fn._raw_saved_tensors
+    def given(self) -> Iterator[object]:
+        return iter(self.arguments.node._raw_saved_tensors)
 
     def pack(self, tensor: torch.Tensor) -> _Placeholder:
         placeholder = _Placeholder()
@@ -159,7 +176,7 @@ class Region(checkpoints.Region):
             self.recomputed[placeholder] = tensor
 
 
-def _likeness(tensor: torch.Tensor) -> tuple:
+def _likeness(tensor: torch.Tensor) -> Likeness:
     return tuple(tensor.shape), str(tensor.dtype), str(tensor.device)
 
 
@@ -177,24 +194,32 @@ class _Keep(torch.autograd.Function):
     """Puts tensors under autograd's guard: it finds out about changes in place, and outer hooks see them."""
 
     @staticmethod
-    def forward(ctx, always_with_grad, *tensors):
+    def forward(ctx: Any, always_with_grad: torch.Tensor, *tensors: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(*tensors)
         return always_with_grad.detach()
+
+
+_keep: Callable[..., torch.Tensor] = _Keep.apply
 
 
 class _Arguments:
     """The arguments of a call: tensors are kept by a node, everything else as it is."""
 
-    def __init__(self, args: tuple, kwargs: dict):
+    def __init__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         values = [*args, *kwargs.values()]
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         self.n_args, self.names = len(args), list(kwargs)
         self.values = [_Keep if isinstance(value, torch.Tensor) else value for value in values]
         self.devices = sorted({tensor.device.index for tensor in tensors if tensor.is_cuda})
-        self.kept = _Keep.apply(torch.empty(0, requires_grad=True), *tensors)
+        self.kept = _keep(torch.empty(0, requires_grad=True), *tensors)
 
-    def given(self) -> tuple[list, dict]:
-        tensors = iter(self.kept.grad_fn.saved_tensors)
+    @property
+    def node(self) -> Any:
+        """The node that keeps the tensors; a Node of PyTorch's stubs has nothing saved."""
+        return self.kept.grad_fn
+
+    def given(self) -> tuple[list[Any], dict[str, Any]]:
+        tensors = iter(self.node.saved_tensors)
         values = [next(tensors) if value is _Keep else value for value in self.values]
         return values[: self.n_args], dict(zip(self.names, values[self.n_args :], strict=True))
 
@@ -202,7 +227,7 @@ class _Arguments:
 class RandomState:
     """Where the random numbers of the CPU and of some GPUs stood when it was made."""
 
-    def __init__(self, gpus: list[int]):
+    def __init__(self, gpus: list[int]) -> None:
         self.cpu = torch.get_rng_state()
         self.gpus = {index: torch.cuda.get_rng_state(index) for index in gpus}
 
@@ -219,9 +244,9 @@ class RandomState:
 class AutocastState:
     """The autocast that was on when it was made, for the CPU and for GPUs."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         cache_enabled = torch.is_autocast_cache_enabled()
-        self.settings = [
+        self.settings: list[dict[str, Any]] = [
             {
                 "device_type": kind,
                 "enabled": torch.is_autocast_enabled(kind),

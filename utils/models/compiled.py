@@ -3,13 +3,17 @@
 import operator
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import GraphModule, Node
 
 from every_byte.remedies.operations import is_random
+
+if TYPE_CHECKING:
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
 _NOTHING_COMPILED = (
     "torch.compile must have compiled function: it ran as it is. A dispatch mode that is on hides it from the "
@@ -46,8 +50,12 @@ class Graphs:
     @property
     def drawn_again(self) -> tuple[str, ...]:
         """Those of them that draw random numbers, and draw others the second time: the gradients are wrong."""
-        repeated = self._repeated()
-        return tuple(name for node, name in repeated if is_random(node.target, node.args, dict(node.kwargs)))
+        operations = [(node, node.target, name) for node, name in self._repeated()]
+        return tuple(
+            name
+            for node, operator, name in operations
+            if isinstance(operator, torch._ops.OpOverload) and is_random(operator, node.args, node.kwargs)
+        )
 
     def _repeated(self) -> list[tuple[Node, str]]:
         again = {node.name for node in _calls(self.backward)}
@@ -67,7 +75,7 @@ class Compiled:
     Source: `torch._functorch.config.activation_memory_budget`.
     """
 
-    def __init__(self, function: Callable, budget: float = 1.0, backend: str = "aot_eager") -> None:
+    def __init__(self, function: Callable[..., Any], budget: float = 1.0, backend: str = "aot_eager") -> None:
         if not (isinstance(budget, int | float) and 0 <= budget <= 1):
             raise ValueError(f"budget must lie in [0, 1]: got budget={budget!r}; 1 is the compiler's own choice.")
         if backend not in ("aot_eager", "inductor"):
@@ -79,7 +87,7 @@ class Compiled:
         # a function, not a module: PyTorch warns of modules that global hooks see, as a simulated GPU's do
         self._run = torch.compile(lambda *args: function(*args), backend=self._compile, dynamic=False)
 
-    def __call__(self, *args):
+    def __call__(self, *args: Any) -> Any:
         from torch._functorch import config
 
         n_known = len(self._graphs)
@@ -97,7 +105,7 @@ class Compiled:
         self._refuse_random()
         return result
 
-    def _check_compiler(self, args: tuple) -> None:
+    def _check_compiler(self, args: tuple[Any, ...]) -> None:
         on_gpu = any(isinstance(value, torch.Tensor) and value.is_cuda for value in args)
         if self._inductor and (reason := missing_compiler("cuda" if on_gpu else "cpu")):
             raise RuntimeError(
@@ -128,7 +136,7 @@ class Compiled:
             )
         return Graphs(*self._graphs)
 
-    def _compile(self, module: GraphModule, inputs: list):
+    def _compile(self, module: GraphModule, inputs: list[Any]) -> Any:
         if self._inductor:
             from torch._inductor import config
             from torch._inductor.compile_fx import compile_fx
@@ -145,20 +153,20 @@ class Compiled:
             partition_fn=self._cut, keep_inference_input_mutations=True,
         )(module, inputs)  # fmt: skip
 
-    def _cut(self, *args, **kwargs) -> tuple[GraphModule, GraphModule]:
+    def _cut(self, *args: Any, **kwargs: Any) -> tuple[GraphModule, GraphModule]:
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
         graphs = min_cut_rematerialization_partition(*args, **kwargs)
         self._graphs += graphs
         return graphs
 
-    def _note_alone(self, graph: GraphModule, inputs: list):
+    def _note_alone(self, graph: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         from torch._dynamo.backends.debugging import boxed_nop
 
         self._graphs.append(graph)
         return boxed_nop(graph, inputs)
 
-    def _compile_one(self, graph: GraphModule, inputs: list, **settings):
+    def _compile_one(self, graph: GraphModule, inputs: list[Any], **settings: Any) -> Any:
         from torch._inductor.compile_fx import compile_fx_inner
 
         if settings.get("is_inference"):
@@ -166,13 +174,15 @@ class Compiled:
         return compile_fx_inner(graph, inputs, **settings)
 
 
-def _partitioner(cut: Callable):
+def _partitioner(cut: Callable[..., tuple[GraphModule, GraphModule]]) -> "CustomPartitionerFn":
     """What inductor takes in place of its own partitioner, which is the same but tells nobody what it has done."""
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 
     class Partitioner(CustomPartitionerFn):
-        def __call__(self, module: GraphModule, inputs, **settings) -> tuple[GraphModule, GraphModule]:
-            return cut(module, inputs, **settings)
+        def __call__(
+            self, gm: GraphModule, joint_inputs: Sequence[object], **kwargs: Any
+        ) -> tuple[GraphModule, GraphModule]:
+            return cut(gm, joint_inputs, **kwargs)
 
         def uuid(self) -> None:
             """Not to be found in inductor's cache of compiled code."""
@@ -180,22 +190,24 @@ def _partitioner(cut: Callable):
     return Partitioner()
 
 
-def first_to_go(make: Callable[[], Callable], args: tuple, budgets: Iterable[float]) -> dict[str, float | None]:
+def first_to_go(
+    make: Callable[[], Callable[..., Any]], args: tuple[Any, ...], budgets: Iterable[float]
+) -> dict[str, float | None]:
     """For each operation of forward the largest of these budgets at which backward runs it again; None if at none.
 
     `make()` gives the function, anew for each budget. Views are left out.
 
     Raises: as `Compiled`.
     """
-    found: dict[str, float | None] = {}
+    largest: dict[str, float | None] = {}
     for budget in sorted(budgets, reverse=True):
         compiled = Compiled(make(), budget)
         compiled(*args)
         again = set(compiled.graphs.run_again)
         for name in (name for node, name in _numbered(compiled.graphs.forward) if _computes(node)):
-            if found.setdefault(name, None) is None and name in again:
-                found[name] = budget
-    return found
+            if largest.setdefault(name, None) is None and name in again:
+                largest[name] = budget
+    return largest
 
 
 def missing_compiler(device: str = "cpu") -> str:
@@ -233,7 +245,10 @@ def _made_by(node: Node, names: dict[Node, str]) -> str:
     while node in names and not _computes(node):
         if node.target is operator.getitem:
             part = f"[{node.args[1]}]"
-        node = node.args[0]
+        behind = node.args[0]
+        if not isinstance(behind, Node):
+            return ""
+        node = behind
     return names[node] + part if node in names else ""
 
 

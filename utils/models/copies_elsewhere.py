@@ -1,9 +1,17 @@
 """Optimizers that work on a copy of the weights: a more exact one on the GPU, or one in the memory of the host."""
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import torch
 from torch import nn
+
+
+class Stepping(Protocol):
+    """What a training step needs of an optimizer: PyTorch's, or anything like it."""
+
+    def step(self) -> Any: ...
+    def zero_grad(self, set_to_none: bool = True) -> None: ...
 
 
 class OnCopies:
@@ -21,11 +29,11 @@ class OnCopies:
     def __init__(
         self,
         model: nn.Module,
-        make: Callable[[list[torch.Tensor]], torch.optim.Optimizer],
+        make: Callable[[list[torch.Tensor]], Stepping],
         device: str | None = None,
         *,
         takes_at_once: bool = False,
-    ):
+    ) -> None:
         trained = [p for p in model.parameters() if p.requires_grad]
         self.copies = {p: p.detach().to(device or p.device, torch.float32, copy=True) for p in trained}
         self.inner = make(list(self.copies.values()))
@@ -35,6 +43,7 @@ class OnCopies:
     @torch.no_grad()
     def _take(self, parameter: nn.Parameter) -> None:
         copy = self.copies[parameter]
+        assert parameter.grad is not None
         copy.grad = parameter.grad.to(copy.device, torch.float32)
         if copy.device != parameter.device:
             parameter.grad = None

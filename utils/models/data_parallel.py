@@ -13,18 +13,26 @@ gradients and the state are shared all the same, as in ZeRO stage 2, and so are 
 import gc
 import sys
 import warnings
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C._distributed_c10d import GradBucket, Logger
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from every_byte.gpu.ranks import is_real
 
+if TYPE_CHECKING:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+
+Whole = TypeVar("Whole", bound=nn.Module)
+
 
 def replicated(
-    model: nn.Module, mesh: DeviceMesh, *, gradient_as_bucket_view: bool = False, **settings
+    model: nn.Module, mesh: DeviceMesh, *, gradient_as_bucket_view: bool = False, **settings: Any
 ) -> DistributedDataParallel:
     """A model in PyTorch's DDP: whole on each rank, its gradients summed over the ranks in buckets.
 
@@ -50,13 +58,14 @@ def replicated(
     )
     if not is_real():
         wrapped.register_comm_hook(mesh.get_group(), _summed_with_nobody)
-        wrapped.logger = _Untimed(wrapped.logger)
+        logger: Any = wrapped.logger
+        wrapped.logger = _Untimed(logger)
     return wrapped
 
 
 def states_sharded(
-    model: nn.Module, mesh: DeviceMesh, optimizer: type[torch.optim.Optimizer] = torch.optim.AdamW, **settings
-):
+    model: nn.Module, mesh: DeviceMesh, optimizer: type[torch.optim.Optimizer] = torch.optim.AdamW, **settings: Any
+) -> "ZeroRedundancyOptimizer":
     """ZeRO stage 1: an optimizer that keeps its state for some of a replicated model's parameters, a rank's own.
 
     Each rank updates its own ones and sends them to the others. `settings` are those of the optimizer.
@@ -73,8 +82,8 @@ def states_sharded(
 
 
 def fully_sharded(
-    model: nn.Module, mesh: DeviceMesh, *, reshard_after_forward: bool | None = None, **settings
-) -> nn.Module:
+    model: Whole, mesh: DeviceMesh, *, reshard_after_forward: bool | None = None, **settings: Any
+) -> Whole:
     """FSDP2: leave a model 1/n of its parameters, and have it gather them block by block; returns it.
 
     Its blocks are those of `model.blocks`, if there are any, whatever regions they have; what lies outside is gathered
@@ -90,7 +99,8 @@ def fully_sharded(
     _bring("torch._dynamo", "torch.distributed.fsdp")
     from torch.distributed.fsdp import fully_shard
 
-    for part in (*model._modules.get("blocks", ()), model):  # `model.blocks` may be regions of them
+    blocks = model._modules.get("blocks")  # `model.blocks` may be regions of them
+    for part in (*(blocks if isinstance(blocks, nn.ModuleList | nn.Sequential) else ()), model):
         fully_shard(part, mesh=mesh, reshard_after_forward=reshard_after_forward, **settings)
     return model
 
@@ -107,10 +117,10 @@ def rank_parameters(model: nn.Module, n: int) -> list[list[nn.Parameter]]:
     return parts
 
 
-def _summed_with_nobody(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _summed_with_nobody(group: dist.ProcessGroup, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """What DDP does with a bucket, done by hand: the `fake` group's own exchanges have no result, and DDP wants one."""
     dist.all_reduce(bucket.buffer(), group=group)
-    done = torch.futures.Future()
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
 
@@ -118,10 +128,10 @@ def _summed_with_nobody(group: dist.ProcessGroup, bucket: dist.GradBucket) -> to
 class _Untimed:
     """DDP's logger but for the times of its steps: there are none, and it would say so to the terminal."""
 
-    def __init__(self, logger: dist.Logger):
+    def __init__(self, logger: Logger) -> None:
         self._logger = logger
 
-    def __getattr__(self, name: str):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._logger, name)
 
     def set_runtime_stats_and_log(self) -> None:

@@ -1,7 +1,10 @@
 """The gated MLP of many language models."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
+from torch.types import Device
 
 
 class GatedMLP(nn.Module):
@@ -11,7 +14,14 @@ class GatedMLP(nn.Module):
     Source: Shazeer 2020.
     """
 
-    def __init__(self, d: int, w: int, device=None, dtype=None, function=nn.functional.silu):
+    def __init__(
+        self,
+        d: int,
+        w: int,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        function: Callable[[torch.Tensor], torch.Tensor] = nn.functional.silu,
+    ) -> None:
         super().__init__()
         self.function = function
         self.gate = nn.Linear(d, w, bias=False, device=device, dtype=dtype)
@@ -19,4 +29,5 @@ class GatedMLP(nn.Module):
         self.down = nn.Linear(w, d, bias=False, device=device, dtype=dtype)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(self.function(self.gate(x)) * self.up(x))
+        y: torch.Tensor = self.down(self.function(self.gate(x)) * self.up(x))
+        return y

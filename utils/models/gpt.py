@@ -1,13 +1,15 @@
 """The model that the book accounts for byte by byte: a GPT in nanoGPT's shape."""
 
 import math
-from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.types import Device
 
-from utils.layers import Block, check_positive
+from every_byte.remedies.losses import Loss
+from utils.layers import ActFn, Block, Run, check_positive
 
 VOCABULARY_SIZE, CONTEXT_LENGTH = 50304, 1024  # of all four; GPT-2's 50,257 tokens, filled up to a multiple of 64
 SIZES = {
@@ -44,7 +46,8 @@ def _check_name(name: str) -> None:
 
 
 def _plainly(block: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return block(x)
+    y: torch.Tensor = block(x)
+    return y
 
 
 class GPT(nn.Module):
@@ -65,25 +68,25 @@ class GPT(nn.Module):
 
     def __init__(
         self,
-        vocabulary_size=VOCABULARY_SIZE,
-        context_length=CONTEXT_LENGTH,
-        d_model=768,
-        n_layers=12,
-        n_heads=12,
-        dropout_prob=None,
-        device=None,
-        dtype=None,
+        vocabulary_size: int = VOCABULARY_SIZE,
+        context_length: int = CONTEXT_LENGTH,
+        d_model: int = 768,
+        n_layers: int = 12,
+        n_heads: int = 12,
+        dropout_prob: float | None = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
-        kind="sdpa",
-        act_fn="gelu",
-        bias=False,
-        loss: Callable | None = None,
-        run: Callable = _plainly,
-    ):
+        kind: str = "sdpa",
+        act_fn: ActFn = "gelu",
+        bias: bool = False,
+        loss: Loss | None = None,
+        run: Run = _plainly,
+    ) -> None:
         super().__init__()
         sizes = {"vocabulary_size": vocabulary_size, "context_length": context_length}
         check_positive(**sizes, d_model=d_model, n_layers=n_layers)
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         of_block = {**factory, "kind": kind, "context_length": context_length, "bias": bias}
         self.context_length, self.loss, self.run = context_length, loss, run
         self.tokens = nn.Embedding(vocabulary_size, d_model, **factory)
@@ -95,7 +98,7 @@ class GPT(nn.Module):
         self._initialise()
 
     @classmethod
-    def from_name(cls, name: str, **changes) -> "GPT":
+    def from_name(cls, name: str, **changes: Any) -> "GPT":
         """One of the four published sizes by its name, "gpt2" to "gpt2-xl", with nanoGPT's other settings.
 
         `changes` are settings of `GPT` that take the place of these: `from_name("gpt2", n_layers=2)`. OpenAI's own
@@ -116,7 +119,7 @@ class GPT(nn.Module):
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
-    def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None) -> tuple:
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None) -> tuple[torch.Tensor | None, ...]:
         self._check(tokens)
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.dropout(self.tokens(tokens) + self.positions(positions))
@@ -138,10 +141,21 @@ class GPT(nn.Module):
             )
 
 
+Model = TypeVar("Model", Block, GPT)
+"""A model of this book that can be divided, or run in regions."""
+
+
+def blocks_of(model: GPT) -> list[Block]:
+    """A model's blocks; `model.blocks` may be regions of them (utils.models.regions)."""
+    blocks = model._modules["blocks"]
+    assert isinstance(blocks, nn.ModuleList)
+    return [block for block in blocks if isinstance(block, Block)]
+
+
 class TiedLinear(nn.Linear):
     """A Linear without a bias over a weight that is there already: none is made to be thrown away."""
 
-    def __init__(self, weight: nn.Parameter):
+    def __init__(self, weight: torch.Tensor) -> None:
         nn.Module.__init__(self)
         self.out_features, self.in_features = weight.shape
         self.weight = weight

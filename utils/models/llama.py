@@ -1,18 +1,19 @@
 """A model of today, in Llama's shape: RMSNorm, rotary positions, grouped queries, a gated MLP, a head of its own."""
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.types import Device
 
-from every_byte.remedies.losses import whole_logits
-from utils.layers import check_positive
+from every_byte.remedies.losses import Loss, whole_logits
+from utils.layers import Run, check_positive
 
 from .gated import GatedMLP
 
-SIZES = {
+SIZES: dict[str, dict[str, Any]] = {
     "llama-2-7b": {"vocabulary_size": 32_000, "d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 32,
                    "d_mlp": 11_008, "rope_theta": 10_000.0},
     "llama-3-8b": {"vocabulary_size": 128_256, "d_model": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8,
@@ -64,26 +65,26 @@ class Llama(nn.Module):
 
     def __init__(
         self,
-        vocabulary_size=128_256,
-        context_length=8192,
-        d_model=4096,
-        n_layers=32,
-        n_heads=32,
-        n_kv_heads=8,
-        d_mlp=14_336,
-        device=None,
-        dtype=None,
+        vocabulary_size: int = 128_256,
+        context_length: int = 8192,
+        d_model: int = 4096,
+        n_layers: int = 32,
+        n_heads: int = 32,
+        n_kv_heads: int = 8,
+        d_mlp: int = 14_336,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         *,
-        kind="sdpa",
-        rope_theta=500_000.0,
-        is_tied=False,
-        loss: Callable = whole_logits,
-        run: Callable = lambda block, *args: block(*args),
-    ):
+        kind: str = "sdpa",
+        rope_theta: float = 500_000.0,
+        is_tied: bool = False,
+        loss: Loss = whole_logits,
+        run: Run = lambda block, *args: block(*args),
+    ) -> None:
         super().__init__()
         sizes = {"vocabulary_size": vocabulary_size, "context_length": context_length, "d_model": d_model}
         check_positive(**sizes, n_layers=n_layers, n_heads=n_heads, n_kv_heads=n_kv_heads, d_mlp=d_mlp)
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.context_length, self.loss, self.run = context_length, loss, run
         self.tokens = nn.Embedding(vocabulary_size, d_model, **factory)
         self.rotation = Rotation(d_model // n_heads, context_length, rope_theta, device)
@@ -99,7 +100,7 @@ class Llama(nn.Module):
                 nn.init.normal_(parameter, std=_STANDARD_DEVIATION)
 
     @classmethod
-    def from_name(cls, name: str, **changes) -> "Llama":
+    def from_name(cls, name: str, **changes: Any) -> "Llama":
         """One of the public sizes by its name, "llama-3-8b" and others; `changes` are settings that take their place.
 
         Raises: ValueError for an unknown name, and as `Llama` does; TypeError for a setting that there is not.
@@ -107,7 +108,7 @@ class Llama(nn.Module):
         _check_name(name)
         return cls(**SIZES[name] | changes)
 
-    def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None) -> tuple:
+    def forward(self, tokens: torch.Tensor, targets: torch.Tensor | None = None) -> tuple[torch.Tensor | None, ...]:
         if tokens.dim() != 2:
             raise ValueError(f"tokens must be tokens[b, s]: got {tokens.dim()} dimensions, {tuple(tokens.shape)}.")
         if tokens.shape[1] > self.context_length:
@@ -129,9 +130,19 @@ class LlamaBlock(nn.Module):
     Shapes: x[b, s, d] -> x[b, s, d] (attention) -> y[b, s, d] (mlp)
     """
 
-    def __init__(self, d_model, n_heads, n_kv_heads, d_mlp, device=None, dtype=None, *, kind="sdpa"):
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int,
+        d_mlp: int,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        kind: str = "sdpa",
+    ) -> None:
         super().__init__()
-        factory = {"device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.norm1 = nn.RMSNorm(d_model, eps=_EPS, **factory)
         self.attention = GroupedAttention(d_model, n_heads, n_kv_heads, kind=kind, **factory)
         self.norm2 = nn.RMSNorm(d_model, eps=_EPS, **factory)
@@ -139,7 +150,8 @@ class LlamaBlock(nn.Module):
 
     def forward(self, x: torch.Tensor, rotation: tuple[torch.Tensor, torch.Tensor]) -> torch.Tensor:
         x = x + self.attention(self.norm1(x), rotation)
-        return x + self.mlp(self.norm2(x))
+        y: torch.Tensor = x + self.mlp(self.norm2(x))
+        return y
 
 
 class GroupedAttention(nn.Module):
@@ -153,7 +165,16 @@ class GroupedAttention(nn.Module):
     Source: Ainslie et al. 2023.
     """
 
-    def __init__(self, d_model, n_heads, n_kv_heads, device=None, dtype=None, *, kind="sdpa"):
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        n_kv_heads: int,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+        *,
+        kind: str = "sdpa",
+    ) -> None:
         super().__init__()
         if d_model % n_heads or d_model // n_heads % 2:
             raise ValueError(
@@ -164,7 +185,7 @@ class GroupedAttention(nn.Module):
             raise ValueError(f"n_kv_heads must divide n_heads: got n_kv_heads={n_kv_heads}, n_heads={n_heads}.")
         if kind not in ("sdpa", "explicit"):
             raise ValueError(f'kind must be "sdpa" or "explicit": got kind={kind!r}.')
-        factory = {"bias": False, "device": device, "dtype": dtype}
+        factory: dict[str, Any] = {"bias": False, "device": device, "dtype": dtype}
         self.n_heads, self.n_kv_heads, self.kind = n_heads, n_kv_heads, kind
         d_kv = d_model // n_heads * n_kv_heads
         self.q = nn.Linear(d_model, d_model, **factory)
@@ -177,7 +198,8 @@ class GroupedAttention(nn.Module):
         q = turned(self.q(x).view(b, s, self.n_heads, -1), rotation).transpose(1, 2)
         k = turned(self.k(x).view(b, s, self.n_kv_heads, -1), rotation).transpose(1, 2)
         v = self.v(x).view(b, s, self.n_kv_heads, -1).transpose(1, 2)
-        return self.out(self._core(q, k, v).transpose(1, 2).reshape(b, s, -1))
+        y: torch.Tensor = self.out(self._core(q, k, v).transpose(1, 2).reshape(b, s, -1))
+        return y
 
     def _core(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         n_shared = self.n_heads // self.n_kv_heads
@@ -199,7 +221,10 @@ class Rotation(nn.Module):
     Source: Su et al. 2021, section 3.2.2; a pair is an element of the first half of a head and one of the second.
     """
 
-    def __init__(self, d_head: int, context_length: int, theta: float, device=None):
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+    def __init__(self, d_head: int, context_length: int, theta: float, device: Device = None) -> None:
         super().__init__()
         of_pairs = theta ** -(torch.arange(0, d_head, 2, dtype=torch.float32, device="cpu") / d_head)
         angles = torch.outer(torch.arange(context_length, dtype=torch.float32, device="cpu"), of_pairs)

@@ -1,20 +1,21 @@
 """Which regions of a GPT run through a checkpoint: blocks, segments of several blocks, or attention's core alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from math import sqrt
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
 from torch import nn
 
-from utils.layers import Attention, Block, check_positive
+from utils.layers import Attention, Block, Run, check_positive
 
 from .checkpointing import checkpoint
-from .gpt import GPT
+from .gpt import GPT, Model, blocks_of
 
 REGIONS = ("none", "every block", "every k-th block", "k segments", "sqrt(L) segments", "attention only")
 WITH_K = ("every k-th block", "k segments")
@@ -23,7 +24,7 @@ library_checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=Fa
 """PyTorch's own checkpoint, in the form that it recommends."""
 
 
-def set_regions(model: GPT | Block, regions: str, *, k: int | None = None, run: Callable = checkpoint) -> GPT | Block:
+def set_regions(model: Model, regions: str, *, k: int | None = None, run: Run = checkpoint) -> Model:
     """Have a GPT run these regions through a checkpoint from now on, and return it; "none" undoes that.
 
     "every k-th block" takes the first of each k blocks, "k segments" runs of consecutive blocks, as equal in number as
@@ -52,14 +53,12 @@ def set_regions(model: GPT | Block, regions: str, *, k: int | None = None, run: 
             checkpoint_core(block.attention, run)
     elif regions != "none":
         # The instance's own attribute is found before its submodule of the same name, which stays where it is.
-        model.__dict__["blocks"] = _regions(blocks, lengths, k if regions == "every k-th block" else 1, run)
+        model.__dict__["blocks"] = _regions(blocks, lengths, k if k and regions == "every k-th block" else 1, run)
     return model
 
 
 @contextmanager
-def checkpointed(
-    model: GPT | Block, regions: str, *, k: int | None = None, run: Callable = checkpoint
-) -> Iterator[GPT | Block]:
+def checkpointed(model: Model, regions: str, *, k: int | None = None, run: Run = checkpoint) -> Iterator[Model]:
     """`set_regions` for the time of a `with` block; then the regions are again what they were. Backward may come later.
 
     Raises: as `set_regions`.
@@ -106,13 +105,15 @@ class _Segment:
     """Blocks that run one after the other as one checkpointed region."""
 
     blocks: nn.Module
-    run: Callable
+    run: Run
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         return self.run(self.blocks, x)
 
 
-def _regions(blocks: list[nn.Module], lengths: list[int], every: int, run: Callable) -> list[Callable]:
+def _regions(
+    blocks: Sequence[nn.Module], lengths: list[int], every: int, run: Run
+) -> list[Callable[[torch.Tensor], torch.Tensor]]:
     """What a model runs in place of its blocks."""
     if lengths == [1] * len(lengths):
         return [block if i % every else _Segment(block, run) for i, block in enumerate(blocks)]
@@ -120,7 +121,7 @@ def _regions(blocks: list[nn.Module], lengths: list[int], every: int, run: Calla
     return [_Segment(nn.Sequential(*blocks[first:last]), run) for first, last in pairwise(ends)]
 
 
-def checkpoint_core(attention: Attention, run: Callable) -> None:
+def checkpoint_core(attention: Attention, run: Run) -> None:
     """Have one layer of attention run its core through a checkpoint: "attention only" of `set_regions`.
 
     The instance gets a `_core` of its own, from which y alone comes: explicit weights stay inside of the region.
@@ -128,7 +129,7 @@ def checkpoint_core(attention: Attention, run: Callable) -> None:
     attention.__dict__["_core"] = partial(_y_alone, run, partial(_core, attention))
 
 
-def _y_alone(run: Callable, core: Callable, *qkv: torch.Tensor) -> tuple[torch.Tensor]:
+def _y_alone(run: Run, core: Callable[..., torch.Tensor], *qkv: torch.Tensor) -> tuple[torch.Tensor]:
     return (run(core, *qkv),)
 
 
@@ -136,13 +137,13 @@ def _core(attention: Attention, *qkv: torch.Tensor) -> torch.Tensor:
     return type(attention)._core(attention, *qkv)[-1]
 
 
-def _blocks_of(model: GPT | Block) -> list[nn.Module]:
-    return [model] if isinstance(model, Block) else list(model._modules["blocks"])
+def _blocks_of(model: GPT | Block) -> list[Block]:
+    return [model] if isinstance(model, Block) else blocks_of(model)
 
 
-def _own_names(model: GPT | Block) -> list[tuple[dict, dict]]:
+def _own_names(model: GPT | Block) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """What `set_regions` may have changed, and to what: the attributes of a model and of its layers of attention."""
-    changed = [(model.__dict__, ("blocks",))]
+    changed: list[tuple[dict[str, Any], tuple[str, ...]]] = [(model.__dict__, ("blocks",))]
     changed += [(block.attention.__dict__, ("_core",)) for block in _blocks_of(model)]
     return [(own, {name: own[name] for name in names if name in own}) for own, names in changed]
 

@@ -1,14 +1,17 @@
 """Splits a Block or a GPT over ranks: tensor parallel, with or without sequence parallel, by PyTorch's own styles."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
+    ParallelStyle,
     RowwiseParallel,
     SequenceParallel,
     parallelize_module,
@@ -18,13 +21,13 @@ from torch.nn.utils import parametrize
 from every_byte.gpu.ranks import is_real
 from utils.layers import Block
 
-from .gpt import GPT
+from .gpt import GPT, Model, blocks_of
 
 QKV = 3
 """Three matrices lie one below the other in the weight of qkv, and a rank has its heads of each."""
 
 
-def tensor_parallel(model: Block | GPT, mesh: DeviceMesh, *, sequence: bool = False) -> Block | GPT:
+def tensor_parallel(model: Model, mesh: DeviceMesh, *, sequence: bool = False) -> Model:
     """Leave a Block or a GPT this rank's share of its weights, and have it compute with the others; returns it.
 
     A rank has 1/t of the heads, of the MLP's hidden numbers and of the vocabulary. What lies between (norms, dropout,
@@ -40,9 +43,11 @@ def tensor_parallel(model: Block | GPT, mesh: DeviceMesh, *, sequence: bool = Fa
     """
     if not isinstance(model, Block | GPT):
         raise TypeError(f"model must be a Block or a GPT of this book: got {type(model).__name__}.")
-    blocks = {"": model}
-    if isinstance(model, GPT):  # itself it may have regions in their place
-        blocks = {f"blocks.{name}.": block for name, block in model._modules["blocks"].named_children()}
+    blocks: dict[str, Block]
+    if isinstance(model, GPT):
+        blocks = {f"blocks.{i}.": block for i, block in enumerate(blocks_of(model))}
+    else:
+        blocks = {"": model}
     _check(model, list(blocks.values()), mesh)
     plan = {prefix + name: style for prefix in blocks for name, style in _block_plan(sequence).items()}
     if isinstance(model, GPT):
@@ -57,7 +62,7 @@ def tensor_parallel(model: Block | GPT, mesh: DeviceMesh, *, sequence: bool = Fa
     return model
 
 
-def plain_shares(model: Block | GPT) -> Block | GPT:
+def plain_shares(model: Model) -> Model:
     """Have a split model's parameters be plain tensors, this rank's shares, as DDP wants them; returns it.
 
     Its modules go on seeing the DTensors that they are shares of. Parameters have other names then.
@@ -90,7 +95,7 @@ def own_share(whole: torch.Tensor, mesh: DeviceMesh, dim: int, *, parts: int = 1
 class _Share(nn.Module):
     """A rank's share of a tensor, seen as the DTensor that it is a share of."""
 
-    def __init__(self, whole: DTensor):
+    def __init__(self, whole: DTensor) -> None:
         super().__init__()
         self.mesh, self.placements = whole.device_mesh, whole.placements
 
@@ -111,26 +116,32 @@ class _QKVParallel(ColwiseParallel):
 class _Whole(SequenceParallel):
     """Parameters and input are whole on each rank, and so is what each of them makes, all the same."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(use_local_output=True)
-        self.sequence_sharding = (Replicate(),)
+        self.sequence_sharding = (Replicate(),)  # type: ignore[assignment]  # PyTorch declares a Shard
 
 
 class _OwnPositions(SequenceParallel):
     """Each rank has all positions' numbers, and looks up its own."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(sequence_dim=0, use_local_output=True)
 
     @staticmethod
-    def _prepare_input_fn(sequence_sharding, mod, inputs, device_mesh):
+    def _prepare_input_fn(
+        sequence_sharding: Sequence[Placement],
+        mod: nn.Module,
+        inputs: tuple[torch.Tensor, ...],
+        device_mesh: DeviceMesh,
+    ) -> DTensor:
         whole = DTensor.from_local(inputs[0], device_mesh, [Replicate()], run_check=False)
         return whole.redistribute(placements=sequence_sharding)
 
 
-def _block_plan(sequence: bool) -> dict:
+def _block_plan(sequence: bool) -> dict[str, ParallelStyle]:
     """What enters qkv and up is whole; what leaves out and down is added up, over all ranks."""
-    between, norm = (Shard(1), SequenceParallel()) if sequence else (Replicate(), _Whole())
+    between: Placement = Shard(1) if sequence else Replicate()
+    norm = SequenceParallel() if sequence else _Whole()
     return {
         "norm1": norm,
         "attention.qkv": _QKVParallel(input_layouts=between),
@@ -141,9 +152,9 @@ def _block_plan(sequence: bool) -> dict:
     }
 
 
-def _gpt_plan(sequence: bool) -> dict:
+def _gpt_plan(sequence: bool) -> dict[str, ParallelStyle]:
     """Each rank looks up the tokens of its part of the vocabulary, and has their logits."""
-    between = Shard(1) if sequence else Replicate()
+    between: Placement = Shard(1) if sequence else Replicate()
     return {
         "tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=between),
         "positions": _OwnPositions() if sequence else _Whole(),
@@ -162,7 +173,7 @@ def _check(model: nn.Module, blocks: list[Block], mesh: DeviceMesh) -> None:
     if isinstance(model, GPT):
         _check_divides(t, "vocabulary_size", model.tokens.num_embeddings, "tokens, unused ones at the end,")
     if is_real():
-        seeds = [None] * t
+        seeds: list[Any] = [None] * t
         dist.all_gather_object(seeds, torch.initial_seed(), group=mesh.get_group())
         if len(set(seeds)) > 1:
             raise ValueError(
@@ -180,7 +191,7 @@ def _check_divides(t: int, name: str, n: int, what: str) -> None:
         )
 
 
-def _check_positions(t: int, model: GPT, args: tuple) -> None:
+def _check_positions(t: int, model: GPT, args: tuple[torch.Tensor, ...]) -> None:
     s = args[0].shape[1]
     if s % t:
         raise ValueError(

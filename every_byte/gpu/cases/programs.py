@@ -22,8 +22,12 @@ SETTINGS = (
 
 
 class Case(Protocol):
-    """A program, as a function of what it runs on, with how it is recorded; some have `settings` as well."""
+    """A program whose memory is recorded, on cards of these names; what it is given has a device and notes marks.
 
+    It may also have `settings`, variables of its environment, and `memory_bytes`, that of the GPU.
+    """
+
+    cards: tuple[str, ...]
     cudnn_sdp: bool
 
     def __call__(self, env: Any, /) -> object: ...

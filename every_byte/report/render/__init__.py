@@ -1,1 +1,1 @@
-"""A report as text, as a page for a browser, in a notebook and as JSON: each reads the run, which knows none of them."""
+"""A report as text, as a page, in a notebook and as JSON: each reads the run, and the run knows none of them."""
