@@ -1,13 +1,18 @@
 """Whether an operation runs on a simulated GPU: where its arguments lie, and where its result is to be."""
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from every_byte.gpu.memory.as_cuda import parsed
 from every_byte.gpu.memory.attachment import this_thread
+from every_byte.gpu.memory.calls import Args, Kwargs
+from every_byte.gpu.memory.modes import Mode
 from every_byte.gpu.memory.physical import META, is_meta
-from every_byte.gpu.memory.records import RECORDS
+from every_byte.gpu.memory.records import RECORDS, StorageRecord
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators.index_lists import adopt_list, adopt_lists, is_list
 
@@ -63,7 +68,7 @@ def belongs(mode, operation: Operation, args, kwargs) -> str:
     return KNOWN if ours and known else ours
 
 
-def _asked(memory: Memory, device, kwargs) -> str:
+def _asked(memory: Memory, device: Any, kwargs: Kwargs) -> str:
     """Where a result is to be: "here", by the program's own word; "inside" if PyTorch says so; or "elsewhere"."""
     device = parsed(device)
     if device.type == "cuda" and memory.as_cuda is not None:
@@ -87,7 +92,7 @@ def _beside_empty(memory: Memory, operation: Operation, asked: str, is_first: bo
     raise empty_refusal(operation.name, memory)
 
 
-def _late_record(mode, operation: Operation, tensor: torch.Tensor):
+def _late_record(mode: Mode, operation: Operation, tensor: torch.Tensor) -> StorageRecord | None:
     """Give a place to what PyTorch has made unseen; None for a tensor that is none of this GPU's.
 
     That is a list given as an index; and what `torch.tensor` makes and now detaches, in `inference_mode`.
@@ -101,7 +106,7 @@ def _late_record(mode, operation: Operation, tensor: torch.Tensor):
     return RECORDS.get(tensor.untyped_storage()._cdata)
 
 
-def _foreign(memory: Memory, func, tensor: torch.Tensor, record) -> str:
+def _foreign(memory: Memory, func: OpOverload, tensor: torch.Tensor, record: StorageRecord | None) -> str:
     what = f"{func.name()} got a tensor of shape {tuple(tensor.shape)}"
     here = memory.spec.name
     if record is None:
@@ -117,7 +122,7 @@ def _foreign(memory: Memory, func, tensor: torch.Tensor, record) -> str:
     )
 
 
-def _may_mix(operation: Operation, kwargs) -> bool:
+def _may_mix(operation: Operation, kwargs: Kwargs) -> bool:
     """Whether CUDA, too, lets this operation have tensors of the CPU and of the GPU.
 
     The parts of a composite operator are asked one by one.
@@ -126,11 +131,11 @@ def _may_mix(operation: Operation, kwargs) -> bool:
     return operation.may_mix or bool(makes_anew)
 
 
-def _writes_into(func: torch._ops.OpOverload, args, tensor: torch.Tensor) -> bool:
+def _writes_into(func: OpOverload, args: Args, tensor: torch.Tensor) -> bool:
     return func.overloadpacket.__name__.endswith("_") and tensor is args[0]
 
 
-def tensors_in(values) -> list[torch.Tensor]:
+def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
     """The tensors among an operation's arguments, those in lists too."""
     found = []
     for value in values:

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._C import DispatchKey
-from torch._ops import HigherOrderOperator
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 from every_byte.gpu.known.noting import note
@@ -26,7 +27,7 @@ from every_byte.gpu.memory.attachment import (
     take_back,
     this_thread,
 )
-from every_byte.gpu.memory.calls import described
+from every_byte.gpu.memory.calls import Args, Kwargs, described
 from every_byte.gpu.memory.physical import is_meta
 from every_byte.gpu.memory.storages import Memory
 from every_byte.gpu.operators import registry
@@ -98,7 +99,7 @@ class Dispatch(TorchDispatchMode):
             OPEN_AS_CUDA.append(self)
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: Any) -> None:
         detach(self)
         if self in OPEN_AS_CUDA:
             OPEN_AS_CUDA.remove(self)
@@ -157,7 +158,7 @@ class Dispatch(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def _run_as_on_cuda(self, func: HigherOrderOperator, args, kwargs):
+    def _run_as_on_cuda(self, func: HigherOrderOperator, args: Args, kwargs: Kwargs) -> Any:
         """Run an operator that takes functions as PyTorch does on CUDA; what they do comes here one by one.
 
         Raises: NotImplementedError for one that has no form in Python there.
@@ -172,7 +173,7 @@ class Dispatch(TorchDispatchMode):
         with self.seeing():
             return kernel(*args, **kwargs)
 
-    def run(self, operation: Operation, args, kwargs):
+    def run(self, operation: Operation, args: Args, kwargs: Kwargs) -> Any:
         """Run the operation on meta tensors.
 
         PyTorch may import modules for it. That leaves reference cycles, which hold the frames below and with them the
@@ -187,7 +188,7 @@ class Dispatch(TorchDispatchMode):
             gc.collect()
         return result
 
-    def count(self, operation: Operation, args, kwargs, result) -> None:
+    def count(self, operation: Operation, args: Args, kwargs: Kwargs, result: Any) -> None:
         """Repeat in the GPU's memory what the operation allocates and frees on CUDA."""
         memory = self.memory
         memory.operation = operation.name
@@ -201,7 +202,7 @@ class Dispatch(TorchDispatchMode):
             self._check_modelled(operation)
         memory.place_results(result)
 
-    def note_run(self, operation: Operation, args, kwargs) -> None:
+    def note_run(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         """Note that an operator ran, unless CUDA refuses its type or where it writes; recordings hold all but views."""
         if operation.is_view:
             return
@@ -224,7 +225,7 @@ class Dispatch(TorchDispatchMode):
         trace.refused.setdefault(f"{name} at {line_of_the_program()[2]}", len(trace.events))
         return error
 
-    def _run_on_sparse(self, operation: Operation, args, kwargs):
+    def _run_on_sparse(self, operation: Operation, args: Args, kwargs: Kwargs) -> Any:
         """Run an operation of which an argument is sparse: what it takes is that of its parts."""
         self.memory.operation = operation.name
         self.note_run(operation, args, kwargs)
@@ -236,7 +237,7 @@ class Dispatch(TorchDispatchMode):
             raise self.refuse(operation.name, sparse_refusal(operation.name, self.memory.spec.name))
         return result
 
-    def _compose(self, func, args, kwargs):
+    def _compose(self, func: OpOverload, args: Args, kwargs: Kwargs) -> Any:
         """Run a composite operator so that its parts come here one by one."""
         with self.seeing(), as_called():
             ours = registry.composed_of(func)
@@ -291,7 +292,7 @@ class Dispatch(TorchDispatchMode):
             print(warnings.formatwarning(what, UserWarning, filename, lineno), end="", file=sys.stderr)
 
 
-def _with_the_others(value):
+def _with_the_others(value: Any) -> Any:
     """A number that lies on the CPU, beside tensors of the GPU, as one that lies there: the result does, on CUDA."""
     is_number = isinstance(value, torch.Tensor) and not is_meta(value) and value.dim() == 0
     return value.to("meta") if is_number else value

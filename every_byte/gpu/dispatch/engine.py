@@ -8,8 +8,11 @@ import sys
 from itertools import takewhile
 
 import torch
+from torch._ops import OpOverload
+from torch.autograd.graph import Node
 
-from every_byte.gpu.memory.attachment import attached
+from every_byte.gpu.memory.calls import Args, Kwargs
+from every_byte.gpu.memory.modes import attached
 from every_byte.gpu.memory.records import RECORDS
 from every_byte.gpu.operators.launch.tensor_iterator import is_dense
 from every_byte.interpreter import OF_THE_QUESTION
@@ -64,7 +67,7 @@ _ADDING = ("Atan2Backward0", "LogcumsumexpBackward0", "StdMeanBackward0", "VarMe
 _ADDING_IN_PLACE = ("AminmaxBackward0",)
 
 
-def in_place_form(func: torch._ops.OpOverload, args: tuple) -> torch._ops.OpOverload | None:
+def in_place_form(func: OpOverload, args: Args) -> OpOverload | None:
     """What a gradient formula would call on CUDA for this operation of IN_FORMULAS.
 
     An operation that Python code called during backward stays as it is, and so does arithmetic with a tensor that the
@@ -90,7 +93,7 @@ def in_place_form(func: torch._ops.OpOverload, args: tuple) -> torch._ops.OpOver
     return in_place if node.name() in formulas else func
 
 
-def in_place_beside_copy(mode, operation, args: tuple, kwargs: dict) -> torch.Tensor:
+def in_place_beside_copy(mode, operation, args: Args, kwargs: Kwargs) -> torch.Tensor:
     """The result lies where the first operand did, of which autograd keeps a copy: that lies where the result would.
 
     Source: original_self in VariableType of operators whose gradient for the second operand reads the first.
@@ -98,10 +101,11 @@ def in_place_beside_copy(mode, operation, args: tuple, kwargs: dict) -> torch.Te
     result = mode.run(operation, args, kwargs)
     mode.count(operation, args, kwargs, result)
     mode.memory.exchange(*(RECORDS[x.untyped_storage()._cdata] for x in (args[0], result)))
-    return result
+    made: torch.Tensor = result
+    return made
 
 
-def _is_in_place_in_entropy(func: torch._ops.OpOverload, node, into: torch.Tensor) -> bool:
+def _is_in_place_in_entropy(func: OpOverload, node: Node, into: torch.Tensor) -> bool:
     """Whether a formula of a cross entropy of two classes writes into this operand.
 
     That of the target comes last, begins with a negation or a logit, and also does so where a graph is made.
@@ -145,7 +149,7 @@ def adds_in_place(old: torch.Tensor, new: torch.Tensor) -> bool:
     return _gives_twice(node) and node.name() not in _ADDING
 
 
-def _gives_twice(node) -> bool:
+def _gives_twice(node: Node) -> bool:
     """Whether two gradients that a node makes meet: else one that it has just made is its formula's own."""
     edges = [(looked_at(other), place) for other, place in node.next_functions if other is not None]
     return len(set(edges)) < len(edges)
@@ -160,7 +164,7 @@ def _is_called_by_the_engine() -> bool:
     return below is None or below.f_code is _FROM_ENGINE
 
 
-def _made_by(node, tensor: torch.Tensor) -> str:
+def _made_by(node: Node, tensor: torch.Tensor) -> str:
     """The operation that allocated this tensor while this node ran; "" for a tensor from elsewhere."""
     record = RECORDS[tensor.untyped_storage()._cdata]
     if not record.memory.is_made_by(node, record):
@@ -169,7 +173,7 @@ def _made_by(node, tensor: torch.Tensor) -> str:
     return next(e.operation for e in events if e.action == "alloc" and e.allocation == record.number)
 
 
-def _has_run(node, operation: str) -> bool:
+def _has_run(node: Node, operation: str) -> bool:
     """Whether this node, which is running, has allocated something for an operation."""
     memory = attached()[-1].memory
     if memory.running != run_of(node):

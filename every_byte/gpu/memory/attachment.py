@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch._C import _len_torch_dispatch_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
@@ -25,7 +26,7 @@ _NONE: list = []
 _thread = this_thread = _Thread()
 
 
-def attached() -> list:
+def attached() -> list[Any]:
     """The dispatch modes of the simulated GPUs open on this thread, the innermost last.
 
     Autograd hands a backward over to other threads where a GPU's own runs it, or where more than 60 are nested. Those

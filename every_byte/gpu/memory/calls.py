@@ -1,9 +1,15 @@
 """What an operator was called with, as far as its memory depends on it: without its tensors, and called again so."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+
+Args = Sequence[Any]
+"""What an operator is called with, by position: whatever PyTorch's operators take."""
+
+Kwargs = dict[str, Any]
+"""The same, by name."""
 
 
 class Called(NamedTuple):
@@ -29,7 +35,7 @@ class _Number(NamedTuple):
     place: int
 
 
-def described(func, args, kwargs) -> Called:
+def described(func: object, args: Args, kwargs: Kwargs) -> Called:
     """A call, with shapes and strides instead of tensors."""
     numbers: list[int] = []
 

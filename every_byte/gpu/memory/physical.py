@@ -1,5 +1,7 @@
 """Where PyTorch itself holds a tensor, also while a program is told that a simulated GPU's tensors are on "cuda"."""
 
+from collections.abc import Callable
+
 import torch
 
 is_meta = torch._C.TensorBase.is_meta.__get__
@@ -13,6 +15,9 @@ device_of = torch._C.TensorBase.device.__get__
 
 shape_of = torch._C.TensorBase.shape.__get__
 """The shape that PyTorch's C++ knows of a tensor, also of a parameter that says it has none yet."""
+
+offset_of: Callable[[torch.Tensor], int] = torch.Tensor.storage_offset  # type: ignore[assignment]  # none is symbolic
+"""At which element of its storage a tensor begins."""
 
 META = torch.device("meta")
 

@@ -1,7 +1,7 @@
 """Every storage that lies on a simulated GPU: in whose memory, in which block, and what is known of its values."""
 
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .allocator import Block
 
@@ -19,7 +19,7 @@ class StorageRecord(weakref.ref):
     n_bytes: int
     block: Block | None
     number: int | None
-    content: object | None
+    content: Any  # what known/ knows of it, which is above this folder; or None
 
 
 RECORDS: dict[int, StorageRecord] = {}
