@@ -14,6 +14,10 @@ ORDER = """
     every_byte
     every_byte.formula
     every_byte.ledger
+    every_byte.gpu.memory.contexts
+    every_byte.gpu.memory.rules
+    every_byte.gpu.memory.card
+    every_byte.gpu.protocol
     every_byte.gpu.memory
     every_byte.gpu.known
     every_byte.gpu.operators.registry

@@ -23,12 +23,12 @@ from every_byte.gpu.memory.whose import memory_of
 from every_byte.gpu.operators.autocast import WITH_DTYPE, Policy, policies
 from every_byte.gpu.operators.registry import Function, Number, overload
 
+from .weight_cache import CACHE, is_weight
+
 DTYPES = (torch.float16, torch.bfloat16)
 KEY = torch._C.DispatchKey.AutocastCUDA
 _WITHOUT = torch._C.DispatchKeySet(KEY)
 _this_thread = threading.local()
-_WeakTensorRef = torch._C._WeakTensorRef  # type: ignore[attr-defined]  # PyTorch's stubs lack it
-_RestorePythonTLSSnapshot = torch._C._RestorePythonTLSSnapshot  # type: ignore[attr-defined]  # as above
 
 
 def autocast(dtype: torch.dtype, enabled: bool = True, cache_enabled: bool | None = None) -> torch.autocast:
@@ -62,53 +62,13 @@ def _lies_here(tensor: torch.Tensor) -> bool:
     return is_meta(tensor) and (attached()[-1].memory.as_cuda is None or memory_of(tensor) is not None)
 
 
-class WeightCache:
-    """The half-precision copies of weights: each is made at the weight's first use, and kept until autocast ends.
-
-    It is one for all threads, and does not ask which half type a copy has: an autocast of another type inside takes
-    the copy that is there. The reference to the weight is weak, but keeps its address from being used again.
-    """
-
-    def __init__(self) -> None:
-        self._copies: dict[int, tuple[object, torch.Tensor]] = {}
-
-    def copy_of(self, weight: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        kept = self._copies.get(weight._cdata)
-        if kept is None:
-            with torch.enable_grad():  # the copy may first be asked for under no_grad, and later with gradients
-                copy = weight.to(dtype)
-            for mode in attached():
-                mode.observer.note_copy(copy, weight, "autocast copies")
-            self._copies[weight._cdata] = kept = _WeakTensorRef(weight), copy
-        return kept[1]
-
-    def clear(self) -> None:
-        self._copies.clear()
-
-
-CACHE = WeightCache()
-
-
-def _is_weight(tensor: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Whether its copy is kept: a float32 leaf that requires grad, and no view, on its way to autocast's type."""
-    return (
-        tensor.dtype is torch.float32
-        and tensor.requires_grad
-        and tensor.is_leaf
-        and not tensor._is_view()
-        and dtype is torch.get_autocast_dtype("cuda")
-        and torch.is_autocast_cache_enabled()
-        and not torch.is_inference_mode_enabled()
-    )
-
-
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     """An argument in `dtype`, if it is a floating-point tensor of the GPU, or a list with such; others as they are."""
     if isinstance(value, (list, tuple)):
         return [_cast(item, dtype) for item in value]
     if not _is_eligible(value) or value.dtype is dtype:
         return value
-    return CACHE.copy_of(value, dtype) if _is_weight(value, dtype) else value.to(dtype)
+    return CACHE.copy_of(value, dtype) if is_weight(value, dtype) else value.to(dtype)
 
 
 def _cast_all(args: Args, dtype: torch.dtype) -> list[Any]:
@@ -138,7 +98,7 @@ def as_called() -> Iterator[None]:
 
     An operator that autocast does not know may call others that it does, from its host code, and CUDA's casts there.
     """
-    with _RestorePythonTLSSnapshot():
+    with torch._C._RestorePythonTLSSnapshot():  # type: ignore[attr-defined]  # PyTorch's stubs lack it
         is_on = torch.is_autocast_enabled("cuda")
     if not is_on or is_below():
         yield
@@ -196,12 +156,11 @@ def _by_other_overload(operator: OpOverload) -> Function:
     variant = WITH_DTYPE[operator.name().removeprefix("aten::")]
     with_dtype = getattr(operator.overloadpacket, variant)
 
-    def kernel(x: torch.Tensor, p: Number = 2, *rest: Any) -> torch.Tensor:
+    def kernel(x: torch.Tensor, p: Number = 2, *rest: Any) -> Any:
         dtype = torch.float32 if _is_eligible(x) else x.dtype
         rest = (*rest, False) if variant == "ScalarOpt_dim_dtype" and len(rest) == 1 else rest
         with _without_autocast():
-            result: torch.Tensor = with_dtype(x, p, *rest, dtype=dtype)
-            return result
+            return with_dtype(x, p, *rest, dtype=dtype)
 
     return kernel
 
@@ -250,6 +209,9 @@ _KERNEL_OF = {
 }
 
 
+_MADE: list[tuple[OpOverload, Function]] = []
+
+
 def _kernels() -> list[tuple[OpOverload, Function]]:
     """(operator, kernel) for each of them; made once, while PyTorch's own are in their places."""
     if not _MADE:
@@ -257,9 +219,6 @@ def _kernels() -> list[tuple[OpOverload, Function]]:
             operator = overload(name)
             _MADE.append((operator, _for_ours_alone(operator, _KERNEL_OF[policy](operator))))
     return _MADE
-
-
-_MADE: list[tuple[OpOverload, Function]] = []
 
 
 def _for_ours_alone(operator: OpOverload, ours: Function) -> Function:

@@ -13,8 +13,9 @@ from every_byte.gpu.operators.no_kernel import refusals_of, refuse
 from every_byte.gpu.operators.overlaps import places_written, refuse_overlaps
 from every_byte.gpu.operators.registry import Call, Function
 
-from .beforehand import ASKED, Answer
+from .beforehand import ASKED
 from .engine import IN_FORMULAS
+from .values import Answer
 
 aten = torch.ops.aten
 _INDEXING = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default)

@@ -25,6 +25,8 @@ from every_byte.interpreter import is_storing
 from .checks import must_hold
 
 aten = torch.ops.aten
+_OF_THE_PROGRAM = 4
+"""The frame that asks, from here: below a function of this file lie the dispatch mode's three."""
 
 
 _VALIDATING = {
@@ -35,7 +37,7 @@ _VALIDATING = {
 
 
 def _item(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> Number:
-    frame = sys._getframe(2)
+    frame = sys._getframe(_OF_THE_PROGRAM)
     if _is_validation(frame) and known_values(args[0]) is None:
         return True
     return _number(mode, args[0], frame)
@@ -96,7 +98,7 @@ def _came(
 
 def _assigned_number(mode: Mode, func: OpOverload, args: Args, kwargs: Kwargs) -> torch.Tensor | None:
     """`x[...] = 1.0` makes a tensor of the number: on the CPU if x is on CUDA, else where x is."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(_OF_THE_PROGRAM)
     if not is_storing(frame):
         return None
     return torch.full((), args[0], dtype=kwargs.get("dtype"))

@@ -3,10 +3,10 @@
 A graph refers to no tensor and no storage of the GPU: nothing that is known keeps a block alive.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
-from torch._ops import OpOverload
 
 from every_byte.gpu.memory.calls import Args, Kwargs
 from every_byte.gpu.memory.physical import offset_of, shape_of
@@ -67,7 +67,7 @@ class Blank(NamedTuple):
 class Step(NamedTuple):
     """An operation to run on the CPU: its operands stand where its tensors stood."""
 
-    func: OpOverload
+    func: Callable[..., Any]
     args: Args
     kwargs: Kwargs
     written: tuple[int | str, ...]

@@ -17,12 +17,14 @@ aten = torch.ops.aten
 
 
 def taints_of(
-    func: OpOverload, args: Args, kwargs: Kwargs, tainted: dict[int, torch.Tensor]
+    func: Callable[..., Any], args: Args, kwargs: Kwargs, tainted: dict[int, torch.Tensor]
 ) -> list[torch.Tensor] | None:
     """The tainted elements of an operation's one result; None where every element of every result may be tainted.
 
     `tainted` has, by the tensor's id, which elements of an argument are.
     """
+    if not isinstance(func, OpOverload):  # a function of a patch's own
+        return None
     rule = _RULES.get(func.overloadpacket.__name__.removesuffix("_"))
     if rule is None and is_elementwise(func):
         rule = _elementwise

@@ -1,12 +1,20 @@
 """Which simulated GPUs are open: on this thread, and on any; and how a thread sets them aside for a while."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch._C import _len_torch_dispatch_stack
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
+
+_Mode: TypeAlias = Any
+"""A `modes.Mode`: modes.py, which knows what a memory is, comes behind all that asks here."""
 
 
 class _Thread(threading.local):
@@ -15,18 +23,18 @@ class _Thread(threading.local):
     operations are at work here, one inside the other. `asked`: the kind of device that the program has just named, for
     the operation that comes next: "cuda", "meta", or "" for none."""
 
-    def __init__(self):
-        self.modes: list = []
-        self.inherited: list = _NONE
+    def __init__(self) -> None:
+        self.modes: list[_Mode] = []
+        self.inherited: list[_Mode] = _NONE
         self.depth = 0
         self.asked = ""
 
 
-_NONE: list = []
+_NONE: list[_Mode] = []
 _thread = this_thread = _Thread()
 
 
-def attached() -> list[Any]:
+def attached() -> list[_Mode]:
     """The dispatch modes of the simulated GPUs open on this thread, the innermost last.
 
     Autograd hands a backward over to other threads where a GPU's own runs it, or where more than 60 are nested. Those
@@ -35,24 +43,24 @@ def attached() -> list[Any]:
     return _thread.modes or _thread.inherited or (_of_the_caller() if _len_torch_dispatch_stack() else _NONE)
 
 
-def _of_the_caller() -> list:
-    found = (getattr(mode, "opened_among", None) for mode in reversed(_get_current_dispatch_mode_stack()))
-    return next((modes for modes in found if modes), _NONE)
+def _of_the_caller() -> list[_Mode]:
+    opened = (getattr(mode, "opened_among", None) for mode in reversed(_get_current_dispatch_mode_stack()))
+    return next((modes for modes in opened if modes), _NONE)
 
 
-def attach(mode) -> None:
+def attach(mode: _Mode) -> None:
     """Note that a GPU was opened on this thread; its mode knows from now on among which others it is."""
     mode.opened_among = _thread.modes
     _thread.modes.append(mode)
 
 
-def detach(mode) -> None:
+def detach(mode: _Mode) -> None:
     """Note that a GPU was closed, on the thread that opened it."""
     _thread.modes.remove(mode)
     mode.opened_among = _NONE
 
 
-def lend(mode) -> bool:
+def lend(mode: _Mode) -> bool:
     """Let a thread that has inherited a mode know, while it is at work and not on the stack itself, what is open.
 
     Returns whether that had to be: then `take_back` ends it.
@@ -91,9 +99,9 @@ def set_aside() -> Iterator[None]:
         _thread.modes, _thread.inherited = before, inherited
 
 
-def _take(modes: list) -> list:
+def _take(modes: Sequence[TorchDispatchMode]) -> list[TorchDispatchMode]:
     """Take these modes from PyTorch's stack with all that lies above; returns what was taken, in the stack's order."""
-    taken: list = []
+    taken: list[TorchDispatchMode] = []
     while any(mode not in taken for mode in modes):
         taken.insert(0, _pop_mode())
     return taken
@@ -107,14 +115,14 @@ def another_mode_is_on() -> bool:
     return any(mode not in attached() for mode in _get_current_dispatch_mode_stack())
 
 
-OPEN_MEMORIES: set = set()
+OPEN_MEMORIES: set[object] = set()
 """The memories of all simulated GPUs that are open, on whatever thread."""
 
-OPEN_AS_CUDA: list = []
+OPEN_AS_CUDA: list[_Mode] = []
 """The dispatch modes of the open GPUs that stand for "cuda", the innermost last."""
 
 
-def standing_for_cuda():
+def standing_for_cuda() -> _Mode | None:
     """The dispatch mode of the GPU that "cuda" means here, or None: the innermost on this thread, or on any."""
     if modes := attached():
         return modes[-1] if modes[-1].memory.as_cuda is not None else None

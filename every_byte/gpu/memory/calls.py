@@ -1,7 +1,7 @@
 """What an operator was called with, as far as its memory depends on it: without its tensors, and called again so."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
@@ -18,24 +18,27 @@ class Called(NamedTuple):
     `tree` has an int's place in `numbers`; `made` puts both together again.
     """
 
-    func: object
-    tree: object
+    func: Callable[..., Any]
+    tree: "tuple[_Tree, tuple[tuple[str, _Tree], ...]]"
     numbers: tuple[int, ...]
-
-
-class _Tensor(NamedTuple):
-    dtype: torch.dtype
-    is_on_gpu: bool
-    dims: tuple
-    strides: tuple
-    offset: object
 
 
 class _Number(NamedTuple):
     place: int
 
 
-def described(func: object, args: Args, kwargs: Kwargs) -> Called:
+class _Tensor(NamedTuple):
+    dtype: torch.dtype
+    is_on_gpu: bool
+    dims: tuple[_Number, ...]
+    strides: tuple[_Number, ...]
+    offset: _Number
+
+
+_Tree: TypeAlias = "_Tensor | _Number | str | float | torch.dtype | None | tuple[_Tree | tuple[object, _Tree], ...]"
+
+
+def described(func: Callable[..., Any], args: Args, kwargs: Kwargs) -> Called:
     """A call, with shapes and strides instead of tensors."""
     numbers: list[int] = []
 
@@ -43,10 +46,10 @@ def described(func: object, args: Args, kwargs: Kwargs) -> Called:
         numbers.append(n)
         return _Number(len(numbers) - 1)
 
-    def tree(value):
+    def tree(value: object) -> _Tree:
         if isinstance(value, torch.Tensor):
             dims, strides = tuple(map(number, value.shape)), tuple(map(number, value.stride()))
-            return _Tensor(value.dtype, value.device.type != "cpu", dims, strides, number(value.storage_offset()))
+            return _Tensor(value.dtype, value.device.type != "cpu", dims, strides, number(int(value.storage_offset())))
         if type(value) is int:
             return number(value)
         if isinstance(value, list | tuple):
@@ -55,13 +58,14 @@ def described(func: object, args: Args, kwargs: Kwargs) -> Called:
             return tuple((key, tree(each)) for key, each in value.items())
         return value if isinstance(value, str | float | bool | torch.dtype | None) else repr(value)
 
-    return Called(func, (tree(args), tree(kwargs)), tuple(numbers))
+    named = tree(args), tuple((name, tree(value)) for name, value in kwargs.items())
+    return Called(func, named, tuple(numbers))
 
 
-def called_again(call: Called, numbers: Sequence[int], device: torch.device):
+def called_again(call: Called, numbers: Sequence[int], device: torch.device) -> Any:
     """Call it with these numbers and with empty tensors on a device. Raises: whatever the operator does."""
 
-    def made(node):
+    def made(node: object) -> Any:  # an argument, as any operator takes
         if isinstance(node, _Number):
             return numbers[node.place]
         if isinstance(node, _Tensor):

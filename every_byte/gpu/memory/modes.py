@@ -4,12 +4,14 @@ The mode itself (dispatch/dispatch.py) is made of what this package has further 
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+
+from every_byte.gpu.protocol import GPU
 
 from . import attachment
 from .storages import Memory
@@ -33,12 +35,6 @@ class Meanwhile(threading.local):
             setattr(self, what, outer)
 
 
-class Owner(Protocol):
-    """The GPU that has opened a mode."""
-
-    def empty_cache(self) -> None: ...
-
-
 class Observing(Protocol):
     """What notes which tensors a program makes, and for what (observer/observer.py)."""
 
@@ -46,21 +42,21 @@ class Observing(Protocol):
     def note_recomputed(self, frame: Any, task: int) -> None: ...
     def note_results(self, gradients: Any, inputs: Any) -> None: ...
     def backward(
-        self, roots: Any, gradients: Any, retain_graph: bool, inputs: tuple[Any, ...]
+        self, roots: Any, gradients: Any, retain_graph: bool, inputs: Sequence[Any]
     ) -> AbstractContextManager[None]: ...
 
 
 class Renumbering(Protocol):
     """What gives autograd's nodes the numbers that they have on CUDA (patches/numbering.py)."""
 
-    def backward(self, roots: list[torch.Tensor], makes_graph: bool) -> AbstractContextManager[None]: ...
+    def backward(self, roots: Sequence[Any], makes_graph: bool) -> AbstractContextManager[None]: ...
 
 
 class Mode(Protocol):
     """The dispatch mode of one simulated GPU."""
 
     memory: Memory
-    owner: Owner
+    owner: GPU
     observer: Observing
     numbering: Renumbering
     meanwhile: Meanwhile
@@ -69,6 +65,7 @@ class Mode(Protocol):
     tried_bfloat16: bool
 
     def seeing(self) -> AbstractContextManager[None]: ...
+    def note_run(self, operation: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None: ...
     def refuse(self, name: str, error: Exception) -> Exception: ...
     def not_modelled(self, name: str, why: str = "") -> None: ...
     def tell_unknown(self, what: str, happens: str = "reads zeros") -> None: ...
@@ -77,3 +74,6 @@ class Mode(Protocol):
 
 attached: Callable[[], list[Mode]] = attachment.attached
 """The dispatch modes of the simulated GPUs open on this thread, the innermost last."""
+
+standing_for_cuda: Callable[[], Mode | None] = attachment.standing_for_cuda
+"""The dispatch mode of the GPU that "cuda" means here, or None."""

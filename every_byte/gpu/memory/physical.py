@@ -3,17 +3,20 @@
 from collections.abc import Callable
 
 import torch
+from torch.utils._python_dispatch import TensorWithFlatten
 
-is_meta = torch._C.TensorBase.is_meta.__get__
+_DESCRIPTORS = vars(torch._C.TensorBase)
+
+is_meta: Callable[[torch.Tensor], bool] = _DESCRIPTORS["is_meta"].__get__
 """Whether a tensor is one of PyTorch's meta tensors, as those of a simulated GPU are."""
 
-is_cuda = torch._C.TensorBase.is_cuda.__get__
+is_cuda: Callable[[torch.Tensor], bool] = _DESCRIPTORS["is_cuda"].__get__
 """Whether a tensor lies on a GPU of the machine."""
 
-device_of = torch._C.TensorBase.device.__get__
+device_of: Callable[[torch.Tensor], torch.device] = _DESCRIPTORS["device"].__get__
 """The device that PyTorch's C++ knows of a tensor."""
 
-shape_of = torch._C.TensorBase.shape.__get__
+shape_of: Callable[[torch.Tensor], torch.Size] = _DESCRIPTORS["shape"].__get__
 """The shape that PyTorch's C++ knows of a tensor, also of a parameter that says it has none yet."""
 
 offset_of: Callable[[torch.Tensor], int] = torch.Tensor.storage_offset  # type: ignore[assignment]  # none is symbolic
@@ -22,7 +25,7 @@ offset_of: Callable[[torch.Tensor], int] = torch.Tensor.storage_offset  # type: 
 META = torch.device("meta")
 
 
-def parts_of(wrapper: torch.Tensor) -> list[torch.Tensor]:
+def parts_of(wrapper: TensorWithFlatten) -> list[torch.Tensor]:
     """The tensors of which a wrapper, as DTensor, is made."""
     parts = (getattr(wrapper, name) for name in wrapper.__tensor_flatten__()[0])
     return [part for part in parts if isinstance(part, torch.Tensor)]

@@ -19,7 +19,7 @@ class StorageRecord(weakref.ref):
     n_bytes: int
     block: Block | None
     number: int | None
-    content: Any  # what known/ knows of it, which is above this folder; or None
+    content: Any  # a `known.content.Content`, which comes later in the order of imports, or None
 
 
 RECORDS: dict[int, StorageRecord] = {}

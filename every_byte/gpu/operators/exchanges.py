@@ -119,7 +119,7 @@ def gathered_apart(call: Call) -> None:
 def note(call: Call, tensor: Tensor, category: str) -> None:
     """Note what the storage of a tensor is for."""
     record = RECORDS[tensor.untyped_storage()._cdata]
-    if record.number is not None:
+    if record.block is not None:
         call.memory.owners.add(record.number, Role(category))
 
 

@@ -32,18 +32,19 @@ def adopt_list(index: Tensor, memory: Memory) -> None:
     memory.place_if_new(index)
 
 
-def is_list(x: Tensor, is_lifted: bool = False) -> bool:
+def is_list(x: Tensor, is_lifted: bool = False, n_frames: int = 0) -> bool:
     """Whether a tensor without a place was made of a list, and a hook on saved tensors has it, or has had it, in hand.
 
     Such a hook gets the index before the operation does, and may keep it. The hook was called out of a subscription.
-    From PyTorch 2.15 on the list itself is lifted, called so out of a subscription, once it is a tensor.
+    From PyTorch 2.15 on the list itself is lifted, called so out of a subscription, once it is a tensor. `n_frames` are
+    of the caller's, beside the two that each has.
     """
     if x.dtype not in _OF_LISTS:
         return False
     if not is_lifted and torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
         return False
     frame = sys._getframe(1).f_back
-    for _ in range(_FRAMES_OF_A_HOOK):
+    for _ in range(_FRAMES_OF_A_HOOK + n_frames):
         if frame is None or is_subscribing(frame):
             return frame is not None
         frame = frame.f_back

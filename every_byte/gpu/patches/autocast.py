@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 
-from every_byte.gpu.dispatch.autocast import CACHE
+from every_byte.gpu.dispatch.weight_cache import CACHE
 from every_byte.gpu.memory.attachment import attached, standing_for_cuda
 
 from .replacing import all_of, replaced
