@@ -79,8 +79,8 @@ def belongs(mode: Mode, operation: Operation, args: Args, kwargs: Kwargs, asked:
             return _belongs_with_others(mode, operation, args, kwargs, asked, tensors)
         known = known or record.content is not None
     is_here = asked is not NOT_ASKED or bool(tensors)
-    if kwargs:
-        _check_generator(memory, kwargs, is_here)
+    if kwargs and memory.as_cuda is not None:
+        _check_generator(kwargs, is_here)
     return (KNOWN if known else HERE) if is_here else ELSEWHERE
 
 
@@ -106,7 +106,8 @@ def _belongs_with_others(
             known = known or record.content is not None
     if empty is not None and not _beside_empty(memory, operation, asked, empty is args[0] if args else False):
         return ELSEWHERE
-    _check_generator(memory, kwargs, is_here)
+    if kwargs and memory.as_cuda is not None:
+        _check_generator(kwargs, is_here)
     if not is_here:
         return ELSEWHERE
     if stray is not None and not _may_mix(operation, kwargs):
@@ -125,8 +126,9 @@ def _record_here(mode: Mode, operation: Operation, tensor: torch.Tensor) -> Stor
     return record
 
 
-def _check_generator(memory: Memory, kwargs: Kwargs, is_here: bool) -> None:
-    if memory.as_cuda is not None and (generator := kwargs.get("generator")) is not None:
+def _check_generator(kwargs: Kwargs, is_here: bool) -> None:
+    """Check that numbers are drawn by a generator of the device where they are to lie."""
+    if (generator := kwargs.get("generator")) is not None:
         check_generator(generator, "cuda" if is_here else "cpu")
 
 

@@ -49,10 +49,10 @@ def _convolution(
 ) -> Tensor:
     """With channels last if cuDNN runs it and the input or the weight has them so."""
     result = aten.convolution.default(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-    one, two = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight)
+    planes, filters = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight)
     settings = Settings.of(x, stride, dilation, transposed, output_padding, groups)
-    is_cudnn = backend_of(one, two, settings, _capability()) is Backend.CUDNN
-    form = order_of(one, two) if is_cudnn else torch.contiguous_format
+    is_cudnn = backend_of(planes, filters, settings, _capability()) is Backend.CUDNN
+    form = order_of(planes, filters) if is_cudnn else torch.contiguous_format
     shape = _in_two_dims(result)[0].shape
     return _without_added(empty_in(form, x, shape), x)
 
@@ -114,15 +114,15 @@ def _convolution_backward(
     mask: list[bool],
 ) -> tuple[Tensor | None, ...]:
     """Each gradient in the order in which cuDNN would read it; contiguous by other kernels."""
-    one, two, three = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight, gradient)
+    planes, filters, of_result = _in_two_dims(x.contiguous() if x.dim() == 3 else x, weight, gradient)
     settings = Settings.of(x, stride, dilation, transposed, output_padding, groups)
     of_x = of_weight = torch.contiguous_format
-    if backend_of(one, two, settings, _capability()) is Backend.CUDNN:
-        one, three = _as_cudnn_reads(one, two, three, transposed, mask)
-        of_x, of_weight = order_of(three, two), order_of(one, three)
+    if backend_of(planes, filters, settings, _capability()) is Backend.CUDNN:
+        planes, of_result = _as_cudnn_reads(planes, filters, of_result, transposed, mask)
+        of_x, of_weight = order_of(of_result, filters), order_of(planes, of_result)
     grads = [
-        _without_added(empty_in(of_x, one), x) if mask[0] else None,
-        _without_added(empty_in(of_weight, two), x) if mask[1] else None,
+        _without_added(empty_in(of_x, planes), x) if mask[0] else None,
+        _without_added(empty_in(of_weight, filters), x) if mask[1] else None,
         gradient.new_empty(sizes, dtype=_summed(gradient)) if mask[2] and sizes is not None else None,
     ]
     return tuple(grads)

@@ -132,14 +132,14 @@ def _isin(elements: Tensor, tests: Tensor, *, assume_unique: bool = False, inver
 
     Source: isin_Tensor_Tensor_out in native/TensorCompare.cpp, isin_default_kernel_gpu in its namesake in cuda.
     """
-    found = elements.new_empty(elements.shape, dtype=torch.bool)
+    result = elements.new_empty(elements.shape, dtype=torch.bool)
     if elements.numel() == 0:
-        return found
+        return result
     if tests.numel() >= int(10 * elements.numel() ** 0.145):
         attached()[-1].not_modelled("aten::isin of many")
-        note(aten.isin.Tensor_Tensor, (elements, tests), {"invert": invert}, found, True)
-        return found
+        note(aten.isin.Tensor_Tensor, (elements, tests), {"invert": invert}, result, True)
+        return result
     tests = tests.view([1] * elements.dim() + [-1])
     elements = elements.unsqueeze(-1)
-    found.copy_(elements.ne(tests).all(-1) if invert else elements.eq(tests).any(-1))
-    return found
+    result.copy_(elements.ne(tests).all(-1) if invert else elements.eq(tests).any(-1))
+    return result

@@ -40,7 +40,7 @@ def places_written(func: OpOverload) -> tuple[tuple[int, str], ...]:
     if not asks or name in _DO_NOT:
         return ()
     arguments = enumerate(func._schema.arguments)
-    return tuple((i, one.name) for i, one in arguments if one.alias_info is not None and one.alias_info.is_write)
+    return tuple((i, a.name) for i, a in arguments if a.alias_info is not None and a.alias_info.is_write)
 
 
 def refuse_overlaps(places: tuple[tuple[int, str], ...], args: Args, kwargs: Kwargs) -> None:

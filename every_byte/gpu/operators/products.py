@@ -216,8 +216,8 @@ def _addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Number = 1, alpha: 
     """The products one by one, each added in place. Source: addbmm_impl_ in native/LinearAlgebra.cpp."""
     shape = left.shape[1], right.shape[2]
     total = x.new_empty(0).resize_(shape).copy_(x.expand(shape))
-    for one, other in zip(left, right, strict=True):
-        total.addmm_(one, other, beta=beta, alpha=alpha)
+    for left_matrix, right_matrix in zip(left, right, strict=True):
+        total.addmm_(left_matrix, right_matrix, beta=beta, alpha=alpha)
         beta = 1
     return total
 

@@ -82,8 +82,8 @@ def scaled_dot_product_attention(
     spec = memory.spec
     attention = given.with_batch(spec)
     backend = choose(attention, spec)
-    if backend == SDPBackend.MATH and (one := plain(attention, spec)):
-        memory.trace.unfused.setdefault(one)
+    if backend == SDPBackend.MATH and (unfused := plain(attention, spec)):
+        memory.trace.unfused.setdefault(unfused)
     out = _attention_by(backend, attention, scale)
     return out if attention is given else out.squeeze(0)
 

@@ -288,7 +288,7 @@ def cudnn_attention_backward(call: Call) -> None:
     call.hold(gradient.numel() * gradient.element_size() if gradient.stride(-1) != 1 else 0)
     n_bytes, heads = _ENGINE_BYTES, query.shape[1]
     if heads != key.shape[1]:
-        each = (x.numel() // x.shape[1] * heads * x.element_size() for x in (key, value))
-        n_bytes += sum(round_up(one, _ENGINE_ROUNDING) for one in each)
+        sizes = (x.numel() // x.shape[1] * heads * x.element_size() for x in (key, value))
+        n_bytes += sum(round_up(size, _ENGINE_ROUNDING) for size in sizes)
     planned_bytes = query.numel() * 4 + query.numel() // query.shape[-1] * 4
     call.allocate_and_free(planned_bytes + _engine_bytes(call.memory.spec, n_bytes))
