@@ -18,7 +18,7 @@ class StorageRecord(weakref.ref):
     key: int
     n_bytes: int
     block: Block | None
-    number: int | None
+    number: int
     content: Any  # a `known.content.Content`, which comes later in the order of imports, or None
 
 

@@ -16,12 +16,15 @@ from .launch.units import HALF
 from .registry import Call, Number, allocates, contiguous_copies, decomposed, returns
 
 aten = torch.ops.aten
+Dims = int | Sequence[int] | None
+"""Over which dimensions: None for all."""
+
 _Size = tuple[torch.Size, tuple[int, ...], frozenset[int], int, int, int]
 INDEXED_BYTES = 16
 """A value with its index, of which the larger is kept."""
 
 
-def reduced_dims(x: Tensor, dims: int | Sequence[int] | None) -> set[int]:
+def reduced_dims(x: Tensor, dims: Dims) -> set[int]:
     """The dimensions over which `x` is reduced, non-negative: all of them for None or an empty list."""
     dims = [dims] if isinstance(dims, int) else dims
     return {dim % max(x.dim(), 1) for dim in dims} if dims else set(range(x.dim()))
@@ -67,7 +70,7 @@ def _converted(call: Call, x: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.empty_like(x, dtype=dtype)
 
 
-def _reduced(x: Tensor, dim: int | Sequence[int] | None, keepdim: bool, dtype: torch.dtype | None) -> Tensor | None:
+def _reduced(x: Tensor, dim: Dims, keepdim: bool, dtype: torch.dtype | None) -> Tensor | None:
     """Contiguous. Of tensors on meta, over dimensions that there are, each said once; every other case is PyTorch's."""
     dims = [] if dim is None else [dim] if isinstance(dim, int) else dim
     kept = reduced_dims(x, dims)
@@ -79,17 +82,13 @@ def _reduced(x: Tensor, dim: int | Sequence[int] | None, keepdim: bool, dtype: t
 
 
 @returns(aten.sum.default, aten.sum.dim_IntList)
-def _sum(
-    x: Tensor, dim: int | Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
-) -> Tensor:
+def _sum(x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     result = _reduced(x, dim, keepdim, dtype)
     return aten.sum.dim_IntList(x, dim, keepdim, dtype=dtype) if result is None else result
 
 
 @returns(aten.mean.dim)
-def _mean(
-    x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
-) -> Tensor:
+def _mean(x: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     """As a sum's, of floating types."""
     if (dtype or x.dtype).is_floating_point:
         return _sum(x, dim, keepdim, dtype=dtype)
@@ -209,12 +208,7 @@ def variance(call: Call) -> None:
 
 @returns(aten.linalg_vector_norm.default)
 def _vector_norm(
-    x: Tensor,
-    order: Number = 2,
-    dim: Sequence[int] | None = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
+    x: Tensor, order: Number = 2, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Tensor:
     """At once for real numbers and an order that is a number; PyTorch's own way makes many tensors on meta."""
     if isinstance(order, (int, float)) and x.dtype.is_floating_point and dtype is None:
